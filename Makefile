@@ -1,0 +1,50 @@
+# Every target sets itself up: it needs Python >= 3.11 and make, nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: help demo test check soak bench format clean
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "fdro needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run  ## the six oracles on a small example
+	$(BIN)/python -m bench demo
+
+test: $(VENV)/.dev  ## the test-suite
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+check: $(VENV)/.dev  ## lint, format, types, import rule, docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_import_rule.py
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+
+soak: $(VENV)/.dev  ## 20,000 examples a property (hours)
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) -m property $(ARGS)
+
+bench: $(VENV)/.dev  ## the oracles' numbers, as ratios measured in one run
+	$(BIN)/python -m bench oracles $(ARGS)
+
+format: $(VENV)/.dev  ## rewrite the files as the formatter wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

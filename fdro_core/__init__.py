@@ -1,0 +1,1 @@
+"""ASPIRE-EASE: asynchronous federated distributionally robust optimisation."""

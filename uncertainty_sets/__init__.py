@@ -1,0 +1,31 @@
+"""Uncertainty sets over probability vectors, with fast, certified worst-case oracles.
+
+>>> from uncertainty_sets import KL
+>>> KL([0.5, 0.3, 0.2], radius=0.1).worst_case([1.0, 2.0, 4.0])
+WorstCase(value=2.466..., p=[0.3..., 0.2..., 0.3...], gap=..., violation=..., backend='closed-form')
+"""
+
+from uncertainty_sets.backends import available_backends
+from uncertainty_sets.base import UncertaintySet, WorstCase
+from uncertainty_sets.registry import available_sets, get_set, worst_case
+from uncertainty_sets.sets.box import Box
+from uncertainty_sets.sets.cd_norm import CDNorm
+from uncertainty_sets.sets.ellipsoid import Ellipsoid
+from uncertainty_sets.sets.kl import KL
+from uncertainty_sets.sets.polyhedron import Polyhedron
+from uncertainty_sets.sets.wasserstein1 import Wasserstein1
+
+__all__ = [
+    "KL",
+    "Box",
+    "CDNorm",
+    "Ellipsoid",
+    "Polyhedron",
+    "UncertaintySet",
+    "Wasserstein1",
+    "WorstCase",
+    "available_backends",
+    "available_sets",
+    "get_set",
+    "worst_case",
+]

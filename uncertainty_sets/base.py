@@ -1,0 +1,253 @@
+"""What every uncertainty set is, and what every oracle answers.
+
+An uncertainty set P is a convex set of probability vectors p. Its oracle answers
+
+    maximise  pᵀf   over  p in P,   p >= 0,   1ᵀp = 1
+
+for a vector f of losses, with a proof: a feasible p (a lower bound on the maximum) and dual
+multipliers (an upper bound that does not depend on p).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses, InvalidParameter
+
+if TYPE_CHECKING:
+    import cvxpy
+
+Array = NDArray[np.float64]
+
+
+class WorstCase:
+    """A worst-case distribution and its proof.
+
+    For losses of shape (B, N) every field but `backend` leads with B.
+
+    Attributes:
+        p: the distribution, feasible up to `violation`.
+        value: pᵀf, a lower bound on the maximum.
+        upper_bound: an upper bound on the maximum, from the multipliers in `dual` alone.
+        gap: upper_bound - value, computed before both are rounded to the size of the losses; how far
+            from optimal p can be. Never clipped: a negative gap of rounding size stays negative.
+        violation: the largest residual of p over the simplex and the set's constraints, each scaled
+            by max(1, |right-hand side|).
+        dual: the multipliers; the set's docstring has the keys and the bound's formula.
+        backend: which solver answered.
+        iterations: evaluations of the dual function, or the solver's own count.
+    """
+
+    __slots__ = ("backend", "dual", "gap", "iterations", "p", "upper_bound", "value", "violation")
+
+    p: Array
+    value: Any
+    upper_bound: Any
+    gap: Any
+    violation: Any
+    dual: Mapping[str, Any]
+    backend: str
+    iterations: Any
+
+    def __init__(
+        self,
+        p: Array,
+        value: Any,
+        upper_bound: Any,
+        gap: Any,
+        violation: Any,
+        dual: Mapping[str, Any],
+        backend: str,
+        iterations: Any,
+    ) -> None:
+        self.p = p
+        self.value = value
+        self.upper_bound = upper_bound
+        self.gap = gap
+        self.violation = violation
+        self.dual = dual
+        self.backend = backend
+        self.iterations = iterations
+
+    def __repr__(self) -> str:
+        if self.p.ndim == 2:
+            rows, size = self.p.shape
+            return (
+                f"WorstCase({rows} rows of {size}, largest gap={np.max(self.gap):.2g}, "
+                f"largest violation={np.max(self.violation):.2g}, backend={self.backend!r})"
+            )
+        p = np.array2string(self.p, precision=4, threshold=8, edgeitems=3, separator=", ")
+        return (
+            f"WorstCase(value={self.value:.10g}, p={p}, gap={self.gap:.2g}, "
+            f"violation={self.violation:.2g}, backend={self.backend!r})"
+        )
+
+
+class UncertaintySet(ABC):
+    """A convex set of probability vectors with a worst-case oracle.
+
+    A new set needs `constraints` alone (docs/add-a-set.md). One that knows a faster way overrides
+    `_closed_form`. Give a subclass a `name` and the registry finds it.
+    """
+
+    name: ClassVar[str] = ""
+    """The registry's name; a set without one is used by its class alone."""
+
+    size: int | None = None
+    """N, or None where the losses decide it."""
+
+    rows: int | None = None
+    """B where the parameters differ by row of a batch, else None."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in cls.__dict__ and cls.name:
+            from uncertainty_sets.registry import register
+
+            register(cls)
+
+    @abstractmethod
+    def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
+        """The set as cvxpy constraints on p, without p >= 0 and 1ᵀp = 1, which hold for every set."""
+
+    def worst_case(
+        self, losses: ArrayLike, *, backend: str = "auto", warm_start: WorstCase | None = None
+    ) -> WorstCase:
+        """The distribution in the set that makes the expected loss largest, with its proof.
+
+        Args:
+            losses: finite numbers, shape (N,), or (B, N) for a batch whose rows run in parallel.
+            backend: "auto" (closed form where there is one), "closed-form", or a name from
+                `available_backends()`.
+            warm_start: an earlier answer of this or a similar set; its multipliers start the search.
+                The answer is the same, only faster.
+        """
+        f = self._check_losses(losses)
+        if backend in {"auto", "closed-form"}:
+            answer = self._closed_form(f, warm_start)
+            if answer is not None:
+                return answer
+            if backend == "closed-form":
+                raise BackendUnsuitable(
+                    f"{type(self).__name__} has no closed form; use backend='auto' or one of available_backends()"
+                )
+        from uncertainty_sets import conic
+
+        return conic.worst_case(self, f, backend, warm_start)
+
+    def violation(self, p: ArrayLike) -> float:
+        """The largest residual of p over the simplex and the set's constraints, at least 0.
+
+        Each residual is scaled by max(1, |right-hand side|); auxiliary variables (a transport plan)
+        are minimised out.
+        """
+        point = self._check_point(p)
+        simplex = max(float(-point.min()), abs(float(point.sum()) - 1.0), 0.0)
+        return max(simplex, self._residual(point))
+
+    def contains(self, p: ArrayLike, tol: float = 1e-9) -> bool:
+        """Whether p is in the set, up to a violation of tol."""
+        return self.violation(p) <= tol
+
+    def reference(self) -> Array:
+        """A distribution in the set: its centre, or else the uniform one projected onto the set."""
+        from uncertainty_sets import conic
+
+        return conic.projection_of_uniform(self)
+
+    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase | None:
+        """The exact answer by this set's own method, or None where it has none."""
+        return None
+
+    def _residual(self, p: Array) -> float:
+        """The largest scaled residual of the set's own constraints at p (the simplex is checked apart)."""
+        from uncertainty_sets import conic
+
+        return conic.residual(self, p)
+
+    def _row(self, index: int) -> UncertaintySet:
+        """The set of one row of a batch, where parameters differ by row."""
+        return self
+
+    def _singleton(self) -> Array | None:
+        """The only distribution in the set, where there is just one and that is known."""
+        return None
+
+    def _check_losses(self, losses: ArrayLike) -> Array:
+        """Losses as a C-contiguous writable float64 array, (N,) or (B, N); finiteness is the kernels' check."""
+        if type(losses) is np.ndarray and losses.dtype == np.float64 and losses.flags.carray:
+            f = losses
+        else:
+            try:
+                f = np.require(losses, dtype=np.float64, requirements=["C", "W", "A"])
+            except (TypeError, ValueError) as error:
+                raise InvalidLosses(f"losses must be real numbers of one shape: {error}") from error
+            if np.iscomplexobj(losses):
+                raise InvalidLosses("losses must be real, got complex numbers")
+        if f.ndim not in {1, 2} or f.size == 0:
+            raise InvalidLosses(
+                f"losses must have shape (N,) or (B, N) with at least one entry, got {f.shape}"
+            )
+        size = self.size
+        if size is not None and f.shape[-1] != size:
+            raise InvalidLosses(f"losses must have {size} entries, as the set has, got shape {f.shape}")
+        if self.rows is not None and f.shape != (self.rows, f.shape[-1]):
+            if f.ndim != 1:
+                raise InvalidLosses(
+                    f"this set's parameters have {self.rows} rows: losses must have shape "
+                    f"({self.rows}, {f.shape[-1]}) or ({f.shape[-1]},), got {f.shape}"
+                )
+            f = np.tile(f, (self.rows, 1))
+        return f
+
+    def _check_point(self, p: ArrayLike) -> Array:
+        try:
+            point = np.ascontiguousarray(p, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"p must be a vector of real numbers: {error}") from error
+        if self.rows is not None:
+            raise InvalidInput(
+                "violation and contains look at one distribution, and this set's parameters differ by row; "
+                "make a set for the row in question"
+            )
+        if point.ndim != 1 or point.size == 0 or (self.size is not None and point.size != self.size):
+            needed = "one entry or more" if self.size is None else f"{self.size} entries"
+            raise InvalidInput(f"p must be a vector of {needed}, got shape {point.shape}")
+        if not np.isfinite(point).all():
+            raise InvalidInput(f"p must be finite, got {point[~np.isfinite(point)][0]}")
+        return point
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled programs and solver handles are remade where they are needed.
+        return {key: value for key, value in self.__dict__.items() if not key.startswith("_cache")}
+
+    def __copy__(self) -> UncertaintySet:
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__getstate__())
+        return twin
+
+
+def readonly(array: Array) -> Array:
+    """A view that cannot be written through: what sets hand out as their parameters."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_parameter(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
+    """A parameter as our own C-contiguous float64 array, checked for NaN."""
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(f"{name} must be real numbers of one shape: {error}") from error
+    bad = ~np.isfinite(array) if finite else np.isnan(array)
+    if bad.any():
+        raise InvalidParameter(
+            f"{name} must be {'finite' if finite else 'free of NaN'}, got {array[bad].flat[0]}"
+        )
+    return array

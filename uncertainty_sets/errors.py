@@ -1,0 +1,72 @@
+"""The exceptions of fdro, one tree.
+
+::
+
+    FdroError
+    ├── InvalidInput (ValueError)         what was given cannot be used
+    │   ├── InvalidLosses                 NaN, infinite, wrong length or shape
+    │   ├── InvalidParameter              a set's parameter: sign, shape, sum, symmetry
+    │   ├── EmptySet                      the parameters leave no distribution at all
+    │   └── UnknownName (LookupError)     no set or backend has that name
+    └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
+        ├── BackendMissing (ImportError)  its package is not installed
+        ├── BackendUnsuitable (ValueError)  it lacks a cone that the set needs
+        └── SolverFailed                  it ran and gave no usable answer
+
+Every message names the argument, what it got and what it needs.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BackendError",
+    "BackendMissing",
+    "BackendUnsuitable",
+    "EmptySet",
+    "FdroError",
+    "InvalidInput",
+    "InvalidLosses",
+    "InvalidParameter",
+    "SolverFailed",
+    "UnknownName",
+]
+
+
+class FdroError(Exception):
+    """Everything that fdro raises on purpose."""
+
+
+class InvalidInput(FdroError, ValueError):
+    """What was given cannot be used."""
+
+
+class InvalidLosses(InvalidInput):
+    """The losses hold NaN or infinity, or have the wrong length or shape."""
+
+
+class InvalidParameter(InvalidInput):
+    """A parameter of a set has the wrong sign, shape, sum or symmetry."""
+
+
+class EmptySet(InvalidInput):
+    """The parameters leave no probability vector in the set."""
+
+
+class UnknownName(InvalidInput, LookupError):
+    """No set or backend has that name."""
+
+
+class BackendError(FdroError, RuntimeError):
+    """A solver cannot do, or did not do, what was asked."""
+
+
+class BackendMissing(BackendError, ImportError):
+    """The backend's package is not installed; the message says what to install."""
+
+
+class BackendUnsuitable(BackendError, ValueError):
+    """The backend lacks a cone that the set needs; the message says which backends have it."""
+
+
+class SolverFailed(BackendError):
+    """The solver ran and gave no usable answer."""

@@ -1,0 +1,1 @@
+"""Uncertainty sets, one file each; the registry walks this folder."""
