@@ -249,7 +249,7 @@ def test_the_sets_agree_with_the_distances_simulated_here(samples: int) -> None:
     cases: list[tuple[Array, float, Callable[[Array], UncertaintySet]]] = [
         (kullback_leibler(truth, frequencies), kl, lambda q: KL(q, kl)),
         (modified_chi_squared(truth, frequencies), chi, lambda q: Ellipsoid(q, q, chi)),
-        (l1(truth, frequencies), around, lambda q: CDNorm(q, np.ones(atoms), around)),
+        (l1(truth, frequencies), around, lambda q: CDNorm(q, 1.0, around)),
         (line(truth, frequencies), on_line, lambda q: Wasserstein1(q, on_line)),
         (line(truth, frequencies, positions), on_points, lambda q: Wasserstein1(q, on_points, positions)),
     ]

@@ -101,7 +101,7 @@ def l1_radius(samples: int, atoms: int, confidence: float) -> float:
     Reference: Weissman, Ordentlich, Seroussi, Verdú and Weinberger, Inequalities for the L1 deviation
     of the empirical distribution, HP Labs HPL-2003-97, 2003.
 
-    The L1 ball is `CDNorm(q, spread=np.ones(N), budget=l1_radius(...))`:
+    The L1 ball is `CDNorm(q, spread=1.0, budget=l1_radius(...))`:
 
     >>> round(l1_radius(samples=1000, atoms=5, confidence=0.95), 6)
     0.11311
