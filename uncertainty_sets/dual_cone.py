@@ -59,16 +59,7 @@ class DualCone:
             # One ulp more than the norm: rounding may not leave us outside.
             y[rows[0]] = max(y[rows[0]], np.linalg.norm(y[rows[1:]]) * (1.0 + 4e-16 * len(rows)))
         if self.exp.size:
-            u, v, w = y[self.exp].T
-            u = np.minimum(u, 0.0)
-            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                needed = -u * np.exp(v / u - 1.0) * (1.0 + 4e-16 * (2.0 + np.abs(v / u)))
-            # Where w would have to grow beyond the multipliers' own size, u = 0 costs less.
-            large = 1e3 * (1.0 + np.abs(y).max())
-            flat = (u == 0) | ~(needed <= large)
-            y[self.exp[:, 0]] = np.where(flat, 0.0, u)
-            y[self.exp[:, 1]] = np.where(flat, np.maximum(v, 0.0), v)
-            y[self.exp[:, 2]] = np.where(flat, np.maximum(w, 0.0), np.maximum(w, needed))
+            y[self.exp] = _lift_exp(y[self.exp])
         return y
 
     def metric(self, y: Array) -> Any:
@@ -109,6 +100,32 @@ class DualCone:
             (np.concatenate(entries), (np.concatenate(i), np.concatenate(j))), (y.size,) * 2
         )
         return (sparse.diags_array(diagonal) + dense).tocsr()
+
+
+def _lift_exp(y: Array) -> Array:
+    """Rows (u, v, w) moved into the dual exponential cone the shortest of three ways.
+
+    Raise w, raise v, or go to the face u = 0: for u near 0 the first alone may be far.
+    """
+    u, v, w = np.minimum(y[:, 0], 0.0), y[:, 1], y[:, 2]
+    edge = np.zeros_like(u)
+
+    def above(v: Array) -> Array:
+        """The least w for (u, v), and a few ulp more: rounding may not leave us outside."""
+        return np.asarray(-u * np.exp(v / u - 1.0) * (1.0 + 4e-16 * (2.0 + np.abs(v / u))))
+
+    with np.errstate(all="ignore"):
+        other_v = np.maximum(v, u * (1.0 + np.log(w / -u)))
+        ways = np.stack(
+            [
+                np.stack([u, v, np.maximum(w, above(v))], axis=1),
+                np.stack([u, other_v, np.maximum(w, above(other_v))], axis=1),
+                np.stack([edge, np.maximum(v, edge), np.maximum(w, edge)], axis=1),
+            ]
+        )
+    length = np.abs(ways - y).sum(axis=2)
+    length = np.where(np.isfinite(length), length, np.inf)  # nan where u = 0, or w <= 0 for the second
+    return np.asarray(ways[np.argmin(length, axis=0), np.arange(len(y))])
 
 
 def _exp_hessian(y: Array, floor: float) -> Array:

@@ -108,9 +108,13 @@ class Polyhedron(UncertaintySet):
         return float(np.max((self._D[rows] @ p - self._c[rows]) / self._scale, initial=0.0))
 
     def _check_not_empty(self) -> None:
+        from uncertainty_sets import conic
+
         D, c = self._D[self._bounded], self._c[self._bounded]
         # The uniform distribution and the N certain ones decide most sets without a linear program.
         if (D.mean(axis=1) <= c).all() or (c[:, None] >= D).all(axis=0).any():
+            return
+        if conic.is_feasible(self, self._D.shape[1]):
             return
         least, weights = _least_excess(D, c, self._scale)
         if least <= EMPTY:
