@@ -107,8 +107,8 @@ def test_certificate_holds_and_is_tight(cls, n):
         q, f = random_case(rng, n)
         uncertainty_set = cls(q, radius)
         r = uncertainty_set.worst_case(f)
-        assert r.gap <= tolerances.REFERENCE_CONIC * tolerances.spread(f)
-        assert r.gap >= -1e-7
+        assert r.gap <= tolerances.CONIC_GAP * tolerances.spread(f)
+        assert r.gap >= -tolerances.CONIC_GAP
         assert r.violation <= 1e-8
         assert r.p.min() >= 0
         assert r.p.sum() == pytest.approx(1, abs=1e-12)
@@ -143,7 +143,7 @@ def test_wrong_multipliers_give_a_true_bound_or_none(cls, noise):
         assert bound >= exact.value - 1e-9
         assert recheck(program, f, fixed) >= exact.value - 1e-9
         if noise <= 1e-7 and trial % 3:
-            assert bound <= exact.value + 1e5 * noise + 1e-5
+            assert bound <= exact.value + 100 * noise + 1e-9
     assert repaired >= 6 or noise >= 1e-1
 
 
@@ -192,7 +192,7 @@ def test_random_programs(seed):
         assert bound >= f @ p
         assert bound >= best - 1e-7
         if noise == 0.0 and solution.outcome == "solved":
-            assert bound <= best + 1e-5
+            assert bound <= best + tolerances.CONIC_GAP * 10
 
 
 @pytest.mark.parametrize("cls", [TotalVariation, Euclidean, Entropic, Transport])
@@ -340,7 +340,7 @@ def test_reference_is_the_nearest_to_uniform(cls):
     p = cls(q, 0.05).reference()
     assert cls(q, 0.05).contains(p, tol=1e-7)
     assert np.linalg.norm(p - 1 / 3) < np.linalg.norm(q - 1 / 3)
-    assert cls(np.full(3, 1 / 3), 0.05).reference().tolist() == [1 / 3] * 3
+    np.testing.assert_allclose(cls(np.full(3, 1 / 3), 0.05).reference(), 1 / 3, rtol=1e-9)
 
 
 def test_reference_needs_a_size_and_a_member():

@@ -164,7 +164,7 @@ def projection_of_uniform(uncertainty_set: UncertaintySet) -> Array:
     if size is None:
         raise InvalidInput(f"{name} takes its size from the losses: set its `size` to have a reference()")
     uniform = np.full(size, 1.0 / size)
-    if uncertainty_set.violation(uniform) == 0.0:
+    if uncertainty_set.violation(uniform) <= 1e-12:
         return uniform
     p = cp.Variable(size)
     problem = cp.Problem(

@@ -137,7 +137,8 @@ def compile_program(uncertainty_set: UncertaintySet, size: int) -> ConicProgram:
     # cvxpy's var_id_to_col would not do: it misses variables with attributes.
     form = data["param_prob"]
     first = form.param_id_to_col[losses.id]
-    block = sparse.csc_array(form.q)[:, first : first + size].tocoo()
+    objective = form.q if hasattr(form, "q") else form.c  # its name before cvxpy 1.7
+    block = sparse.csc_array(objective)[:, first : first + size].tocoo()
     columns = np.empty(size, dtype=np.intp)
     columns[block.col] = block.row
     return ConicProgram(
