@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses, InvalidParameter
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
 
 if TYPE_CHECKING:
     import cvxpy
@@ -136,7 +136,8 @@ class UncertaintySet(ABC):
                 return answer
             if backend == "closed-form":
                 raise BackendUnsuitable(
-                    f"{type(self).__name__} has no closed form; use backend='auto' or one of available_backends()"
+                    f"{type(self).__name__} has no closed form, or none that could be certified for these "
+                    "losses; use backend='auto' or one of available_backends()"
                 )
         from uncertainty_sets import conic
 
@@ -189,7 +190,7 @@ class UncertaintySet(ABC):
         return None
 
     def _check_losses(self, losses: ArrayLike) -> Array:
-        """Losses as a C-contiguous writable float64 array, (N,) or (B, N); finiteness is the kernels' check."""
+        """Losses as a C-contiguous writable float64 array, (N,) or (B, N); kernels look for NaN."""
         if type(losses) is np.ndarray and losses.dtype == np.float64 and losses.flags.carray:
             f = losses
         else:
@@ -240,24 +241,3 @@ class UncertaintySet(ABC):
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__getstate__())
         return twin
-
-
-def readonly(array: Array) -> Array:
-    """A view that cannot be written through: what sets hand out as their parameters."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def as_parameter(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
-    """A parameter as our own C-contiguous float64 array, checked for NaN."""
-    try:
-        array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must be real numbers of one shape: {error}") from error
-    bad = ~np.isfinite(array) if finite else np.isnan(array)
-    if bad.any():
-        raise InvalidParameter(
-            f"{name} must be {'finite' if finite else 'free of NaN'}, got {array[bad].flat[0]}"
-        )
-    return array
