@@ -146,6 +146,15 @@ class Ellipsoid(UncertaintySet):
         return self.center.copy()
 
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase | None:
+        try:
+            return self._by_kernel(losses, warm_start)
+        except SolverFailed:
+            if losses.ndim == 1:
+                return self._by_solver(losses) if self._dense else None
+        # A row that does not settle goes to the conic solver, and that row alone.
+        return stack([self._row(b).worst_case(row) for b, row in enumerate(losses)])
+
+    def _by_kernel(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         if not self._dense:
             from uncertainty_sets.kernels.ellipsoid_diagonal import rows
 
@@ -158,13 +167,7 @@ class Ellipsoid(UncertaintySet):
         if before is not None and np.shape(before) == losses.shape:
             mu[:] = before
         dense = (self._center, self._shape, self._root, self._inverse, self._radius)
-        try:
-            return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
-        except SolverFailed:
-            if losses.ndim == 1:
-                return self._by_solver(losses)
-        # A row that does not settle goes to the conic solver, and that row alone.
-        return stack([self._row(b).worst_case(row) for b, row in enumerate(losses)])
+        return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
 
     def _by_solver(self, f: Array) -> WorstCase:
         """The conic answer with this set's own multipliers: y from its cone, ν and μ from y."""
