@@ -1,0 +1,46 @@
+"""How good a state is: the objective at z, and the stationarity gap of Definition 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fdro_core.algorithm import Verdict
+from fdro_core.messages import Probed, Reply
+
+if TYPE_CHECKING:
+    from fdro_core.master import Master
+
+
+def judge(master: Master, replies: Mapping[int, Reply | Exception]) -> Verdict:
+    """The verdict of a round of probes.
+
+    With unit steps, ∇G stacks w_j - Π(w_j - ∇_{w_j}L), z - Π(z - ∇_zL), h - Π(h - ∇_hL),
+    λ_l - Π(λ_l + ∇_{λ_l}L) and φ_j - Π(φ_j + ∇_{φ_j}L); the workers send the norms of their own parts. A worker
+    that gives no answer keeps its last known loss in the oracle and shows NaN in `losses`.
+    """
+    config, planes = master.plan.config, master.planes
+    losses = np.full(master.plan.workers, np.nan)
+    local = master.losses.copy()
+    total = 0.0
+    for j, reply in replies.items():
+        if not isinstance(reply, Probed):
+            continue
+        losses[j] = reply.loss_at_z
+        if master.roster.alive[j]:
+            local[j] = reply.loss_at_w
+            total += reply.worker_sq + reply.consensus_sq
+    slope = master.sum_phi + master.penalty * master.metric * (master.roster.live * master.z - master.sum_w)
+    bound = config.parameter_bound
+    z_gap = master.z - np.clip(master.z - slope, -bound, bound)
+    multipliers = planes.multipliers
+    h = master.value
+    h_gap = h - np.clip(h - (1.0 - multipliers.sum()), config.value_floor, config.value_bound)
+    ascent = local @ planes.table[:, : planes.size] - h
+    plane_gap = multipliers - np.clip(multipliers + ascent, 0.0, config.plane_dual_bound)
+    total += float(z_gap @ z_gap) + float(h_gap) ** 2 + float(plane_gap @ plane_gap)
+    known = np.where(np.isfinite(losses), losses, master.losses)
+    answer = master.oracle.worst_case(known)
+    return Verdict(losses, answer, float(answer.value), planes.weights(), planes.matrix(), total)

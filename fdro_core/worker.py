@@ -1,0 +1,192 @@
+"""The worker: a state machine that answers one message with one reply.
+
+It knows its own problem, w_j and φ_j. It reads no clock and draws no randomness but what the seed, its
+index and the step's number fix, so a reply depends on its state and the message alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core import kernels
+from fdro_core.config import AspireEase
+from fdro_core.errors import InvalidProblem
+from fdro_core.messages import Begin, Hello, Introduction, Probe, Probed, Reply, Request, Step, Update
+from fdro_core.problem import Problem
+
+Array = NDArray[np.float64]
+
+POWER_ITERATIONS = 8
+AVERAGING = 0.1  # weight of the newest batch in the running loss
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """All that a worker remembers between messages.
+
+    Attributes:
+        ticket: of the last step taken, -1 before the first.
+        w: w_j; replaced, never written to, since the master may hold the same array.
+        phi: φ_j.
+        gradient: ∇f_j(w_j), kept from the evaluation that gave the reported loss.
+        metric: D.
+        loss: f_j(w_j) as reported.
+        gradient_sq: ‖∇f_j(w_j)‖² in the metric.
+        curvature: L_j.
+        steps: local steps taken, which number the random streams.
+    """
+
+    ticket: int
+    w: Array
+    phi: Array
+    gradient: Array
+    metric: Array
+    loss: float
+    gradient_sq: float
+    curvature: float
+    steps: int
+
+
+class Worker:
+    """Worker j of ASPIRE-EASE.
+
+    A step is: φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), then E times
+    w_j ← Π(w_j - η_w/D·(s_j∇f_j(w_j) - φ_j + κ₁D(w_j - z))). It costs E gradients and O(p).
+    """
+
+    def __init__(self, index: int, problem: Problem, config: AspireEase) -> None:
+        self.index = index
+        self.problem = problem
+        self.config = config
+        self.state: WorkerState | None = None
+
+    def handle(self, message: Request) -> Reply:
+        """The reply to a message. A Step whose ticket was answered before gets the same answer again."""
+        if type(message) is Step:
+            return self._step(message)
+        if isinstance(message, Begin):
+            return self._begin(message)
+        if isinstance(message, Probe):
+            return self._probe(message)
+        assert isinstance(message, Hello)
+        return self._introduce()
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """The state as plain values and arrays, for checkpoints and for a worker that moves."""
+        return (
+            None if self.state is None else {f.name: getattr(self.state, f.name) for f in fields(WorkerState)}
+        )
+
+    def restore(self, state: Mapping[str, Any] | None) -> None:
+        """Go back to a snapshot."""
+        self.state = None if state is None else WorkerState(**state)
+
+    def _introduce(self) -> Introduction:
+        dimension = int(self.problem.dimension)
+        metric = self.problem.metric() if hasattr(self.problem, "metric") else None
+        start = None
+        if self.index == 0 and hasattr(self.problem, "initial_point"):
+            start = np.array(self.problem.initial_point(self._rng(0)), dtype=np.float64)
+        return Introduction(dimension, metric, start)
+
+    def _begin(self, message: Begin) -> Update:
+        z, metric = message.z, message.metric
+        loss, gradient = self._evaluate(z)
+        if gradient.shape != z.shape:
+            raise InvalidProblem(
+                f"problems[{self.index}]: the gradient has shape {gradient.shape}, the parameters {z.shape}"
+            )
+        size = kernels.curvature(z, z, gradient, gradient, metric)[2]
+        curvature = self._power_iterations(z, gradient, metric)
+        self.state = WorkerState(-1, z, np.zeros_like(z), gradient, metric, loss, size, curvature, 1)
+        return Update(-1, z, loss, size, curvature)
+
+    def _power_iterations(self, z: Array, gradient: Array, metric: Array) -> float:
+        """The largest curvature of f_j at z in the metric, by power iterations on gradient differences."""
+        direction = self._rng(0).standard_normal(z.size) / np.sqrt(metric)
+        reach = 1e-4 * max(1.0, float(np.sqrt(np.sum(metric * z * z))))
+        largest = 0.0
+        for _ in range(POWER_ITERATIONS):
+            length = float(np.sqrt(np.sum(metric * direction * direction)))
+            if not (np.isfinite(length) and length > 0):
+                break
+            nearby = z + (reach / length) * direction
+            change = self._evaluate(nearby)[1] - gradient
+            slope = float(np.sqrt(np.sum(change * change / metric))) / reach
+            if not np.isfinite(slope):
+                break
+            largest = max(largest, slope)
+            direction = change / metric
+        return largest
+
+    def _step(self, message: Step) -> Update:
+        state, config = self.state, self.config
+        assert state is not None
+        if message.ticket <= state.ticket:
+            return Update(state.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
+        weight, penalty, z = message.weight, message.penalty, message.z
+        dual_step = message.dual_step
+        if message.restore is not None:
+            w, phi = message.restore
+            state.w, state.phi = w, phi.copy()
+            state.loss, state.gradient = self._evaluate(w)
+            dual_step = 0.0
+        for repeat in range(config.local_steps):
+            step = config.worker_step or 1.0 / (weight * state.curvature + penalty)
+            w_old, g_old = state.w, state.gradient
+            w_new = np.empty_like(w_old)
+            kernels.worker_step(
+                w_old, state.phi, z, g_old, state.metric, w_new, weight, penalty, step,
+                dual_step if repeat == 0 else 0.0, message.damping,
+                config.parameter_bound, config.consensus_dual_bound,
+            )  # fmt: skip
+            state.steps += 1
+            loss, gradient = self._sample(w_new)
+            change, moved, size, length = kernels.curvature(w_old, w_new, g_old, gradient, state.metric)
+            if config.batch_size is None:
+                # Below that length the difference of two gradients is rounding.
+                if moved > 1e-16 * length:
+                    state.curvature = max(state.curvature, (change / moved) ** 0.5)
+                state.loss = loss
+            elif config.reported_loss == "average":
+                state.loss += AVERAGING * (loss - state.loss)
+            state.w, state.gradient, state.gradient_sq = w_new, gradient, size
+        if config.batch_size is not None and config.reported_loss == "full":
+            state.loss = self._evaluate(state.w)[0]
+        state.ticket = message.ticket
+        return Update(message.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
+
+    def _probe(self, message: Probe) -> Probed:
+        """This worker's terms of Definition 1 with unit steps, and its loss at z."""
+        state, config = self.state, self.config
+        assert state is not None
+        loss, gradient = self._evaluate(state.w)
+        slope = message.weight * gradient - state.phi + message.penalty * state.metric * (state.w - message.z)
+        bound, dual_bound = config.parameter_bound, config.consensus_dual_bound
+        worker_gap = state.w - np.clip(state.w - slope, -bound, bound)
+        dual_gap = state.phi - np.clip(state.phi + message.z - state.w, -dual_bound, dual_bound)
+        return Probed(
+            self._evaluate(message.z)[0], loss, float(worker_gap @ worker_gap), float(dual_gap @ dual_gap)
+        )
+
+    def _evaluate(self, w: Array) -> tuple[float, Array]:
+        loss, gradient = self.problem.loss_and_gradient(w)
+        return float(loss), np.asarray(gradient, dtype=np.float64)
+
+    def _sample(self, w: Array) -> tuple[float, Array]:
+        if self.config.batch_size is None:
+            return self._evaluate(w)
+        assert self.state is not None
+        loss, gradient = self.problem.loss_and_gradient(
+            w, self._rng(self.state.steps), self.config.batch_size
+        )
+        return float(loss), np.asarray(gradient, dtype=np.float64)
+
+    def _rng(self, step: int) -> np.random.Generator:
+        """The random stream of one step: a function of seed, worker and step, so nothing need be saved."""
+        return np.random.default_rng([self.config.seed, self.index, step])
