@@ -22,6 +22,8 @@ from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLoss
 if TYPE_CHECKING:
     import cvxpy
 
+    from uncertainty_sets.program import ConicProgram
+
 Array = NDArray[np.float64]
 
 
@@ -169,6 +171,14 @@ class UncertaintySet(ABC):
         from uncertainty_sets import conic
 
         return conic.residual(self, p)
+
+    def _conic_program(self, size: int) -> ConicProgram | None:
+        """The oracle's conic program, where the set can write it down; None compiles `constraints`."""
+        return None
+
+    def _dual_from_conic(self, y: Array) -> dict[str, Any]:
+        """`WorstCase.dual` for multipliers y of the program's rows; a set may name its own."""
+        return {"y": y}
 
     def _row(self, index: int) -> UncertaintySet:
         """The set of one row of a batch, where parameters differ by row."""

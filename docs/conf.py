@@ -1,0 +1,68 @@
+"""Sphinx configuration: MyST pages, docstrings by autodoc, furo as the theme.
+
+Every code block of the pages is a doctest that pytest runs; nothing is executed here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # documents this source tree, whatever version is installed
+
+_meta = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+project = _meta["name"]
+author = _meta["authors"][0]["name"]
+project_copyright = author
+release = version = _meta["version"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"{project} {release}"
+pygments_style = "default"
+pygments_dark_style = "monokai"
+highlight_language = "pycon"
+
+myst_heading_anchors = 3  # pages link to each other's sections by their titles
+
+default_role = "code"  # docstrings write `name`, as Markdown does
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Array": "Array"}
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+
+_BAR = re.compile(r"(``.*?``|`[^`]*`)|\|")
+
+
+def escape_bars(*event: Any) -> None:
+    """Escape |p - q| in docstrings, which reStructuredText would take for a substitution.
+
+    Doctests (up to the blank line that ends them) and literal blocks (as long as they are indented)
+    are left as they are.
+    """
+    lines: list[str] = event[-1]  # after app, what, name, obj and options, none of which matter here
+    doctest, literal = False, -1
+    for number, line in enumerate(lines):
+        text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        doctest = bool(text) and (doctest or text.startswith(">>>"))
+        if text and literal >= 0 and indent <= literal:
+            literal = -1
+        if not doctest and literal < 0:
+            lines[number] = _BAR.sub(lambda match: match[1] or r"\|", line)
+            if text.endswith("::"):
+                literal = indent
+
+
+def setup(app: Any) -> None:
+    """Run after napoleon, which has turned the sections into reStructuredText by then."""
+    app.connect("autodoc-process-docstring", escape_bars, priority=900)

@@ -1,0 +1,455 @@
+"""Calibration: hand values, coverage by simulation, monotonicity, errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests import tolerances
+from uncertainty_sets import KL, CDNorm, Ellipsoid, UncertaintySet, Wasserstein1
+from uncertainty_sets.calibration import (
+    divergence_radius,
+    dnorm_budget,
+    dnorm_violation,
+    kl_radius,
+    l1_radius,
+    wasserstein1_radius,
+)
+from uncertainty_sets.errors import InvalidParameter
+
+Array = NDArray[np.float64]
+
+REPETITIONS = 20_000
+
+TRUTHS = {
+    "coin": np.array([0.5, 0.5]),
+    "skewed": np.array([0.6, 0.2, 0.1, 0.06, 0.04]),
+    "with a zero": np.array([0.5, 0.0, 0.3, 0.2]),
+    "ends": np.array([0.5, 0.0, 0.0, 0.0, 0.0, 0.5]),
+    "uniform 40": np.full(40, 1 / 40),
+}
+POSITIONS = {
+    "coin": np.array([3.0, -1.0]),
+    "skewed": np.array([0.0, 10.0, 0.5, 0.7, 1.0]),
+    "with a zero": np.array([1.0, 1.0, 2.0, -5.0]),
+    "ends": np.array([0.0, 0.1, 0.2, 0.3, 0.4, 7.0]),
+    "uniform 40": np.linspace(-1.0, 1.0, 40) ** 3,
+}
+
+
+def draw(truth: Array, samples: int, seed: int) -> Array:
+    """Sample frequencies, one row a repetition."""
+    return np.random.default_rng(seed).multinomial(samples, truth, size=REPETITIONS) / samples
+
+
+def l1(p: Array, q: Array) -> Array:
+    return np.abs(p - q).sum(axis=1)
+
+
+def line(p: Array, q: Array, positions: Array | None = None) -> Array:
+    """Wasserstein-1 on a line: the area between the distribution functions."""
+    positions = np.arange(p.size, dtype=np.float64) if positions is None else positions
+    order = np.argsort(positions)
+    difference = np.cumsum((p - q)[:, order], axis=1)[:, :-1]
+    return np.abs(difference) @ np.diff(positions[order])
+
+
+def kullback_leibler(p: Array, q: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0) / q), 0.0).sum(axis=1)
+
+
+def burg(p: Array, q: Array) -> Array:
+    return (q * np.log(q / p)).sum(axis=1)
+
+
+def modified_chi_squared(p: Array, q: Array) -> Array:
+    return ((p - q) ** 2 / q).sum(axis=1)
+
+
+def chi_squared(p: Array, q: Array) -> Array:
+    return ((p - q) ** 2 / p).sum(axis=1)
+
+
+def hellinger(p: Array, q: Array) -> Array:
+    return ((np.sqrt(p) - np.sqrt(q)) ** 2).sum(axis=1)
+
+
+# Hand values
+
+
+def test_divergence_by_hand() -> None:
+    # two degrees of freedom: the χ² quantile is -2·log(1 - confidence)
+    assert kl_radius(50, 3, 0.9) == pytest.approx(math.log(10) / 50, rel=1e-12)
+    assert divergence_radius(50, 3, 0.9, curvature=2.0) == pytest.approx(2 * math.log(10) / 50, rel=1e-12)
+    # one degree: the square of the two-sided normal quantile
+    assert kl_radius(100, 2, 0.95) == pytest.approx(1.959963984540054**2 / 200, rel=1e-12)
+
+
+def test_l1_by_hand() -> None:
+    assert l1_radius(200, 2, 0.9) == pytest.approx(math.sqrt(0.01 * math.log(20)), rel=1e-12)
+    assert l1_radius(1000, 3, 0.95) == pytest.approx(math.sqrt(0.002 * math.log(6 / 0.05)), rel=1e-12)
+
+
+def test_wasserstein1_by_hand() -> None:
+    one = math.sqrt(math.log(20) / 1000)
+    assert wasserstein1_radius(500, 2, 0.9) == pytest.approx(one, rel=1e-12)
+    assert wasserstein1_radius(500, 11, 0.9) == pytest.approx(10 * one, rel=1e-12)
+    assert wasserstein1_radius(500, 3, 0.9, positions=[5, -2, 1]) == pytest.approx(7 * one, rel=1e-12)
+    assert wasserstein1_radius(500, 3, 0.9, positions=[1, 2, 3]) == wasserstein1_radius(500, 3, 0.9)
+
+
+def test_dnorm_by_hand() -> None:
+    assert dnorm_violation(100, 24.263) == pytest.approx(0.0099, abs=tolerances.HAND)
+    assert dnorm_violation(100, 24.263, bound="exponential") == pytest.approx(0.0527, abs=tolerances.HAND)
+    # two coins: Pr[X >= 1] = 3/4 at Γ = 0, and half of Pr[X >= 1] + Pr[X >= 2] = 1 at Γ = 1
+    assert dnorm_violation(2, 0.0) == pytest.approx(0.75)
+    assert dnorm_violation(2, 1.0) == pytest.approx(0.5)
+    assert dnorm_budget(2, 0.5) == pytest.approx(1.0)
+    assert dnorm_budget(50, math.exp(-1), bound="exponential") == pytest.approx(10.0)
+
+
+@given(st.integers(1, 200), st.fractions(0, 1))
+def test_binomial_bound_in_exact_arithmetic(terms: int, share: Fraction) -> None:
+    budget = float(share * terms)
+    if budget >= terms:
+        return
+    nu = (Fraction(budget) + terms) / 2
+    floor = math.floor(nu)
+    low = Fraction(sum(math.comb(terms, k) for k in range(floor + 1, terms + 1)), 2**terms)
+    high = low + Fraction(math.comb(terms, floor), 2**terms)
+    exact = high + (nu - floor) * (low - high)
+    assert dnorm_violation(terms, budget) == pytest.approx(float(exact), rel=1e-10)
+
+
+# The ends of the range
+
+
+def test_one_atom_needs_no_radius() -> None:
+    assert kl_radius(10, 1, 0.9) == 0.0
+    assert divergence_radius(10, 1, 0.9, curvature=3.0) == 0.0
+    assert l1_radius(10, 1, 0.9) == 0.0
+    assert wasserstein1_radius(10, 1, 0.9) == 0.0
+    assert wasserstein1_radius(10, 1, 0.9, positions=[4.0]) == 0.0
+
+
+def test_no_radius_exceeds_the_simplex() -> None:
+    assert l1_radius(1, 100, 0.99) == 2.0
+    assert wasserstein1_radius(1, 100, 0.99) == 99.0
+    assert wasserstein1_radius(1, 3, 0.99, positions=[0.0, 0.5, 0.25]) == 0.5
+
+
+@pytest.mark.parametrize("atoms", [50, 60, 1_000, 1_024, 5_000, 10**6])
+def test_many_atoms_do_not_overflow(atoms: int) -> None:
+    samples = 10**9
+    exact = (atoms * math.log(2) - math.log(0.05)) * 2 / samples  # the -2 in 2^N - 2 is below rounding
+    assert l1_radius(samples, atoms, 0.95) == pytest.approx(math.sqrt(exact), rel=1e-12)
+    # χ² with many degrees of freedom is near normal: N - 1 ± a few √(2N)
+    degrees = 2 * samples * kl_radius(samples, atoms, 0.95)
+    assert atoms - 1 < degrees < atoms - 1 + 2.2 * math.sqrt(2 * atoms)
+
+
+def test_budget_ends() -> None:
+    for bound in ("binomial", "exponential"):
+        assert dnorm_violation(7, 7.0, bound=bound) == 0.0
+        assert dnorm_violation(7, math.inf, bound=bound) == 0.0
+        assert dnorm_budget(7, 1e-9, bound=bound) == 7.0
+        assert dnorm_budget(1, 1e-300, bound=bound) == 1.0
+    assert dnorm_budget(7, 0.99) == 0.0  # the binomial bound is below 1 already at Γ = 0
+    assert dnorm_violation(7, 0.0, bound="exponential") == 1.0
+    assert 0.0 < dnorm_budget(10**9, 1e-12) < dnorm_budget(10**9, 1e-12, bound="exponential") < 10**9
+
+
+def test_numpy_scalars_are_welcome() -> None:
+    assert kl_radius(np.int64(50), np.int32(3), np.float64(0.9)) == kl_radius(50, 3, 0.9)
+    assert isinstance(l1_radius(np.int64(50), np.int64(3), np.float64(0.9)), float)
+    assert dnorm_budget(np.int64(9), np.float32(0.25)) == dnorm_budget(9, 0.25)
+
+
+# Coverage: how often the true distribution is inside the set around the frequencies
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("samples", [1, 7, 60, 1_000])
+@pytest.mark.parametrize("case", TRUTHS)
+def test_finite_sample_radii_cover(case: str, samples: int, confidence: float) -> None:
+    truth, positions = TRUTHS[case], POSITIONS[case]
+    frequencies = draw(truth, samples, seed=samples)
+    least = confidence - tolerances.frequency(confidence, REPETITIONS)
+    atoms, rounding = truth.size, 1e-12
+
+    def coverage(distance: Array, radius: float) -> float:
+        return float(np.mean(distance <= radius + rounding))
+
+    assert coverage(l1(truth, frequencies), l1_radius(samples, atoms, confidence)) >= least
+    assert coverage(line(truth, frequencies), wasserstein1_radius(samples, atoms, confidence)) >= least
+    on_line = wasserstein1_radius(samples, atoms, confidence, positions=positions)
+    assert coverage(line(truth, frequencies, positions), on_line) >= least
+
+
+@pytest.mark.parametrize(
+    ("distance", "radius"),
+    [(l1, l1_radius(1_000, 2, 0.9)), (line, wasserstein1_radius(1_000, 2, 0.9))],
+)
+def test_the_coverage_test_can_fail(distance: Callable[[Array, Array], Array], radius: float) -> None:
+    """A fair coin is nearly the worst case: a radius smaller by two fifths is found out."""
+    truth = TRUTHS["coin"]
+    distances = distance(truth, draw(truth, 1_000, seed=11))
+    assert np.mean(distances <= 0.6 * radius) < 0.9 - tolerances.frequency(0.9, REPETITIONS)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@pytest.mark.parametrize("case", ["coin", "skewed"])
+@pytest.mark.parametrize(
+    ("divergence", "curvature"),
+    [(kullback_leibler, 1.0), (burg, 1.0), (modified_chi_squared, 2.0), (chi_squared, 2.0), (hellinger, 0.5)],
+)
+def test_divergence_radius_is_near_nominal_for_many_samples(
+    divergence: Callable[[Array, Array], Array], curvature: float, case: str, confidence: float
+) -> None:
+    truth, samples = TRUTHS[case], 100_000
+    distances = divergence(truth, draw(truth, samples, seed=5))
+    radius = divergence_radius(samples, truth.size, confidence, curvature=curvature)
+    margin = tolerances.frequency(confidence, REPETITIONS)
+    # a coin shows n + 1 frequencies only: one of them more or less at each end of the ball
+    lattice = 2 * math.sqrt(2 / math.pi / samples) if truth.size == 2 else 0.0
+    assert abs(np.mean(distances <= radius) - confidence) <= margin + lattice
+
+
+def test_kl_radius_can_fall_short_for_few_samples() -> None:
+    """What the docstring warns of: an atom never drawn leaves the truth outside."""
+    truth, samples = TRUTHS["skewed"], 30
+    with_kl = kullback_leibler(truth, draw(truth, samples, seed=8)) <= kl_radius(samples, truth.size, 0.95)
+    assert np.mean(with_kl) < 0.95 - tolerances.frequency(0.95, REPETITIONS)
+
+
+@pytest.mark.parametrize("samples", [40, 400])
+def test_the_sets_agree_with_the_distances_simulated_here(samples: int) -> None:
+    truth, positions, confidence = TRUTHS["skewed"], POSITIONS["skewed"], 0.6
+    atoms = truth.size
+    frequencies = draw(truth, samples, seed=3)
+    frequencies = frequencies[(frequencies > 0).all(axis=1)][:150]
+    kl, chi = (
+        kl_radius(samples, atoms, confidence),
+        divergence_radius(samples, atoms, confidence, curvature=2),
+    )
+    # a third of the finite-sample radii, so that both answers occur
+    around, on_line, on_points = (
+        l1_radius(samples, atoms, confidence) / 3,
+        wasserstein1_radius(samples, atoms, confidence) / 3,
+        wasserstein1_radius(samples, atoms, confidence, positions=positions) / 3,
+    )
+    cases: list[tuple[Array, float, Callable[[Array], UncertaintySet]]] = [
+        (kullback_leibler(truth, frequencies), kl, lambda q: KL(q, kl)),
+        (modified_chi_squared(truth, frequencies), chi, lambda q: Ellipsoid(q, q, chi)),
+        (l1(truth, frequencies), around, lambda q: CDNorm(q, 1.0, around)),
+        (line(truth, frequencies), on_line, lambda q: Wasserstein1(q, on_line)),
+        (line(truth, frequencies, positions), on_points, lambda q: Wasserstein1(q, on_points, positions)),
+    ]
+    for distances, radius, make in cases:
+        clear = np.abs(distances - radius) > 1e-6 * radius
+        inside = distances <= radius
+        assert inside[clear].any()
+        assert not inside[clear].all()
+        for q, expected in zip(frequencies[clear], inside[clear], strict=True):
+            assert make(q).contains(truth) == expected
+
+
+# The D-norm guide, on the independent perturbations that it assumes
+
+
+@pytest.mark.parametrize(("terms", "budget"), [(1, 0.0), (8, 2.0), (9, 3.0), (25, 7.0), (100, 20.0)])
+def test_binomial_bound_is_reached_by_signs(terms: int, budget: float) -> None:
+    """Equal coefficients, perturbations ±1: where (Γ+n)/2 is whole the bound is the probability itself."""
+    ups = np.random.default_rng(terms).binomial(terms, 0.5, size=REPETITIONS)
+    reached = float(np.mean(2 * ups - terms >= budget))
+    bound = dnorm_violation(terms, budget)
+    if (budget + terms) % 2 == 0:
+        assert abs(reached - bound) <= tolerances.frequency(bound, REPETITIONS)
+    else:
+        assert reached <= bound + tolerances.frequency(bound, REPETITIONS)
+    exponential = dnorm_violation(terms, budget, bound="exponential")
+    assert reached <= exponential + tolerances.frequency(exponential, REPETITIONS)
+
+
+@pytest.mark.parametrize("violation", [0.3, 0.05, 0.01])
+@pytest.mark.parametrize("bound", ["binomial", "exponential"])
+@pytest.mark.parametrize("terms", [1, 5, 30])
+def test_budget_protects_a_constraint(terms: int, violation: float, bound: str) -> None:
+    """The worst case over the D-norm set is exceeded no more often than promised."""
+    rng = np.random.default_rng(terms)
+    budget = dnorm_budget(terms, violation, bound=bound)  # type: ignore[arg-type]
+    for coefficients in (np.ones(terms), np.sort(rng.exponential(size=terms))[::-1]):
+        whole = math.floor(budget)
+        part = (budget - whole) * coefficients[whole] if whole < terms else 0.0
+        protection = coefficients[:whole].sum() + part
+        for perturbations in (
+            rng.choice([-1.0, 1.0], size=(REPETITIONS, terms)),
+            rng.uniform(-1.0, 1.0, size=(REPETITIONS, terms)),
+        ):
+            exceeded = np.mean(perturbations @ coefficients > protection + 1e-12)
+            assert exceeded <= violation + tolerances.frequency(violation, REPETITIONS)
+
+
+# Monotonicity and inverses
+
+samples_ = st.integers(1, 10**7)
+atoms_ = st.integers(1, 3_000)
+confidence_ = st.floats(1e-6, 1 - 1e-6)
+RADII = [kl_radius, l1_radius, wasserstein1_radius]
+
+
+@pytest.mark.parametrize("radius", RADII)
+@given(samples_, samples_, atoms_, confidence_)
+def test_more_samples_never_enlarge(
+    radius: Callable[[int, int, float], float], few: int, many: int, atoms: int, confidence: float
+) -> None:
+    few, many = sorted((few, many))
+    assert 0.0 <= radius(many, atoms, confidence) <= radius(few, atoms, confidence)
+
+
+@pytest.mark.parametrize("radius", RADII)
+@given(samples_, atoms_, confidence_, confidence_)
+def test_more_confidence_never_shrinks(
+    radius: Callable[[int, int, float], float], samples: int, atoms: int, low: float, high: float
+) -> None:
+    low, high = sorted((low, high))
+    assert radius(samples, atoms, low) <= radius(samples, atoms, high) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("radius", RADII)
+@given(samples_, atoms_, confidence_)
+def test_one_more_atom_never_shrinks(
+    radius: Callable[[int, int, float], float], samples: int, atoms: int, confidence: float
+) -> None:
+    assert radius(samples, atoms, confidence) <= radius(samples, atoms + 1, confidence) * (1 + 1e-12)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), samples_, confidence_, st.floats(1e-3, 1e3))
+def test_wasserstein1_scales_with_the_line(
+    positions: list[float], samples: int, confidence: float, factor: float
+) -> None:
+    radius = wasserstein1_radius(samples, len(positions), confidence, positions=positions)
+    longer = wasserstein1_radius(
+        samples, len(positions), confidence, positions=[factor * x for x in positions]
+    )
+    assert longer == pytest.approx(factor * radius, rel=1e-9, abs=1e-9 * factor * max(map(abs, positions)))
+
+
+@pytest.mark.parametrize("bound", ["binomial", "exponential"])
+@given(st.integers(1, 10**5), st.floats(0, 1), st.floats(0, 1))
+def test_a_larger_budget_is_never_violated_more(bound: str, terms: int, one: float, two: float) -> None:
+    low, high = sorted((one, two))
+    less = dnorm_violation(terms, high * terms, bound=bound)  # type: ignore[arg-type]
+    more = dnorm_violation(terms, low * terms, bound=bound)  # type: ignore[arg-type]
+    assert 0.0 <= less <= more * (1 + 1e-9)
+    assert more <= 1.0
+
+
+@given(st.integers(1, 10**5), st.floats(0, 1))
+def test_the_binomial_bound_is_the_tighter(terms: int, share: float) -> None:
+    budget = share * terms
+    assert dnorm_violation(terms, budget) <= dnorm_violation(terms, budget, bound="exponential") * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("bound", ["binomial", "exponential"])
+@given(st.integers(1, 10**5), st.floats(1e-12, 1 - 1e-9))
+def test_budget_inverts_violation(bound: str, terms: int, violation: float) -> None:
+    budget = dnorm_budget(terms, violation, bound=bound)  # type: ignore[arg-type]
+    assert 0.0 <= budget <= terms
+    reached = dnorm_violation(terms, budget, bound=bound)  # type: ignore[arg-type]
+    assert reached <= violation * (1 + 1e-9)
+    if 0.0 < budget < terms:  # inside, the bound is met with equality: no smaller budget would do
+        assert reached == pytest.approx(violation, rel=1e-9)
+
+
+# Errors
+
+
+@pytest.mark.parametrize("radius", RADII)
+@pytest.mark.parametrize(
+    ("samples", "atoms", "confidence", "message"),
+    [
+        (0, 3, 0.9, "samples must be at least 1, got 0"),
+        (-4, 3, 0.9, "samples must be at least 1, got -4"),
+        (10.5, 3, 0.9, "samples must be a whole number, got 10.5"),
+        ("many", 3, 0.9, "samples must be a whole number, got 'many'"),
+        (10, 0, 0.9, "atoms must be at least 1, got 0"),
+        (10, 2.0, 0.9, "atoms must be a whole number, got 2.0"),
+        (10, 3, 0.0, "confidence must lie strictly between 0 and 1"),
+        (10, 3, 1.0, "confidence must lie strictly between 0 and 1"),
+        (10, 3, 95, "0.95 for 95 %.*got 95"),
+        (10, 3, -0.1, "got -0.1"),
+        (10, 3, math.nan, "got nan"),
+        (10, 3, None, "confidence must be a real number, got None"),
+    ],
+)
+def test_radius_errors(
+    radius: Callable[..., float], samples: object, atoms: object, confidence: object, message: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        radius(samples, atoms, confidence)
+
+
+@pytest.mark.parametrize("curvature", [0.0, -1.0, math.nan, math.inf])
+def test_curvature_errors(curvature: float) -> None:
+    with pytest.raises(InvalidParameter, match=r"curvature .* must be positive and finite"):
+        divergence_radius(10, 3, 0.9, curvature=curvature)
+
+
+def test_curvature_is_a_number() -> None:
+    with pytest.raises(InvalidParameter, match="curvature must be a real number, got 'kl'"):
+        divergence_radius(10, 3, 0.9, curvature="kl")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([1.0, 2.0], r"positions must have shape \(3,\), one an atom, got \(2,\)"),
+        ([[1.0, 2.0, 3.0]], r"got \(1, 3\)"),
+        ([1.0, math.nan, 2.0], "positions must be finite, got nan"),
+        ([1.0, math.inf, 2.0], "positions must be finite, got inf"),
+        (["left", "middle", "right"], "positions must be a vector of real numbers"),
+        ([[1.0], [2.0, 3.0]], "positions must be a vector of real numbers"),
+    ],
+)
+def test_position_errors(positions: object, message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        wasserstein1_radius(10, 3, 0.9, positions=positions)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dnorm_violation(0, 1.0), "terms must be at least 1, got 0"),
+        (lambda: dnorm_violation(2.5, 1.0), "terms must be a whole number, got 2.5"),
+        (lambda: dnorm_violation(5, -0.5), "budget must be at least 0, got -0.5"),
+        (lambda: dnorm_violation(5, math.nan), "budget must be at least 0, got nan"),
+        (lambda: dnorm_violation(5, "two"), "budget must be a real number, got 'two'"),
+        (
+            lambda: dnorm_violation(5, 1.0, bound="best"),
+            "bound must be 'binomial' or 'exponential', got 'best'",
+        ),
+        (lambda: dnorm_budget(-1, 0.1), "terms must be at least 1, got -1"),
+        (lambda: dnorm_budget(5, 0.0), "violation is a probability .* got 0.0"),
+        (lambda: dnorm_budget(5, 1.0), "violation is a probability .* got 1.0"),
+        (lambda: dnorm_budget(5, math.nan), "violation is a probability .* got nan"),
+        (lambda: dnorm_budget(5, []), r"violation must be a real number, got \[\]"),
+        (lambda: dnorm_budget(5, 0.1, bound="best"), "bound must be 'binomial' or 'exponential', got 'best'"),
+    ],
+)
+def test_dnorm_errors(call: Callable[[], float], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        call()
+
+
+def test_errors_are_value_errors() -> None:
+    with pytest.raises(ValueError, match="confidence"):
+        kl_radius(10, 3, 2.0)

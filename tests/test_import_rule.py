@@ -1,0 +1,159 @@
+"""The dependency rule, read from the source: uncertainty_sets <- fdro_core <- bench, tests.
+
+Third-party solvers and ray have one home each. The last test imports the package in a process of its
+own, because what is loaded at run time is what users wait for.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TREES = ("uncertainty_sets", "fdro_core", "bench", "tests")
+
+NEVER = {
+    "uncertainty_sets": {"fdro_core", "bench", "tests"},
+    "fdro_core": {"bench", "tests"},
+}
+"""Which packages a tree must not know."""
+
+HOME = {
+    "clarabel": "uncertainty_sets/backends/clarabel_.py",
+    "highspy": "uncertainty_sets/backends/highs_.py",
+    "scs": "uncertainty_sets/backends/scs_.py",
+    "ray": "fdro_core/engines/ray_.py",
+}
+"""The only file that may import each of these."""
+
+LAZY = ("cvxpy", "numba", "scipy", "ot", "clarabel", "highspy", "scs")
+"""What `import uncertainty_sets` leaves for later."""
+
+
+def imported(source: str, path: PurePosixPath) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that a file imports, wherever in the file it does.
+
+    Relative names are made absolute from the file's path; `importlib.import_module("x")` and
+    `__import__("x")` count where the name is written out.
+    """
+    for node in ast.walk(ast.parse(source, filename=str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            package = path.parts[: len(path.parts) - node.level] if node.level else ()
+            module = ".".join([*package, *([node.module] if node.module else [])])
+            if module:
+                yield node.lineno, module
+            else:  # `from .. import x` that climbs to the root: x is a top-level package
+                for alias in node.names:
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            function, name = node.func, node.args[0].value
+            called = getattr(function, "attr", getattr(function, "id", ""))
+            if called in {"import_module", "__import__"} and isinstance(name, str):
+                yield node.lineno, name
+
+
+def breaches(root: Path) -> list[str]:
+    """Every import under root that breaks the rule, as "file:line imports name: reason"."""
+    found = []
+    for tree in TREES:
+        for file in sorted((root / tree).rglob("*.py")):
+            path = PurePosixPath(file.relative_to(root).as_posix())
+            for line, name in imported(file.read_text(encoding="utf-8"), path):
+                top = name.partition(".")[0]
+                if top in NEVER.get(tree, ()):
+                    found.append(f"{path}:{line} imports {name}: {tree} must not know {top}")
+                elif top in HOME and str(path) != HOME[top]:
+                    found.append(f"{path}:{line} imports {name}: only {HOME[top]} may")
+    return found
+
+
+def loaded_by(statement: str, root: Path) -> set[str]:
+    """The top-level modules in sys.modules after a statement in a fresh interpreter."""
+    script = f"import sys; sys.path.insert(0, {str(root)!r}); {statement}; print(*sys.modules, sep='\\n')"
+    answer = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return {name.partition(".")[0] for name in answer.stdout.split()}
+
+
+def write(root: Path, path: str, source: str) -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(source, encoding="utf-8")
+
+
+def test_the_rule_holds() -> None:
+    assert breaches(ROOT) == []
+
+
+def test_the_rule_looks_at_real_files() -> None:
+    """A moved folder must not make the test above pass on nothing."""
+    for tree in ("uncertainty_sets", "tests"):
+        assert any((ROOT / tree).rglob("*.py"))
+    for home in HOME.values():
+        assert not (ROOT / home).parent.exists() or (ROOT / home).exists(), f"{home} has moved"
+
+
+def test_import_is_light() -> None:
+    loaded = loaded_by("import uncertainty_sets", ROOT)
+    assert "uncertainty_sets" in loaded
+    assert loaded.isdisjoint(LAZY), f"import uncertainty_sets also loads {sorted(loaded.intersection(LAZY))}"
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "line", "name"),
+    [
+        ("uncertainty_sets/a.py", "import fdro_core\n", 1, "fdro_core"),
+        (
+            "uncertainty_sets/sets/a.py",
+            "import numpy\nfrom fdro_core.master import Master\n",
+            2,
+            "fdro_core.master",
+        ),
+        ("uncertainty_sets/a.py", "def f():\n    import bench.demo\n", 2, "bench.demo"),
+        ("uncertainty_sets/a.py", "if TYPE_CHECKING:\n    from tests import reference\n", 2, "tests"),
+        ("uncertainty_sets/sets/a.py", "from ...fdro_core import driver\n", 1, "fdro_core"),
+        ("uncertainty_sets/a.py", "from .. import tests\n", 1, "tests"),
+        ("uncertainty_sets/a.py", "import importlib\nimportlib.import_module('bench')\n", 2, "bench"),
+        ("fdro_core/a.py", "import os, tests.tolerances\n", 1, "tests.tolerances"),
+        ("fdro_core/engines/a.py", "try:\n    import bench\nexcept ImportError:\n    pass\n", 2, "bench"),
+        ("fdro_core/engines/a.py", "def f():\n    import ray\n", 2, "ray"),
+        ("fdro_core/a.py", "from clarabel import DefaultSolver\n", 1, "clarabel"),
+        ("uncertainty_sets/conic.py", "import clarabel as c\n", 1, "clarabel"),
+        ("uncertainty_sets/backends/clarabel_.py", "import scs\n", 1, "scs"),
+        ("uncertainty_sets/sets/highs_.py", "from highspy import Highs\n", 1, "highspy"),
+        ("bench/a.py", "__import__('scs')\n", 1, "scs"),
+        ("tests/a.py", "import ray.util\n", 1, "ray.util"),
+    ],
+)
+def test_a_breach_is_seen(tmp_path: Path, path: str, source: str, line: int, name: str) -> None:
+    write(tmp_path, path, source)
+    assert [breach.partition(": ")[0] for breach in breaches(tmp_path)] == [f"{path}:{line} imports {name}"]
+
+
+def test_what_is_allowed_is_not_a_breach(tmp_path: Path) -> None:
+    for package, home in HOME.items():
+        write(tmp_path, home, f"import {package}\nfrom {package} import anything\n")
+    write(tmp_path, "uncertainty_sets/sets/a.py", "from ..errors import X\nfrom . import b\nimport cvxpy\n")
+    write(tmp_path, "fdro_core/a.py", "import uncertainty_sets\nfrom .engines import base\n")
+    write(tmp_path, "bench/a.py", "import fdro_core, uncertainty_sets.sets.kl\n")
+    write(tmp_path, "tests/a.py", "import bench, fdro_core\n'import ray'  # import clarabel\n")
+    write(tmp_path, "elsewhere/a.py", "import ray\n")
+    assert breaches(tmp_path) == []
+
+
+def test_a_heavy_import_is_seen(tmp_path: Path) -> None:
+    write(tmp_path, "heavy/__init__.py", "import scipy.special\n")
+    assert "scipy" in loaded_by("import heavy", tmp_path)
+    write(tmp_path, "light/__init__.py", "def later():\n    import scipy\n")
+    assert "scipy" not in loaded_by("import light", tmp_path)

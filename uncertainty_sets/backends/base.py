@@ -1,0 +1,62 @@
+"""What a conic solver has to do to be a backend.
+
+A backend is one file in this folder with one subclass of `Backend`. What it can do is data on the
+class; the solver's own package is imported when a program is first compiled for it, never before.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import Array
+    from uncertainty_sets.program import ConicProgram
+
+Outcome = Literal["solved", "inaccurate", "infeasible", "failed"]
+"""What a solver's own status comes to. "inaccurate": it has an answer and doubts it; the certificate
+decides."""
+
+
+class Solution(NamedTuple):
+    """What came back from a solver for: minimise costᵀx subject to b - A x in K.
+
+    y is in the dual cone and Aᵀy = -cost, both up to the solver's tolerance; where the outcome is
+    "infeasible", y is a proof of it if the solver gave one (Aᵀy = 0, bᵀy < 0) and may be empty.
+    """
+
+    outcome: Outcome
+    x: Array
+    y: Array
+    iterations: int
+    status: str
+
+
+class Solver(ABC):
+    """One program in one solver, ready for any number of objectives. Not shared between threads."""
+
+    @abstractmethod
+    def solve(self, cost: Array) -> Solution:
+        """Minimise costᵀx; only the objective is sent."""
+
+
+class Backend(ABC):
+    """A conic solver and what it can do."""
+
+    name: ClassVar[str]
+    package: ClassVar[str]
+    """The module to import."""
+    install: ClassVar[str]
+    """What to give to pip."""
+    cones: ClassVar[frozenset[str]]
+    """Kinds of `uncertainty_sets.program.CONES`."""
+
+    @classmethod
+    def installed(cls) -> bool:
+        """Whether the package is there, found without importing it."""
+        return find_spec(cls.package) is not None
+
+    @abstractmethod
+    def compile(self, program: ConicProgram) -> Solver:
+        """The program handed to the solver."""

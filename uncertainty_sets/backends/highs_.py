@@ -1,0 +1,141 @@
+"""HiGHS: the simplex method for linear programs, kept with its basis from one objective to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from uncertainty_sets.backends.base import Backend, Outcome, Solution, Solver
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import Array
+    from uncertainty_sets.program import ConicProgram
+
+OUTCOMES: dict[str, Outcome] = {
+    "kOptimal": "solved",
+    "kInfeasible": "infeasible",
+    "kUnboundedOrInfeasible": "infeasible",  # the simplex is bounded
+    "kIterationLimit": "inaccurate",
+    "kTimeLimit": "inaccurate",
+    "kUnknown": "inaccurate",
+}
+"""Every other status is a failure."""
+
+NEAR = 0.1
+"""How far the objective may move, relative to its own range, for the last basis to be worth keeping.
+
+Measured at N = 1,000 with 200 rows: primal simplex from the last basis wins up to about 10 %, and from
+a basis for unrelated losses it loses to a cold start.
+"""
+
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+
+
+class HighsSolver(Solver):
+    """One LP in HiGHS: singleton rows as column bounds, re-costed in place."""
+
+    def __init__(self, program: ConicProgram) -> None:
+        import highspy
+
+        self._program = program
+        self._split_singletons()
+        A, b = program.A, program.b
+        equal = np.zeros(A.shape[0], dtype=bool)
+        equal[program.rows("zero")] = True
+        lp = highspy.HighsLp()
+        lp.num_row_, lp.num_col_ = self._rows.size, A.shape[1]
+        lp.col_cost_ = np.zeros(A.shape[1])
+        lp.col_lower_, lp.col_upper_ = self._lower, self._upper
+        lp.row_lower_ = np.where(equal, b, -np.inf)[self._rows]
+        lp.row_upper_ = b[self._rows]
+        matrix = A[self._rows].tocsc()
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = matrix.indptr
+        lp.a_matrix_.index_ = matrix.indices
+        lp.a_matrix_.value_ = matrix.data
+        self._highs = highspy.Highs()
+        self._highs.silent()
+        for option, value in {
+            "primal_feasibility_tolerance": 1e-10,
+            "dual_feasibility_tolerance": 1e-10,
+            "threads": 1,
+            "random_seed": 0,
+        }.items():
+            self._highs.setOptionValue(option, value)
+        self._highs.passModel(lp)
+        self._every_column = np.arange(A.shape[1], dtype=np.int32)
+        self._last_cost: Array | None = None
+
+    def _split_singletons(self) -> None:
+        """Take the rows a·x_j <= b out as bounds; the tightest bound of a column holds its multiplier."""
+        program = self._program
+        by_row = program.A.tocsr()
+        by_row.eliminate_zeros()
+        nonneg = np.zeros(program.A.shape[0], dtype=bool)
+        nonneg[program.rows("nonneg")] = True
+        single = nonneg & (np.diff(by_row.indptr) == 1)
+        rows = np.flatnonzero(single)
+        columns = by_row.indices[by_row.indptr[rows]]
+        coefficients = by_row.data[by_row.indptr[rows]]
+        bounds = program.b[rows] / coefficients
+        width = program.A.shape[1]
+        self._rows = np.flatnonzero(~single)
+        self._lower, self._upper = np.full(width, -np.inf), np.full(width, np.inf)
+        self._lower_row, self._upper_row = np.full(width, -1), np.full(width, -1)
+        self._coefficient = np.zeros(program.A.shape[0])
+        self._coefficient[rows] = coefficients
+        # In order from loosest to tightest, so that the last write is the tightest bound.
+        below = np.flatnonzero(coefficients < 0)
+        below = below[np.argsort(bounds[below], kind="stable")]
+        self._lower[columns[below]], self._lower_row[columns[below]] = bounds[below], rows[below]
+        above = np.flatnonzero(coefficients > 0)
+        above = above[np.argsort(-bounds[above], kind="stable")]
+        self._upper[columns[above]], self._upper_row[columns[above]] = bounds[above], rows[above]
+
+    def solve(self, cost: Array) -> Solution:
+        """Minimise costᵀx, from the last basis where the objective is near the last one."""
+        highs = self._highs
+        near = self._last_cost is not None and (
+            np.abs(cost - self._last_cost).max() <= NEAR * (np.ptp(self._last_cost) or 1.0)
+        )
+        if near:
+            # The last basis is still feasible, which is what the primal simplex starts from.
+            highs.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
+        else:
+            highs.clearSolver()
+            highs.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
+        highs.changeColsCost(cost.size, self._every_column, cost)
+        highs.run()
+        status = highs.getModelStatus().name
+        outcome = OUTCOMES.get(status, "failed")
+        iterations = int(highs.getInfo().simplex_iteration_count)
+        if outcome in {"infeasible", "failed"}:
+            self._last_cost = None
+            return Solution(outcome, np.zeros(0), np.zeros(0), iterations, status)
+        self._last_cost = cost.copy()
+        answer = highs.getSolution()
+        x = np.array(answer.col_value)
+        y = np.zeros(self._program.A.shape[0])
+        y[self._rows] = -np.array(answer.row_dual)
+        self._put_reduced_costs(y, np.array(answer.col_dual))
+        return Solution(outcome, x, y, iterations, status)
+
+    def _put_reduced_costs(self, y: Array, reduced: Array) -> None:
+        """A column's reduced cost is the multiplier of the bound it sits at."""
+        for rows, side in ((self._lower_row, reduced > 0), (self._upper_row, reduced < 0)):
+            columns = np.flatnonzero(side & (rows >= 0))
+            y[rows[columns]] = -reduced[columns] / self._coefficient[rows[columns]]
+
+
+class Highs(Backend):
+    """Simplex; linear programs only; exact to rounding, and keeps its basis."""
+
+    name: ClassVar[str] = "highs"
+    package: ClassVar[str] = "highspy"
+    install: ClassVar[str] = "highspy"
+    cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg"})
+
+    def compile(self, program: ConicProgram) -> Solver:
+        """The program in HiGHS."""
+        return HighsSolver(program)

@@ -1,0 +1,268 @@
+"""Radius and budget from a confidence level.
+
+How large must a set be so that the true distribution is inside? Each function answers for one set, from
+the number of samples behind the centre, the number of atoms, and the confidence that is wanted:
+
+=========================  ====================================  ==========================================
+function                   gives                                 guarantee
+=========================  ====================================  ==========================================
+`kl_radius`                radius of `KL`                        asymptotic
+`divergence_radius`        radius of any φ-divergence ball       asymptotic
+`l1_radius`                budget of `CDNorm` with spread 1      any number of samples
+`wasserstein1_radius`      radius of `Wasserstein1` on a line    any number of samples
+`dnorm_budget`             budget of a D-norm set                any, but for independent perturbations only
+=========================  ====================================  ==========================================
+
+The centre is always the vector of sample frequencies, from independent draws of one distribution.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from bisect import bisect_left
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets.errors import InvalidParameter
+
+__all__ = [
+    "divergence_radius",
+    "dnorm_budget",
+    "dnorm_violation",
+    "kl_radius",
+    "l1_radius",
+    "wasserstein1_radius",
+]
+
+Bound = Literal["binomial", "exponential"]
+
+
+def divergence_radius(samples: int, atoms: int, confidence: float, *, curvature: float) -> float:
+    """The radius of a φ-divergence ball around sample frequencies that holds the true distribution.
+
+    ``radius = φ''(1) / (2·samples) · χ²``, with χ² the `confidence` quantile of the chi-squared law
+    with ``atoms - 1`` degrees of freedom, for the ball ``Σ q·φ(p/q) <= radius`` around frequencies q.
+
+    Assumes independent samples of one distribution, every atom of positive probability, and many
+    samples an atom: the coverage tends to `confidence` as samples grow and can fall short of it before.
+    An atom that was never drawn makes some divergences infinite (KL) and the ball then misses the truth.
+
+    Args:
+        samples: how many draws the frequencies count.
+        atoms: N, the number of outcomes.
+        confidence: the probability, in (0, 1), with which the ball is to hold the true distribution.
+        curvature: φ''(1). Kullback-Leibler ``t·log t - t + 1`` and Burg ``-log t + t - 1``: 1;
+            modified χ² ``(t-1)²``, χ² ``(t-1)²/t`` and J ``(t-1)·log t``: 2; Hellinger ``(√t-1)²``: 1/2.
+
+    Reference: Ben-Tal, den Hertog, De Waegenaere, Melenberg and Rennen, Robust solutions of
+    optimization problems affected by uncertain probabilities, Management Science 59(2), 2013.
+
+    The modified χ² ball is `Ellipsoid(q, shape=q, radius=...)` with curvature 2:
+
+    >>> round(divergence_radius(samples=1000, atoms=5, confidence=0.95, curvature=2.0), 6)
+    0.009488
+    """
+    n, size, miss = _count("samples", samples), _count("atoms", atoms), _miss(confidence)
+    phi = _real("curvature", curvature)
+    if not 0.0 < phi < math.inf:
+        raise InvalidParameter(f"curvature is φ''(1) and must be positive and finite, got {curvature!r}")
+    if size == 1:
+        return 0.0  # one atom has probability 1, whatever the samples say
+    from scipy.special import chdtri
+
+    return phi / (2.0 * n) * float(chdtri(size - 1, miss))
+
+
+def kl_radius(samples: int, atoms: int, confidence: float) -> float:
+    """The radius of `KL` around sample frequencies that holds the true distribution.
+
+    ``radius = χ² / (2·samples)``: `divergence_radius` with φ''(1) = 1, and its assumptions: asymptotic,
+    and every atom drawn at least once (where q is 0, `KL` keeps p at 0).
+
+    Reference: Ben-Tal et al., Management Science 59(2), 2013.
+
+    >>> round(kl_radius(samples=1000, atoms=5, confidence=0.95), 6)
+    0.004744
+    """
+    return divergence_radius(samples, atoms, confidence, curvature=1.0)
+
+
+def l1_radius(samples: int, atoms: int, confidence: float) -> float:
+    """How far, in Σ|p-q|, the true distribution can be from sample frequencies.
+
+    ``radius = √(2/samples · log((2^atoms - 2) / (1 - confidence)))``, or 2 if that is less, the largest
+    distance there is. Holds for every number of samples and every distribution; assumes independent
+    samples. The bound is a union over all events, so the true coverage is higher than stated, much
+    higher for many atoms.
+
+    Reference: Weissman, Ordentlich, Seroussi, Verdú and Weinberger, Inequalities for the L1 deviation
+    of the empirical distribution, HP Labs HPL-2003-97, 2003.
+
+    The L1 ball is `CDNorm(q, spread=1.0, budget=l1_radius(...))`:
+
+    >>> round(l1_radius(samples=1000, atoms=5, confidence=0.95), 6)
+    0.11311
+    """
+    n, size, miss = _count("samples", samples), _count("atoms", atoms), _miss(confidence)
+    if size == 1:
+        return 0.0
+    # log(2^N - 2) without forming 2^N, which overflows from N = 1024 on
+    events = size * math.log(2.0) + math.log1p(-(2.0 ** (1 - size)))
+    return min(2.0, math.sqrt(2.0 / n * (events - math.log(miss))))
+
+
+def wasserstein1_radius(
+    samples: int, atoms: int, confidence: float, *, positions: ArrayLike | None = None
+) -> float:
+    """The radius of `Wasserstein1` on a line around sample frequencies that holds the true distribution.
+
+    ``radius = length · √(log(2 / (1 - confidence)) / (2·samples))``, or the length if that is less, the
+    largest distance there is. On a line the distance is the area between the two distribution
+    functions, at most the length of the range times the largest difference, which the
+    Dvoretzky-Kiefer-Wolfowitz inequality bounds. Holds for every number of samples and every
+    distribution; assumes independent samples.
+
+    Args:
+        samples: how many draws the frequencies count.
+        atoms: N, the number of points on the line.
+        confidence: the probability, in (0, 1), with which the ball is to hold the true distribution.
+        positions: the N points, as given to `Wasserstein1` as cost; by default 1, ..., N, whose length
+            is N - 1.
+
+    Reference: Massart, The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality, Annals of
+    Probability 18(3), 1990.
+
+    >>> round(wasserstein1_radius(samples=1000, atoms=5, confidence=0.95), 6)
+    0.171788
+    >>> round(wasserstein1_radius(1000, 5, 0.95, positions=[0.0, 0.1, 0.5, 0.7, 1.0]), 6)
+    0.042947
+    """
+    n, size, miss = _count("samples", samples), _count("atoms", atoms), _miss(confidence)
+    length = float(size - 1) if positions is None else _length(positions, size)
+    return length * min(1.0, math.sqrt(math.log(2.0 / miss) / (2.0 * n)))
+
+
+def dnorm_violation(terms: int, budget: float, *, bound: Bound = "binomial") -> float:
+    """A bound on the probability that a constraint protected with that D-norm budget is violated.
+
+    With n = `terms` perturbations and Γ = `budget`:
+
+    - "exponential": ``exp(-Γ² / (2n))``;
+    - "binomial", tighter: ``B = (1-μ)·Pr[X >= ⌊ν⌋] + μ·Pr[X >= ⌊ν⌋ + 1]`` with X binomial(n, ½),
+      ``ν = (Γ+n)/2`` and ``μ = ν - ⌊ν⌋``.
+
+    Either is 0 from Γ = n on, where no perturbation is left out.
+
+    Assumes perturbations that are **independent**, symmetric and bounded by their spreads. The entries
+    of p - q sum to 0, so they are never independent and neither bound is proven for `CDNorm`: take it
+    as the classical guide to the size of Γ, not as a guarantee (docs/differences.md has a case in which
+    it fails).
+
+    Reference: Bertsimas and Sim, The price of robustness, Operations Research 52(1), 2004, Theorems 2
+    and 3.
+
+    >>> round(dnorm_violation(100, 24.263), 4), round(dnorm_violation(100, 24.263, bound="exponential"), 4)
+    (0.0099, 0.0527)
+    """
+    n, gamma = _count("terms", terms), _real("budget", budget)
+    if not gamma >= 0.0:
+        raise InvalidParameter(f"budget must be at least 0, got {budget!r}")
+    _known(bound)
+    if gamma >= n:
+        return 0.0
+    if bound == "exponential":
+        return math.exp(-gamma * gamma / (2.0 * n))
+    nu = (gamma + n) / 2.0
+    floor = math.floor(nu)
+    mu = nu - floor
+    return (1.0 - mu) * _tail(n, floor) + mu * _tail(n, floor + 1)
+
+
+def dnorm_budget(terms: int, violation: float, *, bound: Bound = "binomial") -> float:
+    """The smallest D-norm budget whose bound on the violation is at most the given probability.
+
+    The inverse of `dnorm_violation`, with its reference and its assumptions: the perturbations must be
+    independent, which ``Σ(p-q) = 0`` denies for `CDNorm`: a guide, not a guarantee.
+
+    - "exponential": ``Γ = √(2n·log(1/violation))``;
+    - "binomial", tighter: B is piecewise linear in Γ, and the piece that passes through `violation` is
+      found by bisection, then inverted.
+
+    Never more than n = `terms`, where nothing is left out. Exact up to rounding.
+
+    >>> round(dnorm_budget(100, 0.01), 3), round(dnorm_budget(100, 0.01, bound="exponential"), 3)
+    (24.219, 30.349)
+    """
+    n, target = _count("terms", terms), _real("violation", violation)
+    if not 0.0 < target < 1.0:
+        raise InvalidParameter(
+            f"violation is a probability and must lie strictly between 0 and 1, got {violation!r}"
+        )
+    _known(bound)
+    if bound == "exponential":
+        return min(float(n), math.sqrt(-2.0 * n * math.log(target)))
+    # The first k with Pr[X >= k] <= violation; k >= 1 since Pr[X >= 0] = 1.
+    above = bisect_left(range(n + 1), True, key=lambda k: _tail(n, k) <= target)
+    if above > n:
+        return float(n)  # smaller than 2^-n: only the whole set is safe enough
+    high, low = _tail(n, above - 1), _tail(n, above)
+    nu = above - 1 + (high - target) / (high - low)
+    return max(0.0, 2.0 * nu - n)
+
+
+def _tail(n: int, k: int) -> float:
+    """Pr[X >= k] for X binomial(n, ½), by the incomplete beta function."""
+    if k <= 0:
+        return 1.0
+    if k > n:
+        return 0.0
+    from scipy.special import betainc
+
+    return float(betainc(k, n - k + 1, 0.5))
+
+
+def _length(positions: ArrayLike, size: int) -> float:
+    try:
+        points = np.asarray(positions, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(f"positions must be a vector of real numbers: {error}") from error
+    if points.shape != (size,):
+        raise InvalidParameter(f"positions must have shape ({size},), one an atom, got {points.shape}")
+    if not np.isfinite(points).all():
+        raise InvalidParameter(f"positions must be finite, got {points[~np.isfinite(points)][0]}")
+    return float(points.max() - points.min())
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise InvalidParameter(f"{name} must be a whole number, got {value!r}") from None
+    if count < 1:
+        raise InvalidParameter(f"{name} must be at least 1, got {value!r}")
+    return count
+
+
+def _real(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"{name} must be a real number, got {value!r}") from None
+
+
+def _miss(confidence: Any) -> float:
+    """The probability 1 - confidence that the set may miss the truth."""
+    level = _real("confidence", confidence)
+    if not 0.0 < level < 1.0:
+        raise InvalidParameter(
+            f"confidence must lie strictly between 0 and 1 (0.95 for 95 %), got {confidence!r}"
+        )
+    return 1.0 - level
+
+
+def _known(bound: str) -> None:
+    if bound not in {"binomial", "exponential"}:
+        raise InvalidParameter(f"bound must be 'binomial' or 'exponential', got {bound!r}")

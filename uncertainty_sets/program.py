@@ -1,0 +1,169 @@
+"""A set's oracle as one conic program, compiled once and solved for any losses.
+
+    maximise  fᵀx[columns]   subject to   b - A x in K
+
+x holds p at `columns` and, elsewhere, the auxiliary variables that the constraints brought along
+(epigraphs, transport plans). K is a product of cones, one after the other down the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidParameter
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import Array, UncertaintySet
+
+CONES: Mapping[str, str] = {
+    "zero": "s = 0",
+    "nonneg": "s >= 0",
+    "soc": "s₀ >= ‖(s₁, s₂, …)‖",
+    "exp": "closure of s₁·exp(s₀/s₁) <= s₂, s₁ > 0",
+}
+"""The cones a program may hold, in the order of its rows; every exp cone has size 3."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConicProgram:
+    """maximise fᵀx[columns] subject to b - A x in K.
+
+    Attributes:
+        A: sparse columns, (rows, variables).
+        b: (rows,).
+        cones: (kind, size) down the rows; the kinds are those of `CONES`, in that order.
+        columns: where p sits in x, (N,).
+
+    Any y in the dual cone K* with (Aᵀy) = 0 outside `columns` bounds the maximum by
+    bᵀy + max(f - (Aᵀy)[columns]), since p is in the simplex.
+    """
+
+    A: Any
+    b: Array
+    cones: tuple[tuple[str, int], ...]
+    columns: NDArray[np.intp]
+
+    @property
+    def size(self) -> int:
+        """N, the number of entries of p."""
+        return int(self.columns.size)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The cones that a solver needs."""
+        return frozenset(kind for kind, _ in self.cones)
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """The first row of each cone."""
+        return np.cumsum([0] + [size for _, size in self.cones])[:-1].astype(np.intp)
+
+    @cached_property
+    def auxiliary(self) -> NDArray[np.intp]:
+        """The columns of x that do not hold p."""
+        return np.setdiff1d(np.arange(self.A.shape[1]), self.columns).astype(np.intp)
+
+    def rows(self, kind: str) -> NDArray[np.intp]:
+        """The rows of all cones of that kind."""
+        spans = [
+            np.arange(start, start + size)
+            for start, (each, size) in zip(self.starts, self.cones, strict=True)
+            if each == kind
+        ]
+        return np.concatenate(spans).astype(np.intp) if spans else np.zeros(0, dtype=np.intp)
+
+    def cost(self, losses: Array) -> Array:
+        """The objective of the minimisation that solvers run: -f at `columns`, 0 elsewhere."""
+        c = np.zeros(self.A.shape[1])
+        c[self.columns] = -losses
+        return c
+
+
+def polyhedral_program(D: Array, c: Array) -> ConicProgram:
+    """The program of {p : D p <= c} in the simplex, written down without cvxpy."""
+    from scipy import sparse
+
+    size = D.shape[1]
+    A = sparse.vstack(
+        [sparse.csc_array(np.ones((1, size))), -sparse.eye(size, format="csc"), sparse.csc_array(D)]
+    )
+    b = np.concatenate([[1.0], np.zeros(size), c])
+    cones = (("zero", 1), ("nonneg", size + len(c)))
+    return ConicProgram(sparse.csc_array(A), b, cones, np.arange(size, dtype=np.intp))
+
+
+def compile_program(uncertainty_set: UncertaintySet, size: int) -> ConicProgram:
+    """The program of `uncertainty_set.constraints` in the simplex, by way of cvxpy's canonical form.
+
+    Costs a few milliseconds and up, whatever the losses: callers keep the result.
+    """
+    import cvxpy as cp
+    from scipy import sparse
+
+    name = type(uncertainty_set).__name__
+    p = cp.Variable(size)
+    losses = cp.Parameter(size, value=np.zeros(size))
+    problem = cp.Problem(
+        cp.Minimize(-losses @ p), [cp.sum(p) == 1, p >= 0, *set_constraints(uncertainty_set, p)]
+    )
+    if problem.is_mixed_integer():
+        raise InvalidParameter(
+            f"the constraints of {name} have integer variables; an uncertainty set is convex"
+        )
+    try:
+        # Clarabel's data are in standard form with every cone a set may use; nothing is solved here.
+        data, _, _ = problem.get_problem_data(cp.CLARABEL)
+    except cp.error.DCPError as error:
+        raise InvalidParameter(
+            f"the constraints of {name} are not convex by cvxpy's rules (DCP): {error}"
+        ) from error
+    dims = data["dims"]
+    if dims.psd or dims.p3d or getattr(dims, "pnd", None):
+        lacking = "semidefinite" if dims.psd else "power"
+        raise BackendUnsuitable(
+            f"the constraints of {name} need the {lacking} cone, and no backend here takes more than "
+            f"{', '.join(CONES)}. Norms and powers can be written with second-order cones; or solve "
+            f"the set's constraints with cvxpy itself"
+        )
+    cones = [("zero", dims.zero), ("nonneg", dims.nonneg)]
+    cones += [("soc", size) for size in dims.soc] + [("exp", 3)] * dims.exp
+    # q maps (parameters, 1) to the objective: the row of entry j's only coefficient is p_j's column.
+    # cvxpy's var_id_to_col would not do: it misses variables with attributes.
+    form = data["param_prob"]
+    first = form.param_id_to_col[losses.id]
+    block = sparse.csc_array(form.q)[:, first : first + size].tocoo()
+    columns = np.empty(size, dtype=np.intp)
+    columns[block.col] = block.row
+    return ConicProgram(
+        sparse.csc_array(data["A"]),
+        np.asarray(data["b"], dtype=np.float64),
+        tuple((kind, int(rows)) for kind, rows in cones if rows),
+        columns,
+    )
+
+
+def set_constraints(uncertainty_set: UncertaintySet, p: Any) -> list[Any]:
+    """The set's own constraints at p, checked to be a list of cvxpy constraints."""
+    import cvxpy as cp
+
+    name = type(uncertainty_set).__name__
+    constraints = uncertainty_set.constraints(p)
+    try:
+        constraints = list(constraints)
+    except TypeError as error:
+        raise InvalidInput(
+            f"{name}.constraints must return a list of cvxpy constraints, got {constraints!r}"
+        ) from error
+    for each in constraints:
+        # A comparison of constants gives True or False, which cvxpy would take as a constraint too.
+        if not isinstance(each, cp.constraints.constraint.Constraint | bool | np.bool_):
+            raise InvalidInput(
+                f"{name}.constraints must return a list of cvxpy constraints; one of its items is {each!r}"
+            )
+    return constraints
