@@ -7,50 +7,21 @@ The diagonal metric D scales every step: a step size a means a/D_i in coordinate
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from uncertainty_sets.kernels.jit import kernel, summing
+
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
-FAST = {"contract", "reassoc", "nsz"}  # no "nnan", no "ninf": the kernels look for both
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
-def worker_dual(
-    w: Array, phi: Array, z: Array, metric: Array, step: float, damping: float, bound: float
-) -> None:
-    """φ ← Π(φ + ρ₂D(z - w - c₂φ)), Eq. (16) with a single ∇."""
-    for i in range(w.size):
-        phi[i] = min(max(phi[i] + step * metric[i] * (z[i] - w[i] - damping * phi[i]), -bound), bound)
-
-
-@njit(cache=True, fastmath=FAST, nogil=True)
-def worker_primal(
-    w: Array,
-    phi: Array,
-    z: Array,
-    gradient: Array,
-    metric: Array,
-    out: Array,
-    weight: float,
-    penalty: float,
-    step: float,
-    bound: float,
-) -> None:
-    """Out ← Π(w - a/D·(s_j∇f_j - φ + κ₁D(w - z))), Eq. (11) with -φ_j where Eq. (12) prints -w_j."""
-    for i in range(w.size):
-        slope = weight * gradient[i] - phi[i] + penalty * metric[i] * (w[i] - z[i])
-        out[i] = min(max(w[i] - step * slope / metric[i], -bound), bound)
-
-
-@njit(cache=True, fastmath=FAST, nogil=True)
+@summing
 def worker_step(
     w: Array,
     phi: Array,
     z: Array,
     gradient: Array,
     metric: Array,
+    inverse: Array,
     out: Array,
     weight: float,
     penalty: float,
@@ -60,35 +31,44 @@ def worker_step(
     bound: float,
     dual_bound: float,
 ) -> None:
-    """`worker_dual` and `worker_primal` in one pass."""
+    """φ ← Π(φ + ρ₂D(z - w - c₂φ)), then out ← Π(w - a/D·(s_j∇f_j - φ + κ₁D(w - z))).
+
+    Eq. (16) with a single ∇, and Eq. (11) with -φ_j where Eq. (12) prints -w_j.
+    """
+    free = bound == np.inf and dual_bound == np.inf and damping == 0.0
+    if free:  # without boxes the pass runs on vector units
+        for i in range(w.size):
+            gap = z[i] - w[i]
+            dual = phi[i] + dual_step * metric[i] * gap
+            phi[i] = dual
+            out[i] = w[i] - step * ((weight * gradient[i] - dual) * inverse[i] - penalty * gap)
+        return
     for i in range(w.size):
-        d = metric[i]
         gap = z[i] - w[i]
-        dual = min(max(phi[i] + dual_step * d * (gap - damping * phi[i]), -dual_bound), dual_bound)
+        dual = phi[i] + dual_step * metric[i] * (gap - damping * phi[i])
+        dual = min(max(dual, -dual_bound), dual_bound)
         phi[i] = dual
-        slope = weight * gradient[i] - dual - penalty * d * gap
-        out[i] = min(max(w[i] - step * slope / d, -bound), bound)
+        new = w[i] - step * ((weight * gradient[i] - dual) * inverse[i] - penalty * gap)
+        out[i] = min(max(new, -bound), bound)
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
+@summing
 def curvature(
-    w_old: Array, w_new: Array, g_old: Array, g_new: Array, metric: Array
+    w_old: Array, w_new: Array, g_old: Array, g_new: Array, metric: Array, inverse: Array
 ) -> tuple[float, float, float, float]:
     """‖Δg‖², ‖Δw‖², ‖g‖² and ‖w‖², gradients in the metric 1/D and points in D."""
     change, moved, size, length = 0.0, 0.0, 0.0, 0.0
     for i in range(w_old.size):
-        d = metric[i]
-        inverse = 1.0 / d
         dg = g_new[i] - g_old[i]
         dw = w_new[i] - w_old[i]
-        change += inverse * dg * dg
-        moved += d * dw * dw
-        size += inverse * g_new[i] * g_new[i]
-        length += d * w_new[i] * w_new[i]
+        change += inverse[i] * dg * dg
+        moved += metric[i] * dw * dw
+        size += inverse[i] * g_new[i] * g_new[i]
+        length += metric[i] * w_new[i] * w_new[i]
     return change, moved, size, length
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
+@summing
 def finite(values: Array) -> bool:
     """Whether every entry is a number; 0·x is 0 for those and NaN for the others."""
     total = 0.0
@@ -97,7 +77,7 @@ def finite(values: Array) -> bool:
     return total == 0.0
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
+@summing
 def absorb(w_old: Array, w_new: Array, total: Array) -> None:
     """Σ_j w_j follows one worker's move, and the master's copy of w_j becomes the new one."""
     for i in range(w_old.size):
@@ -105,55 +85,88 @@ def absorb(w_old: Array, w_new: Array, total: Array) -> None:
         w_old[i] = w_new[i]
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
+@summing
 def shift(total: Array, values: Array, sign: float) -> None:
     """Total += sign·values: a worker leaves the sums or joins them."""
     for i in range(total.size):
         total[i] += sign * values[i]
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
-def advance_consensus(
-    rows: Indices,
-    W: Array,
-    Phi: Array,
+@summing
+def consensus(
     sum_w: Array,
     sum_phi: Array,
-    metric: Array,
+    inverse: Array,
     z: Array,
     out: Array,
     live: float,
     penalty: float,
     step: float,
+    bound: float,
+) -> None:
+    """out ← Π(z - a/D·(Σφ_j + κ₁D(nz - Σw_j))); step = 0 stands for a = 1/(nκ₁), the exact minimiser."""
+    scale = 1.0 / live
+    ratio = 1.0 / (live * penalty)
+    for i in range(z.size):
+        if step == 0.0:
+            out[i] = sum_w[i] * scale - sum_phi[i] * inverse[i] * ratio
+        else:
+            out[i] = z[i] - step * (sum_phi[i] * inverse[i] + penalty * (live * z[i] - sum_w[i]))
+    if bound < np.inf:
+        for i in range(z.size):
+            out[i] = min(max(out[i], -bound), bound)
+
+
+@summing
+def follow_dual(
+    w: Array,
+    phi: Array,
+    sum_phi: Array,
+    metric: Array,
+    z: Array,
     dual_step: float,
     damping: float,
-    bound: float,
     dual_bound: float,
 ) -> None:
-    """The master's z and its copies of φ_j for the active workers, in one pass.
+    """The master's copy of φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), and Σφ_j after it."""
+    for i in range(w.size):
+        old = phi[i]
+        dual = old + dual_step * metric[i] * (z[i] - w[i] - damping * old)
+        dual = min(max(dual, -dual_bound), dual_bound)
+        phi[i] = dual
+        sum_phi[i] += dual - old
 
-    z ← Π(z - a/D·(Σφ_j + κ₁D(nz - Σw_j))); a = 1/(nκ₁) is the exact minimiser Σw_j/n - Σφ_j/(nκ₁D).
-    out is the new z, z the old one.
-    """
-    exact = step == 0.0
+
+@summing
+def advance_one(
+    w_new: Array,
+    w: Array,
+    phi: Array,
+    sum_w: Array,
+    sum_phi: Array,
+    metric: Array,
+    inverse: Array,
+    out: Array,
+    live: float,
+    penalty: float,
+    dual_step: float,
+) -> None:
+    """`absorb`, `consensus` and `follow_dual` for one active worker, exact z, no boxes: one pass."""
     scale = 1.0 / live
-    for i in range(z.size):
-        d = metric[i]
-        if exact:
-            new = (sum_w[i] - sum_phi[i] / (penalty * d)) * scale
-        else:
-            new = z[i] - step * (sum_phi[i] / d + penalty * (live * z[i] - sum_w[i]))
-        new = min(max(new, -bound), bound)
-        out[i] = new
-        for r in range(rows.size):
-            j = rows[r]
-            old = Phi[j, i]
-            dual = min(max(old + dual_step * d * (new - W[j, i] - damping * old), -dual_bound), dual_bound)
-            Phi[j, i] = dual
-            sum_phi[i] += dual - old
+    ratio = 1.0 / (live * penalty)
+    for i in range(w.size):
+        new = w_new[i]
+        total = sum_w[i] + (new - w[i])
+        w[i] = new
+        sum_w[i] = total
+        z = total * scale - sum_phi[i] * inverse[i] * ratio
+        out[i] = z
+        move = dual_step * metric[i] * (z - new)
+        phi[i] += move
+        sum_phi[i] += move
 
 
-@njit(cache=True)
+@kernel
 def simplex_threshold(values: Array) -> float:
     """The h with Σ max(0, values - h) = 1."""
     order = np.sort(values)[::-1]
@@ -167,7 +180,7 @@ def simplex_threshold(values: Array) -> float:
     return threshold
 
 
-@njit(cache=True)
+@kernel
 def advance_planes(
     plane_losses: Array,
     multipliers: Array,
@@ -203,19 +216,17 @@ def advance_planes(
     return value
 
 
-@njit(cache=True)
-def weights_of(rows: Indices, planes: Array, multipliers: Array, out: Array) -> None:
-    """s_j = Σ_l λ_l p_{l,j} for the rows given; planes is (N, M), one plane a column."""
-    for r in range(rows.size):
-        j = rows[r]
-        total = 0.0
-        for i in range(multipliers.size):
-            total += multipliers[i] * planes[j, i]
-        out[j] = total
+@kernel
+def weight_of(row: Array, multipliers: Array) -> float:
+    """s_j = Σ_l λ_l p_{l,j}; row is worker j's entry in every plane."""
+    total = 0.0
+    for i in range(multipliers.size):
+        total += multipliers[i] * row[i]
+    return total
 
 
-@njit(cache=True)
-def move_loss(planes: Array, plane_losses: Array, j: int, change: float) -> None:
+@kernel
+def move_loss(row: Array, plane_losses: Array, change: float) -> None:
     """Pf follows one worker's loss: Pf += P[:, j]·Δf_j."""
     for i in range(plane_losses.size):
-        plane_losses[i] += planes[j, i] * change
+        plane_losses[i] += row[i] * change

@@ -96,7 +96,18 @@ class Master:
         self.objective = self.value = float(self.planes.losses[0])
         self.caution = schedules.START
         self._set_plane_step()
-        self._row = np.zeros(1, dtype=np.int64)
+        self._derive()
+
+    def _derive(self) -> None:
+        """What follows from the rest of the state."""
+        config = self.plan.config
+        self.inverse = 1.0 / self.metric
+        self.free = (
+            config.consensus_step is None
+            and config.regularisation == "none"
+            and config.parameter_bound == np.inf
+            and config.consensus_dual_bound == np.inf
+        )
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -142,13 +153,8 @@ class Master:
             if roster.staleness(j, self.iteration) > self.plan.max_staleness:
                 return self._return(j)
             self._join(j)
-        kernels.absorb(self.W[j], update.w, self.sum_w)
-        kernels.move_loss(self.planes.table, self.planes.losses, j, update.loss - self.losses[j])
-        self.losses[j] = update.loss
-        self.gradient_sq[j] = update.gradient_sq
-        self.curvature[j] = update.curvature
         self.gradients += self.plan.config.local_steps
-        roster.accept(j, self.time)
+        roster.accept(j, update, self.time)
         return []
 
     def _tick(self) -> Outgoing:
@@ -167,36 +173,56 @@ class Master:
         """Eq. (13)-(16) for the active workers, and the steps they get."""
         config, roster, planes = self.plan.config, self.roster, self.planes
         active = roster.close(self.iteration)
-        if len(active) == 1:
-            rows = self._row
-            rows[0] = active[0]
-        else:
-            rows = np.array(active, dtype=np.int64)
         dual_step = config.consensus_dual_step or self.penalty
         c1 = c2 = 0.0
         if config.regularisation == "setting-2":
             c1 = schedules.setting_2(self.plane_step, self.iteration, config.plane_damping_floor)
             c2 = schedules.setting_2(dual_step, self.iteration, config.consensus_damping_floor)
-        z = np.empty_like(self.z)
-        kernels.advance_consensus(
-            rows, self.W, self.Phi, self.sum_w, self.sum_phi, self.metric, self.z, z, float(roster.live),
-            self.penalty, config.consensus_step or 0.0, dual_step, c2,
-            config.parameter_bound, config.consensus_dual_bound,
-        )  # fmt: skip
-        self.z = z
+        for j, update in active:
+            kernels.move_loss(planes.table[j], planes.losses, update.loss - self.losses[j])
+            self.losses[j] = update.loss
+            self.gradient_sq[j] = update.gradient_sq
+            self.curvature[j] = update.curvature
+        self._move_consensus(active, dual_step, c2)
         self.value = kernels.advance_planes(
             planes.losses, planes.multipliers, planes.previous, self.value, self.plane_step, c1,
             config.value_step if config.value_update == "gradient" else 0.0,
             config.value_floor, config.value_bound, config.plane_dual_bound,
         )  # fmt: skip
         self.iteration += 1
-        self.theorem_numbers += len(active) * (2 * z.size + 1 + planes.size)
+        self.theorem_numbers += len(active) * (2 * self.z.size + 1 + planes.size)
         if self.plan.updates_planes(self.iteration):
             self._update_planes()
-        kernels.weights_of(rows, planes.table, planes.multipliers, self.weights)
-        steps = [(j, self._step(j, dual_step, c2)) for j in active]
+        steps = []
+        for j, _ in active:
+            self.weights[j] = kernels.weight_of(planes.table[j], planes.multipliers)
+            steps.append((j, self._step(j, dual_step, c2)))
         self._adapt(tick=False)
         return steps
+
+    def _move_consensus(self, active: list[tuple[int, Update]], dual_step: float, damping: float) -> None:
+        """z and the master's copies of w_j and φ_j. A new array, since workers keep the z they were sent."""
+        config, live = self.plan.config, float(self.roster.live)
+        z = np.empty_like(self.z)
+        if len(active) == 1 and self.free:
+            j, update = active[0]
+            kernels.advance_one(
+                update.w, self.W[j], self.Phi[j], self.sum_w, self.sum_phi, self.metric, self.inverse, z,
+                live, self.penalty, dual_step,
+            )  # fmt: skip
+        else:
+            for j, update in active:
+                kernels.absorb(self.W[j], update.w, self.sum_w)
+            kernels.consensus(
+                self.sum_w, self.sum_phi, self.inverse, self.z, z, live, self.penalty,
+                config.consensus_step or 0.0, config.parameter_bound,
+            )  # fmt: skip
+            for j, _ in active:
+                kernels.follow_dual(
+                    self.W[j], self.Phi[j], self.sum_phi, self.metric, z, dual_step, damping,
+                    config.consensus_dual_bound,
+                )  # fmt: skip
+        self.z = z
 
     def _adapt(self, *, tick: bool) -> None:
         if self.plan.config.adaptive is not None and self.roster.adapt(self.time, self.iteration, tick):
@@ -301,7 +327,7 @@ class Master:
         master.planes = Planes.restored(state["planes"])
         master.roster = Roster.restored(plan, state["roster"])
         master.last = plan.iterations
-        master._row = np.zeros(1, dtype=np.int64)
+        master._derive()
         return master
 
     # -- workers that come and go ---------------------------------------------------------------------
@@ -349,8 +375,7 @@ class Master:
             kernels.absorb(self.W[j], self.z, self.sum_w)
         else:
             self.W[j] = self.z
-        self._row[0] = j
-        kernels.weights_of(self._row, self.planes.table, self.planes.multipliers, self.weights)
+        self.weights[j] = kernels.weight_of(self.planes.table[j], self.planes.multipliers)
         step = self._step(j, 0.0)
         step.restore = (self.z, self.Phi[j].copy())
         self.sent += 2 * self.z.size

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from fdro_core.errors import InvalidProblem
+from uncertainty_sets.kernels.jit import summing
 
 Array = NDArray[np.float64]
 
 
-@njit(cache=True, fastmath={"contract", "reassoc"}, nogil=True)
+@summing
 def _softmax_loss(scores: Array, labels: NDArray[np.int64]) -> float:
     """The mean cross-entropy; scores (n, C) become (softmax - one-hot) / n in place."""
     n, classes = scores.shape
@@ -34,7 +34,7 @@ def _softmax_loss(scores: Array, labels: NDArray[np.int64]) -> float:
     return total * share
 
 
-@njit(cache=True, fastmath={"contract", "reassoc"}, nogil=True)
+@summing
 def _ridge(w: Array, gradient: Array, l2: float) -> float:
     """l2/2·‖w‖², and its gradient added."""
     total = 0.0

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.config import Plan
+from fdro_core.messages import Update
 
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
 
@@ -32,7 +33,7 @@ class Roster:
         self.live = N
         self.alive = [True] * N
         self.dropped: set[int] = set()
-        self.pending: dict[int, None] = {}
+        self.pending: dict[int, Update] = {}
         self.under_way: dict[int, None] = {}
         self.tickets = [0] * N
         self.sent_in = [0] * N
@@ -49,7 +50,14 @@ class Roster:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values."""
         state = {name: value for name, value in self.__dict__.items() if name != "plan"}
-        return state | {name: list(state[name]) for name in ("dropped", "pending", "under_way")}
+        pending = [
+            [j, {name: getattr(u, name) for name in Update.__slots__}] for j, u in self.pending.items()
+        ]
+        return state | {
+            "pending": pending,
+            "dropped": sorted(self.dropped),
+            "under_way": list(self.under_way),
+        }
 
     @classmethod
     def restored(cls, plan: Plan, state: Mapping[str, Any]) -> Roster:
@@ -57,7 +65,7 @@ class Roster:
         roster = cls(plan)
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
-        roster.pending = dict.fromkeys(state["pending"])
+        roster.pending = {j: Update(**parts) for j, parts in state["pending"]}
         roster.under_way = dict.fromkeys(state["under_way"])
         return roster
 
@@ -73,10 +81,10 @@ class Roster:
             self.under_way[j] = None
         return self.tickets[j]
 
-    def accept(self, j: int, time: float) -> None:
+    def accept(self, j: int, update: Update, time: float) -> None:
         """J's reply waits for the iteration to close; its delay stands still."""
         del self.under_way[j]
-        self.pending[j] = None
+        self.pending[j] = update
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
 
@@ -92,11 +100,11 @@ class Roster:
             return self.staleness(oldest, iteration) < self.plan.max_staleness
         return True
 
-    def close(self, iteration: int) -> list[int]:
-        """The active workers of the iteration that closes."""
-        active = list(self.pending)
+    def close(self, iteration: int) -> list[tuple[int, Update]]:
+        """The active workers of the iteration that closes, with their updates."""
+        active = list(self.pending.items())
         self.pending.clear()
-        for j in active:
+        for j, _ in active:
             self.stalest = max(self.stalest, iteration + 1 - self.sent_in[j])
             self.mean_interval[j] += MEMORY * (iteration + 1 - self.visited[j] - self.mean_interval[j])
             self.visited[j] = iteration + 1

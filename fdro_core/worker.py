@@ -35,6 +35,7 @@ class WorkerState:
         phi: φ_j.
         gradient: ∇f_j(w_j), kept from the evaluation that gave the reported loss.
         metric: D.
+        inverse: 1/D.
         loss: f_j(w_j) as reported.
         gradient_sq: ‖∇f_j(w_j)‖² in the metric.
         curvature: L_j.
@@ -46,6 +47,7 @@ class WorkerState:
     phi: Array
     gradient: Array
     metric: Array
+    inverse: Array
     loss: float
     gradient_sq: float
     curvature: float
@@ -101,9 +103,10 @@ class Worker:
             raise InvalidProblem(
                 f"problems[{self.index}]: the gradient has shape {gradient.shape}, the parameters {z.shape}"
             )
-        size = kernels.curvature(z, z, gradient, gradient, metric)[2]
+        inverse = 1.0 / metric
+        size = kernels.curvature(z, z, gradient, gradient, metric, inverse)[2]
         curvature = self._power_iterations(z, gradient, metric)
-        self.state = WorkerState(-1, z, np.zeros_like(z), gradient, metric, loss, size, curvature, 1)
+        self.state = WorkerState(-1, z, np.zeros_like(z), gradient, metric, inverse, loss, size, curvature, 1)
         return Update(-1, z, loss, size, curvature)
 
     def _power_iterations(self, z: Array, gradient: Array, metric: Array) -> float:
@@ -141,13 +144,15 @@ class Worker:
             w_old, g_old = state.w, state.gradient
             w_new = np.empty_like(w_old)
             kernels.worker_step(
-                w_old, state.phi, z, g_old, state.metric, w_new, weight, penalty, step,
+                w_old, state.phi, z, g_old, state.metric, state.inverse, w_new, weight, penalty, step,
                 dual_step if repeat == 0 else 0.0, message.damping,
                 config.parameter_bound, config.consensus_dual_bound,
             )  # fmt: skip
             state.steps += 1
             loss, gradient = self._sample(w_new)
-            change, moved, size, length = kernels.curvature(w_old, w_new, g_old, gradient, state.metric)
+            change, moved, size, length = kernels.curvature(
+                w_old, w_new, g_old, gradient, state.metric, state.inverse
+            )
             if config.batch_size is None:
                 # Below that length the difference of two gradients is rounding.
                 if moved > 1e-16 * length:
