@@ -24,6 +24,7 @@ from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import DriverError
 from fdro_core.problem import ProblemSource, check_sources
 from fdro_core.result import Result
+from uncertainty_sets.backends import cold
 
 Observer = Callable[["Run", dict[str, Any]], str | None]
 """Called with the run and a report or notice; a string it returns ends the run and is the stop reason."""
@@ -52,8 +53,21 @@ class Run:
 
     def save(self, path: str | Path) -> None:
         """Write all that `resume` needs."""
-        state = {"master": self.master.snapshot(), "engine": self.engine.snapshot(), "history": self.history}
+        reports = [entry for entry in self.history if "losses" in entry]
+        state = {
+            "master": self.master.snapshot(),
+            "engine": self.engine.snapshot(),
+            "history": [{**entry, "losses": None} if "losses" in entry else entry for entry in self.history],
+            "losses": np.array([entry["losses"] for entry in reports]),  # one array, not one a report
+        }
         snapshot.write(path, state)
+
+    def remember(self, state: dict[str, Any]) -> None:
+        """Take the history out of a checkpoint."""
+        self.history = state["history"]
+        reports = [entry for entry in self.history if "losses" in entry]
+        for entry, losses in zip(reports, state["losses"], strict=True):
+            entry["losses"] = losses
 
     def tell(self, entry: dict[str, Any]) -> None:
         """Put a report or notice in the history and show it to the observers."""
@@ -151,7 +165,7 @@ def resume(
         master = algorithm.restore(uncertainty_set, len(sources), state["master"])
         runner.restore(state["engine"])
         run = Run(master, runner, observers)
-        run.history = state["history"]
+        run.remember(state)
         return _loop(run)
     finally:
         runner.stop()
@@ -160,7 +174,8 @@ def resume(
 def _loop(run: Run) -> Result:
     """Events in, steps out, reports on the way, until something ends it."""
     master, engine = run.master, run.engine
-    with _interrupts(run):
+    # cold(): an oracle that remembers earlier calls could not be resumed bit for bit.
+    with _interrupts(run), cold():
         try:
             while not run.stop_reason:
                 if master.iteration >= master.last:
