@@ -32,15 +32,12 @@ def judge(master: Master, replies: Mapping[int, Reply | Exception]) -> Verdict:
         if master.roster.alive[j]:
             local[j] = reply.loss_at_w
             total += reply.worker_sq + reply.consensus_sq
-    slope = master.sum_phi + master.penalty * master.metric * (master.roster.live * master.z - master.sum_w)
-    bound = config.parameter_bound
-    z_gap = master.z - np.clip(master.z - slope, -bound, bound)
     multipliers = planes.multipliers
     h = master.value
     h_gap = h - np.clip(h - (1.0 - multipliers.sum()), config.value_floor, config.value_bound)
     ascent = local @ planes.table[:, : planes.size] - h
     plane_gap = multipliers - np.clip(multipliers + ascent, 0.0, config.plane_dual_bound)
-    total += float(z_gap @ z_gap) + float(h_gap) ** 2 + float(plane_gap @ plane_gap)
+    total += master.consensus.gap_sq() + float(h_gap) ** 2 + float(plane_gap @ plane_gap)
     known = np.where(np.isfinite(losses), losses, master.losses)
     answer = master.oracle.worst_case(known)
     return Verdict(losses, answer, float(answer.value), planes.weights(), planes.matrix(), total)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fdro_core import kernels, schedules
 from fdro_core.algorithm import Verdict
 from fdro_core.config import Plan
+from fdro_core.consensus import Consensus
 from fdro_core.engines.base import Back, Event, Lost
 from fdro_core.errors import DriverError, InvalidSetting, NoWorkersLeft
 from fdro_core.judge import judge
@@ -26,8 +27,8 @@ Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Step]]
 
 STATE = (
-    "iteration", "time", "z", "W", "Phi", "sum_w", "sum_phi", "metric", "losses", "gradient_sq", "curvature",
-    "weights", "penalty", "plane_step", "caution", "objective", "value", "sent", "received",
+    "iteration", "time", "losses", "gradient_sq", "curvature",
+    "weights", "plane_step", "caution", "objective", "value", "sent", "received",
     "theorem_numbers", "gradients", "next_report", "notices",
 )  # fmt: skip
 
@@ -66,14 +67,10 @@ class Master:
         first: list[Update | None],
     ) -> None:
         N, config = plan.workers, plan.config
-        self.plan, self.oracle, self.metric = plan, oracle, metric
+        self.plan, self.oracle = plan, oracle
         self.iteration = 0
         self.time = 0.0
-        self.z = z
-        self.W = np.tile(z, (N, 1))
-        self.Phi = np.zeros((N, z.size))
-        self.sum_w = N * z
-        self.sum_phi = np.zeros(z.size)
+        self.consensus = Consensus(config, z, metric, N)
         self.losses = np.array([np.nan if update is None else update.loss for update in first])
         self.gradient_sq = np.array([0.0 if update is None else update.gradient_sq for update in first])
         self.curvature = np.array([0.0 if update is None else update.curvature for update in first])
@@ -91,23 +88,16 @@ class Master:
             raise NoWorkersLeft("every worker failed before the first step; the notices say how")
         known = np.isfinite(self.losses)
         self.losses[~known] = self.losses[known].mean()
-        self.penalty = config.penalty or schedules.penalty(reference[known], self.curvature[known])
+        self.consensus.penalty = config.penalty or schedules.penalty(reference[known], self.curvature[known])
         self.planes.refresh(self.losses)
         self.objective = self.value = float(self.planes.losses[0])
         self.caution = schedules.START
         self._set_plane_step()
-        self._derive()
 
-    def _derive(self) -> None:
-        """What follows from the rest of the state."""
-        config = self.plan.config
-        self.inverse = 1.0 / self.metric
-        self.free = (
-            config.consensus_step is None
-            and config.regularisation == "none"
-            and config.parameter_bound == np.inf
-            and config.consensus_dual_bound == np.inf
-        )
+    @property
+    def z(self) -> Array:
+        """The consensus variable."""
+        return self.consensus.z
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -173,17 +163,16 @@ class Master:
         """Eq. (13)-(16) for the active workers, and the steps they get."""
         config, roster, planes = self.plan.config, self.roster, self.planes
         active = roster.close(self.iteration)
-        dual_step = config.consensus_dual_step or self.penalty
         c1 = c2 = 0.0
         if config.regularisation == "setting-2":
             c1 = schedules.setting_2(self.plane_step, self.iteration, config.plane_damping_floor)
-            c2 = schedules.setting_2(dual_step, self.iteration, config.consensus_damping_floor)
+            c2 = schedules.setting_2(self.consensus.dual_step, self.iteration, config.consensus_damping_floor)
         for j, update in active:
             kernels.move_loss(planes.table[j], planes.losses, update.loss - self.losses[j])
             self.losses[j] = update.loss
             self.gradient_sq[j] = update.gradient_sq
             self.curvature[j] = update.curvature
-        self._move_consensus(active, dual_step, c2)
+        self.consensus.move(active, c2)
         self.value = kernels.advance_planes(
             planes.losses, planes.multipliers, planes.previous, self.value, self.plane_step, c1,
             config.value_step if config.value_update == "gradient" else 0.0,
@@ -196,33 +185,9 @@ class Master:
         steps = []
         for j, _ in active:
             self.weights[j] = kernels.weight_of(planes.table[j], planes.multipliers)
-            steps.append((j, self._step(j, dual_step, c2)))
+            steps.append((j, self._step(j, self.consensus.dual_step, c2)))
         self._adapt(tick=False)
         return steps
-
-    def _move_consensus(self, active: list[tuple[int, Update]], dual_step: float, damping: float) -> None:
-        """z and the master's copies of w_j and φ_j. A new array, since workers keep the z they were sent."""
-        config, live = self.plan.config, float(self.roster.live)
-        z = np.empty_like(self.z)
-        if len(active) == 1 and self.free:
-            j, update = active[0]
-            kernels.advance_one(
-                update.w, self.W[j], self.Phi[j], self.sum_w, self.sum_phi, self.metric, self.inverse, z,
-                live, self.penalty, dual_step,
-            )  # fmt: skip
-        else:
-            for j, update in active:
-                kernels.absorb(self.W[j], update.w, self.sum_w)
-            kernels.consensus(
-                self.sum_w, self.sum_phi, self.inverse, self.z, z, live, self.penalty,
-                config.consensus_step or 0.0, config.parameter_bound,
-            )  # fmt: skip
-            for j, _ in active:
-                kernels.follow_dual(
-                    self.W[j], self.Phi[j], self.sum_phi, self.metric, z, dual_step, damping,
-                    config.consensus_dual_bound,
-                )  # fmt: skip
-        self.z = z
 
     def _adapt(self, *, tick: bool) -> None:
         if self.plan.config.adaptive is not None and self.roster.adapt(self.time, self.iteration, tick):
@@ -255,14 +220,14 @@ class Master:
             return
         share = self.roster.active / self.plan.workers
         limit = schedules.plane_dual_step(
-            planes.table[:, : planes.size], self.gradient_sq, planes.weights(), self.curvature, self.penalty,
+            planes.table[:, : planes.size], self.gradient_sq, planes.weights(), self.curvature, self.consensus.penalty,
             np.maximum(1.0, share * self.roster.intervals(self.iteration)), share,
         )  # fmt: skip
         self.plane_step = self.caution * limit if limit > 0 else 1.0
 
     def _step(self, j: int, dual_step: float, damping: float = 0.0) -> Step:
         ticket = self.roster.dispatch(j, self.time, self.iteration)
-        step = Step(ticket, self.z, float(self.weights[j]), self.penalty, dual_step, damping)
+        step = Step(ticket, self.z, float(self.weights[j]), self.consensus.penalty, dual_step, damping)
         self.sent += step.numbers
         return step
 
@@ -299,7 +264,7 @@ class Master:
         """A probe for every worker that is not dropped."""
         weights = self.planes.weights()
         return {
-            j: Probe(self.z, float(weights[j]), self.penalty)
+            j: Probe(self.z, float(weights[j]), self.consensus.penalty)
             for j in range(self.plan.workers)
             if j not in self.roster.dropped
         }
@@ -311,7 +276,8 @@ class Master:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
         own = {name: getattr(self, name) for name in STATE}
-        return {**own, "planes": self.planes.snapshot(), "roster": self.roster.snapshot()}
+        parts = {name: getattr(self, name).snapshot() for name in ("consensus", "planes", "roster")}
+        return own | parts
 
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
@@ -324,10 +290,10 @@ class Master:
             )
         for name in STATE:
             setattr(master, name, state[name])
+        master.consensus = Consensus.restored(plan.config, state["consensus"])
         master.planes = Planes.restored(state["planes"])
         master.roster = Roster.restored(plan, state["roster"])
         master.last = plan.iterations
-        master._derive()
         return master
 
     # -- workers that come and go ---------------------------------------------------------------------
@@ -349,8 +315,7 @@ class Master:
     def _leave(self, j: int, reason: str, *, for_good: bool = False) -> None:
         """Worker j leaves the sums and gives up its claim on τ; its loss stays in the oracle or is dropped."""
         self.roster.leave(j, for_good)
-        kernels.shift(self.sum_w, self.W[j], -1.0)
-        kernels.shift(self.sum_phi, self.Phi[j], -1.0)
+        self.consensus.leave(j)
         self._notice("worker-dropped" if for_good else "worker-lost", worker=j, reason=reason)
         if self.plan.config.dead_losses == "drop" and self.roster.live:
             for column in range(self.planes.size):
@@ -359,8 +324,7 @@ class Master:
 
     def _join(self, j: int) -> None:
         """Worker j is in the sums again, with the φ_j it had."""
-        kernels.shift(self.sum_w, self.W[j], 1.0)
-        kernels.shift(self.sum_phi, self.Phi[j], 1.0)
+        self.consensus.join(j)
         self.roster.join(j)
         self._notice("worker-back", worker=j)
 
@@ -371,13 +335,9 @@ class Master:
 
     def _fresh(self, j: int) -> Step:
         """A step that brings its own state: w_j = z and the master's φ_j."""
-        if self.roster.alive[j]:
-            kernels.absorb(self.W[j], self.z, self.sum_w)
-        else:
-            self.W[j] = self.z
         self.weights[j] = kernels.weight_of(self.planes.table[j], self.planes.multipliers)
         step = self._step(j, 0.0)
-        step.restore = (self.z, self.Phi[j].copy())
+        step.restore = self.consensus.reset(j, counted=self.roster.alive[j])
         self.sent += 2 * self.z.size
         return step
 

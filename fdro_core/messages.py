@@ -22,7 +22,7 @@ class Step:
         penalty: κ₁.
         dual_step: ρ₂ for the update of φ_j that comes first.
         damping: c₂ᵗ of that update.
-        restore: (w_j, φ_j) to start from, for a worker that lost its own or returned NaN; its φ_j is
+        restore: (w_j, φ_j/D) to start from, for a worker that lost its own or returned NaN; its φ_j is
             taken as it is.
     """
 

@@ -32,7 +32,7 @@ class WorkerState:
     Attributes:
         ticket: of the last step taken, -1 before the first.
         w: w_j; replaced, never written to, since the master may hold the same array.
-        phi: φ_j.
+        u: φ_j/D, see `kernels`.
         gradient: ∇f_j(w_j), kept from the evaluation that gave the reported loss.
         metric: D.
         inverse: 1/D.
@@ -44,7 +44,7 @@ class WorkerState:
 
     ticket: int
     w: Array
-    phi: Array
+    u: Array
     gradient: Array
     metric: Array
     inverse: Array
@@ -135,8 +135,8 @@ class Worker:
         weight, penalty, z = message.weight, message.penalty, message.z
         dual_step = message.dual_step
         if message.restore is not None:
-            w, phi = message.restore
-            state.w, state.phi = w, phi.copy()
+            w, u = message.restore
+            state.w, state.u = w, u.copy()
             state.loss, state.gradient = self._evaluate(w)
             dual_step = 0.0
         for repeat in range(config.local_steps):
@@ -144,7 +144,7 @@ class Worker:
             w_old, g_old = state.w, state.gradient
             w_new = np.empty_like(w_old)
             kernels.worker_step(
-                w_old, state.phi, z, g_old, state.metric, state.inverse, w_new, weight, penalty, step,
+                w_old, state.u, z, g_old, state.inverse, w_new, weight, penalty, step,
                 dual_step if repeat == 0 else 0.0, message.damping,
                 config.parameter_bound, config.consensus_dual_bound,
             )  # fmt: skip
@@ -171,10 +171,11 @@ class Worker:
         state, config = self.state, self.config
         assert state is not None
         loss, gradient = self._evaluate(state.w)
-        slope = message.weight * gradient - state.phi + message.penalty * state.metric * (state.w - message.z)
+        phi = state.metric * state.u
+        slope = message.weight * gradient - phi + message.penalty * state.metric * (state.w - message.z)
         bound, dual_bound = config.parameter_bound, config.consensus_dual_bound
         worker_gap = state.w - np.clip(state.w - slope, -bound, bound)
-        dual_gap = state.phi - np.clip(state.phi + message.z - state.w, -dual_bound, dual_bound)
+        dual_gap = phi - np.clip(phi + message.z - state.w, -dual_bound, dual_bound)
         return Probed(
             self._evaluate(message.z)[0], loss, float(worker_gap @ worker_gap), float(dual_gap @ dual_gap)
         )

@@ -14,7 +14,9 @@ from uncertainty_sets import Box
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def softmax_problems(workers: int, seed: int = 0, features: int = 3, classes: int = 3) -> list[SoftmaxRegression]:
+def softmax_problems(
+    workers: int, seed: int = 0, features: int = 3, classes: int = 3
+) -> list[SoftmaxRegression]:
     rng = np.random.default_rng(seed)
     problems = []
     for j in range(workers):
@@ -27,9 +29,7 @@ def softmax_problems(workers: int, seed: int = 0, features: int = 3, classes: in
 
 def square_problems(workers: int, seed: int = 0, features: int = 2) -> list[LeastSquares]:
     rng = np.random.default_rng(seed)
-    return [
-        LeastSquares(rng.normal(size=(6, features)), rng.normal(size=6), l2=0.1) for _ in range(workers)
-    ]
+    return [LeastSquares(rng.normal(size=(6, features)), rng.normal(size=6), l2=0.1) for _ in range(workers)]
 
 
 def middle_box(workers: int) -> Box:

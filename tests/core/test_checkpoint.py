@@ -31,7 +31,10 @@ N = 5
 SCENES = {
     "plain": ({}, {}),
     "synchronous": ({"active_workers": N}, {"delays": Exponential()}),
-    "mini-batches": ({"batch_size": 4, "local_steps": 3, "active_workers": 2}, {"delays": LogNormal(2.0, 1.0)}),
+    "mini-batches": (
+        {"batch_size": 4, "local_steps": 3, "active_workers": 2},
+        {"delays": LogNormal(2.0, 1.0)},
+    ),
     "cp": ({"planes": "cp"}, {"delays": Constant()}),
     "adaptive": ({"adaptive": Adaptive(few=2)}, {"stragglers": [Straggler(1, 15.0, 20.0, 50.0)]}),
     "faults": (
@@ -71,7 +74,11 @@ def test_resume_equals_uninterrupted(scene, stop, tmp_path):
         observers=[Checkpoint(path)],
     )
     rest = resume(
-        path, problems, box, config=AspireEase(iterations=300, **settings), engine=VirtualEngine(seed=2, **engine)
+        path,
+        problems,
+        box,
+        config=AspireEase(iterations=300, **settings),
+        engine=VirtualEngine(seed=2, **engine),
     )
     same(whole, rest)
 
@@ -81,7 +88,9 @@ def test_resume_does_not_depend_on_what_an_oracle_remembers(kind, tmp_path):
     q = np.full(N, 1 / N)
     make = {
         "kl": lambda: KL(q, 0.3),
-        "polyhedron": lambda: Polyhedron(np.vstack([np.eye(N), np.arange(N)]), np.append(np.full(N, 0.5), 2.5)),
+        "polyhedron": lambda: Polyhedron(
+            np.vstack([np.eye(N), np.arange(N)]), np.append(np.full(N, 0.5), 2.5)
+        ),
     }[kind]
     problems, path = softmax_problems(N), tmp_path / "run.npz"
     whole = solve(problems, make(), config=AspireEase(iterations=400))
@@ -94,7 +103,10 @@ def test_the_history_file_goes_on_where_it_was(tmp_path):
     whole, parts = HistoryFile(tmp_path / "whole.jsonl"), tmp_path / "parts.jsonl"
     solve(problems, box, config=AspireEase(iterations=100), observers=[whole])
     solve(
-        problems, box, config=AspireEase(iterations=40), observers=[HistoryFile(parts), Checkpoint(path, every=3)]
+        problems,
+        box,
+        config=AspireEase(iterations=40),
+        observers=[HistoryFile(parts), Checkpoint(path, every=3)],
     )
     resume(path, problems, box, config=AspireEase(iterations=100), observers=[HistoryFile(parts)])
     assert read_history(parts) == read_history(tmp_path / "whole.jsonl")

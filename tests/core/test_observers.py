@@ -53,7 +53,9 @@ def test_traffic_is_counted_on_both_sides():
     assert last["bytes"] * 4 == last["bits_down"] + last["bits_up"]
     planes = [entry["planes"] for entry in result.history]
     before = [1, *planes[:-1]]
-    expected = sum(2 * (2 * p + 1 + size) for size in before) + sum(N**2 * planes[t - 1] for t in (10, 20, 30, 40))
+    expected = sum(2 * (2 * p + 1 + size) for size in before) + sum(
+        N**2 * planes[t - 1] for t in (10, 20, 30, 40)
+    )
     assert last["bits_theorem_2"] == 32 * expected
     steps = theory.bits_sent(S=2, p=p, iterations=iterations)
     assert last["bits_down"] + last["bits_up"] == 32 * (setup_down + setup_up + N * (p + 5)) + steps
@@ -128,7 +130,7 @@ def test_stationarity_by_hand():
     )
     # The penalty pins w to z = 0: two gradients of weight ½·(-3), and φ stays near zero.
     gap, master = seen[0]
-    phi = master.Phi[:, 0]
-    expected = float(np.sum((0.5 * -3.0 - phi + 1e12 * (master.W[:, 0] - master.z[0])) ** 2))
+    phi = master.consensus.U[:, 0]
+    expected = float(np.sum((0.5 * -3.0 - phi + 1e12 * (master.consensus.W[:, 0] - master.z[0])) ** 2))
     assert gap == pytest.approx(expected, rel=1e-3)
     assert result.stationarity == pytest.approx(gap)

@@ -90,7 +90,9 @@ def test_ease_has_fewer_planes_than_cp_at_the_same_objective():
             config=AspireEase(planes=mode, iterations=3000),
             engine=VirtualEngine(seed=0),
         )
-    peaks = {mode: max(e["planes"] for e in r.history if e["event"] == "report") for mode, r in results.items()}
+    peaks = {
+        mode: max(e["planes"] for e in r.history if e["event"] == "report") for mode, r in results.items()
+    }
     assert peaks["ease"] < peaks["cp"]
     np.testing.assert_allclose(results["ease"].objective, results["cp"].objective, rtol=1e-5)
 

@@ -50,7 +50,9 @@ def test_theorem_3_lies_between_its_ends():
 
 
 def test_theorem_1_step_sizes_cannot_be_met_with_setting_2():
-    assert not any(theory.setting_2_is_possible(L=L, rho=rho) for L in (0.1, 1.0, 9.0) for rho in (1e-6, 1.0, 1e6))
+    assert not any(
+        theory.setting_2_is_possible(L=L, rho=rho) for L in (0.1, 1.0, 9.0) for rho in (1e-6, 1.0, 1e6)
+    )
     assert theory.plane_dual_step_limit(L=1.0, c1=0.5, tau=1, k1=1e-3, N=2) == pytest.approx(1.0)
     assert theory.plane_dual_step_limit(L=1.0, c1=0.5, tau=2, k1=1.0, N=2) == pytest.approx(1 / 60)
 

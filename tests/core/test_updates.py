@@ -58,13 +58,14 @@ def test_every_update_is_the_lagrangians_gradient_step():
     # Put machines into that state.
     master.planes._add(planes[1], 0.0)
     master.planes.multipliers[:] = lam
-    master.value, master.z = h, z.copy()
-    master.W[:], master.Phi[:] = W, Phi
-    master.sum_w, master.sum_phi = W.sum(axis=0), Phi.sum(axis=0)
+    state = master.consensus
+    master.value, state.z = h, z.copy()
+    state.W[:], state.U[:] = W, Phi  # U is φ/D, and D = 1 here
+    state.sum_w, state.sum_u = W.sum(axis=0), Phi.sum(axis=0)
     master.losses[:] = [q.loss_and_gradient(w)[0] for q, w in zip(problems, W, strict=True)]
     master.planes.refresh(master.losses)
     for j, worker in enumerate(workers):
-        worker.state.w, worker.state.phi = W[j].copy(), Phi[j].copy()
+        worker.state.w, worker.state.u = W[j].copy(), Phi[j].copy()
         worker.state.gradient = problems[j].loss_and_gradient(W[j])[1]
     t = 0
     c1 = setting_2(config.plane_dual_step, t, config.plane_damping_floor)
@@ -98,13 +99,13 @@ def test_every_update_is_the_lagrangians_gradient_step():
     gradient = slope(lambda v: L(new_W, new_z, new_h, new_lam, v), Phi)
     new_Phi = Phi.copy()
     new_Phi[[0, 2]] += config.consensus_dual_step * gradient[[0, 2]]
-    np.testing.assert_allclose(master.Phi, new_Phi, rtol=1e-7)
+    np.testing.assert_allclose(state.U, new_Phi, rtol=1e-7)
 
     # The workers' own φ follows with the next step, and the weight is Pᵀλ.
     for j in (0, 2):
         assert outgoing[j].weight == pytest.approx(float(new_lam @ planes[:, j]), rel=1e-6)
         workers[j].handle(outgoing[j])
-        np.testing.assert_allclose(workers[j].state.phi, new_Phi[j], rtol=1e-7)
+        np.testing.assert_allclose(workers[j].state.u, new_Phi[j], rtol=1e-7)
 
 
 def synchronous(problems, P, iterations, kappa, L):
@@ -163,7 +164,7 @@ def test_all_workers_active_equals_a_plain_synchronous_loop():
     P = np.vstack([np.full(N, 0.25), extra])
     z, W, lam = synchronous(problems, P, 60, 0.2, curvatures)
     np.testing.assert_allclose(master.z, z, atol=1e-12)
-    np.testing.assert_allclose(master.W, W, atol=1e-12)
+    np.testing.assert_allclose(master.consensus.W, W, atol=1e-12)
     np.testing.assert_allclose(master.planes.multipliers, lam, atol=1e-12)
 
 
@@ -179,13 +180,13 @@ def test_running_sums_stay_what_they_sum():
         observers=[lambda run, entry: kept.append(run.master) and None],
     )
     master = kept[-1]
-    np.testing.assert_allclose(master.sum_w, master.W.sum(axis=0), atol=1e-12)
-    np.testing.assert_allclose(master.sum_phi, master.Phi.sum(axis=0), atol=1e-12)
+    state = master.consensus
+    np.testing.assert_allclose(state.sum_w, state.W.sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(state.sum_u, state.U.sum(axis=0), atol=1e-12)
     np.testing.assert_allclose(master.planes.losses, master.planes.matrix() @ master.losses, atol=1e-10)
     assert np.abs(master.z).max() <= 0.3
-    assert np.abs(master.W).max() <= 0.3
-    assert np.abs(master.Phi).max() <= 0.02
-    assert np.abs(master.Phi).max() == pytest.approx(0.02)
+    assert np.abs(state.W).max() <= 0.3
+    assert np.abs(state.metric * state.U).max() == pytest.approx(0.02)
 
 
 def test_one_pass_for_one_worker_equals_the_general_passes():
