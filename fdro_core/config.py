@@ -33,7 +33,7 @@ class AspireEase:
     Attributes:
         active_workers: S, the updates the master waits for.
         iterations: T, master iterations; None: 1,500·⌈N/S⌉.
-        max_staleness: τ, the most iterations between a worker's visits; None: 50·⌈N/S⌉.
+        max_staleness: τ, the most iterations between a worker's visits; None: 10·⌈N/S⌉.
         planes: "ease" drops planes whose λ stays zero, "cp" keeps all (ASPIRE-CP).
         plane_interval: k, iterations between plane updates; None: ⌈N/S⌉, once an epoch.
         plane_horizon: T₁, no plane update from this iteration on; None: never stop.
@@ -136,7 +136,7 @@ class AspireEase:
         """The settings for N workers with every rule that needs only N worked out; refuses what cannot work."""
         _check(self, workers)
         rounds = ceil(workers / self.active_workers)
-        staleness = 50 * rounds if self.max_staleness is None else self.max_staleness
+        staleness = 10 * rounds if self.max_staleness is None else self.max_staleness
         if staleness * self.active_workers < workers:
             raise InvalidSetting(
                 f"max_staleness (τ) = {staleness} is too small for active_workers (S) = {self.active_workers}: "

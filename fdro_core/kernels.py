@@ -215,6 +215,50 @@ def advance_planes(
 
 
 @kernel
+def climb_planes(
+    plane_losses: Array, multipliers: Array, previous: Array, stiffness: Array, step: float, moves: int
+) -> float:
+    """λ ← argmax over the simplex of (Pf)ᵀλ - (λ - λᵗ)ᵀK(λ - λᵗ)/(2·step), nearly; h is its multiplier.
+
+    By pair moves: mass goes from the used plane that loses most to the plane that gains most, as far as
+    the model says. O(|A|) a move, no sort.
+    """
+    size = multipliers.size
+    gain = np.empty(size)
+    base = plane_losses.max()  # losses far from zero must not cost digits
+    for i in range(size):
+        previous[i] = multipliers[i]
+        gain[i] = plane_losses[i] - base
+    for _ in range(moves):
+        up, down = 0, -1
+        for i in range(size):
+            if gain[i] > gain[up]:
+                up = i
+            if multipliers[i] > 0.0 and (down < 0 or gain[i] < gain[down]):
+                down = i
+        bend = stiffness[up, up] + stiffness[down, down] - 2.0 * stiffness[up, down]
+        if down == up or bend <= 0.0:
+            break
+        amount = step * (gain[up] - gain[down]) / bend
+        if amount >= multipliers[down]:
+            amount = multipliers[down]
+            multipliers[down] = 0.0
+        else:
+            multipliers[down] -= amount
+        if amount == 0.0:
+            break
+        multipliers[up] += amount
+        for i in range(size):
+            gain[i] -= amount / step * (stiffness[i, up] - stiffness[i, down])
+    value = 0.0
+    total = 0.0
+    for i in range(size):
+        total += multipliers[i]
+        value += multipliers[i] * gain[i]
+    return base + value / total
+
+
+@kernel
 def weight_of(row: Array, multipliers: Array) -> float:
     """s_j = Σ_l λ_l p_{l,j}; row is worker j's entry in every plane."""
     total = 0.0

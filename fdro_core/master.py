@@ -29,7 +29,7 @@ Outgoing = list[tuple[int, Step]]
 STATE = (
     "iteration", "time", "losses", "gradient_sq", "curvature",
     "weights", "plane_step", "caution", "objective", "value", "sent", "received",
-    "theorem_numbers", "gradients", "next_report", "notices",
+    "theorem_numbers", "gradients", "next_report", "notices", "last_words",
 )  # fmt: skip
 
 
@@ -78,6 +78,7 @@ class Master:
         self.weights = self.planes.weights()
         self.roster = Roster(plan)
         self.notices: list[dict[str, Any]] = []
+        self.last_words = ""
         self.sent = self.received = self.theorem_numbers = self.gradients = 0
         self.last, self.next_report = plan.iterations, plan.report_interval
         for j, update in enumerate(first):
@@ -85,7 +86,7 @@ class Master:
                 self.losses[j] = np.nan
                 self._leave(j, "failed before the first step", for_good=True)
         if not self.roster.live:
-            raise NoWorkersLeft("every worker failed before the first step; the notices say how")
+            raise NoWorkersLeft("every worker raised or returned NaN at the starting point")
         known = np.isfinite(self.losses)
         self.losses[~known] = self.losses[known].mean()
         self.consensus.penalty = config.penalty or schedules.penalty(reference[known], self.curvature[known])
@@ -127,7 +128,7 @@ class Master:
             out = self._tick()
         if not self.roster.live:
             raise NoWorkersLeft(
-                f"no worker is left at iteration {self.iteration}: all crashed, were dropped or fell silent. "
+                f"no worker is left at iteration {self.iteration}; the last, worker {j}: {self.last_words}. "
                 "The error's `.result` keeps the last good state"
             )
         return out + self._advance() if self.roster.ready(self.iteration) else out
@@ -173,11 +174,16 @@ class Master:
             self.gradient_sq[j] = update.gradient_sq
             self.curvature[j] = update.curvature
         self.consensus.move(active, c2)
-        self.value = kernels.advance_planes(
-            planes.losses, planes.multipliers, planes.previous, self.value, self.plane_step, c1,
-            config.value_step if config.value_update == "gradient" else 0.0,
-            config.value_floor, config.value_bound, config.plane_dual_bound,
-        )  # fmt: skip
+        if config.plane_dual_step is None:
+            self.value = kernels.climb_planes(
+                planes.losses, planes.multipliers, planes.previous, self.stiffness, self.plane_step, 20
+            )
+        else:
+            self.value = kernels.advance_planes(
+                planes.losses, planes.multipliers, planes.previous, self.value, self.plane_step, c1,
+                config.value_step if config.value_update == "gradient" else 0.0,
+                config.value_floor, config.value_bound, config.plane_dual_bound,
+            )  # fmt: skip
         self.iteration += 1
         self.theorem_numbers += len(active) * (2 * self.z.size + 1 + planes.size)
         if self.plan.updates_planes(self.iteration):
@@ -219,11 +225,14 @@ class Master:
             self.plane_step = config.plane_dual_step
             return
         share = self.roster.active / self.plan.workers
-        limit = schedules.plane_dual_step(
-            planes.table[:, : planes.size], self.gradient_sq, planes.weights(), self.curvature, self.consensus.penalty,
-            np.maximum(1.0, share * self.roster.intervals(self.iteration)), share,
+        stiffness = schedules.plane_stiffness(
+            planes.table[:, : planes.size], self.gradient_sq, planes.weights(), self.curvature,
+            self.consensus.penalty, np.maximum(1.0, share * self.roster.intervals(self.iteration)),
         )  # fmt: skip
-        self.plane_step = self.caution * limit if limit > 0 else 1.0
+        norm = float(np.linalg.norm(stiffness, 2))
+        stiffness[np.diag_indices_from(stiffness)] += schedules.RIDGE * norm
+        self.stiffness = stiffness
+        self.plane_step = self.caution * share
 
     def _step(self, j: int, dual_step: float, damping: float = 0.0) -> Step:
         ticket = self.roster.dispatch(j, self.time, self.iteration)
@@ -316,6 +325,7 @@ class Master:
         """Worker j leaves the sums and gives up its claim on τ; its loss stays in the oracle or is dropped."""
         self.roster.leave(j, for_good)
         self.consensus.leave(j)
+        self.last_words = reason
         self._notice("worker-dropped" if for_good else "worker-lost", worker=j, reason=reason)
         if self.plan.config.dead_losses == "drop" and self.roster.live:
             for column in range(self.planes.size):

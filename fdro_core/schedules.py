@@ -14,6 +14,7 @@ Array = NDArray[np.float64]
 START = 0.25  # of the largest stable ρ₁
 SHRINK = 0.8  # at each plane that comes back after it was dropped: λ overshoots
 LEAST = 0.02
+RIDGE = 0.02  # of ‖BBᵀ‖, added to BBᵀ
 METRIC_FLOOR = 1e-12  # of the largest entry
 
 
@@ -29,28 +30,19 @@ def penalty(reference: Array, curvatures: Array) -> float:
     return value if value > 0 else 0.5 / max(1, reference.size)
 
 
-def plane_dual_step(
-    table: Array,
-    gradient_sq: Array,
-    weights: Array,
-    curvatures: Array,
-    penalty_: float,
-    intervals: Array,
-    share: float,
-) -> float:
-    """The largest stable ρ₁, up to a constant: (S/N) / ‖BBᵀ‖₂.
+def plane_stiffness(
+    table: Array, gradient_sq: Array, weights: Array, curvatures: Array, penalty_: float, intervals: Array
+) -> Array:
+    """How P·f answers to λ: BBᵀ, (|A|, |A|).
 
     B = (P - mean plane)·diag√(r_j‖g_j‖²/(s_jL_j + κ₁)). A change Δλ moves w_j by about Δs_j·g_j/(s_jL_j + κ₁)
-    before j's loss is seen again, and so Pf by BBᵀΔλ; Σλ = 1 takes the mean plane out. r_j is how much
-    rarer than average j is seen. table is (N, |A|), share S/N. 0 where the planes do not differ.
-    Costs O(N|A|²).
+    before j's loss is seen again, and so Pf by -BBᵀΔλ; Σλ = 1 takes the mean plane out. r_j is how much
+    rarer than average j is seen. table is (N, |A|). Costs O(N|A|²).
     """
-    if table.shape[1] < 2:
-        return 0.0
     scale = np.sqrt(intervals * gradient_sq / (weights * curvatures + penalty_))
     B = (table - table.mean(axis=1, keepdims=True)) * scale[:, None]
-    norm = float(np.linalg.norm(B.T @ B, 2))
-    return share / norm if norm > 0 else 0.0
+    stiffness: Array = B.T @ B
+    return stiffness
 
 
 def metric(metrics: list[Array | None], dimension: int) -> Array:
