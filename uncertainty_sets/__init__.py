@@ -2,7 +2,7 @@
 
 >>> from uncertainty_sets import KL
 >>> KL([0.5, 0.3, 0.2], radius=0.1).worst_case([1.0, 2.0, 4.0])
-WorstCase(value=2.466..., p=[0.3..., 0.2..., 0.3...], gap=..., violation=..., backend='closed-form')
+WorstCase(value=2.438..., p=[0.3313, 0.2836, 0.3851], gap=..., violation=..., backend='closed-form')
 """
 
 from uncertainty_sets.backends import available_backends

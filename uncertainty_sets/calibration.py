@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_left
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,7 +40,9 @@ __all__ = [
 Bound = Literal["binomial", "exponential"]
 
 
-def divergence_radius(samples: int, atoms: int, confidence: float, *, curvature: float) -> float:
+def divergence_radius(
+    samples: SupportsIndex, atoms: SupportsIndex, confidence: float, *, curvature: float
+) -> float:
     """The radius of a φ-divergence ball around sample frequencies that holds the true distribution.
 
     ``radius = φ''(1) / (2·samples) · χ²``, with χ² the `confidence` quantile of the chi-squared law
@@ -76,7 +78,7 @@ def divergence_radius(samples: int, atoms: int, confidence: float, *, curvature:
     return phi / (2.0 * n) * float(chdtri(size - 1, miss))
 
 
-def kl_radius(samples: int, atoms: int, confidence: float) -> float:
+def kl_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -> float:
     """The radius of `KL` around sample frequencies that holds the true distribution.
 
     ``radius = χ² / (2·samples)``: `divergence_radius` with φ''(1) = 1, and its assumptions: asymptotic,
@@ -90,7 +92,7 @@ def kl_radius(samples: int, atoms: int, confidence: float) -> float:
     return divergence_radius(samples, atoms, confidence, curvature=1.0)
 
 
-def l1_radius(samples: int, atoms: int, confidence: float) -> float:
+def l1_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -> float:
     """How far, in Σ|p-q|, the true distribution can be from sample frequencies.
 
     ``radius = √(2/samples · log((2^atoms - 2) / (1 - confidence)))``, or 2 if that is less, the largest
@@ -115,7 +117,7 @@ def l1_radius(samples: int, atoms: int, confidence: float) -> float:
 
 
 def wasserstein1_radius(
-    samples: int, atoms: int, confidence: float, *, positions: ArrayLike | None = None
+    samples: SupportsIndex, atoms: SupportsIndex, confidence: float, *, positions: ArrayLike | None = None
 ) -> float:
     """The radius of `Wasserstein1` on a line around sample frequencies that holds the true distribution.
 
@@ -145,7 +147,7 @@ def wasserstein1_radius(
     return length * min(1.0, math.sqrt(math.log(2.0 / miss) / (2.0 * n)))
 
 
-def dnorm_violation(terms: int, budget: float, *, bound: Bound = "binomial") -> float:
+def dnorm_violation(terms: SupportsIndex, budget: float, *, bound: Bound = "binomial") -> float:
     """A bound on the probability that a constraint protected with that D-norm budget is violated.
 
     With n = `terms` perturbations and Γ = `budget`:
@@ -181,7 +183,7 @@ def dnorm_violation(terms: int, budget: float, *, bound: Bound = "binomial") -> 
     return (1.0 - mu) * _tail(n, floor) + mu * _tail(n, floor + 1)
 
 
-def dnorm_budget(terms: int, violation: float, *, bound: Bound = "binomial") -> float:
+def dnorm_budget(terms: SupportsIndex, violation: float, *, bound: Bound = "binomial") -> float:
     """The smallest D-norm budget whose bound on the violation is at most the given probability.
 
     The inverse of `dnorm_violation`, with its reference and its assumptions: the perturbations must be

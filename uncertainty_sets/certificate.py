@@ -9,7 +9,7 @@ the bound loose, never false. A solver gives a y that misses both conditions by 
 moved until it meets them, in four steps, each cheap beside the solve:
 
 1. each cone's part of y is lifted into the dual cone;
-2. least squares, in the metric of the cones' barriers, takes y onto (Aᵀy) = 0;
+2. least squares takes y onto (Aᵀy) = 0;
 3. that may leave the cone again by a little: a fixed interior point y° of {y in K* : (Aᵀy) = 0}, found
    once per program, is added just as often as needed;
 4. a column with a row of its own, x_j >= l, needs only (Aᵀy)_j >= 0 of the others: that row takes the rest.
@@ -17,6 +17,7 @@ moved until it meets them, in four steps, each cheap beside the solve:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ class Certifier:
     def __init__(self, program: ConicProgram) -> None:
         self.program = program
         self.cone = DualCone(program)
+        self._projections: dict[bytes, Callable[[Array], Array]] = {}
 
     def _single_rows(self) -> tuple[Any, Any, Array]:
         """The nonneg rows that hold one variable: (their columns, the rows, the coefficients)."""
@@ -94,10 +96,8 @@ class Certifier:
         y[self._simplex_rows] = 0.0
         if self.program.auxiliary.size == 0:
             return y
-        # In the cones' metric first, which hardly leaves them; that metric may be too ill-conditioned to
-        # finish, and the Euclidean one takes what is left.
-        y = self._onto_shared(y, self.cone.metric(y))
-        candidate = self._with_own_rows(self._flattened(y, np.ones(y.size, dtype=bool)))
+        # Lifted once more: where only rounding left the cone, only rounding comes back in (Aᵀy).
+        candidate = self.cone.lift(self._with_own_rows(self._flattened(y, np.ones(y.size, dtype=bool))))
         if self._feasible(candidate):
             return candidate
         centre_point, live = self._centre
@@ -105,12 +105,6 @@ class Certifier:
         if pushed is not None:
             pushed[self._simplex_rows] = 0.0
         return pushed
-
-    def _flattened(self, y: Array, live: Any) -> Array:
-        """The nearest y that is zero off the live rows and has (Aᵀy) = 0 in the shared columns."""
-        from scipy import sparse
-
-        return self._onto_shared(np.where(live, y, 0.0), sparse.diags_array(live.astype(float)))
 
     def _with_own_rows(self, y: Array) -> Array:
         """y with the rows that are a column's own set to cancel the rest of (Aᵀy) there, if they can."""
@@ -120,29 +114,40 @@ class Certifier:
         y[rows] = np.maximum(-(self.program.A.T @ y)[columns] / coefficients, 0.0)
         return y
 
-    def _onto_shared(self, y: Array, root: Any) -> Array:
-        """The y nearest to where (Aᵀy) = 0 in the shared columns, in the metric W = root·rootᵀ."""
+    def _flattened(self, y: Array, live: Any) -> Array:
+        """The nearest y that is zero off the live rows and has (Aᵀy) = 0 in the shared columns."""
+        y = np.where(live, y, 0.0)
+        A = self._shared[live]
+        residual = A.T @ y[live]
+        if not np.abs(residual).max(initial=0.0) > 0:
+            return y
+        project = self._projection(live)
+        for _ in range(4):
+            moved = y.copy()
+            moved[live] -= project(residual)
+            left = A.T @ moved[live]
+            if not np.abs(left).max() < np.abs(residual).max():
+                break
+            y, residual = moved, left
+        return y
+
+    def _projection(self, live: Any) -> Callable[[Array], Array]:
+        """residual -> the smallest step on the live rows with that (Aᵀ step); factorised once."""
         from scipy import sparse
         from scipy.sparse.linalg import splu
 
-        A = self._shared
-        if A.shape[1] == 0 or not np.abs(A.T @ y).max() > 0:
-            return y
-        scaled = A.T @ root
-        # The augmented system stays sparse where AᵀWA would be dense; the small corner block makes it
-        # solvable where columns of A depend on each other.
-        identity, corner = sparse.eye_array(y.size), sparse.diags_array(np.full(A.shape[1], -1e-14))
-        try:
-            factors = splu(sparse.block_array([[identity, scaled.T], [scaled, corner]], format="csc"))
-        except RuntimeError:  # exactly singular; the check that follows every repair will see it
-            return y
-        for _ in range(4):
-            residual = A.T @ y
-            moved = y + root @ factors.solve(np.concatenate([np.zeros(y.size), -residual]))[: y.size]
-            if not np.abs(A.T @ moved).max() < np.abs(residual).max():
-                break
-            y = moved
-        return y
+        key = live.tobytes()
+        if key not in self._projections:
+            A = self._shared[live]
+            height, width = A.shape
+            # The augmented system stays sparse where AᵀA would be dense; the small corner block makes it
+            # solvable where columns of A depend on each other.
+            system = sparse.bmat([[sparse.eye(height), A], [A.T, -1e-14 * sparse.eye(width)]], format="csc")
+            factors = splu(system)
+            self._projections[key] = lambda residual: np.asarray(
+                factors.solve(np.concatenate([np.zeros(height), residual]))[:height]
+            )
+        return self._projections[key]
 
     def _feasible(self, y: Array) -> bool:
         """Whether y is in K* and what is left of (Aᵀy) in the auxiliary columns is rounding."""
@@ -207,7 +212,7 @@ def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:
             push[rows, [k] * 3] = EXP_INTERIOR
         else:
             push[rows[0], k] = 1.0
-    shifted = sparse.hstack([sparse.eye_array(height), -push.tocsr(), sparse.csr_array((height, 1))]).tocsr()
+    shifted = sparse.hstack([sparse.eye(height), -push.tocsr(), sparse.csr_array((height, 1))]).tocsr()
     transposed = sparse.csr_array(program.A.T)
 
     def wide(block: Any, left: int, total: int) -> Any:
@@ -223,8 +228,8 @@ def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:
     blocks = [
         (wide(transposed[program.auxiliary], 0, total), np.zeros(program.auxiliary.size)),
         (-shifted[cone.nonneg], np.zeros(cone.nonneg.size)),
-        (-wide(sparse.eye_array(count), height, total), np.zeros(count)),
-        (wide(sparse.eye_array(count), height, total), np.ones(count)),
+        (-wide(sparse.eye(count), height, total), np.zeros(count)),
+        (wide(sparse.eye(count), height, total), np.ones(count)),
         (-wide(transposed[program.columns], 0, total) - wide(tau, total - 1, total), np.zeros(program.size)),
         *((-shifted[rows], np.zeros(len(rows))) for rows in cone.soc),
         (-exp_rows[order], np.zeros(order.size)),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from uncertainty_sets.backends import Solution, Solver
     from uncertainty_sets.base import Array, UncertaintySet
 
-__all__ = ["ConicProgram", "program", "projection_of_uniform", "residual", "worst_case"]
+__all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
 
 USABLE = 1e-4
 """An answer its solver doubts is passed on if our own gap (relative to the spread) and violation are
@@ -92,6 +92,13 @@ def program(uncertainty_set: UncertaintySet, size: int | None = None) -> ConicPr
     if size is None:
         raise InvalidLosses(f"{type(uncertainty_set).__name__} takes its size from the losses: give size")
     return _compiled(uncertainty_set, size).program
+
+
+def is_feasible(uncertainty_set: UncertaintySet, size: int) -> bool:
+    """Whether a solver finds any distribution in the set; anything but a proof of emptiness counts as yes."""
+    compiled = _compiled(uncertainty_set, size)
+    solver = compiled.solver(select("auto", compiled.program).name)
+    return solver.solve(compiled.program.cost(np.zeros(size))).outcome != "infeasible"
 
 
 def worst_case(

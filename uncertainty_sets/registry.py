@@ -88,7 +88,7 @@ def worst_case(
     """The worst-case distribution of the set of that name with those parameters.
 
     >>> worst_case("kl", [1.0, 2.0, 4.0], center=[0.5, 0.3, 0.2], radius=0.1).value
-    2.466...
+    2.438...
     """
     cls = get_set(name)
     try:

@@ -45,7 +45,7 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
     >>> worst = support(half, cp.hstack([cp.square(x - 1), cp.square(x), cp.square(x + 2)]))
     >>> problem = cp.Problem(cp.Minimize(worst))
     >>> round(float(problem.solve()), 4), round(float(x.value), 4)
-    (2.5, -0.5)
+    (2.25, -0.5)
     """
     import cvxpy as cp
 

@@ -44,7 +44,8 @@ class ClarabelSolver(Solver):
         self._cones = [kinds[kind](size) for kind, size in program.cones]
         settings = clarabel.DefaultSettings()
         settings.verbose = False
-        settings.max_threads = 1
+        if hasattr(settings, "max_threads"):
+            settings.max_threads = 1
         # Ask for more than the default 1e-8, and take the default where that is all there is.
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
         settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = 1e-8
@@ -58,7 +59,7 @@ class ClarabelSolver(Solver):
         import clarabel
         from scipy import sparse
 
-        if self._solver is None:
+        if self._solver is None or not hasattr(self._solver, "update"):  # from Clarabel 0.10 on
             size = cost.size
             self._solver = clarabel.DefaultSolver(
                 sparse.csc_matrix((size, size)),

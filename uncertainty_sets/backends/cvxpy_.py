@@ -26,6 +26,9 @@ OUTCOMES: dict[str, Outcome] = {
     "solver_error": "failed",
 }
 
+CANNOT = ("cannot solve", "cannot be solved", "do not support the cones")
+"""How cvxpy says that a solver lacks a cone."""
+
 
 class CvxpySolver(Solver):
     """One program as a cvxpy problem whose objective is a parameter, so that cvxpy compiles it once."""
@@ -70,7 +73,7 @@ class CvxpySolver(Solver):
                 warnings.simplefilter("ignore")
                 self._problem.solve(solver=self._name)
         except cp.error.SolverError as error:
-            if "cannot solve" in str(error) or "cannot be solved" in str(error):
+            if any(said in str(error) for said in CANNOT):
                 raise BackendUnsuitable(
                     f"cvxpy:{self._name} cannot solve this set's program: {error}"
                 ) from error

@@ -22,7 +22,7 @@ OUTCOMES: dict[str, Outcome] = {
 }
 """Every other status is a failure."""
 
-NEAR = 0.1
+NEAR = 0.11
 """How far the objective may move, relative to its own range, for the last basis to be worth keeping.
 
 Measured at N = 1,000 with 200 rows: primal simplex from the last basis wins up to about 10 %, and from
@@ -109,6 +109,15 @@ class HighsSolver(Solver):
         highs.run()
         status = highs.getModelStatus().name
         outcome = OUTCOMES.get(status, "failed")
+        if outcome in {"infeasible", "failed"}:
+            # At tolerances this tight, presolve calls some sets without interior empty; the simplex does not.
+            highs.clearSolver()
+            highs.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
+            highs.setOptionValue("presolve", "off")
+            highs.run()
+            highs.setOptionValue("presolve", "choose")
+            status = highs.getModelStatus().name
+            outcome = OUTCOMES.get(status, "failed")
         iterations = int(highs.getInfo().simplex_iteration_count)
         if outcome in {"infeasible", "failed"}:
             self._last_cost = None

@@ -1,0 +1,1 @@
+"""Measurements and demonstrations: `python -m bench NAME`, one module a command. Not installed."""

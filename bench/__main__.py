@@ -1,0 +1,49 @@
+"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py; without a name, it lists them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def commands() -> dict[str, str]:
+    """Every module here with a `main`, and the first line of its docstring."""
+    found = {}
+    for path in sorted(FOLDER.glob("[a-z]*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+            found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
+
+
+def run(arguments: list[str]) -> int:
+    """Find the command and run it; the exit code is its own, 2 where there is none of that name."""
+    known = commands()
+    if not arguments or arguments[0] not in known:
+        asked = arguments and arguments[0] not in {"-h", "--help"}
+        if asked:
+            print(f"bench has no command {arguments[0]!r}.", file=sys.stderr)
+        print("usage: python -m bench NAME [options]\n")
+        print("\n".join(f"  {name:<12} {line}" for name, line in known.items()))
+        return 2 if asked else 0
+    try:
+        module = importlib.import_module(f"bench.{arguments[0]}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] == "bench":
+            raise
+        print(
+            f"bench {arguments[0]} needs the package {error.name!r}. Set up the project's environment with "
+            '`make test`, or: pip install -e ".[dev]"',
+            file=sys.stderr,
+        )
+        return 3
+    code: int = module.main(arguments[1:])
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""A set from outside: by its class, by its name, and from another package's entry point."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from uncertainty_sets import registry
+from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.robust import support
+
+
+@pytest.fixture
+def empty_shelf(monkeypatch):
+    """What a test names is forgotten after it."""
+    registry.available_sets()
+    monkeypatch.setattr(registry, "_sets", dict(registry._sets))
+
+
+def make_cvar():
+    """The distributions behind CVaR: p <= center / (1 - level)."""
+
+    class ConditionalValueAtRisk(UncertaintySet):
+        name = "cvar"
+
+        def __init__(self, level, center=None):
+            self.level, self.center = float(level), center
+
+        def constraints(self, p):
+            center = np.full(p.size, 1 / p.size) if self.center is None else self.center
+            return [p <= center / (1 - self.level)]
+
+    return ConditionalValueAtRisk
+
+
+def test_by_name(empty_shelf):
+    cls = make_cvar()
+    assert registry.get_set("cvar") is cls
+    assert "cvar" in registry.available_sets()
+    losses = [5.0, 1.0, 3.0, 2.0]
+    # The mean of the worst half.
+    assert registry.worst_case("cvar", losses, level=0.5).value == pytest.approx(4.0)
+    with pytest.raises(InvalidParameter, match=r"cvar: .*unexpected keyword argument 'radius'"):
+        registry.worst_case("cvar", losses, radius=0.5)
+
+
+def test_losses_decide_the_size(empty_shelf):
+    uncertainty_set = make_cvar()(0.75)
+    for n in (4, 8, 40):
+        losses = np.random.default_rng(n).normal(size=n)
+        r = uncertainty_set.worst_case(losses)
+        assert r.value == pytest.approx(np.sort(losses)[-n // 4 :].mean())
+        assert uncertainty_set.contains(r.p)
+        x = cp.Variable(n)
+        problem = cp.Problem(cp.Minimize(support(uncertainty_set, x)), [x == losses])
+        problem.solve(solver=cp.CLARABEL)
+        assert problem.solution.opt_val == pytest.approx(r.value, abs=1e-6)
+
+
+def test_a_set_with_its_own_method_and_the_solver_agree(empty_shelf):
+    class Half(make_cvar()):
+        name = ""
+
+        def _closed_form(self, losses, warm_start):
+            return None  # this one never knows better
+
+    losses = np.array([5.0, 1.0, 3.0, 2.0])
+    assert Half(0.5).worst_case(losses).value == pytest.approx(4.0)
+
+
+PACKAGE = '''
+import cvxpy as cp
+from uncertainty_sets.base import UncertaintySet
+
+class Near(UncertaintySet):
+    """{p : max|p - center| <= radius}."""
+    name = "near"
+
+    def __init__(self, center, radius):
+        self.center, self.radius, self.size = center, radius, len(center)
+
+    def constraints(self, p):
+        return [cp.norm_inf(p - self.center) <= self.radius]
+
+class Nameless(Near):
+    name = ""
+'''
+
+
+def test_from_another_package(tmp_path):
+    """A real distribution: a module, and the metadata that an installer would have written."""
+    (tmp_path / "my_sets.py").write_text(PACKAGE)
+    info = tmp_path / "my_sets-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-sets\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[uncertainty_sets]\nnear = my_sets:Near\nnear-by-point = my_sets:Nameless\n"
+    )
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        from uncertainty_sets.registry import available_sets, get_set, worst_case
+        assert {{"near", "near-by-point", "polyhedron"}} <= set(available_sets())
+        assert get_set("near").__module__ == get_set("near-by-point").__module__ == "my_sets"
+        for name in ("near", "near-by-point"):
+            r = worst_case(name, [1.0, 2.0, 4.0], center=[0.5, 0.3, 0.2], radius=0.1)
+            assert abs(r.value - 2.2) < 1e-9 and r.gap < 1e-9, r
+        print("found")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "found", done.stderr

@@ -1,0 +1,147 @@
+"""From a set's parameters to a kernel and back: the one path that all closed forms take.
+
+A kernel is ``rows(F, *parameters, warm, P, out)``: losses F (B, N), parameters whose first axis is 1 or B,
+starting multipliers `warm` (1 or B rows, NaN for none), and what it writes: P (B, N) and one row of
+`out` per loss vector (see kernels/scan.py). It runs without the GIL, so batches are cut into pieces for a
+pool of threads; numba's own parallel loops would abort under some of its threading layers when two
+threads call them at once, and break after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from uncertainty_sets.base import Array, WorstCase
+from uncertainty_sets.errors import InvalidLosses, SolverFailed
+
+VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
+OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
+COLUMNS = 8
+
+PARALLEL_FROM = 50_000  # entries in a batch; below, starting threads costs more than it saves
+COLD = np.full((1, 2), np.nan)
+
+_pool: ThreadPoolExecutor | None = None
+_pool_owner = -1
+_pool_lock = threading.Lock()
+
+
+def answer(
+    kernel: Callable[..., None],
+    f: Array,
+    parameters: tuple[Array, ...],
+    keys: tuple[str, ...],
+    warm_start: WorstCase | None,
+) -> WorstCase:
+    """Run the kernel on one loss vector or a batch and name what it found."""
+    single = f.ndim == 1
+    F = f.reshape(1, -1) if single else f
+    P = np.empty(F.shape)
+    out = np.empty((F.shape[0], COLUMNS))
+    warm = COLD if warm_start is None else _multipliers(warm_start, keys, F.shape[0])
+    if single or F.size < PARALLEL_FROM:
+        kernel(F, *parameters, warm, P, out)
+    else:
+        _in_parallel(kernel, F, parameters, warm, P, out)
+    if single:
+        value, bound, gap, violation, iterations, status, first, second = out[0].tolist()
+        if status == OK:
+            dual = {keys[0]: first, keys[1]: second} if len(keys) == 2 else {keys[0]: first}
+            return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
+    if (out[:, STATUS] != OK).any():
+        _redo(kernel, F, parameters, warm, P, out)
+    if single:
+        value, bound, gap, violation, iterations, *_ = out[0].tolist()
+        dual = {key: float(out[0, DUAL + k]) for k, key in enumerate(keys)}
+        return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
+    columns = out.T.copy()
+    return WorstCase(
+        P,
+        columns[VALUE],
+        columns[BOUND],
+        columns[GAP],
+        columns[VIOLATION],
+        {key: columns[DUAL + k] for k, key in enumerate(keys)},
+        "closed-form",
+        columns[ITERATIONS].astype(np.int64),
+    )
+
+
+def reject_not_finite(F: Array) -> None:
+    """Raise with the place and value of the first loss that is not finite, if there is one."""
+    bad = np.argwhere(~np.isfinite(F))
+    if len(bad):
+        place = tuple(int(i) for i in bad[0])
+        where = f"losses[{', '.join(map(str, place))}]"
+        raise InvalidLosses(f"losses must be finite, got {where} = {F[place]}")
+
+
+def _multipliers(previous: WorstCase, keys: tuple[str, ...], rows: int) -> Array:
+    """The earlier answer's multipliers as the kernel wants them; NaN (start cold) where they do not fit."""
+    warm = np.full((rows, COLD.shape[1]), np.nan)
+    for k, key in enumerate(keys):
+        given = np.asarray(previous.dual.get(key, np.nan), dtype=np.float64)
+        if given.shape in {(), (rows,)}:
+            warm[:, k] = given
+    return warm
+
+
+def _redo(
+    kernel: Callable[..., None], F: Array, parameters: tuple[Array, ...], warm: Array, P: Array, out: Array
+) -> None:
+    """Rows that did not come out: name bad losses; scale extreme ones by a power of two and try again."""
+    failed = np.flatnonzero(out[:, STATUS] != OK)
+    if (out[failed, STATUS] == NOT_FINITE).any():
+        reject_not_finite(F[0] if len(F) == 1 else F)
+    for b in map(int, failed):
+        rows = tuple(parameter[b : b + 1] if len(parameter) > 1 else parameter for parameter in parameters)
+        # Halved first: max f - min f itself may overflow.
+        half = 0.5 * F[b].max() - 0.5 * F[b].min()
+        scale = np.ldexp(1.0, int(np.clip(-np.frexp(half)[1], -1020, 1020)))
+        kernel(F[b : b + 1] * scale, *rows, COLD, P[b : b + 1], out[b : b + 1])
+        if out[b, STATUS] != OK:
+            raise SolverFailed(
+                f"the closed form found no certified answer in row {b}; use backend='clarabel'"
+            )
+        out[b, [VALUE, BOUND, GAP]] /= scale
+        out[b, DUAL:] /= scale
+
+
+def _in_parallel(
+    kernel: Callable[..., None], F: Array, parameters: tuple[Array, ...], warm: Array, P: Array, out: Array
+) -> None:
+    pool, threads = _threads()
+    pieces = min(len(F), threads)
+    if pieces == 1:
+        kernel(F, *parameters, warm, P, out)
+        return
+    edges = [len(F) * k // pieces for k in range(pieces + 1)]
+
+    def run(first: int, after: int) -> None:
+        piece = slice(first, after)
+        cut: Callable[[Array], Array] = lambda array: array[piece] if len(array) > 1 else array  # noqa: E731
+        kernel(F[piece], *(cut(parameter) for parameter in parameters), cut(warm), P[piece], out[piece])
+
+    waiting = [pool.submit(run, a, b) for a, b in pairwise(edges[1:])]
+    run(edges[0], edges[1])
+    for task in waiting:
+        task.result()
+
+
+def _threads() -> tuple[ThreadPoolExecutor, int]:
+    """The pool of this process (made anew after a fork) and how many pieces to cut a batch into."""
+    global _pool, _pool_owner  # noqa: PLW0603 - one pool a process, made when first needed
+    affinity: Any = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity else os.cpu_count() or 1
+    with _pool_lock:
+        if _pool is None or _pool_owner != os.getpid():
+            _pool = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="uncertainty_sets")
+            _pool_owner = os.getpid()
+        return _pool, count

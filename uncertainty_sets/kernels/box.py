@@ -1,0 +1,64 @@
+"""Box: a continuous knapsack. Two passes and one selection, O(N)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
+from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
+
+
+@summing
+def fill(
+    f: Array, lower: Array, width: Array, t: float, share: float, top: float, p: Array
+) -> tuple[float, float, float]:
+    """Write p: upper above t, lower below, `share` of the way at t. Return value, bound, Σp from `top`.
+
+    The bound is t + Σ max(lower·(f-t), (lower+width)·(f-t)), Lagrange's for the multiplier t of 1ᵀp = 1.
+    """
+    value, bound, total = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        h = f[i] - t
+        part = 1.0 if h > 0.0 else (share if h == 0.0 else 0.0)
+        x = lower[i] + width[i] * part
+        p[i] = x
+        total += x
+        value += x * (f[i] - top)
+        bound += lower[i] * h + width[i] * larger(h, 0.0)
+    return value, (t - top) + bound, total
+
+
+@kernel
+def solve(
+    f: Array,
+    lower: Array,
+    width: Array,
+    rest: float,
+    p: Array,
+    out: Array,
+    keys: Array,
+    weights: Array,
+    sample: Array,
+) -> None:
+    """One row; `rest` is 1 - Σ lower."""
+    _, top, status = scan(f)
+    if status != OK:
+        out[STATUS] = status
+        return
+    t, above, at = threshold(f, width, rest, keys, weights, sample)
+    value, bound, total = fill(f, lower, width, t, share_of(rest - above, at), top, p)
+    finish(out, top, value, bound, abs(total - 1.0), 1)
+    out[DUAL] = t
+
+
+@kernel
+def rows(F: Array, lower: Array, width: Array, rest: Array, warm: Array, P: Array, out: Array) -> None:
+    """Every row of F; parameters with one row serve all."""
+    keys, weights = np.empty(F.shape[1]), np.empty(F.shape[1])
+    sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
+    many = lower.shape[0] > 1
+    for b in range(F.shape[0]):
+        r = b if many else 0
+        solve(F[b], lower[r], width[r], rest[r], P[b], out[b], keys, weights, sample)

@@ -1,0 +1,59 @@
+"""What every oracle reads off the losses first, and the layout of its answer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.jit import comparing, summing
+
+# Columns of the answer array, one row per loss vector.
+VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
+COLUMNS = 8
+
+# Status codes.
+OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
+
+# Spreads outside these are scaled by a power of two first, so that no product over- or underflows.
+SMALLEST, LARGEST = 1e-150, 1e150
+
+
+@comparing
+def smaller(a: float, b: float) -> float:
+    """min, free to ignore NaN: the form that becomes one vector instruction."""
+    return a if a < b else b
+
+
+@comparing
+def larger(a: float, b: float) -> float:
+    """max, free to ignore NaN: the form that becomes one vector instruction."""
+    return a if a > b else b
+
+
+@summing
+def scan(f: Array) -> tuple[float, float, int]:
+    """(min f, max f, status) in one pass; a NaN or infinity shows as NaN in Σ 0·f."""
+    least, most, poison = f[0], f[0], 0.0
+    for i in range(f.size):
+        least = smaller(least, f[i])
+        most = larger(most, f[i])
+        poison += 0.0 * f[i]
+    if np.isnan(poison):
+        return least, most, NOT_FINITE
+    spread = most - least
+    if spread > LARGEST or (spread < SMALLEST and spread > 0.0):
+        return least, most, OUT_OF_RANGE
+    return least, most, OK
+
+
+@summing
+def finish(
+    out: Array, reference: float, value: float, bound: float, violation: float, iterations: int
+) -> None:
+    """Write an answer whose value and bound are measured from `reference`."""
+    out[VALUE] = reference + value
+    out[BOUND] = reference + bound
+    out[GAP] = bound - value
+    out[VIOLATION] = violation
+    out[ITERATIONS] = iterations
+    out[STATUS] = OK

