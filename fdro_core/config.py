@@ -74,7 +74,7 @@ class AspireEase:
     active_workers: int = _setting(1, "S", "fully asynchronous, as in the paper's experiments")
     iterations: int | None = _setting(None, "T", "1,500·⌈N/S⌉: 1e-3 of the optimum on every shipped problem")
     max_staleness: int | None = _setting(
-        None, "τ", "50·⌈N/S⌉: binds for crashed workers, not for 20× stragglers"
+        None, "τ", "10·⌈N/S⌉: the rarest visitor sets the pace, so more steps of the others are wasted"
     )
     planes: str = _setting("ease", "EASE / CP", "fewer planes at the same objective")
     plane_interval: int | None = _setting(None, "k", "⌈N/S⌉: one oracle call an epoch, so its O(N) is shared")

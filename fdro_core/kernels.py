@@ -240,7 +240,7 @@ def climb_planes(
         if down == up or bend <= 0.0:
             break
         amount = step * (gain[up] - gain[down]) / bend
-        if amount >= multipliers[down]:
+        if amount >= (1.0 - 1e-12) * multipliers[down]:  # no dust: EASE drops planes by λ = 0
             amount = multipliers[down]
             multipliers[down] = 0.0
         else:

@@ -28,7 +28,7 @@ Outgoing = list[tuple[int, Step]]
 
 STATE = (
     "iteration", "time", "losses", "gradient_sq", "curvature",
-    "weights", "plane_step", "caution", "objective", "value", "sent", "received",
+    "weights", "plane_step", "stiffness", "caution", "objective", "value", "sent", "received",
     "theorem_numbers", "gradients", "next_report", "notices", "last_words",
 )  # fmt: skip
 

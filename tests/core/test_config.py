@@ -64,7 +64,7 @@ def test_set_and_problems_must_match():
 
 def test_counts_follow_from_n_and_s():
     plan = AspireEase(active_workers=3).resolve(8)
-    assert (plan.iterations, plan.plane_interval, plan.max_staleness) == (4500, 3, 150)
+    assert (plan.iterations, plan.plane_interval, plan.max_staleness) == (4500, 3, 30)
 
 
 def test_the_paper_mode_runs_and_descends():

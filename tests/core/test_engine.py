@@ -65,7 +65,8 @@ def test_staleness_never_above_tau(active, factor):
 
 def test_a_straggler_costs_time_only_when_waited_for():
     slow = [Straggler(0, 20.0)]
-    alone = run(AspireEase(active_workers=1, iterations=600), delays=Constant(), stragglers=slow)
+    patient = AspireEase(active_workers=1, iterations=600, max_staleness=600)
+    alone = run(patient, delays=Constant(), stragglers=slow)
     together = run(AspireEase(active_workers=N, iterations=100), delays=Constant(), stragglers=slow)
     assert together.clock == pytest.approx(2000.0)
     assert alone.clock < together.clock / 10
