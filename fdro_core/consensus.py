@@ -43,6 +43,7 @@ class Consensus:
     def _derive(self, config: AspireEase) -> None:
         self.config = config
         self.inverse = 1.0 / self.metric
+        self._w, self._u = list(self.W), list(self.U)  # rows, since slicing costs as much as a small pass
         self.free = (
             config.consensus_step is None
             and config.regularisation == "none"
@@ -57,11 +58,11 @@ class Consensus:
 
     def move(self, active: Sequence[tuple[int, Update]], damping: float) -> None:
         """One iteration for the active workers; damping is c₂ᵗ."""
-        z = np.empty_like(self.z)
+        z = np.empty(self.z.size)
         if self.free and len(active) == 1:
             j, update = active[0]
             kernels.advance_one(
-                update.w, self.W[j], self.U[j], self.sum_w, self.sum_u, z,
+                update.w, self._w[j], self._u[j], self.sum_w, self.sum_u, z,
                 float(self.live), self.penalty, self.dual_step,
             )  # fmt: skip
             self.z = z

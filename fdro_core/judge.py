@@ -21,9 +21,10 @@ def judge(master: Master, replies: Mapping[int, Reply | Exception]) -> Verdict:
     λ_l - Π(λ_l + ∇_{λ_l}L) and φ_j - Π(φ_j + ∇_{φ_j}L); the workers send the norms of their own parts. A worker
     that gives no answer keeps its last known loss in the oracle and shows NaN in `losses`.
     """
-    config, planes = master.plan.config, master.planes
+    config, adversary = master.plan.config, master.adversary
+    planes = adversary.planes
     losses = np.full(master.plan.workers, np.nan)
-    local = master.losses.copy()
+    local = adversary.losses.copy()
     total = 0.0
     for j, reply in replies.items():
         if not isinstance(reply, Probed):
@@ -33,11 +34,11 @@ def judge(master: Master, replies: Mapping[int, Reply | Exception]) -> Verdict:
             local[j] = reply.loss_at_w
             total += reply.worker_sq + reply.consensus_sq
     multipliers = planes.multipliers
-    h = master.value
+    h = adversary.value
     h_gap = h - np.clip(h - (1.0 - multipliers.sum()), config.value_floor, config.value_bound)
     ascent = local @ planes.table[:, : planes.size] - h
     plane_gap = multipliers - np.clip(multipliers + ascent, 0.0, config.plane_dual_bound)
     total += master.consensus.gap_sq() + float(h_gap) ** 2 + float(plane_gap @ plane_gap)
-    known = np.where(np.isfinite(losses), losses, master.losses)
-    answer = master.oracle.worst_case(known)
+    known = np.where(np.isfinite(losses), losses, adversary.losses)
+    answer = adversary.oracle.worst_case(known)
     return Verdict(losses, answer, float(answer.value), planes.weights(), planes.matrix(), total)

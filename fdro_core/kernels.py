@@ -15,6 +15,8 @@ from uncertainty_sets.kernels.jit import kernel, summing
 
 Array = NDArray[np.float64]
 
+MOVES = 20  # of mass between two planes in one update of λ
+
 
 @summing
 def worker_step(
@@ -216,7 +218,7 @@ def advance_planes(
 
 @kernel
 def climb_planes(
-    plane_losses: Array, multipliers: Array, previous: Array, stiffness: Array, step: float, moves: int
+    plane_losses: Array, multipliers: Array, previous: Array, stiffness: Array, step: float
 ) -> float:
     """λ ← argmax over the simplex of (Pf)ᵀλ - (λ - λᵗ)ᵀK(λ - λᵗ)/(2·step), nearly; h is its multiplier.
 
@@ -229,7 +231,7 @@ def climb_planes(
     for i in range(size):
         previous[i] = multipliers[i]
         gain[i] = plane_losses[i] - base
-    for _ in range(moves):
+    for _ in range(MOVES):
         up, down = 0, -1
         for i in range(size):
             if gain[i] > gain[up]:
@@ -272,3 +274,19 @@ def move_loss(row: Array, plane_losses: Array, change: float) -> None:
     """Pf follows one worker's loss: Pf += P[:, j]·Δf_j."""
     for i in range(plane_losses.size):
         plane_losses[i] += row[i] * change
+
+
+@kernel
+def respond_to_one(
+    row: Array,
+    plane_losses: Array,
+    multipliers: Array,
+    previous: Array,
+    stiffness: Array,
+    change: float,
+    step: float,
+) -> tuple[float, float]:
+    """`move_loss`, `climb_planes` and `weight_of` for one active worker: h and s_j."""
+    move_loss(row, plane_losses, change)
+    value = climb_planes(plane_losses, multipliers, previous, stiffness, step)
+    return value, weight_of(row, multipliers)

@@ -16,11 +16,20 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that
+VIEWS = ("multipliers", "previous", "losses")
 SAME = 1e-6  # planes closer than this in every entry are the same plane coming back
 
 
 class Planes:
-    """The active planes A, their multipliers λ and losses P·f.
+    """The active planes A.
+
+    Attributes:
+        table: the planes as columns, (N, capacity); the first `size` are in use.
+        multipliers: λ, a view of `size` entries, like the next two.
+        previous: λ of the iteration before.
+        losses: P·f.
+        peak, added, returned: the most planes at a time, all that were added, and those that came back
+            after they had been dropped.
 
     Args:
         first: the distribution of the first plane, which gets λ = 1.
@@ -44,32 +53,25 @@ class Planes:
         self.peak = 1
         self.added = 0
         self.returned = 0
+        self._look()
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        return dict(self.__dict__)
+        return {name: value for name, value in self.__dict__.items() if name not in VIEWS}
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> Planes:
         """The planes of a snapshot."""
         planes = cls.__new__(cls)
         planes.__dict__.update(state)
+        planes._look()
         return planes
 
-    @property
-    def multipliers(self) -> Array:
-        """λ, a view."""
-        return self._multipliers[: self.size]
-
-    @property
-    def previous(self) -> Array:
-        """λ of the iteration before, a view."""
-        return self._previous[: self.size]
-
-    @property
-    def losses(self) -> Array:
-        """P·f, a view."""
-        return self._losses[: self.size]
+    def _look(self) -> None:
+        """Views of the entries in use, made once: an iteration reads them several times."""
+        self.multipliers = self._multipliers[: self.size]
+        self.previous = self._previous[: self.size]
+        self.losses = self._losses[: self.size]
 
     def matrix(self) -> Array:
         """The planes as rows, (|A|, N), a copy."""
@@ -120,6 +122,7 @@ class Planes:
         self._losses[last] = loss
         self.size += 1
         self.added += 1
+        self._look()
         self.peak = max(self.peak, self.size)
 
     def _merge(self) -> None:
@@ -148,3 +151,4 @@ class Planes:
         for part in (self._multipliers, self._previous, self._losses):
             part[:left] = part[: self.size][keep]
         self.size = left
+        self._look()

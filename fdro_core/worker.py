@@ -139,24 +139,24 @@ class Worker:
             state.w, state.u = w, u.copy()
             state.loss, state.gradient = self._evaluate(w)
             dual_step = 0.0
-        for repeat in range(config.local_steps):
+        for _ in range(config.local_steps):
             step = config.worker_step or 1.0 / (weight * state.curvature + penalty)
             w_old, g_old = state.w, state.gradient
-            w_new = np.empty_like(w_old)
+            w_new = np.empty(w_old.size)
             kernels.worker_step(
-                w_old, state.u, z, g_old, state.inverse, w_new, weight, penalty, step,
-                dual_step if repeat == 0 else 0.0, message.damping,
-                config.parameter_bound, config.consensus_dual_bound,
+                w_old, state.u, z, g_old, state.inverse, w_new, weight, penalty, step, dual_step,
+                message.damping, config.parameter_bound, config.consensus_dual_bound,
             )  # fmt: skip
+            dual_step = 0.0
             state.steps += 1
-            loss, gradient = self._sample(w_new)
+            loss, gradient = self._sample(w_new) if config.batch_size else self._evaluate(w_new)
             change, moved, size, length = kernels.curvature(
                 w_old, w_new, g_old, gradient, state.metric, state.inverse
             )
             if config.batch_size is None:
                 # Below that length the difference of two gradients is rounding.
-                if moved > 1e-16 * length:
-                    state.curvature = max(state.curvature, (change / moved) ** 0.5)
+                if change > moved * state.curvature**2 and moved > 1e-16 * length:
+                    state.curvature = (change / moved) ** 0.5
                 state.loss = loss
             elif config.reported_loss == "average":
                 state.loss += AVERAGING * (loss - state.loss)
@@ -182,11 +182,9 @@ class Worker:
 
     def _evaluate(self, w: Array) -> tuple[float, Array]:
         loss, gradient = self.problem.loss_and_gradient(w)
-        return float(loss), np.asarray(gradient, dtype=np.float64)
+        return float(loss), np.ascontiguousarray(gradient, dtype=np.float64)
 
     def _sample(self, w: Array) -> tuple[float, Array]:
-        if self.config.batch_size is None:
-            return self._evaluate(w)
         assert self.state is not None
         loss, gradient = self.problem.loss_and_gradient(
             w, self._rng(self.state.steps), self.config.batch_size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ class VirtualEngine:
 
     def _push(self, time: float, kind: int, worker: int, payload: Any) -> None:
         self._order += 1
-        heapq.heappush(self._heap, (time, self._order, kind, worker, self._life[worker], payload))
+        heappush(self._heap, (time, self._order, kind, worker, self._life[worker], payload))
 
     def send(self, worker: int, message: Request) -> None:
         """Put the step's reply on the heap, unless it is lost."""
@@ -108,7 +108,8 @@ class VirtualEngine:
                 return
             if self._chances.next() < self.repeated:
                 self._push(self._clock + (1 + REPEAT_AFTER) * delay, ARRIVAL, worker, message)
-        self._push(self._clock + delay, ARRIVAL, worker, message)
+        self._order += 1
+        heappush(self._heap, (self._clock + delay, self._order, ARRIVAL, worker, self._life[worker], message))
 
     def receive(self, until: float | None) -> Event:
         """The next arrival, crash or return; the worker computes now."""
@@ -121,7 +122,7 @@ class VirtualEngine:
                     "nothing is under way and the master still waits: messages were lost and no `deadline` is "
                     "set (AspireEase(deadline=seconds) makes the master ask again)"
                 )
-            time, _, kind, worker, life, payload = heapq.heappop(self._heap)
+            time, _, kind, worker, life, payload = heappop(self._heap)
             if kind == ARRIVAL:
                 if life != self._life[worker]:
                     continue
@@ -191,6 +192,6 @@ class VirtualEngine:
             (time, order, kind, worker, life, None if fields is None else Step(**fields))
             for time, order, kind, worker, life, fields in state["events"]
         ]
-        heapq.heapify(self._heap)
+        heapify(self._heap)
         for worker, saved in zip(self._workers, state["workers"], strict=True):
             worker.restore(saved)

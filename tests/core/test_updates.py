@@ -53,17 +53,17 @@ def test_every_update_is_the_lagrangians_gradient_step():
     rng = np.random.default_rng(5)
     p = z_size = problems[0].dimension
     W, Phi, z = rng.normal(size=(N, p)), rng.normal(size=(N, p)), rng.normal(size=z_size)
-    planes = np.array([master.planes.table[:, 0], [0.1, 0.1, 0.8]])
+    planes = np.array([master.adversary.planes.table[:, 0], [0.1, 0.1, 0.8]])
     lam, h, kappa = np.array([0.6, 0.3]), 0.37, config.penalty
     # Put machines into that state.
-    master.planes._add(planes[1], 0.0)
-    master.planes.multipliers[:] = lam
+    master.adversary.planes._add(planes[1], 0.0)
+    master.adversary.planes.multipliers[:] = lam
     state = master.consensus
-    master.value, state.z = h, z.copy()
+    master.adversary.value, state.z = h, z.copy()
     state.W[:], state.U[:] = W, Phi  # U is φ/D, and D = 1 here
     state.sum_w, state.sum_u = W.sum(axis=0), Phi.sum(axis=0)
-    master.losses[:] = [q.loss_and_gradient(w)[0] for q, w in zip(problems, W, strict=True)]
-    master.planes.refresh(master.losses)
+    master.adversary.losses[:] = [q.loss_and_gradient(w)[0] for q, w in zip(problems, W, strict=True)]
+    master.adversary.planes.refresh(master.adversary.losses)
     for j, worker in enumerate(workers):
         worker.state.w, worker.state.u = W[j].copy(), Phi[j].copy()
         worker.state.gradient = problems[j].loss_and_gradient(W[j])[1]
@@ -83,7 +83,7 @@ def test_every_update_is_the_lagrangians_gradient_step():
         rows = lambda row, j=j: np.vstack([row if i == j else W[i] for i in range(N)])  # noqa: E731
         new_W[j] = W[j] - config.worker_step * slope(
             lambda row: L(rows(row), z, h, lam, Phi),
-            W[j],  # noqa: B023
+            W[j],
         )
         np.testing.assert_allclose(replies[j].w, new_W[j], rtol=1e-7)
 
@@ -93,9 +93,9 @@ def test_every_update_is_the_lagrangians_gradient_step():
     new_z = z - config.consensus_step * slope(lambda v: L(new_W, v, h, lam, Phi), z)
     np.testing.assert_allclose(master.z, new_z, rtol=1e-7)
     new_h = h - config.value_step * float(slope(lambda v: L(new_W, new_z, v[0], lam, Phi), [h])[0])
-    assert master.value == pytest.approx(new_h, rel=1e-7)
+    assert master.adversary.value == pytest.approx(new_h, rel=1e-7)
     new_lam = lam + config.plane_dual_step * slope(lambda v: L(new_W, new_z, new_h, v, Phi), lam)
-    np.testing.assert_allclose(master.planes.multipliers, np.maximum(new_lam, 0.0), rtol=1e-6)
+    np.testing.assert_allclose(master.adversary.planes.multipliers, np.maximum(new_lam, 0.0), rtol=1e-6)
     gradient = slope(lambda v: L(new_W, new_z, new_h, new_lam, v), Phi)
     new_Phi = Phi.copy()
     new_Phi[[0, 2]] += config.consensus_dual_step * gradient[[0, 2]]
@@ -152,20 +152,22 @@ def test_all_workers_active_equals_a_plain_synchronous_loop():
         seen["master"] = run.master
 
     master, workers = machines(problems, TwoPlanes(), config)
-    master.planes._add(extra, float(extra @ master.losses))
-    curvatures = master.curvature.copy()
+    master.adversary.planes._add(extra, float(extra @ master.adversary.losses))
+    curvatures = master.adversary.curvature.copy()
     outgoing = master.start()
     while master.iteration < 60:
         following = []
         for j, step in outgoing:
             following += master.handle(Event(0.0, j, workers[j].handle(step)))
         outgoing = following
-    assert np.array_equal(curvatures, master.curvature), "this test needs curvatures that are never raised"
+    assert np.array_equal(curvatures, master.adversary.curvature), (
+        "this test needs curvatures that are never raised"
+    )
     P = np.vstack([np.full(N, 0.25), extra])
     z, W, lam = synchronous(problems, P, 60, 0.2, curvatures)
     np.testing.assert_allclose(master.z, z, atol=1e-12)
     np.testing.assert_allclose(master.consensus.W, W, atol=1e-12)
-    np.testing.assert_allclose(master.planes.multipliers, lam, atol=1e-12)
+    np.testing.assert_allclose(master.adversary.planes.multipliers, lam, atol=1e-12)
 
 
 def test_running_sums_stay_what_they_sum():
@@ -183,7 +185,9 @@ def test_running_sums_stay_what_they_sum():
     state = master.consensus
     np.testing.assert_allclose(state.sum_w, state.W.sum(axis=0), atol=1e-12)
     np.testing.assert_allclose(state.sum_u, state.U.sum(axis=0), atol=1e-12)
-    np.testing.assert_allclose(master.planes.losses, master.planes.matrix() @ master.losses, atol=1e-10)
+    np.testing.assert_allclose(
+        master.adversary.planes.losses, master.adversary.planes.matrix() @ master.adversary.losses, atol=1e-10
+    )
     assert np.abs(master.z).max() <= 0.3
     assert np.abs(state.W).max() <= 0.3
     assert np.abs(state.metric * state.U).max() == pytest.approx(0.02)
