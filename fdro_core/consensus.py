@@ -1,4 +1,4 @@
-"""The consensus variable z, and the master's copies of every w_j and φ_j with their running sums."""
+"""The consensus variable z, and every w_j and φ_j with their running sums."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fdro_core.messages import Update
 
 Array = NDArray[np.float64]
 
-STATE = ("z", "W", "U", "sum_w", "sum_u", "metric", "penalty", "live")
+STATE = ("z", "w", "U", "sum_w", "sum_u", "metric", "penalty", "live")
 
 
 class Consensus:
     """z ← Π(z - η_z∇_zL) and φ_j ← Π(φ_j + ρ₂∇_{φ_j}L), Eq. (13) and (16), for S workers in O(Sp).
 
     Attributes:
-        z: the consensus variable; replaced, never written to, since workers keep the z they were sent.
-        W: w_j as last received, (N, p).
+        z: the consensus variable, changed in place.
+        w: w_j as last received; the worker's own array where both live in one process, never written to.
         U: φ_j/D, (N, p).
         sum_w, sum_u: their sums over live workers.
         live: how many those are, n.
@@ -30,8 +30,8 @@ class Consensus:
     """
 
     def __init__(self, config: AspireEase, z: Array, metric: Array, workers: int) -> None:
-        self.z = z
-        self.W = np.tile(z, (workers, 1))
+        self.z = z.copy()
+        self.w: list[Array] = [z] * workers
         self.U = np.zeros((workers, z.size))
         self.sum_w = workers * z
         self.sum_u = np.zeros(z.size)
@@ -43,7 +43,7 @@ class Consensus:
     def _derive(self, config: AspireEase) -> None:
         self.config = config
         self.inverse = 1.0 / self.metric
-        self._w, self._u = list(self.W), list(self.U)  # rows, since slicing costs as much as a small pass
+        self._u = list(self.U)  # its rows
         self.free = (
             config.consensus_step is None
             and config.regularisation == "none"
@@ -56,50 +56,68 @@ class Consensus:
         """ρ₂."""
         return self.config.consensus_dual_step or self.penalty
 
-    def move(self, active: Sequence[tuple[int, Update]], damping: float) -> None:
-        """One iteration for the active workers; damping is c₂ᵗ."""
-        z = np.empty(self.z.size)
+    def move(self, active: Sequence[tuple[int, Update]], damping: float) -> list[Array]:
+        """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ."""
+        size, live, config = self.z.size, float(self.live), self.config
         if self.free and len(active) == 1:
             j, update = active[0]
+            pull = np.empty(size)
             kernels.advance_one(
-                update.w, self._w[j], self._u[j], self.sum_w, self.sum_u, z,
-                float(self.live), self.penalty, self.dual_step,
+                update.w, self.w[j], self._u[j], self.sum_w, self.sum_u, self.z, pull, live,
+                self.penalty, config.consensus_dual_step or self.penalty,
             )  # fmt: skip
-            self.z = z
-            return
-        config = self.config
+            self.w[j] = update.w
+            return [pull]
         for j, update in active:
-            kernels.absorb(self.W[j], update.w, self.sum_w)
+            kernels.absorb(self.w[j], update.w, self.sum_w)
+            self.w[j] = update.w
         kernels.consensus(
-            self.sum_w, self.sum_u, self.z, z, float(self.live), self.penalty,
-            config.consensus_step or 0.0, config.parameter_bound,
-        )  # fmt: skip
-        for j, _ in active:
-            kernels.follow_dual(
-                self.W[j], self.U[j], self.sum_u, self.inverse, z, self.dual_step, damping,
-                config.consensus_dual_bound,
+            self.sum_w,
+            self.sum_u,
+            self.z,
+            live,
+            self.penalty,
+            config.consensus_step or 0.0,
+            config.parameter_bound,
+        )
+        pulls = [np.empty(size) for _ in active]
+        for (j, _), pull in zip(active, pulls, strict=True):
+            kernels.dual(
+                self.w[j], self._u[j], self.sum_u, self.inverse, self.z, pull, self.penalty,
+                self.dual_step, damping, config.consensus_dual_bound,
             )  # fmt: skip
-        self.z = z
+        return pulls
+
+    def pull(self, j: int) -> Array:
+        """y_j = φ_j/D + κ₁z, what worker j needs of φ_j and z."""
+        pull: Array = self.U[j] + self.penalty * self.z
+        return pull
 
     def leave(self, j: int) -> None:
         """w_j and φ_j leave the sums."""
-        kernels.shift(self.sum_w, self.W[j], -1.0)
-        kernels.shift(self.sum_u, self.U[j], -1.0)
+        kernels.shift(self.sum_w, self.w[j], -1.0)
+        kernels.shift(self.sum_u, self._u[j], -1.0)
         self.live -= 1
 
     def join(self, j: int) -> None:
         """w_j and φ_j are in the sums again."""
-        kernels.shift(self.sum_w, self.W[j], 1.0)
-        kernels.shift(self.sum_u, self.U[j], 1.0)
+        kernels.shift(self.sum_w, self.w[j], 1.0)
+        kernels.shift(self.sum_u, self._u[j], 1.0)
         self.live += 1
 
-    def reset(self, j: int, *, counted: bool) -> tuple[Array, Array]:
-        """w_j ← z; the state (w_j, φ_j/D) that worker j is to start from."""
+    def reset(self, j: int, *, counted: bool) -> Array:
+        """w_j ← z, the point that worker j is to start from."""
+        z = self.z.copy()
         if counted:
-            kernels.absorb(self.W[j], self.z, self.sum_w)
-        else:
-            self.W[j] = self.z
-        return self.z, self.U[j].copy()
+            kernels.absorb(self.w[j], z, self.sum_w)
+        self.w[j] = z
+        return z
+
+    def dual_gap_sq(self, j: int) -> float:
+        """‖φ_j - Π(φ_j + ∇_{φ_j}L)‖², φ_j's part of Definition 1 with a unit step."""
+        phi, bound = self.metric * self.U[j], self.config.consensus_dual_bound
+        gap = phi - np.clip(phi + self.z - self.w[j], -bound, bound)
+        return float(gap @ gap)
 
     def gap_sq(self) -> float:
         """‖z - Π(z - ∇_zL)‖², z's part of Definition 1 with a unit step."""

@@ -18,7 +18,7 @@ def judge(master: Master, replies: Mapping[int, Reply | Exception]) -> Verdict:
     """The verdict of a round of probes.
 
     With unit steps, ∇G stacks w_j - Π(w_j - ∇_{w_j}L), z - Π(z - ∇_zL), h - Π(h - ∇_hL),
-    λ_l - Π(λ_l + ∇_{λ_l}L) and φ_j - Π(φ_j + ∇_{φ_j}L); the workers send the norms of their own parts. A worker
+    λ_l - Π(λ_l + ∇_{λ_l}L) and φ_j - Π(φ_j + ∇_{φ_j}L); each worker sends the norm of its w_j's part. A worker
     that gives no answer keeps its last known loss in the oracle and shows NaN in `losses`.
     """
     config, adversary = master.plan.config, master.adversary
@@ -32,7 +32,7 @@ def judge(master: Master, replies: Mapping[int, Reply | Exception]) -> Verdict:
         losses[j] = reply.loss_at_z
         if master.roster.alive[j]:
             local[j] = reply.loss_at_w
-            total += reply.worker_sq + reply.consensus_sq
+            total += reply.worker_sq + master.consensus.dual_gap_sq(j)
     multipliers = planes.multipliers
     h = adversary.value
     h_gap = h - np.clip(h - (1.0 - multipliers.sum()), config.value_floor, config.value_bound)

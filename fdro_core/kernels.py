@@ -1,9 +1,9 @@
 """The driver's hot passes in numba: arrays in, arrays changed in place, nothing checked.
 
 The diagonal metric D scales every step: a step size a means a/D_i in coordinate i, the penalty κ₁ means
-κ₁D_i and the dual step ρ₂ means ρ₂D_i. D = 1 gives the paper's updates to the letter. φ is kept divided by
-D (u = φ/D), which takes D out of all passes but the gradient's: a pass is bound by memory, so an array less is
-time less.
+κ₁D_i and the dual step ρ₂ means ρ₂D_i. D = 1 gives the paper's updates to the letter. φ is kept divided by D
+(u = φ/D). A worker needs z and φ_j only as y_j = φ_j/D + κ₁z, so the master sends that one vector. Both take
+arrays out of passes, which are bound by memory.
 """
 
 from __future__ import annotations
@@ -21,38 +21,25 @@ MOVES = 20  # of mass between two planes in one update of λ
 @summing
 def worker_step(
     w: Array,
-    u: Array,
-    z: Array,
+    pull: Array,
     gradient: Array,
     inverse: Array,
     out: Array,
     weight: float,
     penalty: float,
     step: float,
-    dual_step: float,
-    damping: float,
     bound: float,
-    dual_bound: float,
 ) -> None:
-    """φ ← Π(φ + ρ₂D(z - w - c₂φ)), then out ← Π(w - a/D·(s_j∇f_j - φ + κ₁D(w - z))), with u = φ/D.
+    """out ← Π(w - a/D·(s_j∇f_j - φ_j + κ₁D(w - z))) with y_j = φ_j/D + κ₁z, here `pull`.
 
-    Eq. (16) with a single ∇, and Eq. (11) with -φ_j where Eq. (12) prints -w_j.
+    Eq. (11), with -φ_j where Eq. (12) prints -w_j.
     """
-    if bound == np.inf and dual_bound == np.inf and damping == 0.0:
-        for i in range(w.size):  # without boxes the pass runs on vector units
-            gap = z[i] - w[i]
-            dual = u[i] + dual_step * gap
-            u[i] = dual
-            out[i] = w[i] - step * (weight * gradient[i] * inverse[i] - dual - penalty * gap)
-        return
+    keep, along = 1.0 - step * penalty, step * weight
     for i in range(w.size):
-        gap = z[i] - w[i]
-        limit = dual_bound * inverse[i]
-        dual = u[i] + dual_step * (gap - damping * u[i] / inverse[i])
-        dual = min(max(dual, -limit), limit)
-        u[i] = dual
-        new = w[i] - step * (weight * gradient[i] * inverse[i] - dual - penalty * gap)
-        out[i] = min(max(new, -bound), bound)
+        out[i] = keep * w[i] - along * gradient[i] * inverse[i] + step * pull[i]
+    if bound < np.inf:
+        for i in range(w.size):
+            out[i] = min(max(out[i], -bound), bound)
 
 
 @summing
@@ -82,10 +69,9 @@ def finite(values: Array) -> bool:
 
 @summing
 def absorb(w_old: Array, w_new: Array, total: Array) -> None:
-    """Σ_j w_j follows one worker's move, and the master's copy of w_j becomes the new one."""
+    """Σ_j w_j follows one worker's move."""
     for i in range(w_old.size):
         total[i] += w_new[i] - w_old[i]
-        w_old[i] = w_new[i]
 
 
 @summing
@@ -97,73 +83,75 @@ def shift(total: Array, values: Array, sign: float) -> None:
 
 @summing
 def consensus(
-    sum_w: Array, sum_u: Array, z: Array, out: Array, live: float, penalty: float, step: float, bound: float
+    sum_w: Array, sum_u: Array, z: Array, live: float, penalty: float, step: float, bound: float
 ) -> None:
-    """out ← Π(z - a/D·(Σφ_j + κ₁D(nz - Σw_j))); step = 0 stands for a = 1/(nκ₁), the exact minimiser."""
+    """z ← Π(z - a/D·(Σφ_j + κ₁D(nz - Σw_j))); step = 0 stands for a = 1/(nκ₁), the exact minimiser."""
     if step == 0.0:
         scale, ratio = 1.0 / live, 1.0 / (live * penalty)
         for i in range(z.size):
-            out[i] = sum_w[i] * scale - sum_u[i] * ratio
+            z[i] = sum_w[i] * scale - sum_u[i] * ratio
     else:
         for i in range(z.size):
-            out[i] = z[i] - step * (sum_u[i] + penalty * (live * z[i] - sum_w[i]))
+            z[i] -= step * (sum_u[i] + penalty * (live * z[i] - sum_w[i]))
     if bound < np.inf:
         for i in range(z.size):
-            out[i] = min(max(out[i], -bound), bound)
+            z[i] = min(max(z[i], -bound), bound)
 
 
 @summing
-def follow_dual(
+def dual(
     w: Array,
     u: Array,
     sum_u: Array,
     inverse: Array,
     z: Array,
+    pull: Array,
+    penalty: float,
     dual_step: float,
     damping: float,
     dual_bound: float,
 ) -> None:
-    """The master's copy of φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), and Σφ_j after it, all divided by D."""
-    if dual_bound == np.inf and damping == 0.0:
-        for i in range(w.size):
-            move = dual_step * (z[i] - w[i])
-            u[i] += move
-            sum_u[i] += move
-        return
+    """φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), Eq. (16) with a single ∇; Σφ_j and y_j after it."""
     for i in range(w.size):
         old = u[i]
-        limit = dual_bound * inverse[i]
-        dual = old + dual_step * (z[i] - w[i] - damping * old / inverse[i])
-        dual = min(max(dual, -limit), limit)
-        u[i] = dual
-        sum_u[i] += dual - old
+        new = old + dual_step * (z[i] - w[i] - damping * old / inverse[i])
+        u[i] = new
+        sum_u[i] += new - old
+        pull[i] = new + penalty * z[i]
+    if dual_bound < np.inf:
+        for i in range(w.size):
+            new = min(max(u[i], -dual_bound * inverse[i]), dual_bound * inverse[i])
+            sum_u[i] += new - u[i]
+            u[i] = new
+            pull[i] = new + penalty * z[i]
 
 
 @summing
 def advance_one(
     w_new: Array,
-    w: Array,
+    w_old: Array,
     u: Array,
     sum_w: Array,
     sum_u: Array,
-    out: Array,
+    z: Array,
+    pull: Array,
     live: float,
     penalty: float,
     dual_step: float,
 ) -> None:
-    """`absorb`, `consensus` and `follow_dual` for one active worker, exact z, no boxes: one pass."""
-    scale = 1.0 / live
-    ratio = 1.0 / (live * penalty)
-    for i in range(w.size):
+    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass."""
+    scale, ratio = 1.0 / live, 1.0 / (live * penalty)
+    for i in range(w_new.size):
         new = w_new[i]
-        total = sum_w[i] + (new - w[i])
-        w[i] = new
+        total = sum_w[i] + (new - w_old[i])
         sum_w[i] = total
-        z = total * scale - sum_u[i] * ratio
-        out[i] = z
-        move = dual_step * (z - new)
-        u[i] += move
+        middle = total * scale - sum_u[i] * ratio
+        z[i] = middle
+        move = dual_step * (middle - new)
+        own = u[i] + move
+        u[i] = own
         sum_u[i] += move
+        pull[i] = own + penalty * middle
 
 
 @kernel

@@ -81,7 +81,7 @@ class Master:
 
     def _derive(self) -> None:
         """Counts that every step needs."""
-        self.down, self.up = self.z.size + 5, self.z.size + 4  # numbers in a Step and in an Update
+        self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
         self.steps_each = self.plan.config.local_steps
 
     @property
@@ -94,7 +94,8 @@ class Master:
     def start(self) -> Outgoing:
         """The first step of every live worker."""
         live = [j for j in range(self.plan.workers) if self.roster.alive[j]]
-        return [(j, self._step(j, float(self.weights[j]), 0.0)) for j in live]
+        pull = self.consensus.penalty * self.z  # φ = 0
+        return [(j, self._step(j, pull, float(self.weights[j]))) for j in live]
 
     @property
     def wake_at(self) -> float | None:
@@ -156,17 +157,17 @@ class Master:
         c1 = c2 = 0.0
         if self.plan.config.regularisation == "setting-2":
             c1, c2 = self._setting_2()
-        consensus.move(active, c2)
-        self.theorem_numbers += len(active) * (self.down + self.up - 8 + adversary.planes.size)
+        pulls = consensus.move(active, c2)
+        self.theorem_numbers += len(active) * (2 * consensus.z.size + 1 + adversary.planes.size)
         weights = adversary.respond(active, c1)
         self.iteration += 1
         if self.plan.updates_planes(self.iteration):
             adversary.update_planes(self.roster.alive, consensus.penalty, *self._pace())
             self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
         steps = []
-        for (j, _), weight in zip(active, weights, strict=True):
+        for (j, _), pull, weight in zip(active, pulls, weights, strict=True):
             self.weights[j] = weight
-            steps.append((j, self._step(j, weight, consensus.dual_step, c2)))
+            steps.append((j, self._step(j, pull, weight)))
         if self.plan.config.adaptive is not None:
             self._adapt(tick=False)
         return steps
@@ -186,11 +187,10 @@ class Master:
         if self.plan.config.adaptive is not None and self.roster.adapt(self.time, self.iteration, tick):
             self._notice("active-workers", active_workers=self.roster.active)
 
-    def _step(self, j: int, weight: float, dual_step: float, damping: float = 0.0) -> Step:
-        consensus = self.consensus
+    def _step(self, j: int, pull: Array, weight: float) -> Step:
         self.sent += self.down
         ticket = self.roster.dispatch(j, self.time, self.iteration)
-        return Step(ticket, consensus.z, weight, consensus.penalty, dual_step, damping)
+        return Step(ticket, pull, weight, self.consensus.penalty)
 
     # -- looking at the state -------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Master:
         """A probe for every worker that is not dropped."""
         weights = self.adversary.planes.weights()
         return {
-            j: Probe(self.z, float(weights[j]), self.consensus.penalty)
+            j: Probe(self.z, self.consensus.pull(j), float(weights[j]), self.consensus.penalty)
             for j in range(self.plan.workers)
             if j not in self.roster.dropped
         }
@@ -292,11 +292,11 @@ class Master:
         return [(j, self._fresh(j))]
 
     def _fresh(self, j: int) -> Step:
-        """A step that brings its own state: w_j = z and the master's φ_j."""
+        """A step that brings its own point: w_j = z."""
         self.weights[j] = weight = self.adversary.weight(j)
-        step = self._step(j, weight, 0.0)
-        step.restore = self.consensus.reset(j, counted=self.roster.alive[j])
-        self.sent += 2 * self.z.size
+        step = self._step(j, self.consensus.pull(j), weight)
+        step.start = self.consensus.reset(j, counted=self.roster.alive[j])
+        self.sent += self.z.size
         return step
 
     def _notice(self, event: str, **facts: Any) -> None:

@@ -13,43 +13,32 @@ Array = NDArray[np.float64]
 
 
 class Step:
-    """Master to worker: take the next local step from z with weight s_j.
+    """Master to worker: take the next local step.
 
     Attributes:
         ticket: which step of this worker it is; a repeated message repeats its ticket.
-        z: the consensus variable.
+        pull: y_j = φ_j/D + κ₁z: the worker needs φ_j and z only in this sum, so φ_j is kept by the master and
+            one vector is sent instead of two being held.
         weight: s_j = Σ_l λ_l p_{l,j}, all that worker j needs of the planes.
         penalty: κ₁.
-        dual_step: ρ₂ for the update of φ_j that comes first.
-        damping: c₂ᵗ of that update.
-        restore: (w_j, φ_j/D) to start from, for a worker that lost its own or returned NaN; its φ_j is
-            taken as it is.
+        start: w_j to start from, for a worker that lost its own or returned NaN.
     """
 
-    __slots__ = ("damping", "dual_step", "penalty", "restore", "ticket", "weight", "z")
+    __slots__ = ("penalty", "pull", "start", "ticket", "weight")
 
     def __init__(
-        self,
-        ticket: int,
-        z: Array,
-        weight: float,
-        penalty: float,
-        dual_step: float,
-        damping: float,
-        restore: tuple[Array, Array] | None = None,
+        self, ticket: int, pull: Array, weight: float, penalty: float, start: Array | None = None
     ) -> None:
         self.ticket = ticket
-        self.z = z
+        self.pull = pull
         self.weight = weight
         self.penalty = penalty
-        self.dual_step = dual_step
-        self.damping = damping
-        self.restore = restore
+        self.start = start
 
     @property
     def numbers(self) -> int:
-        """z and five scalars, and twice more z's length where the state is restored."""
-        return self.z.size * (1 if self.restore is None else 3) + 5
+        """y_j and three scalars, and w_j where it is sent along."""
+        return self.pull.size * (1 if self.start is None else 2) + 3
 
 
 class Update:
@@ -116,33 +105,36 @@ class Begin:
 
 
 class Probe:
-    """Master to worker, in a round of its own: how do z and your own state look on all your data?"""
+    """Master to worker, in a round of its own: how do z and your own state look on all your data?
 
-    __slots__ = ("penalty", "weight", "z")
+    Attributes as in `Step`; z is where the loss is asked for.
+    """
 
-    def __init__(self, z: Array, weight: float, penalty: float) -> None:
+    __slots__ = ("penalty", "pull", "weight", "z")
+
+    def __init__(self, z: Array, pull: Array, weight: float, penalty: float) -> None:
         self.z = z
+        self.pull = pull
         self.weight = weight
         self.penalty = penalty
 
     @property
     def numbers(self) -> int:
-        """Z and two scalars."""
-        return self.z.size + 2
+        """z, y_j and two scalars."""
+        return 2 * self.z.size + 2
 
 
 class Probed:
-    """Worker to master: f_j(z), f_j(w_j), and this worker's two terms of ‖∇G‖² (Definition 1)."""
+    """Worker to master: f_j(z), f_j(w_j), and w_j's term of ‖∇G‖² (Definition 1)."""
 
-    __slots__ = ("consensus_sq", "loss_at_w", "loss_at_z", "worker_sq")
+    __slots__ = ("loss_at_w", "loss_at_z", "worker_sq")
 
-    numbers = 4
+    numbers = 3
 
-    def __init__(self, loss_at_z: float, loss_at_w: float, worker_sq: float, consensus_sq: float) -> None:
+    def __init__(self, loss_at_z: float, loss_at_w: float, worker_sq: float) -> None:
         self.loss_at_z = loss_at_z
         self.loss_at_w = loss_at_w
         self.worker_sq = worker_sq
-        self.consensus_sq = consensus_sq
 
 
 Request = Step | Hello | Begin | Probe

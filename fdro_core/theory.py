@@ -150,14 +150,14 @@ def bits_theorem_2(*, S: int, p: int, planes: int, N: int, iterations: int, plan
 
 
 def bits_sent(*, S: int, p: int, iterations: int) -> int:
-    """What this driver sends: z and five scalars down, w and four scalars up, no planes.
+    """What this driver sends: one vector and three scalars down, w and four scalars up, no planes.
 
     >>> bits_theorem_2(S=1, p=7850, planes=10, N=1000, iterations=10, plane_updates=1) / bits_sent(
     ...     S=1, p=7850, iterations=10
     ... )
     64.6...
     """
-    return BITS * iterations * S * (2 * p + 9)
+    return BITS * iterations * S * (2 * p + 7)
 
 
 def oracle_operations(name: str, N: int, *, m: int | None = None, accuracy: float = 1e-6) -> float:

@@ -1,6 +1,6 @@
 """The worker: a state machine that answers one message with one reply.
 
-It knows its own problem, w_j and φ_j. It reads no clock and draws no randomness but what the seed, its
+It knows its own problem and w_j. It reads no clock and draws no randomness but what the seed, its
 index and the step's number fix, so a reply depends on its state and the message alone.
 """
 
@@ -22,6 +22,7 @@ from fdro_core.problem import Problem
 Array = NDArray[np.float64]
 
 POWER_ITERATIONS = 8
+MEASURE_ALL, MEASURE_EVERY = 16, 4  # the first steps are measured all, then one in four: it is a whole pass
 AVERAGING = 0.1  # weight of the newest batch in the running loss
 
 
@@ -32,7 +33,6 @@ class WorkerState:
     Attributes:
         ticket: of the last step taken, -1 before the first.
         w: w_j; replaced, never written to, since the master may hold the same array.
-        u: φ_j/D, see `kernels`.
         gradient: ∇f_j(w_j), kept from the evaluation that gave the reported loss.
         metric: D.
         inverse: 1/D.
@@ -44,7 +44,6 @@ class WorkerState:
 
     ticket: int
     w: Array
-    u: Array
     gradient: Array
     metric: Array
     inverse: Array
@@ -57,8 +56,8 @@ class WorkerState:
 class Worker:
     """Worker j of ASPIRE-EASE.
 
-    A step is: φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), then E times
-    w_j ← Π(w_j - η_w/D·(s_j∇f_j(w_j) - φ_j + κ₁D(w_j - z))). It costs E gradients and O(p).
+    A step is E times w_j ← Π(w_j - η_w/D·(s_j∇f_j(w_j) - φ_j + κ₁D(w_j - z))), where φ_j and z come as one
+    vector (`Step.pull`). It costs E gradients and O(p).
     """
 
     def __init__(self, index: int, problem: Problem, config: AspireEase) -> None:
@@ -106,7 +105,7 @@ class Worker:
         inverse = 1.0 / metric
         size = kernels.curvature(z, z, gradient, gradient, metric, inverse)[2]
         curvature = self._power_iterations(z, gradient, metric)
-        self.state = WorkerState(-1, z, np.zeros_like(z), gradient, metric, inverse, loss, size, curvature, 1)
+        self.state = WorkerState(-1, z, gradient, metric, inverse, loss, size, curvature, 1)
         return Update(-1, z, loss, size, curvature)
 
     def _power_iterations(self, z: Array, gradient: Array, metric: Array) -> float:
@@ -132,53 +131,57 @@ class Worker:
         assert state is not None
         if message.ticket <= state.ticket:
             return Update(state.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
-        weight, penalty, z = message.weight, message.penalty, message.z
-        dual_step = message.dual_step
-        if message.restore is not None:
-            w, u = message.restore
-            state.w, state.u = w, u.copy()
-            state.loss, state.gradient = self._evaluate(w)
-            dual_step = 0.0
+        weight, penalty = message.weight, message.penalty
+        if message.start is not None:
+            state.w = message.start
+            state.loss, state.gradient = self._evaluate(state.w)
         for _ in range(config.local_steps):
             step = config.worker_step or 1.0 / (weight * state.curvature + penalty)
             w_old, g_old = state.w, state.gradient
             w_new = np.empty(w_old.size)
             kernels.worker_step(
-                w_old, state.u, z, g_old, state.inverse, w_new, weight, penalty, step, dual_step,
-                message.damping, config.parameter_bound, config.consensus_dual_bound,
-            )  # fmt: skip
-            dual_step = 0.0
+                w_old,
+                message.pull,
+                g_old,
+                state.inverse,
+                w_new,
+                weight,
+                penalty,
+                step,
+                config.parameter_bound,
+            )
             state.steps += 1
             loss, gradient = self._sample(w_new) if config.batch_size else self._evaluate(w_new)
-            change, moved, size, length = kernels.curvature(
-                w_old, w_new, g_old, gradient, state.metric, state.inverse
-            )
+            state.w, state.gradient = w_new, gradient
             if config.batch_size is None:
-                # Below that length the difference of two gradients is rounding.
-                if change > moved * state.curvature**2 and moved > 1e-16 * length:
-                    state.curvature = (change / moved) ** 0.5
                 state.loss = loss
             elif config.reported_loss == "average":
                 state.loss += AVERAGING * (loss - state.loss)
-            state.w, state.gradient, state.gradient_sq = w_new, gradient, size
+            if state.steps < MEASURE_ALL or state.steps % MEASURE_EVERY == 0:
+                self._measure(state, w_old, g_old)
         if config.batch_size is not None and config.reported_loss == "full":
             state.loss = self._evaluate(state.w)[0]
         state.ticket = message.ticket
         return Update(message.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
 
+    def _measure(self, state: WorkerState, w_old: Array, g_old: Array) -> None:
+        """‖∇f_j‖², and L_j raised where this step saw more curvature."""
+        change, moved, state.gradient_sq, length = kernels.curvature(
+            w_old, state.w, g_old, state.gradient, state.metric, state.inverse
+        )
+        # Two mini-batches differ by more than curvature; below that length the difference is rounding.
+        if self.config.batch_size is None and moved > 1e-16 * length:
+            state.curvature = max(state.curvature, (change / moved) ** 0.5)
+
     def _probe(self, message: Probe) -> Probed:
-        """This worker's terms of Definition 1 with unit steps, and its loss at z."""
+        """This worker's term of Definition 1 with a unit step, and its loss at z."""
         state, config = self.state, self.config
         assert state is not None
         loss, gradient = self._evaluate(state.w)
-        phi = state.metric * state.u
-        slope = message.weight * gradient - phi + message.penalty * state.metric * (state.w - message.z)
-        bound, dual_bound = config.parameter_bound, config.consensus_dual_bound
-        worker_gap = state.w - np.clip(state.w - slope, -bound, bound)
-        dual_gap = phi - np.clip(phi + message.z - state.w, -dual_bound, dual_bound)
-        return Probed(
-            self._evaluate(message.z)[0], loss, float(worker_gap @ worker_gap), float(dual_gap @ dual_gap)
-        )
+        slope = message.weight * gradient + state.metric * (message.penalty * state.w - message.pull)
+        bound = config.parameter_bound
+        gap = state.w - np.clip(state.w - slope, -bound, bound)
+        return Probed(self._evaluate(message.z)[0], loss, float(gap @ gap))
 
     def _evaluate(self, w: Array) -> tuple[float, Array]:
         loss, gradient = self.problem.loss_and_gradient(w)

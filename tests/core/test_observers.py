@@ -48,7 +48,7 @@ def test_traffic_is_counted_on_both_sides():
     result = solve(problems, middle_box(N), config=config, engine=VirtualEngine(delays=Constant()))
     last = result.history[-1]
     setup_down, setup_up = N * (2 * p + 1), N * ((1 + p) + (p + 4))
-    assert last["bits_down"] == 32 * (setup_down + (N + 2 * iterations) * (p + 5))
+    assert last["bits_down"] == 32 * (setup_down + (N + 2 * iterations) * (p + 3))
     assert last["bits_up"] == 32 * (setup_up + 2 * iterations * (p + 4))
     assert last["bytes"] * 4 == last["bits_down"] + last["bits_up"]
     planes = [entry["planes"] for entry in result.history]
@@ -58,7 +58,7 @@ def test_traffic_is_counted_on_both_sides():
     )
     assert last["bits_theorem_2"] == 32 * expected
     steps = theory.bits_sent(S=2, p=p, iterations=iterations)
-    assert last["bits_down"] + last["bits_up"] == 32 * (setup_down + setup_up + N * (p + 5)) + steps
+    assert last["bits_down"] + last["bits_up"] == 32 * (setup_down + setup_up + N * (p + 3)) + steps
 
 
 def test_progress_bar_draws_and_prints_notices():
@@ -131,6 +131,8 @@ def test_stationarity_by_hand():
     # The penalty pins w to z = 0: two gradients of weight ½·(-3), and φ stays near zero.
     gap, master = seen[0]
     phi = master.consensus.U[:, 0]
-    expected = float(np.sum((0.5 * -3.0 - phi + 1e12 * (master.consensus.W[:, 0] - master.z[0])) ** 2))
+    expected = float(
+        np.sum((0.5 * -3.0 - phi + 1e12 * (np.array(master.consensus.w)[:, 0] - master.z[0])) ** 2)
+    )
     assert gap == pytest.approx(expected, rel=1e-3)
     assert result.stationarity == pytest.approx(gap)

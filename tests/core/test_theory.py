@@ -67,7 +67,7 @@ def test_gamma_and_step_size():
 def test_traffic():
     count = theory.bits_theorem_2(S=2, p=10, planes=3, N=5, iterations=7, plane_updates=2)
     assert count == 32 * (7 * 2 * 24 + 2 * 25 * 3)
-    assert theory.bits_sent(S=2, p=10, iterations=7) == 32 * 7 * 2 * 29
+    assert theory.bits_sent(S=2, p=10, iterations=7) == 32 * 7 * 2 * 27
 
 
 def test_table_2():

@@ -60,12 +60,12 @@ def test_every_update_is_the_lagrangians_gradient_step():
     master.adversary.planes.multipliers[:] = lam
     state = master.consensus
     master.adversary.value, state.z = h, z.copy()
-    state.W[:], state.U[:] = W, Phi  # U is φ/D, and D = 1 here
+    state.w, state.U[:] = list(W), Phi  # U is φ/D, and D = 1 here
     state.sum_w, state.sum_u = W.sum(axis=0), Phi.sum(axis=0)
     master.adversary.losses[:] = [q.loss_and_gradient(w)[0] for q, w in zip(problems, W, strict=True)]
     master.adversary.planes.refresh(master.adversary.losses)
     for j, worker in enumerate(workers):
-        worker.state.w, worker.state.u = W[j].copy(), Phi[j].copy()
+        worker.state.w = W[j]
         worker.state.gradient = problems[j].loss_and_gradient(W[j])[1]
     t = 0
     c1 = setting_2(config.plane_dual_step, t, config.plane_damping_floor)
@@ -76,7 +76,7 @@ def test_every_update_is_the_lagrangians_gradient_step():
     steps = dict(master.start())
     replies = {}
     for j in (0, 2):
-        step = Step(steps[j].ticket, z, float(lam @ planes[:, j]), kappa, 0.0, 0.0)
+        step = Step(steps[j].ticket, Phi[j] + kappa * z, float(lam @ planes[:, j]), kappa)
         replies[j] = workers[j].handle(step)
     new_W = W.copy()
     for j in (0, 2):
@@ -101,11 +101,10 @@ def test_every_update_is_the_lagrangians_gradient_step():
     new_Phi[[0, 2]] += config.consensus_dual_step * gradient[[0, 2]]
     np.testing.assert_allclose(state.U, new_Phi, rtol=1e-7)
 
-    # The workers' own φ follows with the next step, and the weight is Pᵀλ.
+    # Each gets φ_j + κ₁z in one vector, and the weight Pᵀλ.
     for j in (0, 2):
         assert outgoing[j].weight == pytest.approx(float(new_lam @ planes[:, j]), rel=1e-6)
-        workers[j].handle(outgoing[j])
-        np.testing.assert_allclose(workers[j].state.u, new_Phi[j], rtol=1e-7)
+        np.testing.assert_allclose(outgoing[j].pull, new_Phi[j] + kappa * new_z, rtol=1e-7)
 
 
 def synchronous(problems, P, iterations, kappa, L):
@@ -166,7 +165,7 @@ def test_all_workers_active_equals_a_plain_synchronous_loop():
     P = np.vstack([np.full(N, 0.25), extra])
     z, W, lam = synchronous(problems, P, 60, 0.2, curvatures)
     np.testing.assert_allclose(master.z, z, atol=1e-12)
-    np.testing.assert_allclose(master.consensus.W, W, atol=1e-12)
+    np.testing.assert_allclose(master.consensus.w, W, atol=1e-12)
     np.testing.assert_allclose(master.adversary.planes.multipliers, lam, atol=1e-12)
 
 
@@ -183,13 +182,13 @@ def test_running_sums_stay_what_they_sum():
     )
     master = kept[-1]
     state = master.consensus
-    np.testing.assert_allclose(state.sum_w, state.W.sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(state.sum_w, np.sum(state.w, axis=0), atol=1e-12)
     np.testing.assert_allclose(state.sum_u, state.U.sum(axis=0), atol=1e-12)
     np.testing.assert_allclose(
         master.adversary.planes.losses, master.adversary.planes.matrix() @ master.adversary.losses, atol=1e-10
     )
     assert np.abs(master.z).max() <= 0.3
-    assert np.abs(state.W).max() <= 0.3
+    assert np.abs(state.w).max() <= 0.3
     assert np.abs(state.metric * state.U).max() == pytest.approx(0.02)
 
 
