@@ -64,6 +64,7 @@ def main(arguments: list[str]) -> int:
     console.print(
         f"\nThe worst worker's loss falls from {equal.losses.max():.3f} to {robust.losses.max():.3f}. "
         f"The worst mean loss in the ball is {robust.objective:.4f}, proved by a dual bound "
-        f"of {robust.worst_case.upper_bound:.4f}; {robust.iterations} iterations took {robust.clock:.0f} virtual seconds.\n"
+        f"of {robust.worst_case.upper_bound:.4f}; {robust.iterations} iterations took "
+        f"{robust.clock:.0f} virtual seconds.\n"
     )
     return 0

@@ -54,9 +54,8 @@ def trace(
 
 def convergence() -> None:
     """Every set, S = 1, N/2, N, at 8 and 50 workers, beside two centralised solvers."""
-    table = Table("problem", "set", "S=1", "S=N/2", "S=N", "subgradient", "planes + L-BFGS", title=(
-        "epochs until within 1e-3 of the conic optimum for good (final gap); the last two see all data at once"
-    ))  # fmt: skip
+    title = "epochs until within 1e-3 of the optimum for good (final gap); the last two see all data at once"
+    table = Table("problem", "set", "S=1", "S=N/2", "S=N", "subgradient", "planes + L-BFGS", title=title)
     for workers in (8, 50):
         for name, make in (("softmax", classification), ("least squares", regression)):
             problems: Any = make(workers, seed=21)
@@ -141,16 +140,15 @@ class Baton:
 
     def __init__(self, runs: list[Callable[[Any], None]]) -> None:
         self.locks = [threading.Semaphore(0) for _ in runs]
+        self.ready = threading.Semaphore(0)
         self.chunks: list[list[tuple[float, float]]] = [[] for _ in runs]
         self.begun = [(0.0, 0.0)] * len(runs)
-        self.threads = [threading.Thread(target=run, args=(self._observer(i),)) for i, run in enumerate(runs)]
-        for i, thread in enumerate(self.threads):  # one at a time up to its first report
+        threads = [threading.Thread(target=run, args=(self._observer(i),)) for i, run in enumerate(runs)]
+        for thread in threads:  # one at a time up to its first report
             thread.start()
-            self.waiting = i
-            self.ready = threading.Semaphore(0)
             self.ready.acquire()
         self.locks[0].release()
-        for thread in self.threads:
+        for thread in threads:
             thread.join()
 
     def _observer(self, index: int) -> Callable[[Any, dict[str, Any]], None]:
@@ -187,7 +185,7 @@ def iteration() -> None:
     )
     medians = []
     for workers, rows in zip(sizes, baton.chunks, strict=True):
-        total, gradient = np.array(rows).T / chunk * 1e6
+        total, gradient = np.array(rows[:-1]).T / chunk * 1e6  # the last turn overlaps the other's end
         medians.append(total)
         share = np.median((total - gradient) / gradient)
         table.add_row(f"{workers:,}", f"{np.median(total):.0f}", f"{np.median(gradient):.0f}", f"{share:.0%}")

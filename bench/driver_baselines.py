@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-class Reached(Exception):  # noqa: N818 - a way out of SciPy's loop, not an error
+class Reached(Exception):
     """The target was met."""
 
 

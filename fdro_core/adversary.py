@@ -1,4 +1,4 @@
-"""The adversary: planes, λ and h, Eq. (14), (15) and (18)-(21), and what the workers report of their losses."""
+"""The adversary: planes, λ and h, Eq. (14), (15) and (18)-(21), and the losses it knows of."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class Adversary:
         if not config.value_floor <= self.objective <= config.value_bound:
             raise DriverError(
                 f"the worst-case loss is {self.objective:g}, outside [value_floor, value_bound (α₂)] = "
-                f"[{config.value_floor:g}, {config.value_bound:g}], where h cannot follow it: widen that range "
-                "(value_floor=-inf where losses can be negative)"
+                f"[{config.value_floor:g}, {config.value_bound:g}], where h cannot follow it: widen that "
+                "range (value_floor=-inf where losses can be negative)"
             )
         if config.dead_losses == "drop" and not all(alive):
             p = without(p, alive)

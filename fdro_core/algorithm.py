@@ -35,12 +35,16 @@ class Verdict:
 class MasterMachine(Protocol):
     """The master of some algorithm: events in, messages out, no clock and no I/O."""
 
-    z: Array
     iteration: int
     last: int
     next_report: int
     notices: list[dict[str, Any]]
     gradients: int
+
+    @property
+    def z(self) -> Array:
+        """The model."""
+        ...
 
     @property
     def wake_at(self) -> float | None:

@@ -101,7 +101,7 @@ class AspireEase:
     local_steps: int = _setting(1, "per", "one local step a message")
     batch_size: int | None = _setting(None, "", "full batches reach the optimum")
     reported_loss: str = _setting("full", "f_j", "a mini-batch's loss biases the maximum")
-    adaptive: Adaptive | None = _setting(None, "ADP", "S stays as set")
+    adaptive: Adaptive | None = field(default=None, metadata={"letter": "ADP", "why": "S stays as set"})
     deadline: float | None = _setting(None, "", "the paper assumes that every worker answers")
     dead_losses: str = _setting("freeze", "", "a silent worker's loss is still the best guess")
     max_bad_updates: int = _setting(3, "", "one NaN can be an accident")
@@ -133,14 +133,14 @@ class AspireEase:
         return Master.restored(self.resolve(workers), uncertainty_set, state)
 
     def resolve(self, workers: int) -> Plan:
-        """The settings for N workers with every rule that needs only N worked out; refuses what cannot work."""
+        """The settings for N workers, counts worked out; refuses what cannot work."""
         _check(self, workers)
         rounds = ceil(workers / self.active_workers)
         staleness = 10 * rounds if self.max_staleness is None else self.max_staleness
         if staleness * self.active_workers < workers:
             raise InvalidSetting(
-                f"max_staleness (τ) = {staleness} is too small for active_workers (S) = {self.active_workers}: "
-                f"{workers} workers need τ >= ⌈N/S⌉ = {rounds}"
+                f"max_staleness (τ) = {staleness} is too small for active_workers (S) = "
+                f"{self.active_workers}: {workers} workers need τ >= ⌈N/S⌉ = {rounds}"
             )
         return Plan(
             config=self,

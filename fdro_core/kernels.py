@@ -245,7 +245,8 @@ def climb_planes(
     for i in range(size):
         total += multipliers[i]
         value += multipliers[i] * gain[i]
-    return base + value / total
+    mean: float = base + value / total
+    return mean
 
 
 @kernel

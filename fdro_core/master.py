@@ -28,8 +28,8 @@ Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Step]]
 
 STATE = (
-    "iteration", "time", "weights", "sent", "received", "theorem_numbers", "gradients", "next_report", "notices",
-    "last_words",
+    "iteration", "time", "weights", "sent", "received", "theorem_numbers", "gradients", "next_report",
+    "notices", "last_words",
 )  # fmt: skip
 
 
@@ -272,7 +272,7 @@ class Master:
         return []
 
     def _leave(self, j: int, reason: str, *, for_good: bool = False) -> None:
-        """Worker j leaves the sums and gives up its claim on τ; its loss stays in the oracle or is dropped."""
+        """Worker j leaves the sums and gives up its claim on τ; its loss stays or is dropped."""
         self.roster.leave(j, for_good)
         self.consensus.leave(j)
         self.last_words = reason

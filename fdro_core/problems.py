@@ -31,7 +31,8 @@ def _softmax_loss(scores: Array, labels: NDArray[np.int64]) -> float:
         for c in range(classes):
             scores[i, c] *= scale
         scores[i, labels[i]] -= share
-    return total * share
+    mean: float = total * share
+    return mean
 
 
 @summing
@@ -101,7 +102,8 @@ class SoftmaxRegression:
         self.y = labels.astype(np.int64)
         if not np.array_equal(self.y, labels) or self.y.min() < 0 or self.y.max() >= classes:
             raise InvalidProblem(
-                f"SoftmaxRegression: y must hold whole numbers 0..{classes - 1}, got {labels.min()}..{labels.max()}"
+                f"SoftmaxRegression: y must hold whole numbers 0..{classes - 1}, "
+                f"got {labels.min()}..{labels.max()}"
             )
         self.classes = int(classes)
         self.l2 = _check_l2("SoftmaxRegression", l2)
@@ -147,7 +149,8 @@ class LeastSquares:
         self.y = np.array(y, dtype=np.float64)
         if self.y.shape != (len(self.X),) or not np.isfinite(self.y).all():
             raise InvalidProblem(
-                f"LeastSquares: y must be {len(self.X)} finite numbers, as X has rows, got shape {self.y.shape}"
+                f"LeastSquares: y must be {len(self.X)} finite numbers, as X has rows, "
+                f"got shape {self.y.shape}"
             )
         self.l2 = _check_l2("LeastSquares", l2)
         self.dimension = self.X.shape[1]
@@ -168,4 +171,5 @@ class LeastSquares:
 
     def metric(self) -> Array:
         """E x² + l2, the diagonal of the Hessian."""
-        return np.mean(self.X**2, axis=0) + self.l2
+        metric: Array = np.mean(self.X**2, axis=0) + self.l2
+        return metric

@@ -113,7 +113,8 @@ class Roster:
     def intervals(self, iteration: int) -> NDArray[np.float64]:
         """Iterations between visits: the running mean, or the wait so far where that is longer."""
         waiting = iteration - np.asarray(self.visited, dtype=np.float64)
-        return np.maximum(np.asarray(self.mean_interval), waiting)
+        intervals: NDArray[np.float64] = np.maximum(np.asarray(self.mean_interval), waiting)
+        return intervals
 
     # -- coming and going -----------------------------------------------------------------------------
 
@@ -178,7 +179,8 @@ class Roster:
         if self.under_way:
             waiting = np.fromiter(self.under_way, dtype=np.intp)
             delays[waiting] = np.maximum(delays[waiting], time - np.asarray(self.sent_at)[waiting])
-        return delays[np.asarray(self.alive)]
+        live: NDArray[np.float64] = delays[np.asarray(self.alive)]
+        return live
 
     def adapt(self, time: float, iteration: int, tick: bool) -> bool:
         """ADP's look at the delays; whether S changed.

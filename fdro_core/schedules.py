@@ -6,6 +6,8 @@ the defaults here are measured rules, in the units of the problem: every one sca
 
 from __future__ import annotations
 
+from math import cbrt, sqrt
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,4 +66,4 @@ def setting_2(step: float, iteration: int, floor: float) -> float:
     >>> setting_2(0.5, iteration=63, floor=0.0)
     1.0
     """
-    return max(1.0 / (step * (iteration + 1) ** (1 / 6)), floor)
+    return max(1.0 / (step * cbrt(sqrt(iteration + 1))), floor)

@@ -1,4 +1,4 @@
-"""From a config to the state machines: the two rounds before the first step, and the way back from a snapshot."""
+"""From a config to the state machines: the two rounds before the first step."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def make_master(config: AspireEase, oracle: Any, workers: int, ask: Ask, start: 
     reference = np.asarray(oracle.reference(), dtype=np.float64)
     if reference.shape != (workers,):
         raise InvalidSetting(
-            f"the set's reference() has shape {reference.shape}; there are {workers} problems: one entry a worker"
+            f"the set's reference() has shape {reference.shape} and there are {workers} problems: "
+            "one entry a worker"
         )
     usable = [update if isinstance(update, Update) else None for update in updates]
     master = Master(config.resolve(workers), oracle, reference, z, metric, usable)

@@ -8,7 +8,7 @@ terms, so only ratios between its values mean something.
 
 from __future__ import annotations
 
-from math import inf, log
+from math import cbrt, inf, log, sqrt
 
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.errors import UnknownName
@@ -92,7 +92,7 @@ def iterations(
     work = (d6_ + 0.5 * rho2 * (N - S) * L**2) ** 2
     return max(
         _dual_term(epsilon, M, N, rho1, rho2, sigma1, sigma2),
-        (4 * work * (d_bar + k_d * (tau - 1)) * d5 / epsilon + (T1 + tau) ** (1 / 3)) ** 3,
+        (4 * work * (d_bar + k_d * (tau - 1)) * d5 / epsilon + cbrt(T1 + tau)) ** 3,
     )
 
 
@@ -128,7 +128,7 @@ def iterations_adaptive(
     work = 0.0 if rate == inf else 1 / rate
     return max(
         _dual_term(epsilon, M, N, rho1, rho2, sigma1, sigma2),
-        (4 * work * (d_bar + k_d * (tau - 1)) * d5 / epsilon + (T1 + tau) ** (1 / 3)) ** 3,
+        (4 * work * (d_bar + k_d * (tau - 1)) * d5 / epsilon + cbrt(T1 + tau)) ** 3,
     )
 
 
@@ -163,9 +163,9 @@ def bits_sent(*, S: int, p: int, iterations: int) -> int:
 def oracle_operations(name: str, N: int, *, m: int | None = None, accuracy: float = 1e-6) -> float:
     """Table II: arithmetic operations of one oracle call, as a function of (N, m, ε′).
 
-    m is the number of inequality constraints; where the set itself fixes it (ellipsoid 1, Wasserstein-1 1) it
-    may be left out, and the polyhedron's is its number of rows. n is N, and N + N² for Wasserstein-1, which has
-    the transport plan among its variables. The second-order cone of the ellipsoid has k_i = N. The paper's
+    m is the number of inequality constraints; where the set itself fixes it (ellipsoid 1, Wasserstein-1 1)
+    it may be left out, and the polyhedron's is its number of rows. n is N, and N + N² for Wasserstein-1,
+    which has the transport plan among its variables. The second-order cone of the ellipsoid has k_i = N. The paper's
     count for CD-norm assumes a sort of spread·loss, which is optimal only for equal spreads; this package's
     oracle has the same O(N log N) by another way.
 
@@ -179,17 +179,21 @@ def oracle_operations(name: str, N: int, *, m: int | None = None, accuracy: floa
         return N * log(N)
     if name == "ellipsoid":
         rows = 1 if m is None else m
-        return (rows + 1) ** 0.5 * N * (N**2 + rows + rows * N**2) * digits
+        return sqrt(rows + 1) * N * (N**2 + rows + rows * N**2) * digits
     if name == "kl":
-        return N**3.5 * digits
+        return N**3 * sqrt(N) * digits
     if name == "wasserstein-1":
         n = N + N**2
-        return ((1 if m is None else m) + n) ** 1.5 * n**2 * digits
+        return _power_1_5((1 if m is None else m) + n) * n**2 * digits
     if name == "polyhedron":
         if m is None:
             raise InvalidSetting("the polyhedron's count needs m, its number of rows")
-        return (m + N) ** 1.5 * N**2 * digits
+        return _power_1_5(m + N) * N**2 * digits
     raise UnknownName(f"Table II has no set called {name!r}; it has {', '.join(SETS)}")
+
+
+def _power_1_5(x: int) -> float:
+    return x * sqrt(x)
 
 
 def total_operations(

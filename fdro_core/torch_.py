@@ -76,7 +76,7 @@ class TorchProblem:
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
     ) -> tuple[float, Array]:
-        """f_j(w) and its gradient by back-propagation, on a mini-batch where `rng` and `batch_size` are given."""
+        """f_j(w) and its gradient, on a mini-batch where `rng` and `batch_size` are given."""
         torch = self._torch
         inputs, targets = self._inputs, self._targets
         if rng is not None and batch_size is not None and batch_size < len(inputs):

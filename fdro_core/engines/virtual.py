@@ -31,7 +31,8 @@ class VirtualEngine:
         lost: the chance that a message (either way) never arrives; the master notices by its `deadline`.
         repeated: the chance that a message arrives twice.
 
-    >>> VirtualEngine(seed=0, delays=Constant(1.0), stragglers=[Straggler(2, factor=20.0)])
+    >>> from fdro_core import Exponential, Straggler
+    >>> VirtualEngine(seed=0, delays=Exponential(), stragglers=[Straggler(2, factor=20.0)])
     VirtualEngine(seed=0, clock=0)
     """
 
@@ -66,7 +67,8 @@ class VirtualEngine:
     def start(self, factories: Sequence[WorkerFactory]) -> None:
         """Make the workers and schedule the crashes."""
         N = len(factories)
-        for fault in (*self.stragglers, *self.crashes):
+        faults: list[Straggler | Crash] = [*self.stragglers, *self.crashes]
+        for fault in faults:
             if not 0 <= fault.worker < N:
                 raise InvalidSetting(f"{fault} names worker {fault.worker}; there are 0..{N - 1}")
         laws = list(self.law) if isinstance(self.law, Sequence) else [self.law]
@@ -119,8 +121,8 @@ class VirtualEngine:
                 return Event(self._clock, -1, None)
             if not self._heap:
                 raise Deadlock(
-                    "nothing is under way and the master still waits: messages were lost and no `deadline` is "
-                    "set (AspireEase(deadline=seconds) makes the master ask again)"
+                    "nothing is under way and the master still waits: messages were lost and no `deadline` "
+                    "is set (AspireEase(deadline=seconds) makes the master ask again)"
                 )
             time, _, kind, worker, life, payload = heappop(self._heap)
             if kind == ARRIVAL:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,8 @@ def test_the_table_has_every_setting():
     for name in AspireEase.__dataclass_fields__:
         assert f"| `{name}` |" in table
         assert f"\n        {name}: " in (AspireEase.__doc__ or ""), f"{name} is missing from the docstring"
+
+
+def test_the_page_has_the_table_as_it_is():
+    page = (Path(__file__).parents[2] / "docs" / "driver.md").read_text(encoding="utf-8")
+    assert settings_table() in page, "docs/driver.md: put in what fdro_core.config.settings_table() gives"

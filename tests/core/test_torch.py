@@ -72,7 +72,7 @@ def test_dropout_repeats_with_the_seed():
 
 def test_a_network_is_trained_and_becomes_stationary():
     network = module()
-    parts = [np.flatnonzero(Y == k) for k in range(3)]
+    parts = [np.flatnonzero(k == Y) for k in range(3)]
     problems = [TorchProblem(network, X[rows], Y[rows], l2=1e-2) for rows in parts]
     gaps = []
     config = AspireEase(active_workers=3, iterations=300, report_interval=1)

@@ -80,11 +80,11 @@ def test_every_update_is_the_lagrangians_gradient_step():
         replies[j] = workers[j].handle(step)
     new_W = W.copy()
     for j in (0, 2):
-        rows = lambda row, j=j: np.vstack([row if i == j else W[i] for i in range(N)])  # noqa: E731
-        new_W[j] = W[j] - config.worker_step * slope(
-            lambda row: L(rows(row), z, h, lam, Phi),
-            W[j],
-        )
+
+        def along(row, j=j):
+            return L(np.vstack([row if i == j else W[i] for i in range(N)]), z, h, lam, Phi)
+
+        new_W[j] = W[j] - config.worker_step * slope(along, W[j])
         np.testing.assert_allclose(replies[j].w, new_W[j], rtol=1e-7)
 
     # The master closes the iteration.
