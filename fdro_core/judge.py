@@ -18,8 +18,8 @@ def judge(master: Master, replies: Mapping[int, Reply | Exception]) -> Verdict:
     """The verdict of a round of probes.
 
     ∇G stacks, with unit steps, w_j - Π(w_j - ∇_{w_j}L), z - Π(z - ∇_zL), h - Π(h - ∇_hL),
-    λ_l - Π(λ_l + ∇_{λ_l}L) and φ_j - Π(φ_j + ∇_{φ_j}L); each worker sends the norm of its
-    own w_j's part. A worker that gives no answer keeps its last known loss in the oracle and shows NaN in `losses`.
+    λ_l - Π(λ_l + ∇_{λ_l}L) and φ_j - Π(φ_j + ∇_{φ_j}L); each worker sends the norm of its own w_j's part.
+    A worker that gives no answer keeps its last known loss in the oracle and shows NaN in `losses`.
     """
     config, adversary = master.plan.config, master.adversary
     planes = adversary.planes

@@ -165,9 +165,9 @@ def oracle_operations(name: str, N: int, *, m: int | None = None, accuracy: floa
 
     m is the number of inequality constraints; where the set itself fixes it (ellipsoid 1, Wasserstein-1 1)
     it may be left out, and the polyhedron's is its number of rows. n is N, and N + N² for Wasserstein-1,
-    which has the transport plan among its variables. The second-order cone of the ellipsoid has k_i = N. The paper's
-    count for CD-norm assumes a sort of spread·loss, which is optimal only for equal spreads; this package's
-    oracle has the same O(N log N) by another way.
+    which has the transport plan among its variables. The second-order cone of the ellipsoid has k_i = N.
+    The paper's count for CD-norm assumes a sort of spread·loss, which is optimal only for equal spreads;
+    this package's oracle has the same O(N log N) by another way.
 
     >>> oracle_operations("box", 100) == oracle_operations("cd-norm", 100)
     True
