@@ -1,4 +1,4 @@
-"""The consensus variable z, and every w_j and φ_j with their running sums."""
+"""The consensus variable z, and every w_j and φ_j with their running sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fdro_core.messages import Update
 
 Array = NDArray[np.float64]
 
-STATE = ("z", "w", "U", "sum_w", "sum_u", "metric", "penalty", "live")
+STATE = ("z", "w", "U", "total", "metric", "penalty", "live")
 
 
 class Consensus:
@@ -24,7 +24,7 @@ class Consensus:
         z: the consensus variable, changed in place.
         w: w_j as last received; the worker's own array where both live in one process, never written to.
         U: φ_j/D, (N, p).
-        sum_w, sum_u: their sums over live workers.
+        total: Σ_j(w_j - φ_j/(κ₁D)) over live workers, all that z needs of them.
         live: how many those are, n.
         penalty: κ₁.
     """
@@ -33,8 +33,7 @@ class Consensus:
         self.z = z.copy()
         self.w: list[Array] = [z] * workers
         self.U = np.zeros((workers, z.size))
-        self.sum_w = workers * z
-        self.sum_u = np.zeros(z.size)
+        self.total = workers * z
         self.metric = metric
         self.penalty = 1.0
         self.live = workers
@@ -63,27 +62,21 @@ class Consensus:
             j, update = active[0]
             pull = np.empty(size)
             kernels.advance_one(
-                update.w, self.w[j], self._u[j], self.sum_w, self.sum_u, self.z, pull, live,
+                update.w, self.w[j], self._u[j], self.total, self.z, pull, live,
                 self.penalty, config.consensus_dual_step or self.penalty,
             )  # fmt: skip
             self.w[j] = update.w
             return [pull]
         for j, update in active:
-            kernels.absorb(self.w[j], update.w, self.sum_w)
+            kernels.absorb(self.w[j], update.w, self.total)
             self.w[j] = update.w
         kernels.consensus(
-            self.sum_w,
-            self.sum_u,
-            self.z,
-            live,
-            self.penalty,
-            config.consensus_step or 0.0,
-            config.parameter_bound,
+            self.total, self.z, live, self.penalty, config.consensus_step or 0.0, config.parameter_bound
         )
         pulls = [np.empty(size) for _ in active]
         for (j, _), pull in zip(active, pulls, strict=True):
             kernels.dual(
-                self.w[j], self._u[j], self.sum_u, self.inverse, self.z, pull, self.penalty,
+                self.w[j], self._u[j], self.total, self.inverse, self.z, pull, self.penalty,
                 self.dual_step, damping, config.consensus_dual_bound,
             )  # fmt: skip
         return pulls
@@ -94,22 +87,20 @@ class Consensus:
         return pull
 
     def leave(self, j: int) -> None:
-        """w_j and φ_j leave the sums."""
-        kernels.shift(self.sum_w, self.w[j], -1.0)
-        kernels.shift(self.sum_u, self._u[j], -1.0)
+        """w_j and φ_j leave the sum."""
+        kernels.shift(self.total, self.w[j], self._u[j], self.penalty, -1.0)
         self.live -= 1
 
     def join(self, j: int) -> None:
-        """w_j and φ_j are in the sums again."""
-        kernels.shift(self.sum_w, self.w[j], 1.0)
-        kernels.shift(self.sum_u, self._u[j], 1.0)
+        """w_j and φ_j are in the sum again."""
+        kernels.shift(self.total, self.w[j], self._u[j], self.penalty, 1.0)
         self.live += 1
 
     def reset(self, j: int, *, counted: bool) -> Array:
         """w_j ← z, the point that worker j is to start from."""
         z = self.z.copy()
         if counted:
-            kernels.absorb(self.w[j], z, self.sum_w)
+            kernels.absorb(self.w[j], z, self.total)
         self.w[j] = z
         return z
 
@@ -121,7 +112,7 @@ class Consensus:
 
     def gap_sq(self) -> float:
         """‖z - Π(z - ∇_zL)‖², z's part of Definition 1 with a unit step."""
-        slope = self.metric * (self.sum_u + self.penalty * (self.live * self.z - self.sum_w))
+        slope = self.penalty * self.metric * (self.live * self.z - self.total)
         bound = self.config.parameter_bound
         gap = self.z - np.clip(self.z - slope, -bound, bound)
         return float(gap @ gap)

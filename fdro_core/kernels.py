@@ -69,30 +69,29 @@ def finite(values: Array) -> bool:
 
 @summing
 def absorb(w_old: Array, w_new: Array, total: Array) -> None:
-    """Σ_j w_j follows one worker's move."""
+    """Σ_j(w_j - φ_j/(κ₁D)), here `total`, follows one worker's move."""
     for i in range(w_old.size):
         total[i] += w_new[i] - w_old[i]
 
 
 @summing
-def shift(total: Array, values: Array, sign: float) -> None:
-    """Total += sign·values: a worker leaves the sums or joins them."""
+def shift(total: Array, w: Array, u: Array, penalty: float, sign: float) -> None:
+    """Total += sign·(w_j - φ_j/(κ₁D)): a worker leaves the sum or joins it."""
+    ratio = 1.0 / penalty
     for i in range(total.size):
-        total[i] += sign * values[i]
+        total[i] += sign * (w[i] - u[i] * ratio)
 
 
 @summing
-def consensus(
-    sum_w: Array, sum_u: Array, z: Array, live: float, penalty: float, step: float, bound: float
-) -> None:
+def consensus(total: Array, z: Array, live: float, penalty: float, step: float, bound: float) -> None:
     """z ← Π(z - a/D·(Σφ_j + κ₁D(nz - Σw_j))); step = 0 stands for a = 1/(nκ₁), the exact minimiser."""
     if step == 0.0:
-        scale, ratio = 1.0 / live, 1.0 / (live * penalty)
+        scale = 1.0 / live
         for i in range(z.size):
-            z[i] = sum_w[i] * scale - sum_u[i] * ratio
+            z[i] = total[i] * scale
     else:
         for i in range(z.size):
-            z[i] -= step * (sum_u[i] + penalty * (live * z[i] - sum_w[i]))
+            z[i] -= step * penalty * (live * z[i] - total[i])
     if bound < np.inf:
         for i in range(z.size):
             z[i] = min(max(z[i], -bound), bound)
@@ -102,7 +101,7 @@ def consensus(
 def dual(
     w: Array,
     u: Array,
-    sum_u: Array,
+    total: Array,
     inverse: Array,
     z: Array,
     pull: Array,
@@ -111,19 +110,16 @@ def dual(
     damping: float,
     dual_bound: float,
 ) -> None:
-    """φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), Eq. (16) with a single ∇; Σφ_j and y_j after it."""
+    """φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), Eq. (16) with a single ∇; the sum and y_j after it."""
+    ratio = 1.0 / penalty
     for i in range(w.size):
         old = u[i]
         new = old + dual_step * (z[i] - w[i] - damping * old / inverse[i])
+        if dual_bound < np.inf:
+            new = min(max(new, -dual_bound * inverse[i]), dual_bound * inverse[i])
         u[i] = new
-        sum_u[i] += new - old
+        total[i] -= (new - old) * ratio
         pull[i] = new + penalty * z[i]
-    if dual_bound < np.inf:
-        for i in range(w.size):
-            new = min(max(u[i], -dual_bound * inverse[i]), dual_bound * inverse[i])
-            sum_u[i] += new - u[i]
-            u[i] = new
-            pull[i] = new + penalty * z[i]
 
 
 @summing
@@ -131,8 +127,7 @@ def advance_one(
     w_new: Array,
     w_old: Array,
     u: Array,
-    sum_w: Array,
-    sum_u: Array,
+    total: Array,
     z: Array,
     pull: Array,
     live: float,
@@ -140,17 +135,16 @@ def advance_one(
     dual_step: float,
 ) -> None:
     """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass."""
-    scale, ratio = 1.0 / live, 1.0 / (live * penalty)
+    scale, ratio = 1.0 / live, dual_step / penalty
     for i in range(w_new.size):
         new = w_new[i]
-        total = sum_w[i] + (new - w_old[i])
-        sum_w[i] = total
-        middle = total * scale - sum_u[i] * ratio
+        moved = total[i] + (new - w_old[i])
+        middle = moved * scale
         z[i] = middle
-        move = dual_step * (middle - new)
-        own = u[i] + move
+        gap = middle - new
+        total[i] = moved - ratio * gap
+        own = u[i] + dual_step * gap
         u[i] = own
-        sum_u[i] += move
         pull[i] = own + penalty * middle
 
 

@@ -83,6 +83,8 @@ class Master:
         """Counts that every step needs."""
         self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
         self.steps_each = self.plan.config.local_steps
+        self.ticks = self.plan.config.deadline is not None or self.plan.config.adaptive is not None
+        self.damped = self.plan.config.regularisation == "setting-2"
 
     @property
     def z(self) -> Array:
@@ -100,7 +102,7 @@ class Master:
     @property
     def wake_at(self) -> float | None:
         """When to tick if nothing comes before: the next deadline or look at the delays."""
-        return self.roster.wake_at()
+        return self.roster.wake_at() if self.ticks else None
 
     def handle(self, event: Event) -> Outgoing:
         """The steps to send after an event."""
@@ -155,7 +157,7 @@ class Master:
         adversary, consensus = self.adversary, self.consensus
         active = self.roster.close(self.iteration)
         c1 = c2 = 0.0
-        if self.plan.config.regularisation == "setting-2":
+        if self.damped:
             c1, c2 = self._setting_2()
         pulls = consensus.move(active, c2)
         self.theorem_numbers += len(active) * (2 * consensus.z.size + 1 + adversary.planes.size)

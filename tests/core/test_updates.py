@@ -61,7 +61,7 @@ def test_every_update_is_the_lagrangians_gradient_step():
     state = master.consensus
     master.adversary.value, state.z = h, z.copy()
     state.w, state.U[:] = list(W), Phi  # U is φ/D, and D = 1 here
-    state.sum_w, state.sum_u = W.sum(axis=0), Phi.sum(axis=0)
+    state.total = W.sum(axis=0) - Phi.sum(axis=0) / kappa
     master.adversary.losses[:] = [q.loss_and_gradient(w)[0] for q, w in zip(problems, W, strict=True)]
     master.adversary.planes.refresh(master.adversary.losses)
     for j, worker in enumerate(workers):
@@ -182,8 +182,8 @@ def test_running_sums_stay_what_they_sum():
     )
     master = kept[-1]
     state = master.consensus
-    np.testing.assert_allclose(state.sum_w, np.sum(state.w, axis=0), atol=1e-12)
-    np.testing.assert_allclose(state.sum_u, state.U.sum(axis=0), atol=1e-12)
+    total = np.sum(state.w, axis=0) - state.U.sum(axis=0) / state.penalty
+    np.testing.assert_allclose(state.total, total, atol=1e-12)
     np.testing.assert_allclose(
         master.adversary.planes.losses, master.adversary.planes.matrix() @ master.adversary.losses, atol=1e-10
     )
