@@ -78,12 +78,12 @@ def _converge(workers: int) -> None:
 
 
 def eight() -> None:
-    """8 workers: epochs until within 1e-3 of the optimum for good (final gap), beside centralised solvers."""
+    """8 workers: epochs until 1e-3 of the optimum for good (final gap), beside centralised solvers."""
     _converge(8)
 
 
 def fifty() -> None:
-    """50 workers: epochs until within 1e-3 of the optimum for good (final gap), beside centralised solvers."""
+    """50 workers: epochs until 1e-3 of the optimum for good (final gap), beside centralised solvers."""
     _converge(50)
 
 

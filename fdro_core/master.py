@@ -68,7 +68,9 @@ class Master:
         bad = [j for j, update in enumerate(first) if update is None or not _usable(update)]
         if len(bad) == N:
             raise NoWorkersLeft("every worker raised or returned NaN at the starting point")
-        usable = [None if j in set(bad) else update for j, update in enumerate(first)]
+        usable = list(first)
+        for j in bad:
+            usable[j] = None
         self.adversary = Adversary(config, oracle, reference, usable)
         for j in bad:
             self._leave(j, "failed before the first step", for_good=True)

@@ -90,13 +90,17 @@ class Introduction:
 
 
 class Begin:
-    """Master to worker: start at z in this metric, and measure your curvature there."""
+    """Master to worker: start at z in this metric, and measure your curvature there.
 
-    __slots__ = ("metric", "z")
+    One message serves all workers, so those of one process share its arrays (and 1/D, which is not sent).
+    """
+
+    __slots__ = ("inverse", "metric", "z")
 
     def __init__(self, z: Array, metric: Array) -> None:
         self.z = z
         self.metric = metric
+        self.inverse = 1.0 / metric
 
     @property
     def numbers(self) -> int:

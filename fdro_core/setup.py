@@ -61,7 +61,8 @@ def make_master(config: AspireEase, oracle: Any, workers: int, ask: Ask, start: 
     metric = np.ones(dimension)
     if config.metric == "problem":
         metric = schedules.metric([_check_metric(j, r) for j, r in known.items()], dimension)
-    begun = ask({j: Begin(z, metric) for j in known})
+    begin = Begin(z, metric)
+    begun = ask(dict.fromkeys(known, begin))
     _raise_if_invalid({j: r for j, r in begun.items() if isinstance(r, Exception)})
     updates = [begun.get(j) for j in range(workers)]
     reference = np.asarray(oracle.reference(), dtype=np.float64)
@@ -75,7 +76,7 @@ def make_master(config: AspireEase, oracle: Any, workers: int, ask: Ask, start: 
     for j, update in enumerate(updates):
         if isinstance(update, Exception):
             master.notices.append({"event": "worker-raised", "worker": j, "reason": str(update)})
-    master.sent += sum(Begin(z, metric).numbers + 1 for _ in known)
+    master.sent += len(known) * (begin.numbers + 1)
     master.received += sum(r.numbers for r in known.values()) + sum(
         u.numbers for u in usable if u is not None
     )

@@ -96,13 +96,12 @@ class Worker:
         return Introduction(dimension, metric, start)
 
     def _begin(self, message: Begin) -> Update:
-        z, metric = message.z, message.metric
+        z, metric, inverse = message.z, message.metric, message.inverse
         loss, gradient = self._evaluate(z)
         if gradient.shape != z.shape:
             raise InvalidProblem(
                 f"problems[{self.index}]: the gradient has shape {gradient.shape}, the parameters {z.shape}"
             )
-        inverse = 1.0 / metric
         size = kernels.curvature(z, z, gradient, gradient, metric, inverse)[2]
         curvature = self._power_iterations(z, gradient, metric)
         self.state = WorkerState(-1, z, gradient, metric, inverse, loss, size, curvature, 1)
