@@ -101,7 +101,8 @@ def test_the_rule_looks_at_real_files() -> None:
     for tree in ("uncertainty_sets", "tests"):
         assert any((ROOT / tree).rglob("*.py"))
     for home in HOME.values():
-        assert not (ROOT / home).parent.exists() or (ROOT / home).exists(), f"{home} has moved"
+        if home.startswith("uncertainty_sets"):  # the engine on Ray is still to come
+            assert (ROOT / home).exists(), f"{home} has moved"
 
 
 def test_import_is_light() -> None:
