@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check soak bench format clean
+.PHONY: help demo test check soak bench torch format clean
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -37,6 +37,9 @@ check: $(VENV)/.dev  ## lint, format, types, import rule, docs
 
 soak: $(VENV)/.dev  ## 20,000 examples a property (hours)
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) -m property $(ARGS)
+
+torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 
 bench: $(VENV)/.dev  ## the oracles' numbers, as ratios measured in one run
 	$(BIN)/python -m bench oracles $(ARGS)
