@@ -1,0 +1,101 @@
+"""Timing on a noisy machine: repeats of all competitors interleaved, medians, quartiles, ratios by round.
+
+A ratio is the median of the ratios within each round, where both ran within moments of each other, so a
+machine that is slow for a while slows both.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+Key = TypeVar("Key", bound=Hashable)
+
+SHORTEST = 2e-3
+"""Seconds that one sample takes at least; quicker calls are repeated within it."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median with its quartiles."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, samples: list[float]) -> Spread:
+        """The median and quartiles of the samples; NaN where there is none."""
+        if not samples:
+            return cls(float("nan"), float("nan"), float("nan"), 0)
+        low, median, high = np.percentile(samples, [25, 50, 75])
+        return cls(float(median), float(low), float(high), len(samples))
+
+
+@dataclass
+class Samples:
+    """Seconds a call by competitor and round; NaN where a competitor sat a round out."""
+
+    seconds: dict[Hashable, list[float]]
+
+    def time(self, key: Hashable) -> Spread:
+        """Seconds of one call."""
+        return Spread.of([value for value in self.seconds[key] if np.isfinite(value)])
+
+    def ratio(self, key: Hashable, base: Hashable) -> Spread:
+        """How many times as long as `base`, from the rounds in which both ran."""
+        pairs = zip(self.seconds[key], self.seconds[base], strict=True)
+        return Spread.of([a / b for a, b in pairs if np.isfinite(a) and np.isfinite(b) and b > 0.0])
+
+
+def repeats_for(seconds: float) -> int:
+    """How many calls make one sample, given what one call takes."""
+    return max(1, int(SHORTEST / max(seconds, 1e-9)))
+
+
+def sample(call: Callable[[], object], repeats: int) -> float:
+    """Seconds a call, the mean over `repeats` calls in a row."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def interleave(
+    calls: Mapping[Key, Callable[[], object]], rounds: int, budget: float = float("inf"), least: int = 3
+) -> Samples:
+    """Time every call once a round, in turn.
+
+    Args:
+        calls: the competitors; each is called once beforehand, untimed, to warm up.
+        rounds: how often at most.
+        budget: seconds a competitor may take in all; it then sits the later rounds out.
+        least: rounds that every competitor gets whatever it takes.
+    """
+    repeats, spent = {}, dict.fromkeys(calls, 0.0)
+    for key, call in calls.items():
+        call()
+        repeats[key] = repeats_for(sample(call, 1)) if least > 1 else 1
+    seconds: dict[Hashable, list[float]] = {key: [] for key in calls}
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for key, call in calls.items():
+                if turn >= least and spent[key] >= budget:
+                    seconds[key].append(float("nan"))
+                    continue
+                each = sample(call, repeats[key])
+                spent[key] += each * repeats[key]
+                seconds[key].append(each)
+            gc.collect(0)
+    finally:
+        if collecting:
+            gc.enable()
+    return Samples(seconds)
