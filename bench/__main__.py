@@ -1,4 +1,4 @@
-"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py; without a name, it lists what there is."""
+"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py; without a name, it lists them."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ multipliers (an upper bound that does not depend on p).
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
+from uncertainty_sets.parameters import example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -151,7 +153,7 @@ class UncertaintySet(ABC):
         """
         point = self._check_point(p)
         simplex = max(float(-point.min()), abs(float(point.sum()) - 1.0), 0.0)
-        return max(simplex, self._residual(point))
+        return max(simplex, self._residual(point)) + 0.0  # no -0.0
 
     def contains(self, p: ArrayLike, tol: float = 1e-9) -> bool:
         """Whether p is in the set, up to a violation of tol."""
@@ -162,6 +164,22 @@ class UncertaintySet(ABC):
         from uncertainty_sets import conic
 
         return conic.projection_of_uniform(self)
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> UncertaintySet:
+        """A set of that size to try things on: what the shared tests, the benchmark and the gallery use.
+
+        A plug-in whose constructor takes only `center`, `radius` and `size` has one by default; others
+        override this. Without `rng` the example is the same every time and its centre uniform.
+        """
+        known: dict[str, Any] = {"center": example_center(size, rng), "radius": 0.1, "size": size}
+        wanted = inspect.signature(cls).parameters.values()
+        if any(item.default is item.empty and item.name not in known for item in wanted):
+            raise InvalidInput(
+                f"{cls.__name__} has no example: its constructor takes more than center, radius and size; "
+                "give it a classmethod example(size, rng)"
+            )
+        return cls(**{item.name: known[item.name] for item in wanted if item.name in known})
 
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase | None:
         """The exact answer by this set's own method, or None where it has none."""

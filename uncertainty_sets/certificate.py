@@ -96,7 +96,8 @@ class Certifier:
         y[self._simplex_rows] = 0.0
         if self.program.auxiliary.size == 0:
             return y
-        candidate = self._with_own_rows(self._flattened(y, np.ones(y.size, dtype=bool)))
+        # Lifted once more: where only rounding left the cone, only rounding comes back in (Aᵀy).
+        candidate = self.cone.lift(self._with_own_rows(self._flattened(y, np.ones(y.size, dtype=bool))))
         if self._feasible(candidate):
             return candidate
         centre_point, live = self._centre

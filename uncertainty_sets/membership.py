@@ -123,7 +123,8 @@ def _solve(problem: Any) -> str:
                 each.is_dcp() and _polyhedral(each) for each in problem.constraints
             )
             if linear:
-                problem.solve(solver=cp.HIGHS)
+                exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+                problem.solve(solver=cp.HIGHS, presolve="off", **exact)
             else:
                 tight = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
                 problem.solve(solver=cp.CLARABEL, **tight)

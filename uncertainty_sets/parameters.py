@@ -28,6 +28,11 @@ def as_rows(owner: UncertaintySet, array: Array) -> Array:
     return readonly(array if owner.rows is not None else array[0])
 
 
+def as_numbers(owner: UncertaintySet, array: Array) -> float | Array:
+    """The same for a parameter that is one number a row."""
+    return float(array[0]) if owner.rows is None else readonly(array)
+
+
 def as_array(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
     """Our own C-contiguous float64 copy of a parameter, without NaN."""
     try:
@@ -88,8 +93,14 @@ def same_rows(*arrays: Array) -> tuple[Array, ...]:
     )
 
 
-def describe(array: Array) -> str:
+def example_center(size: int, rng: np.random.Generator | None) -> Array:
+    """A centre for examples: uniform, or drawn from the whole simplex."""
+    return np.full(size, 1.0 / size) if rng is None else rng.dirichlet(np.ones(size))
+
+
+def describe(array: Array | float) -> str:
     """A parameter for a repr: short arrays whole, long ones by their shape."""
+    array = np.asarray(array)
     if array.ndim == 0:
         return f"{float(array):g}"
     if array.ndim == 1 and array.size <= 6:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
 from uncertainty_sets.closed_form import answer
 from uncertainty_sets.errors import EmptySet, InvalidParameter
-from uncertainty_sets.parameters import as_rows, as_vector_rows, describe
+from uncertainty_sets.parameters import as_rows, as_vector_rows, describe, example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -84,6 +84,12 @@ class Box(UncertaintySet):
     def upper(self) -> Array:
         """The upper bounds, as given."""
         return as_rows(self, self._given[1])
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> Box:
+        """Between half of a centre and twice that centre."""
+        center = example_center(size, rng)
+        return cls(0.5 * center, 2.0 * center)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """p >= max(lower, 0) and p <= min(upper, 1)."""

@@ -10,7 +10,16 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
 from uncertainty_sets.closed_form import answer
 from uncertainty_sets.errors import InvalidParameter
-from uncertainty_sets.parameters import as_array, as_center, as_rows, as_scalar_rows, describe, same_rows
+from uncertainty_sets.parameters import (
+    as_array,
+    as_center,
+    as_numbers,
+    as_rows,
+    as_scalar_rows,
+    describe,
+    example_center,
+    same_rows,
+)
 
 if TYPE_CHECKING:
     import cvxpy
@@ -92,9 +101,15 @@ class CDNorm(UncertaintySet):
         return as_rows(self, self._spread)
 
     @property
-    def budget(self) -> Array:
+    def budget(self) -> float | Array:
         """The largest sum of relative deviations."""
-        return as_rows(self, self._budget)
+        return as_numbers(self, self._budget)
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> CDNorm:
+        """Up to the centre itself in spread (a random part of it with `rng`), a budget of N/4."""
+        center = example_center(size, rng)
+        return cls(center, center if rng is None else center * rng.random(size), size / 4.0)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """|p - q| <= spread, and Σ |p - q|/spread <= budget over the entries with spread > 0."""

@@ -13,9 +13,11 @@ from uncertainty_sets.errors import InvalidParameter, SolverFailed
 from uncertainty_sets.parameters import (
     as_array,
     as_center,
+    as_numbers,
     as_rows,
     as_scalar_rows,
     describe,
+    example_center,
     readonly,
     same_rows,
 )
@@ -107,9 +109,15 @@ class Ellipsoid(UncertaintySet):
         return readonly(self._given)
 
     @property
-    def radius(self) -> Array:
+    def radius(self) -> float | Array:
         """The largest squared distance."""
-        return as_rows(self, self._radius)
+        return as_numbers(self, self._radius)
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> Ellipsoid:
+        """The centre as its own diagonal shape, a χ² ball, of radius 1/2."""
+        center = example_center(size, rng)
+        return cls(center, center + 1e-6 / size, 0.5)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """‖Q^(-1/2) (p - q)‖ <= √radius; a norm, since that reaches a solver as one second-order cone."""

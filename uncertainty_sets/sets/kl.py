@@ -9,7 +9,15 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
 from uncertainty_sets.closed_form import answer
-from uncertainty_sets.parameters import as_center, as_rows, as_scalar_rows, describe, same_rows
+from uncertainty_sets.parameters import (
+    as_center,
+    as_numbers,
+    as_rows,
+    as_scalar_rows,
+    describe,
+    example_center,
+    same_rows,
+)
 
 if TYPE_CHECKING:
     import cvxpy
@@ -58,9 +66,14 @@ class KL(UncertaintySet):
         return as_rows(self, self._center)
 
     @property
-    def radius(self) -> Array:
+    def radius(self) -> float | Array:
         """The largest divergence."""
-        return as_rows(self, self._radius)
+        return as_numbers(self, self._radius)
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> KL:
+        """A radius of 0.1."""
+        return cls(example_center(size, rng), 0.1)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Σ rel_entr(N·p, N·q) <= N·radius where q > 0 (solvers are more accurate so), p = 0 elsewhere."""

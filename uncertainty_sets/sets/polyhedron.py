@@ -90,6 +90,16 @@ class Polyhedron(UncertaintySet):
         """The rows' right-hand sides."""
         return readonly(self._c)
 
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> Polyhedron:
+        """Each quarter of the entries has at most half of the mass, and a random row with `rng`."""
+        D = np.kron(np.eye(4), np.ones(-(-size // 4)))[:, :size]
+        c = np.maximum(0.5, D.mean(axis=1))
+        if rng is not None:
+            row = rng.normal(size=size)
+            D, c = np.vstack([D, row]), np.append(c, row.mean())
+        return cls(D, c)
+
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """D p <= c, for the rows where c is finite."""
         rows = self._bounded

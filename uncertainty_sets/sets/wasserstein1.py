@@ -13,9 +13,11 @@ from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import (
     as_array,
     as_center,
+    as_numbers,
     as_rows,
     as_scalar_rows,
     describe,
+    example_center,
     readonly,
     same_rows,
 )
@@ -112,14 +114,19 @@ class Wasserstein1(UncertaintySet):
         return as_rows(self, self._center)
 
     @property
-    def radius(self) -> Array:
+    def radius(self) -> float | Array:
         """The largest transport cost."""
-        return as_rows(self, self._radius)
+        return as_numbers(self, self._radius)
 
     @property
     def cost(self) -> Array | None:
         """The cost as given: None, positions or a matrix."""
         return None if self._given is None else readonly(self._given)
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> Wasserstein1:
+        """The integer line and a radius of 1."""
+        return cls(example_center(size, rng), 1.0)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """On a line ∫|P - Q| <= radius of the distribution functions; else a transport plan."""
