@@ -58,6 +58,13 @@ class Transport(Ball):
         ]
 
 
+class Line(Ball):
+    """LP; a running sum, whose last entry is in one row alone and forces its multiplier to zero."""
+
+    def constraints(self, p):
+        return [cp.norm1(cp.cumsum(p - self.center)[:-1]) <= self.radius]
+
+
 class Powers(Ball):
     """Many small second-order cones, and a constraint that is usually not active."""
 
@@ -78,4 +85,4 @@ class Mixed(Ball):
         ]
 
 
-ALL = (TotalVariation, Euclidean, Entropic, Transport, Powers, Mixed)
+ALL = (TotalVariation, Euclidean, Entropic, Transport, Line, Powers, Mixed)

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.optimize import brentq, linprog
 
 from tests import tolerances
-from tests.plugins import ALL, Ball, Entropic, Euclidean, Powers, TotalVariation, Transport
+from tests.plugins import ALL, Ball, Entropic, Euclidean, Line, Powers, TotalVariation, Transport
 from uncertainty_sets import conic
 from uncertainty_sets.backends import cold
 from uncertainty_sets.base import UncertaintySet
@@ -66,7 +66,12 @@ def best_transport(q, r, f):
     return -answer.fun
 
 
-REFERENCES = {TotalVariation: best_total_variation, Entropic: best_entropic, Transport: best_transport}
+REFERENCES = {
+    TotalVariation: best_total_variation,
+    Entropic: best_entropic,
+    Transport: best_transport,
+    Line: best_transport,
+}
 
 
 def in_dual_cone(program, y, slack):

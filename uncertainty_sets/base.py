@@ -102,6 +102,9 @@ class UncertaintySet(ABC):
     name: ClassVar[str] = ""
     """The registry's name; a set without one is used by its class alone."""
 
+    complexity: ClassVar[str] = "a conic program"
+    """What one call of the default oracle costs, for tables that people read."""
+
     size: int | None = None
     """N, or None where the losses decide it."""
 

@@ -105,6 +105,7 @@ class HighsSolver(Solver):
         else:
             highs.clearSolver()
             highs.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
+            highs.setOptionValue("presolve", "choose")
         highs.changeColsCost(cost.size, self._every_column, cost)
         highs.run()
         status = highs.getModelStatus().name
@@ -115,7 +116,6 @@ class HighsSolver(Solver):
             highs.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
             highs.setOptionValue("presolve", "off")
             highs.run()
-            highs.setOptionValue("presolve", "choose")
             status = highs.getModelStatus().name
             outcome = OUTCOMES.get(status, "failed")
         iterations = int(highs.getInfo().simplex_iteration_count)

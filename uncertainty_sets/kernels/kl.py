@@ -11,7 +11,7 @@ import numpy as np
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, larger, scan, smaller
+from uncertainty_sets.kernels.scan import DUAL, GAP, NOT_SOLVED, OK, STATUS, finish, larger, scan, smaller
 
 PASSES = 100
 
@@ -115,10 +115,10 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
 
     variance = square - mean * mean
     theta = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 1.0
-    if spread / warm > 0.0 and np.isfinite(spread / warm):
-        theta = spread / warm
     if not np.isfinite(theta):
         theta = 1.0
+    if spread > 1e-4 * theta * warm and spread < 1e4 * theta * warm:  # else it is of another problem
+        theta = spread / warm
     low, high = 0.0, np.inf
     passes, center, log_weight = 1, 0.0, 0.0
     while True:
@@ -158,6 +158,9 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
     value, total = write(f, q, top, scale, center, theta, np.exp(-log_weight), p)
     bound = center + (radius + log_weight) / theta
     violation = max(abs(total - 1.0), theta * value - log_weight * total - radius)
+    if not violation <= 1e-10 * max(1.0, radius):
+        out[STATUS] = NOT_SOLVED
+        return
     finish(out, top, spread * (center + value), spread * bound, violation, passes)
     out[DUAL] = spread / theta
     # The gap before the rounding of center + ...: what matters at a small radius.

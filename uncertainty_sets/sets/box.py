@@ -45,6 +45,7 @@ class Box(UncertaintySet):
     """
 
     name: ClassVar[str] = "box"
+    complexity: ClassVar[str] = "O(N)"
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
         low, high = as_vector_rows("lower", lower, finite=False), as_vector_rows("upper", upper, finite=False)

@@ -62,6 +62,7 @@ class CDNorm(UncertaintySet):
     """
 
     name: ClassVar[str] = "cd-norm"
+    complexity: ClassVar[str] = "O(N)"
 
     def __init__(self, center: ArrayLike, spread: ArrayLike, budget: ArrayLike) -> None:
         q = as_center(center)

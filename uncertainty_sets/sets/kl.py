@@ -53,6 +53,7 @@ class KL(UncertaintySet):
     """
 
     name: ClassVar[str] = "kl"
+    complexity: ClassVar[str] = "O(N)"
 
     def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
         q = as_center(center)

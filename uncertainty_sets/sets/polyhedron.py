@@ -60,6 +60,7 @@ class Polyhedron(UncertaintySet):
     """
 
     name: ClassVar[str] = "polyhedron"
+    complexity: ClassVar[str] = "a linear program"
 
     def __init__(self, D: ArrayLike, c: ArrayLike) -> None:
         matrix = as_array("D", D.toarray() if hasattr(D, "toarray") else D)

@@ -1,0 +1,177 @@
+"""Independent models of every set: linear programs and cvxpy models written from the definitions.
+
+None of them calls `set.constraints`, a kernel or anything else of the code under test: they take the
+parameters and the losses as plain arrays and return the maximum of pᵀf.
+"""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+from scipy.optimize import brentq, linprog
+from scipy.special import logsumexp
+
+from tests import tolerances
+
+
+def _maximum(program) -> float:
+    assert program.status == 0, program.message
+    return -program.fun
+
+
+def box(f, lower, upper) -> float:
+    bounds = list(zip(np.maximum(lower, 0.0), np.minimum(upper, 1.0), strict=True))
+    return _maximum(linprog(-f, A_eq=np.ones((1, f.size)), b_eq=[1.0], bounds=bounds, method="highs"))
+
+
+def polyhedron(f, D, c) -> float:
+    return _maximum(
+        linprog(-f, A_ub=D, b_ub=c, A_eq=np.ones((1, f.size)), b_eq=[1.0], bounds=(0, None), method="highs")
+    )
+
+
+def cd_norm(f, center, spread, budget) -> float:
+    """p = q + up - down; a spread of 0 leaves p_j = q_j and takes no part in the budget."""
+    n = f.size
+    s = np.broadcast_to(spread, n)
+    rate = np.where(s > 0.0, 1.0 / np.where(s > 0.0, s, 1.0), 0.0)
+    balance = np.concatenate([np.ones(n), -np.ones(n)])[None]
+    bounds = [(0.0, x) for x in s] + [(0.0, min(x, y)) for x, y in zip(s, center, strict=True)]
+    program = linprog(
+        np.concatenate([-f, f]),
+        A_ub=np.concatenate([rate, rate])[None],
+        b_ub=[budget],
+        A_eq=balance,
+        b_eq=[0.0],
+        bounds=bounds,
+        method="highs",
+    )
+    return float(center @ f) + _maximum(program)
+
+
+def wasserstein1(f, center, radius, cost=None) -> float:
+    """The plan γ[i, j] >= 0 from the centre's j to i; the paper's program lacks the sign."""
+    n = f.size
+    if cost is None:
+        cost = np.arange(n)
+    matrix = np.abs(np.subtract.outer(cost, cost)) if np.ndim(cost) == 1 else np.asarray(cost)
+    sources = np.kron(np.ones((1, n)), np.eye(n))
+    program = linprog(
+        -np.repeat(f, n),
+        A_ub=matrix.reshape(1, -1),
+        b_ub=[radius],
+        A_eq=sources,
+        b_eq=center,
+        bounds=(0, None),
+        method="highs",
+    )
+    return _maximum(program)
+
+
+def ellipsoid(f, center, shape, radius) -> float:
+    n = f.size
+    Q = np.diag(np.broadcast_to(shape, n)) if np.ndim(shape) < 2 else np.asarray(shape)
+    if radius == 0.0:
+        return float(center @ f)
+    scale = tolerances.spread(f) or 1.0
+    p = cp.Variable(n)
+    root = np.linalg.inv(np.linalg.cholesky(Q * radius))
+    problem = cp.Problem(
+        cp.Maximize(((f - f.min()) / scale) @ p),
+        [p >= 0, cp.sum(p) == 1, cp.norm(root @ (p - center)) <= 1.0],
+    )
+    problem.solve(solver=cp.CLARABEL)
+    assert problem.status == cp.OPTIMAL, problem.status
+    return float(f.min() + scale * problem.value)
+
+
+def kl(f, center, radius) -> float:
+    """The dual in one variable by root finding in the primal: KL(p_θ‖q) = radius (more exact than cvxpy)."""
+    inside = center > 0.0
+    q, g = center[inside], f[inside]
+    top = g.max()
+    scale = tolerances.spread(g)
+    if scale == 0.0 or radius >= -np.log(q[g == top].sum()):
+        return float(top)
+    if radius == 0.0:
+        return float(q @ g)
+    x = (g - top) / scale
+
+    def tilted(theta):
+        log_weight = logsumexp(theta * x, b=q)
+        p = q * np.exp(theta * x - log_weight)
+        return p, theta * float(p @ x) - log_weight
+
+    high = 1.0
+    while tilted(high)[1] < radius:
+        high *= 2.0
+    theta = brentq(lambda t: tilted(t)[1] - radius, 0.0, high, xtol=1e-14, rtol=1e-14)
+    return float(top + scale * (tilted(theta)[0] @ x))
+
+
+def kl_cvxpy(f, center, radius) -> float:
+    """The definition itself, by an exponential cone solver."""
+    p = cp.Variable(f.size)
+    problem = cp.Problem(
+        cp.Maximize(f @ p), [p >= 0, cp.sum(p) == 1, cp.sum(cp.rel_entr(p, center)) <= radius]
+    )
+    problem.solve(solver=cp.CLARABEL)
+    assert problem.status == cp.OPTIMAL, problem.status
+    return float(problem.value)
+
+
+MODELS = {
+    "box": (box, tolerances.REFERENCE_LP),
+    "polyhedron": (polyhedron, tolerances.REFERENCE_LP),
+    "cd-norm": (cd_norm, tolerances.REFERENCE_LP),
+    "wasserstein-1": (wasserstein1, tolerances.REFERENCE_LP),
+    "ellipsoid": (ellipsoid, tolerances.REFERENCE_CONIC),
+    "kl": (kl, tolerances.REFERENCE_LP),
+}
+
+
+def bound(name, f, parameters, dual) -> float:
+    """The upper bound recomputed from the multipliers alone, by the formula of the set's docstring."""
+    if name == "box":
+        low, high = np.maximum(parameters["lower"], 0.0), np.minimum(parameters["upper"], 1.0)
+        h = f - dual["nu"]
+        return dual["nu"] + np.maximum(low * h, high * h).sum()
+    if name == "polyhedron":
+        D, c, y = parameters["D"], parameters["c"], dual["y"]
+        assert (y >= 0.0).all()
+        return c @ y + (f - D.T @ y).max()
+    q = parameters["center"]
+    if name == "kl":
+        eta, radius, inside = dual["eta"], parameters["radius"], q > 0.0
+        top = f[inside].max()
+        if eta == 0.0:
+            return top
+        if np.isinf(eta):
+            assert radius == 0.0
+            return top + q @ (f - top)
+        return top + eta * (radius + np.log(q[inside] @ np.exp((f[inside] - top) / eta)))
+    if name == "cd-norm":
+        s, nu, pi = np.broadcast_to(parameters["spread"], f.size), dual["nu"], dual["pi"]
+        assert pi >= 0.0
+        cap = np.where(s > 0.0, np.minimum(1.0, q / np.where(s > 0.0, s, 1.0)), 0.0)
+        gain = np.maximum(s * (f - nu) - pi, cap * (s * (nu - f) - pi))
+        return nu + q @ (f - nu) + parameters["budget"] * pi + np.maximum(0.0, gain).sum()
+    if name == "wasserstein-1":
+        cost, lam = parameters.get("cost"), dual["lam"]
+        assert lam >= 0.0
+        cost = np.arange(f.size) if cost is None else np.asarray(cost)
+        matrix = np.abs(np.subtract.outer(cost, cost)) if cost.ndim == 1 else cost
+        top = f.max()
+        return top + lam * parameters["radius"] + q @ ((f - top)[:, None] - lam * matrix).max(axis=0)
+    if name == "ellipsoid":
+        Q, nu, radius = np.asarray(parameters["shape"]), dual["nu"], parameters["radius"]
+        if Q.ndim == 2:
+            assert (dual["mu"] >= 0.0).all()
+            y = f - nu + dual["mu"]
+            square = y @ Q @ y
+        else:
+            low = np.where(q > 0.0, -dual["tau"] * np.where(q > 0.0, q, 1.0) / Q, -0.0)
+            y = np.maximum(f - nu, low)
+            square = (Q * y * y).sum()
+        return nu + q @ y + np.sqrt(radius * square)
+    raise LookupError(name)
