@@ -31,12 +31,12 @@ class Model:
         self.solver, self.options = solver, options
         self.failures = self.calls = 0
 
-    def solve(self, losses: Array) -> float:
-        """The largest expected loss, NaN where the solver failed."""
+    def solve(self, losses: Array, *, warm: bool = True) -> float:
+        """The largest expected loss, NaN where the solver failed; `warm` is cvxpy's warm_start."""
         self.calls += 1
         self.losses.value = losses
         try:
-            self.problem.solve(solver=self.solver, **self.options)
+            self.problem.solve(solver=self.solver, warm_start=warm, **self.options)
         except cp.error.SolverError:
             self.failures += 1
             return float("nan")

@@ -22,20 +22,24 @@ SHORTEST = 2e-3
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with its quartiles."""
+    """A median with its quartiles, and the least.
+
+    For a time in seconds that is no ratio, the least is the best guess at a quiet machine: noise only adds.
+    """
 
     median: float
     low: float
     high: float
+    least: float
     count: int
 
     @classmethod
     def of(cls, samples: list[float]) -> Spread:
         """The median and quartiles of the samples; NaN where there is none."""
         if not samples:
-            return cls(float("nan"), float("nan"), float("nan"), 0)
-        low, median, high = np.percentile(samples, [25, 50, 75])
-        return cls(float(median), float(low), float(high), len(samples))
+            return cls(*[float("nan")] * 4, 0)
+        least, low, median, high = (float(x) for x in np.percentile(samples, [0, 25, 50, 75]))
+        return cls(median, low, high, least, len(samples))
 
 
 @dataclass
@@ -60,28 +64,43 @@ def repeats_for(seconds: float) -> int:
 
 
 def sample(call: Callable[[], object], repeats: int) -> float:
-    """Seconds a call, the mean over `repeats` calls in a row."""
+    """Seconds a call, the mean over `repeats` calls in a row; quick ones after one that warms the caches."""
+    if repeats > 1:
+        call()
     start = time.perf_counter()
     for _ in range(repeats):
         call()
     return (time.perf_counter() - start) / repeats
 
 
+def once(call: Callable[[], object]) -> float:
+    """About what a warm call takes."""
+    seconds = sample(call, 1)
+    return min(seconds, sample(call, 3)) if seconds < SHORTEST else seconds
+
+
 def interleave(
-    calls: Mapping[Key, Callable[[], object]], rounds: int, budget: float = float("inf"), least: int = 3
+    calls: Mapping[Key, Callable[[], object]],
+    rounds: int,
+    budget: float = float("inf"),
+    least: int = 3,
+    known: Mapping[Key, float] | None = None,
 ) -> Samples:
     """Time every call once a round, in turn.
 
     Args:
-        calls: the competitors; each is called once beforehand, untimed, to warm up.
+        calls: the competitors; each is called twice beforehand, to warm up and to see how long it takes.
         rounds: how often at most.
         budget: seconds a competitor may take in all; it then sits the later rounds out.
-        least: rounds that every competitor gets whatever it takes.
+        least: rounds that every competitor gets whatever it takes; with 1, a sample is a single call.
+        known: seconds a call of each, where that is known and all is warm.
     """
     repeats, spent = {}, dict.fromkeys(calls, 0.0)
     for key, call in calls.items():
-        call()
-        repeats[key] = repeats_for(sample(call, 1)) if least > 1 else 1
+        if known is None:
+            call()
+        seconds_once = once(call) if known is None else known[key]
+        repeats[key] = repeats_for(seconds_once) if least > 1 or known is not None else 1
     seconds: dict[Hashable, list[float]] = {key: [] for key in calls}
     collecting = gc.isenabled()
     gc.disable()
