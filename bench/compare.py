@@ -35,7 +35,9 @@ def numbers(document: dict[str, Any]) -> dict[str, Number]:
     """What can be compared: machine-independent ratios where there are any, else the numbers themselves."""
     if document["command"] == "oracles":
         return {
-            f"{row['group'].split(' (')[0]}: {row['what']}": Number(row["value"], -1 if row["at_least"] else 1)
+            f"{row['group'].split(' (')[0]}: {row['what']}": Number(
+                row["value"], -1 if row["at_least"] else 1
+            )
             for row in document["rows"]
             if row["value"] and row["value"] > 0.0 and not row["group"].startswith("exactness")
         }

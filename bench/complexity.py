@@ -29,11 +29,17 @@ def main(arguments: list[str]) -> int:
     folder = options.out or OUT / ("complexity-quick" if options.quick else "complexity")
     minutes = MINUTES[options.quick] if options.minutes is None else options.minutes
     console = Console()
-    store = Store(folder / "results.json", asdict(settings) | {"sizes": list(settings.sizes)}, fresh=options.fresh)
+    store = Store(
+        folder / "results.json", asdict(settings) | {"sizes": list(settings.sizes)}, fresh=options.fresh
+    )
     if store.resumed:
-        console.print(f"Going on from {len(store.document['groups'])} groups measured before (--fresh forgets them).")
+        console.print(
+            f"Going on from {len(store.document['groups'])} groups measured before (--fresh forgets them)."
+        )
     if not plots.available():
-        console.print("No plots: they need matplotlib (pip install matplotlib). Tables are written all the same.")
+        console.print(
+            "No plots: they need matplotlib (pip install matplotlib). Tables are written all the same."
+        )
     code = 0
     with _bar(console) as bar:
         try:
@@ -136,7 +142,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench complexity", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="within a minute instead of fifteen")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
-    parser.add_argument("--fresh", action="store_true", help="forget an earlier, unfinished run in that folder")
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget an earlier, unfinished run in that folder"
+    )
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="only these sets")
     parser.add_argument("--largest", type=int, metavar="N", help="no N above this")
     parser.add_argument("--minutes", type=float, help="stop measuring after this; a second run goes on")

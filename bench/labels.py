@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ def label_ends(figure: Any, ends: list[tuple[Any, list[End]]], size: float = 8.0
 
 
 def _label(axes: Any, ends: list[End], size: float) -> None:
+    effects: Any = import_module("matplotlib.patheffects")
+    halo = effects.withStroke(
+        linewidth=2.5, foreground="white"
+    )  # a line behind a label does not cross it out
     dpi = axes.figure.dpi
     pixels = axes.transData.transform([(x, y) for x, y, _, _ in ends])
     height = 1.3 * size * dpi / 72.0
@@ -45,6 +50,7 @@ def _label(axes: Any, ends: list[End], size: float) -> None:
             va="center",
             annotation_clip=False,
             arrowprops=leader if moved else None,
+            path_effects=[halo],
         )
 
 

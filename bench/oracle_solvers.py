@@ -65,7 +65,10 @@ def _race(case: cases.Case, size: int, rounds: int, seed: int, limit: float, gro
     ask()  # compiles
     theirs.failures = theirs.calls = 0
     samples = interleave(
-        {"theirs": lambda: theirs.solve(next(asked)), "ours": lambda: uncertainty_set.worst_case(next(given))},
+        {
+            "theirs": lambda: theirs.solve(next(asked)),
+            "ours": lambda: uncertainty_set.worst_case(next(given)),
+        },
         rounds,
         least=rounds,
     )

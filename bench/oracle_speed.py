@@ -41,9 +41,7 @@ def against_argsort(size: int, rounds: int, seed: int, say: Callable[[str], None
             calls[case.label, level] = partial(uncertainty_set.worst_case, f)
             if case is cases.LINE:
                 before = uncertainty_set.worst_case(moved)
-                calls[f"{case.label} warm", level] = partial(
-                    uncertainty_set.worst_case, f, warm_start=before
-                )
+                calls[f"{case.label} warm", level] = partial(uncertainty_set.worst_case, f, warm_start=before)
     say(f"against argsort at N = {size:,}")
     samples = interleave(calls, rounds, least=rounds)
     sort = samples.time(("", "argsort"))
@@ -92,7 +90,5 @@ def _microseconds(
         levels = ", ".join(f"{level} {times[level].least * unit:.2f}" for level in cases.LEVELS)
         note = f"least of {worst.count} rounds: {levels}"
         low, high = worst.low * unit, worst.high * unit
-        rows.append(
-            Row(group, case.label, worst.least * unit, "µs", limit, low=low, high=high, note=note)
-        )
+        rows.append(Row(group, case.label, worst.least * unit, "µs", limit, low=low, high=high, note=note))
     return rows

@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 
 def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Callable[[], list[Row]]]:
-    """What is measured, by name; `scale` shrinks the sizes (tests use that, the numbers then mean nothing)."""
+    """What is measured, by name; `scale` shrinks the sizes (for tests; the numbers then mean nothing)."""
 
     def n(size: int) -> int:
         return max(10, int(size * scale))
@@ -44,9 +44,13 @@ def main(arguments: list[str]) -> int:
     """Measure, print the table, and exit with 0 whatever was met: a benchmark is not a test."""
     names = list(measurements(True, 0, 1.0, print))
     parser = argparse.ArgumentParser(prog="python -m bench oracles", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller programs for the solvers")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer repeats, smaller programs for the solvers"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="PART", help=", ".join(names))
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=names, metavar="PART", help=", ".join(names)
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

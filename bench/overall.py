@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uncertainty_sets import get_set
 from bench.variants import found
+from uncertainty_sets import get_set
 
 Array = NDArray[np.float64]
 
@@ -111,6 +111,8 @@ def _problems(driver: Any, size: Size, rng: np.random.Generator) -> list[Any]:
     for _ in range(size.workers):
         X = rng.normal(size=(size.samples, size.features))
         own = common + rng.normal(size=common.shape)
-        y = np.argmax(X @ own / np.sqrt(size.features) + rng.gumbel(size=(size.samples, size.classes)), axis=1)
+        y = np.argmax(
+            X @ own / np.sqrt(size.features) + rng.gumbel(size=(size.samples, size.classes)), axis=1
+        )
         made.append(driver.SoftmaxRegression(X / np.sqrt(size.features), y, size.classes, l2=1e-3))
     return made

@@ -60,9 +60,7 @@ _LP = "O((m+n)^1.5·n²·log(1/ε′))"
 
 CLAIMS: dict[str, Claim] = {
     "box": Claim("Box", "LP", "2N", "O(n·log n)", _sort),
-    "ellipsoid": Claim(
-        "Ellipsoid", "SOCP", "1", "O((m+1)^0.5·n·(n²+m+Σk²)·log(1/ε′))", _cone_program
-    ),
+    "ellipsoid": Claim("Ellipsoid", "SOCP", "1", "O((m+1)^0.5·n·(n²+m+Σk²)·log(1/ε′))", _cone_program),
     "polyhedron": Claim("Polyhedron", "LP", "L·(N+1)", _LP, _linear_program),
     "kl": Claim("KL-divergence", "REP", "1", "O(n^3.5·|log ε′|)", _entropy_program),
     "wasserstein-1": Claim("Wasserstein-1", "LP", "1", f"{_LP}, n = N+N²", _transport_program),
@@ -83,4 +81,7 @@ def operations(name: str, sizes: ArrayLike, m: int = 1, eps: float = 0.1) -> Arr
 def overall(name: str) -> str:
     """Table IV's cost of a whole run for the set of that name, "" where the paper has none."""
     claim = CLAIMS.get(name)
-    return "" if claim is None else f"O(K₁/ε³ + ⌊T₁/k⌋·{claim.cost[2:-1] if claim.cost.endswith(')') else claim.cost[2:].replace('),', ',')})"
+    if claim is None:
+        return ""
+    inner, _, rest = claim.cost.removeprefix("O(").rpartition(")")
+    return f"O(K₁/ε³ + ⌊T₁/k⌋·{inner}){rest}"

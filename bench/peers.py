@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -109,17 +110,14 @@ def _distance(ball: Any, size: int) -> Solve:
 
 
 def _skfolio(box: Any, size: int) -> Solve:
-    from skfolio.measures import cvar as measure
-
+    measure: Any = import_module("skfolio.measures").cvar
     return lambda losses: float(measure(-losses, beta=0.9))
 
 
 def _fast_dro(geometry: str, amount: float) -> Callable[[Any, int], Solve]:
     def make(uncertainty_set: Any, size: int) -> Solve:
-        import torch
-        from robust_losses import RobustLoss
-
-        layer = RobustLoss(size=amount, reg=0, geometry=geometry)
+        torch: Any = import_module("torch")
+        layer = import_module("robust_losses").RobustLoss(size=amount, reg=0, geometry=geometry)
 
         def solve(losses: Array) -> float:
             values = torch.as_tensor(losses)
@@ -141,9 +139,7 @@ PEERS = (
     ),
     Peer("POT, the distance alone", ("ot",), "pot", _distance, ("wasserstein-1",)),
     Peer("skfolio CVaR (value alone)", ("skfolio",), "skfolio", _skfolio, variants=(CVAR,)),
-    Peer(
-        "fast-dro CVaR", ("robust_losses", "torch"), _FAST, _fast_dro("cvar", 0.1), variants=(CVAR,)
-    ),
+    Peer("fast-dro CVaR", ("robust_losses", "torch"), _FAST, _fast_dro("cvar", 0.1), variants=(CVAR,)),
     Peer(
         "fast-dro χ²",
         ("robust_losses", "torch"),

@@ -1,8 +1,9 @@
-"""Plots that a person can read without the text: log-log, labels at the lines, theory dashed, no colour needed."""
+"""Plots that a person can read without the text: log-log, labels at the lines, theory dashed, no colour."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ GREYS = ("#000000", "#0b5394", "#b45f06", "#38761d", "#741b47", "#666666", "#1c4
 
 FAINT = "#8a8a8a"
 
+SEEN = 32_768
+"""Bytes below which resident memory, counted in pages, says nothing."""
+
 
 def available() -> bool:
     """Whether matplotlib is installed."""
@@ -29,8 +33,7 @@ def available() -> bool:
 
 def draw(document: dict[str, Any], folder: Path) -> list[Path]:
     """Every plot as PNG and SVG."""
-    import matplotlib as mpl
-
+    mpl: Any = import_module("matplotlib")
     style = {
         "font.size": 9,
         "axes.spines.top": False,
@@ -42,8 +45,6 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
     }
     made = []
     with mpl.rc_context(style):
-        from matplotlib.figure import Figure
-
         pictures: dict[str, Callable[[Any, dict[str, Any]], None]] = {
             "times": _times,
             "memory": _memory,
@@ -54,7 +55,7 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
         for name, paint in pictures.items():
             if (name == "runs" and not document["overall"]) or not document["cells"]:
                 continue
-            figure = Figure(layout="constrained")
+            figure = import_module("matplotlib.figure").Figure(layout="constrained")
             paint(figure, document)
             for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
                 path = folder / f"{name}.{kind}"
@@ -71,14 +72,18 @@ def _style(number: int) -> dict[str, Any]:
     return {"color": GREYS[number % len(GREYS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
 
 
-def _log(axes: Any, ylabel: str, *, room: float) -> None:
+def _log(axes: Any, ylabel: str, last: float, width: float) -> None:
+    """Log-log up to N = `last`, then `width` decades for labels, without ticks or grid."""
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("N, entries of p")
+    axes.set_xlabel("N, entries of p", x=0.0, ha="left")
     axes.set_ylabel(ylabel)
+    first = 1.0 if last <= 1e3 else 7.0
+    axes.set_xlim(first, last * 10.0**width)
+    axes.set_xticks([10.0**k for k in range(0 if first == 1.0 else 1, int(np.log10(last)) + 1)])
+    axes.minorticks_off()
+    axes.spines["bottom"].set_bounds(first, last)
     axes.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
-    low, high = axes.get_xlim()
-    axes.set_xlim(low, high * room)
 
 
 def _times(figure: Any, document: dict[str, Any]) -> None:
@@ -92,7 +97,8 @@ def _times(figure: Any, document: dict[str, Any]) -> None:
         if cells:
             x, y = _points(cells, "seconds")
             axes.plot(x, y, linewidth=1.3, **_style(number))
-            axes.fill_between(x, _points(cells, "low")[1], _points(cells, "high")[1], color=FAINT, alpha=0.25, lw=0)
+            low, high = _points(cells, "low")[1], _points(cells, "high")[1]
+            axes.fill_between(x, low, high, color=FAINT, alpha=0.25, linewidth=0)
             fit = summary.fitted(cells)
             power = f"  (N^{fit.exponent:.2f})" if fit else ""
             ends.append((x[-1], y[-1], f"{_title(row)}{power}", _style(number)["color"]))
@@ -103,7 +109,7 @@ def _times(figure: Any, document: dict[str, Any]) -> None:
     line = np.array([1e3, x[-1]])
     axes.plot(line, 0.5 * base * line, color="black", linestyle="--", linewidth=0.8)
     axes.annotate("∝ N", (line[0], 0.5 * base * line[0]), textcoords="offset points", xytext=(4, -10))
-    _log(axes, "seconds a call (band: quartiles)", room=30)
+    _log(axes, "seconds a call (band: quartiles)", x[-1], 1.7)
     axes.set_title("One worst-case call with each set's default method")
     label_ends(figure, [(axes, ends)])
 
@@ -115,7 +121,7 @@ def _memory(figure: Any, document: dict[str, Any]) -> None:
     measured, ends = summary.series(document), []
     for number, row in enumerate(document["notes"]["variants"]):
         cells = measured.get((row["set"], row["variant"], row["default"]), [])
-        cells = [cell for cell in cells if cell["memory"]]
+        cells = [cell for cell in cells if cell["memory"] and cell["memory"] >= SEEN]
         if cells:
             x, y = _points(cells, "memory")
             axes.plot(x, y / 1e6, linewidth=1.3, **_style(number))
@@ -123,7 +129,7 @@ def _memory(figure: Any, document: dict[str, Any]) -> None:
     sizes = np.array([1e3, 1e6])
     axes.plot(sizes, 8 * sizes / 1e6, color="black", linestyle="--", linewidth=0.8)
     ends.append((sizes[-1], 8.0, "the losses themselves, 8N bytes", "black"))
-    _log(axes, "peak memory of a first call over what was held before, MB", room=30)
+    _log(axes, "peak memory of a first call over what was held before, MB", sizes[-1], 1.7)
     axes.set_title("Memory of one worst-case call")
     label_ends(figure, [(axes, ends)])
 
@@ -146,8 +152,7 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
                 x, y = _points(cells, "seconds")
                 axes.plot(x, y, linewidth=1.2, **_style(number))
                 ends.append((x[-1], y[-1], method, _style(number)["color"]))
-        _log(axes, "seconds a call", room=1.0)
-        axes.set_xlim(7, 1e9)
+        _log(axes, "seconds a call", 1e6, 2.2)
         axes.set_ylim(1e-6, 1e2)
         if ends:
             _dash_paper(axes, row["set"], measured, row, ends)
@@ -155,7 +160,8 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
         axes.set_title(_title(row))
     for axes in list(panels.flat)[len(rows) :]:
         axes.set_visible(False)
-    figure.suptitle("Every method that can do the set; dashed: the growth that the paper's formula says", x=0.01, ha="left")
+    title = "Every method that can do the set; dashed: the growth that the paper's formula says"
+    figure.suptitle(title, x=0.01, ha="left")
     label_ends(figure, labels, size=7.0)
 
 
@@ -167,7 +173,8 @@ def _dash_paper(
         return
     general = (row["set"], row["variant"], "clarabel")
     sorting = paper.CLAIMS[name].cost == "O(n·log n)"
-    cells = measured.get((row["set"], row["variant"], row["default"]) if sorting or general not in measured else general)
+    default = (row["set"], row["variant"], row["default"])
+    cells = measured.get(default if sorting or general not in measured else general)
     if not cells:
         return
     anchor = min(cells, key=lambda cell: abs(np.log(cell["size"] / (cells[-1]["size"] if sorting else 100))))
@@ -203,7 +210,7 @@ def _paper(figure: Any, document: dict[str, Any]) -> None:
             colour = GREYS[number % len(GREYS)]
             axes.plot(sizes, counts, "--", color=colour, linewidth=1.2)
             ends.append((sizes[-1], counts[-1], label, colour))
-        _log(axes, "arithmetic operations", room=12)
+        _log(axes, "arithmetic operations", 1e3, 1.3)
         labels.append((axes, ends))
         axes.set_title(f"{title}: m = {m}, ε′ = {eps}")
     figure.suptitle("What the paper's formulas say of one oracle call", x=0.01, ha="left")
@@ -217,7 +224,12 @@ def _runs(figure: Any, document: dict[str, Any]) -> None:
     axes = figure.add_subplot()
     left = np.zeros(len(rows))
     places = np.arange(len(rows))[::-1]
-    for part, shade, ink in (("gradient", "#d9d9d9", "black"), ("oracle", "#4d4d4d", "white"), ("driver", "#969696", "black")):
+    shades = {
+        "gradient": ("#d9d9d9", "black"),
+        "oracle": ("#4d4d4d", "white"),
+        "driver": ("#969696", "black"),
+    }
+    for part, (shade, ink) in shades.items():
         width = np.array([100 * row[part] / row["total"] for row in rows])
         axes.barh(places, width, left=left, color=shade, edgecolor="white", height=0.7)
         for place, start, wide in zip(places, left, width, strict=True):
@@ -228,7 +240,7 @@ def _runs(figure: Any, document: dict[str, Any]) -> None:
     axes.set_yticks(places, [f"{row['set']}  ({row['total']:.2g} s)" for row in rows])
     axes.set_xlim(0, 100)
     axes.set_xlabel("per cent of the run's time; dark: oracle")
-    axes.set_title("A whole run by where the time goes" )
+    axes.set_title("A whole run by where the time goes")
 
 
 def _points(cells: list[dict[str, Any]], key: str) -> tuple[Array, Array]:

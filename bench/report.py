@@ -138,7 +138,9 @@ def tables(document: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[li
     ]
     if document["overall"]:
         about = document["notes"].get("overall", "")
-        found.append((f"A whole run, by where the time goes{about}", OVERALL_HEADINGS, _overall_lines(document)))
+        found.append(
+            (f"A whole run, by where the time goes{about}", OVERALL_HEADINGS, _overall_lines(document))
+        )
     return found
 
 
@@ -162,7 +164,9 @@ def markdown(document: dict[str, Any]) -> str:
         parts.append(f"### {title}\n")
         parts.append("| " + " | ".join(headings) + " |")
         parts.append("|" + "---|" * len(headings))
-        parts.extend("| " + " | ".join(cell.replace("|", "\\|") for cell in entry) + " |" for entry in entries)
+        parts.extend(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in entry) + " |" for entry in entries
+        )
         parts.append("")
     parts.append(EXPLANATION + "\n")
     parts.extend(f"{line}\n" for line in remarks(document))

@@ -67,14 +67,18 @@ def table(rows: list[Row], title: str) -> Table:
     """The rows as a person reads them."""
     shown = Table(title=title, title_justify="left")
     for heading in ("what", "target", "measured", "quartiles", "met", "note"):
-        shown.add_column(heading, justify="right" if heading in {"target", "measured", "quartiles"} else "left")
+        shown.add_column(
+            heading, justify="right" if heading in {"target", "measured", "quartiles"} else "left"
+        )
     group = ""
     for each in rows:
         if each.group != group:
             group = each.group
             shown.add_section()
             shown.add_row(f"[bold]{group}[/bold]", "", "", "", "", "")
-        limit = "" if each.limit is None else f"{'≥' if each.at_least else '≤'} {number(each.limit)} {each.unit}"
+        limit = (
+            "" if each.limit is None else f"{'≥' if each.at_least else '≤'} {number(each.limit)} {each.unit}"
+        )
         quartiles = "" if _not_finite(each.low) else f"{number(each.low)} … {number(each.high)}"
         met = {None: "", True: "[green]yes[/green]", False: "[bold red]NO[/bold red]"}[each.met]
         shown.add_row(each.what, limit, f"{number(each.value)} {each.unit}", quartiles, met, each.note)

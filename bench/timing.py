@@ -37,7 +37,8 @@ class Spread:
     def of(cls, samples: list[float]) -> Spread:
         """The median and quartiles of the samples; NaN where there is none."""
         if not samples:
-            return cls(*[float("nan")] * 4, 0)
+            nothing = float("nan")
+            return cls(nothing, nothing, nothing, nothing, 0)
         least, low, median, high = (float(x) for x in np.percentile(samples, [0, 25, 50, 75]))
         return cls(median, low, high, least, len(samples))
 
