@@ -154,7 +154,8 @@ def bound(name, f, parameters, dual) -> float:
         s, nu, pi = np.broadcast_to(parameters["spread"], f.size), dual["nu"], dual["pi"]
         assert pi >= 0.0
         cap = np.where(s > 0.0, np.minimum(1.0, q / np.where(s > 0.0, s, 1.0)), 0.0)
-        gain = np.maximum(s * (f - nu) - pi, cap * (s * (nu - f) - pi))
+        rise = np.where(s > 0.0, np.minimum(1.0, (1.0 - q) / np.where(s > 0.0, s, 1.0)), 0.0)
+        gain = np.maximum(rise * (s * (f - nu) - pi), cap * (s * (nu - f) - pi))
         return nu + q @ (f - nu) + parameters["budget"] * pi + np.maximum(0.0, gain).sum()
     if name == "wasserstein-1":
         cost, lam = parameters.get("cost"), dual["lam"]

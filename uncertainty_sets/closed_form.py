@@ -9,6 +9,7 @@ threads call them at once, and break after a fork.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -39,9 +40,16 @@ def answer(
     parameters: tuple[Array, ...],
     keys: tuple[str, ...],
     warm_start: WorstCase | None,
+    vectors: dict[str, Array] | None = None,
 ) -> WorstCase:
-    """Run the kernel on one loss vector or a batch and name what it found."""
+    """Run the kernel on one loss vector or a batch and name what it found.
+
+    `vectors` are multipliers with an entry for each loss, (B, N), which the kernel takes after the
+    parameters, reads as a start and overwrites.
+    """
     single = f.ndim == 1
+    if vectors:
+        parameters = (*parameters, *vectors.values())
     F = f.reshape(1, -1) if single else f
     P = np.empty(F.shape)
     out = np.empty((F.shape[0], COLUMNS))
@@ -53,13 +61,16 @@ def answer(
     if single:
         value, bound, gap, violation, iterations, status, first, second = out[0].tolist()
         if status == OK:
-            dual = {keys[0]: first, keys[1]: second} if len(keys) == 2 else {keys[0]: first}
+            dual: dict[str, Any] = {keys[0]: first, keys[1]: second} if len(keys) == 2 else {keys[0]: first}
+            if vectors:
+                dual.update((key, vector[0]) for key, vector in vectors.items())
             return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
     if (out[:, STATUS] != OK).any():
-        _redo(kernel, F, parameters, warm, P, out)
+        _redo(kernel, F, parameters, len(keys), vectors or {}, P, out)
     if single:
         value, bound, gap, violation, iterations, *_ = out[0].tolist()
         dual = {key: float(out[0, DUAL + k]) for k, key in enumerate(keys)}
+        dual.update((key, vector[0]) for key, vector in (vectors or {}).items())
         return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
     columns = out.T.copy()
     return WorstCase(
@@ -68,7 +79,7 @@ def answer(
         columns[BOUND],
         columns[GAP],
         columns[VIOLATION],
-        {key: columns[DUAL + k] for k, key in enumerate(keys)},
+        {key: columns[DUAL + k] for k, key in enumerate(keys)} | (vectors or {}),
         "closed-form",
         columns[ITERATIONS].astype(np.int64),
     )
@@ -94,7 +105,13 @@ def _multipliers(previous: WorstCase, keys: tuple[str, ...], rows: int) -> Array
 
 
 def _redo(
-    kernel: Callable[..., None], F: Array, parameters: tuple[Array, ...], warm: Array, P: Array, out: Array
+    kernel: Callable[..., None],
+    F: Array,
+    parameters: tuple[Array, ...],
+    scalars: int,
+    vectors: dict[str, Array],
+    P: Array,
+    out: Array,
 ) -> None:
     """Rows that did not come out: name bad losses; scale extreme ones by a power of two and try again."""
     failed = np.flatnonzero(out[:, STATUS] != OK)
@@ -102,16 +119,18 @@ def _redo(
         reject_not_finite(F[0] if len(F) == 1 else F)
     for b in map(int, failed):
         rows = tuple(parameter[b : b + 1] if len(parameter) > 1 else parameter for parameter in parameters)
-        # Halved first: max f - min f itself may overflow.
-        half = 0.5 * F[b].max() - 0.5 * F[b].min()
-        scale = np.ldexp(1.0, int(np.clip(-np.frexp(half)[1], -1020, 1020)))
+        high, low = float(F[b].max()), float(F[b].min())
+        # Python's numbers overflow to inf without a warning; 1025 is the exponent of a spread of 2·1.8e308.
+        exponent = math.frexp(high - low)[1] if math.isfinite(high - low) else 1025
+        scale = math.ldexp(1.0, min(max(-exponent, -1020), 1020))
         kernel(F[b : b + 1] * scale, *rows, COLD, P[b : b + 1], out[b : b + 1])
         if out[b, STATUS] != OK:
-            raise SolverFailed(
-                f"the closed form found no certified answer in row {b}; use backend='clarabel'"
-            )
-        out[b, [VALUE, BOUND, GAP]] /= scale
-        out[b, DUAL:] /= scale
+            raise SolverFailed(f"no certified answer by closed form in row {b}; use backend='clarabel'")
+        with np.errstate(over="ignore"):
+            out[b, [VALUE, BOUND, GAP]] /= scale
+            out[b, DUAL : DUAL + scalars] /= scale
+            for vector in vectors.values():
+                vector[b] /= scale
 
 
 def _in_parallel(

@@ -82,6 +82,11 @@ def as_scalar_rows(name: str, value: ArrayLike, rows: int, *, finite: bool = Tru
     return np.atleast_1d(array)
 
 
+def spread_to(array: Array, shape: tuple[int, ...]) -> Array:
+    """Broadcast to that shape; contiguous and writable, since numba compiles anew for arrays that are not."""
+    return array if array.shape == shape else np.array(np.broadcast_to(array, shape), order="C")
+
+
 def same_rows(*arrays: Array) -> tuple[Array, ...]:
     """Parameters broadcast to one number of rows, each contiguous."""
     count = max(len(array) for array in arrays)

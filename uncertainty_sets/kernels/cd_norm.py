@@ -1,7 +1,8 @@
-"""CD-norm: p = q + s·u with u in [-cap, 1], Σ|u| <= budget, Σ s·u = 0, and cap = min(1, q/s).
+"""CD-norm: p = q + s·u with -cap <= u <= rise, Σ|u| <= budget, Σ s·u = 0; cap = min(1, q/s) holds p >= 0, and
+rise = min(1, (1-q)/s) says p <= 1, which is implied but keeps sums of size 1 where spreads are larger.
 
 With a multiplier ν for Σ s·u = 0 what is left is a knapsack: spend the budget on the largest s·|f - ν|,
-upwards (weight 1) where f > ν and downwards (weight cap) where f < ν. The dual function
+upwards (weight rise) where f > ν and downwards (weight cap) where f < ν. The dual function
 
     φ(ν) = qᵀf + top-budget of s·|f - ν|
 
@@ -41,13 +42,13 @@ def height(g: float, n: float, s: float) -> float:
 
 
 @summing
-def knapsack(f: Array, s: Array, cap: Array, top: float, n: float, v: Array, w: Array) -> float:
+def knapsack(f: Array, s: Array, rise: Array, cap: Array, top: float, n: float, v: Array, w: Array) -> float:
     """v = s·|f - ν| and its weight; returns the total weight."""
     total = 0.0
     for i in range(f.size):
         g = below_top(f[i], top)
         v[i] = height(g, n, s[i])
-        x = 1.0 if g > n else cap[i]
+        x = rise[i] if g > n else cap[i]
         w[i] = x
         total += x
     return total
@@ -73,6 +74,7 @@ def totals(
 def evaluate(
     f: Array,
     s: Array,
+    rise: Array,
     cap: Array,
     budget: float,
     top: float,
@@ -86,7 +88,7 @@ def evaluate(
 ) -> None:
     """The knapsack at ν = top + n, into `end`; v, w, keys, weights and sample are work space."""
     pi, share = 0.0, 1.0
-    if knapsack(f, s, cap, top, n, v, w) > budget:
+    if knapsack(f, s, rise, cap, top, n, v, w) > budget:
         pi, above, at = threshold(v, w, budget, keys, weights, sample)
         share = share_of(budget - above, at)
     end[X], end[PI], end[SHARE] = n, pi, share
@@ -97,6 +99,7 @@ def evaluate(
 def search(
     f: Array,
     s: Array,
+    rise: Array,
     cap: Array,
     budget: float,
     top: float,
@@ -117,7 +120,7 @@ def search(
     low, high, over, evaluations = False, False, False, 0
     kink = 10.0 * spread / f.size**2
     while evaluations < EVALUATIONS:
-        evaluate(f, s, cap, budget, top, n, v, w, keys, weights, sample, trial)
+        evaluate(f, s, rise, cap, budget, top, n, v, w, keys, weights, sample, trial)
         evaluations += 1
         take(trial, ends, memory)
         low, high = low or trial[MASS] >= 0.0, high or trial[MASS] < 0.0
@@ -140,6 +143,7 @@ def search(
 def sampled_start(
     f: Array,
     s: Array,
+    rise: Array,
     cap: Array,
     budget: float,
     top: float,
@@ -151,16 +155,18 @@ def sampled_start(
 ) -> tuple[float, float]:
     """Where to start and how far to reach: the solution of 1 % of the problem, some ranks of f beside it."""
     size = f.size // 100
-    fs, ss, cs = np.empty(size), np.empty(size), np.empty(size)
+    fs, ss, rs, cs = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     state = np.uint64(88172645463325252)
     for i in range(size):
         state ^= state << np.uint64(13)
         state ^= state >> np.uint64(7)
         state ^= state << np.uint64(17)
         j = i * 100 + int(state % np.uint64(100))
-        fs[i], ss[i], cs[i] = f[j], s[j], cap[j]
+        fs[i], ss[i], rs[i], cs[i] = f[j], s[j], rise[j], cap[j]
     part, tolerance = budget * size / f.size, 1e-6 * spread * ss.sum()
-    search(fs, ss, cs, part, top, spread, -0.5 * spread, 0.1 * spread, tolerance, work, sample, ends, memory)
+    search(
+        fs, ss, rs, cs, part, top, spread, -0.5 * spread, 0.1 * spread, tolerance, work, sample, ends, memory
+    )
     n = ends[2, X]
     # The distance that holds about √size of the sampled losses.
     near = 1e-3 * spread
@@ -178,16 +184,16 @@ def sampled_start(
 
 
 @kernel
-def moved(g: float, s: float, cap: float, n: float, pi: float, share: float) -> float:
+def moved(g: float, s: float, rise: float, cap: float, n: float, pi: float, share: float) -> float:
     """u of one entry in the knapsack's solution at n."""
     v = height(g, n, s)
     part = 1.0 if v > pi else (share if v == pi else 0.0)
-    return part if g > n else (-part * cap if g < n else 0.0)
+    return part * rise if g > n else (-part * cap if g < n else 0.0)
 
 
 @summing
 def write(
-    f: Array, q: Array, s: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
+    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
 ) -> tuple[float, float, float]:
     """p from the mixture of both ends; its value, the bound at the lowest point, the violation."""
     mix = mixture(ends)
@@ -197,8 +203,8 @@ def write(
     value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         g = below_top(f[i], top)
-        first = moved(g, s[i], cap[i], n0, pi0, share0)
-        second = moved(g, s[i], cap[i], n1, pi1, share1)
+        first = moved(g, s[i], rise[i], cap[i], n0, pi0, share0)
+        second = moved(g, s[i], rise[i], cap[i], n1, pi1, share1)
         x = larger(0.0, q[i] + s[i] * (mix * first + (1.0 - mix) * second))
         p[i] = x
         total += x
@@ -207,27 +213,34 @@ def write(
         spent += larger(far, 0.0) / s[i] if s[i] > 0.0 else 0.0
         out = larger(out, far - s[i])
         e = s[i] * (g - n)
-        bound += q[i] * g + larger(0.0, larger(e - pi, cap[i] * (-e - pi)))
+        bound += q[i] * g + larger(0.0, larger(rise[i] * (e - pi), cap[i] * (-e - pi)))
     violation = max(abs(total - 1.0), out, (spent - budget) / max(1.0, budget))
     return value, bound + budget * pi, violation
 
 
 @kernel
 def equal_ends(
-    f: Array, s: Array, cap: Array, budget: float, top: float, work: Array, sample: Array, ends: Array
+    f: Array,
+    s: Array,
+    rise: Array,
+    cap: Array,
+    budget: float,
+    top: float,
+    work: Array,
+    sample: Array,
+    ends: Array,
 ) -> bool:
     """Equal spreads: budget/2 up from the largest losses, budget/2 down from the smallest, if apart.
 
     They are the thresholds of one knapsack with ν in the middle between them and π/s half their distance.
     ends[0] and ends[1] take threshold and share, upper and lower.
     """
-    v, w, keys, weights = work[0], work[1], work[2], work[3]
+    v, keys, weights = work[0], work[2], work[3]
     most, half = 0.0, 0.5 * budget
     for i in range(f.size):
-        w[i] = 1.0 if s[i] > 0.0 else 0.0
         v[i] = -f[i]
         most = max(most, s[i])
-    up, above_up, at_up = threshold(f, w, half, keys, weights, sample)
+    up, above_up, at_up = threshold(f, rise, half, keys, weights, sample)
     down, above_down, at_down = threshold(v, cap, half, keys, weights, sample)
     down = -down
     if min(above_up + at_up, above_down + at_down) < half or up <= down:
@@ -241,7 +254,7 @@ def equal_ends(
 
 @summing
 def write_equal(
-    f: Array, q: Array, s: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
+    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
 ) -> tuple[float, float, float]:
     """The same as `write` for the two thresholds of equal spreads."""
     up, share_up = ends[0, 0], ends[0, 1]
@@ -250,7 +263,7 @@ def write_equal(
     value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         g = f[i] - top
-        u = 1.0 if f[i] > up else (share_up if f[i] == up else 0.0)
+        u = rise[i] if f[i] > up else (share_up * rise[i] if f[i] == up else 0.0)
         u -= cap[i] if f[i] < down else (share_down * cap[i] if f[i] == down else 0.0)
         x = larger(0.0, q[i] + s[i] * u)
         p[i] = x
@@ -260,30 +273,32 @@ def write_equal(
         spent += larger(far, 0.0) / s[i] if s[i] > 0.0 else 0.0
         out = larger(out, far - s[i])
         e = s[i] * (g - n)
-        bound += q[i] * g + larger(0.0, larger(e - pi, cap[i] * (-e - pi)))
+        bound += q[i] * g + larger(0.0, larger(rise[i] * (e - pi), cap[i] * (-e - pi)))
     violation = max(abs(total - 1.0), out, (spent - budget) / max(1.0, budget))
     return value, bound + budget * pi, violation
 
 
 @kernel
-def box_ends(f: Array, s: Array, cap: Array, top: float, work: Array, sample: Array, ends: Array) -> None:
-    """Where the budget does not bind: the threshold of the box q - s·cap <= p <= q + s.
+def box_ends(
+    f: Array, s: Array, rise: Array, cap: Array, top: float, work: Array, sample: Array, ends: Array
+) -> None:
+    """Where the budget does not bind: the threshold of the box q - s·cap <= p <= q + s·rise.
 
     Entries at the threshold take what the others leave, all in one direction: the least budget that does it.
     """
     width, rest = work[1], 0.0
     for i in range(f.size):
-        width[i] = s[i] + s[i] * cap[i]
+        width[i] = s[i] * rise[i] + s[i] * cap[i]
         rest += s[i] * cap[i]
     t, _, _ = threshold(f, width[: f.size], rest, work[2], work[3], sample)
     net, room_up, room_down = 0.0, 0.0, 0.0
     for i in range(f.size):
         if f[i] > t:
-            net -= s[i]
+            net -= s[i] * rise[i]
         elif f[i] < t:
             net += s[i] * cap[i]
         else:
-            room_up += s[i]
+            room_up += s[i] * rise[i]
             room_down += s[i] * cap[i]
     ends[0, 0], ends[0, 1] = t, share_of(net, room_up)
     ends[1, 0], ends[1, 1] = t, share_of(-net, room_down)
@@ -295,6 +310,7 @@ def solve(
     f: Array,
     q: Array,
     s: Array,
+    rise: Array,
     cap: Array,
     budget: float,
     equal: float,
@@ -314,21 +330,23 @@ def solve(
     spread = top - least
     if equal == 1.0 and spread > 0.0:
         evaluations = 2
-        if not equal_ends(f, s, cap, budget, top, work, sample, ends):
+        if not equal_ends(f, s, rise, cap, budget, top, work, sample, ends):
             evaluations = 3
-            box_ends(f, s, cap, top, work, sample, ends)
-        value, bound, violation = write_equal(f, q, s, cap, budget, top, ends, p)
+            box_ends(f, s, rise, cap, top, work, sample, ends)
+        ends[2, X] = (top + ends[2, X]) - top  # ν as it will be given, so that the bound is that of `dual`
+        value, bound, violation = write_equal(f, q, s, rise, cap, budget, top, ends, p)
     else:
         start, reach = -0.5 * spread, 0.1 * spread
         if np.isfinite(warm):
             start, reach = warm - top, 1e-3 * spread
         elif f.size >= SAMPLED_FROM:
-            start, reach = sampled_start(f, s, cap, budget, top, spread, work, sample, ends, memory)
+            start, reach = sampled_start(f, s, rise, cap, budget, top, spread, work, sample, ends, memory)
         tolerance = 1e-14 * spread
         evaluations = search(
-            f, s, cap, budget, top, spread, start, reach, tolerance, work, sample, ends, memory
+            f, s, rise, cap, budget, top, spread, start, reach, tolerance, work, sample, ends, memory
         )
-        value, bound, violation = write(f, q, s, cap, budget, top, ends, p)
+        ends[2, X] = (top + ends[2, X]) - top
+        value, bound, violation = write(f, q, s, rise, cap, budget, top, ends, p)
     finish(out, top, value, bound, violation, evaluations)
     out[DUAL], out[DUAL + 1] = top + ends[2, X], ends[2, PI]
 
@@ -338,6 +356,7 @@ def rows(
     F: Array,
     center: Array,
     spread: Array,
+    rise: Array,
     cap: Array,
     budget: Array,
     equal: Array,
@@ -352,6 +371,6 @@ def rows(
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
-        q, s, c = center[r], spread[r], cap[r]
+        q, s, up, down = center[r], spread[r], rise[r], cap[r]
         start = warm[b if started else 0, 0]
-        solve(F[b], q, s, c, budget[r], equal[r], start, P[b], out[b], work, sample, ends, memory)
+        solve(F[b], q, s, up, down, budget[r], equal[r], start, P[b], out[b], work, sample, ends, memory)

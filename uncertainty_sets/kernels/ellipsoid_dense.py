@@ -193,7 +193,7 @@ def solve(
     value = np.dot(p, g)
     size_p = distance(root, p - q, y)
     violation = max(abs(p.sum() - 1.0), (size_p - radius) / max(1.0, radius))
-    if not (bound - value <= 1e-9 * spread and violation <= 1e-10):
+    if not (abs(bound - value) <= 1e-9 * spread and violation <= 1e-10):
         out[STATUS] = NOT_SOLVED
         return
     finish(out, top, value, bound, violation, rounds)

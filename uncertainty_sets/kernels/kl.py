@@ -11,19 +11,9 @@ import numpy as np
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import DUAL, GAP, NOT_SOLVED, OK, STATUS, finish, larger, scan, smaller
+from uncertainty_sets.kernels.scan import DUAL, GAP, NOT_SOLVED, OK, STATUS, finish, scan
 
 PASSES = 100
-
-
-@summing
-def support_range(f: Array, q: Array) -> tuple[float, float]:
-    """min f and max f where q > 0."""
-    least, top = np.inf, -np.inf
-    for i in range(f.size):
-        least = smaller(least, f[i] if q[i] > 0.0 else np.inf)
-        top = larger(top, f[i] if q[i] > 0.0 else -np.inf)
-    return least, top
 
 
 @summing
@@ -40,10 +30,10 @@ def moments(f: Array, q: Array, top: float, scale: float) -> tuple[float, float,
 
 @summing
 def tilt(f: Array, q: Array, top: float, scale: float, theta: float) -> tuple[float, float, float]:
-    """Σ q·eˣ, Σ q·eˣ·g, Σ q·eˣ·g² with x = θg <= 0; entries outside q's support may have g > 0."""
+    """Σ q·eˣ, Σ q·eˣ·g, Σ q·eˣ·g² with x = θg <= 0."""
     s0, s1, s2 = 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = smaller((f[i] - top) * scale, 0.0)
+        g = (f[i] - top) * scale
         e = q[i] * exp(theta * g)
         s0 += e
         s1 += e * g
@@ -61,7 +51,7 @@ def tilt_little(
     """
     s0, s1, s2 = 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = smaller((f[i] - top) * scale, 0.0) - center
+        g = (f[i] - top) * scale - center
         x = theta * g
         e = exp_minus_line(x)
         s0 += q[i] * e
@@ -77,7 +67,7 @@ def write(
     """p = q·exp(θ(g - center))/weight; return Σ p·(g - center) and Σ p."""
     value, total = 0.0, 0.0
     for i in range(f.size):
-        g = smaller((f[i] - top) * scale, 0.0) - center
+        g = (f[i] - top) * scale - center
         x = q[i] * exp(theta * g) * weight
         p[i] = x
         total += x
@@ -87,12 +77,11 @@ def write(
 
 @kernel
 def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) -> None:
-    """One row; `warm` is the multiplier η of a similar problem, or NaN."""
-    _, _, status = scan(f)
+    """One row; losses where q = 0 repeat one where q > 0; `warm` is the η of a similar problem, or NaN."""
+    least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
-    least, top = support_range(f, q)
     spread = top - least
     if spread == 0.0:
         p[:] = q
@@ -119,7 +108,7 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         theta = 1.0
     if spread > 1e-4 * theta * warm and spread < 1e4 * theta * warm:  # else it is of another problem
         theta = spread / warm
-    low, high = 0.0, np.inf
+    low, high, stride = 0.0, np.inf, 4.0
     passes, center, log_weight = 1, 0.0, 0.0
     while True:
         passes += 1
@@ -139,6 +128,8 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         noise = 2e-16 * (abs(theta * mean_p) + abs(log_weight))
         if abs(off) <= max(1e-13 * radius, noise) or passes >= PASSES:
             break
+        if passes > 12 and abs(off) <= 1e-15 * theta:
+            break  # slow, and the gap off/θ is down to rounding
         if off > 0.0:
             high = theta
         else:
@@ -146,10 +137,9 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         root = np.sqrt(max(divergence, 0.0))
         step = theta - 2.0 * root * (root - np.sqrt(radius)) / (theta * variance)
         if not (step > low and step < high):
-            if high == np.inf:
-                step = 4.0 * theta
-            elif low == 0.0:
-                step = 0.25 * theta
+            if high == np.inf or low == 0.0:
+                step = theta * stride if high == np.inf else theta / stride
+                stride *= stride
             else:
                 step = np.sqrt(low * high)
         if step == theta or (high < np.inf and high - low <= 1e-15 * high):

@@ -9,7 +9,7 @@ import numpy as np
 
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.line_transport import mean_below
+from uncertainty_sets.kernels.line_transport import FASTEST, mean_below
 from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
     GAIN,
@@ -65,8 +65,10 @@ def spread_out(f: Array, cost: Array, q: Array, top: float, rate: float, weight:
         if q[j] > 0.0:
             worth, least = best(f, cost[j], top, rate)
             target = 0
-            while cost[j, target] != least or reach(f[target], top, rate, least) != worth:
-                target += 1
+            for i in range(f.size):
+                if cost[j, i] == least and reach(f[i], top, rate, least) == worth:
+                    target = i
+                    break
             p[target] += weight * q[j]
             spent += weight * q[j] * least
     return spent
@@ -91,7 +93,7 @@ def solve(
         out[STATUS] = status
         return
     trial = ends[3]
-    still = 2.0 * (top - least) / abs(step)
+    still = min(2.0 * (top - least) / abs(step), FASTEST)
     begin(memory)
     trial[X] = 0.0
     trial[GAIN], spent = evaluate(f, cost, q, top, 0.0)

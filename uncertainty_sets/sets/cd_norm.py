@@ -19,6 +19,7 @@ from uncertainty_sets.parameters import (
     describe,
     example_center,
     same_rows,
+    spread_to,
 )
 
 if TYPE_CHECKING:
@@ -40,15 +41,15 @@ class CDNorm(UncertaintySet):
     pi    multiplier of the budget, >= 0
     ====  =================================================
 
-    The bound is qᵀf + budget·π + Σ max(0, s(f-ν) - π, c(s(ν-f) - π)) with s the spread and
-    c = min(1, q/s), for any ν and any π >= 0:
+    The bound is qᵀf + budget·π + Σ max(0, r(s(f-ν) - π), c(s(ν-f) - π)) with s the spread,
+    r = min(1, (1-q)/s) and c = min(1, q/s), for any ν and any π >= 0:
 
     >>> import numpy as np
     >>> f, q, s = np.array([1.0, 0.9, 0.8]), np.full(3, 1 / 3), np.array([0.3, 0.05, 0.3])
     >>> r = CDNorm(q, s, budget=1.0).worst_case(f)
     >>> round(r.value, 12)
     0.93
-    >>> up = s * (f - r.dual["nu"]) - r.dual["pi"]
+    >>> up = np.minimum(1, (1 - q) / s) * (s * (f - r.dual["nu"]) - r.dual["pi"])
     >>> down = np.minimum(1, q / s) * (s * (r.dual["nu"] - f) - r.dual["pi"])
     >>> bool(
     ...     np.isclose(q @ f + 1.0 * r.dual["pi"] + np.maximum(0, np.maximum(up, down)).sum(), r.upper_bound)
@@ -70,7 +71,7 @@ class CDNorm(UncertaintySet):
         if (s < 0.0).any():
             raise InvalidParameter(f"spread must not be negative, got {s.min()}")
         try:
-            s = np.ascontiguousarray(np.broadcast_to(s, q.shape if s.ndim < 2 else (len(s), q.shape[1])))
+            s = spread_to(s, q.shape if s.ndim < 2 else (len(s), q.shape[1]))
         except ValueError:
             raise InvalidParameter(
                 f"spread must be a number or have the centre's shape {np.shape(center)}, got {s.shape}"
@@ -85,6 +86,9 @@ class CDNorm(UncertaintySet):
             self._center, self._spread, out=np.zeros_like(self._center), where=self._spread > 0.0
         )
         self._cap = np.minimum(1.0, ratio)
+        room = np.zeros_like(self._center)
+        np.divide(1.0 - self._center, self._spread, out=room, where=self._spread > 0.0)
+        self._rise = np.clip(room, 0.0, 1.0)
         largest = self._spread.max(axis=1, keepdims=True)
         self._equal = ((self._spread == largest) | (self._spread == 0.0)).all(axis=1).astype(np.float64)
         self.size = q.shape[1]
@@ -130,7 +134,7 @@ class CDNorm(UncertaintySet):
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         from uncertainty_sets.kernels.cd_norm import rows
 
-        parameters = (self._center, self._spread, self._cap, self._budget, self._equal)
+        parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
         return answer(rows, losses, parameters, ("nu", "pi"), warm_start)
 
     def _residual(self, p: Array) -> float:

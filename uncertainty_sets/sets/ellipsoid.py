@@ -20,6 +20,7 @@ from uncertainty_sets.parameters import (
     example_center,
     readonly,
     same_rows,
+    spread_to,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Ellipsoid(UncertaintySet):
     mu    dense Q: multipliers of p >= 0; y = f - ν + μ
     ====  ===================================================================================
 
-    The bound is ν + qᵀy + √(radius·yᵀQy), for any ν and any τ, μ >= 0 (τ = ∞: radius 0, y = f - ν):
+    The bound is ν + qᵀy + √(radius·yᵀQy), for any ν and any τ, μ >= 0 (τ = ∞: y = f - ν):
 
     >>> import numpy as np
     >>> f, q, Q, radius = np.array([1.0, 0.5, 0.0]), np.array([0.5, 0.4, 0.1]), np.ones(3), 0.05
@@ -72,10 +73,11 @@ class Ellipsoid(UncertaintySet):
             self._shape = (0.5 * (self._given + self._given.T))[None]
             self._inverse = np.linalg.inv(self._shape[0])[None]
         elif self._given.shape in {(), (n,)}:
-            self._shape = np.ascontiguousarray(np.broadcast_to(self._given, (1, n)))
+            self._shape = spread_to(self._given, (1, n))
             if (self._shape <= 0.0).any():
                 raise InvalidParameter(f"shape must be positive, got {self._shape.min()}")
             self._ratio = self._center / self._shape
+            self._heavy = self._shape.argmax(axis=1)
         else:
             raise InvalidParameter(
                 f"shape must be a number, a diagonal of shape ({n},) or a matrix of shape ({n}, {n}), "
@@ -141,7 +143,7 @@ class Ellipsoid(UncertaintySet):
         if not self._dense:
             from uncertainty_sets.kernels.ellipsoid_diagonal import rows
 
-            diagonal = (self._center, self._shape, self._ratio, self._radius)
+            diagonal = (self._center, self._shape, self._ratio, self._radius, self._heavy)
             return answer(rows, losses, diagonal, ("nu", "tau"), warm_start)
         from uncertainty_sets.kernels.ellipsoid_dense import rows as dense_rows
 
@@ -149,13 +151,11 @@ class Ellipsoid(UncertaintySet):
         before = None if warm_start is None else warm_start.dual.get("mu")
         if before is not None and np.shape(before) == losses.shape:
             mu[:] = before
-        dense = (self._center, self._shape, self._root, self._inverse, self._radius, mu)
+        dense = (self._center, self._shape, self._root, self._inverse, self._radius)
         try:
-            result = answer(dense_rows, losses, dense, ("nu",), None)
+            return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
         except SolverFailed:
             return None
-        result.dual = {**result.dual, "mu": mu[0] if losses.ndim == 1 else mu}
-        return result
 
     def _residual(self, p: Array) -> float:
         d, radius = p - self._center[0], float(self._radius[0])

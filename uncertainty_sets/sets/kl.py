@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
-from uncertainty_sets.closed_form import answer
+from uncertainty_sets.closed_form import answer, reject_not_finite
 from uncertainty_sets.parameters import (
     as_center,
     as_numbers,
@@ -58,6 +58,8 @@ class KL(UncertaintySet):
     def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
         q = as_center(center)
         self._center, self._radius = same_rows(q, as_scalar_rows("radius", radius, len(q)))
+        inside = self._center > 0.0
+        self._inside = None if inside.all() else inside
         self.size = q.shape[1]
         self.rows = len(self._center) if np.ndim(center) == 2 or np.ndim(radius) == 1 else None
 
@@ -94,7 +96,15 @@ class KL(UncertaintySet):
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         from uncertainty_sets.kernels.kl import rows
 
-        return answer(rows, losses, (self._center, self._radius), ("eta",), warm_start)
+        f = losses if self._inside is None else self._on_support(losses, self._inside)
+        return answer(rows, f, (self._center, self._radius), ("eta",), warm_start)
+
+    def _on_support(self, losses: Array, inside: NDArray[np.bool_]) -> Array:
+        """Losses where q = 0 do not count: replaced by one that does, so that they do not set the scale."""
+        reject_not_finite(losses)
+        first = inside.argmax(axis=1)
+        picked = losses[..., first] if losses.ndim == 1 else losses[np.arange(len(losses)), first][:, None]
+        return np.where(inside if losses.ndim == 2 else inside[0], losses, picked)
 
     def _residual(self, p: Array) -> float:
         q, radius = self._center[0], float(self._radius[0])

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import cvxpy
 
 
+TINY = 1e-290
+
+
 class Wasserstein1(UncertaintySet):
     """Distributions near a centre q in transport cost: {p : Σ cost·γ <= radius for a plan γ from q to p}.
 
@@ -82,6 +85,7 @@ class Wasserstein1(UncertaintySet):
                 f"got shape {self._given.shape}"
             )
         self._on_line = self._cost.ndim == 2
+        self._drop_tiny_distances()
         self._step = np.array([self._smallest_step()])
         self._sorted_center = self._center if self._order is None else self._center[:, self._order].copy()
         self.size = n
@@ -96,6 +100,15 @@ class Wasserstein1(UncertaintySet):
         if (stay != 0.0).any():
             i = int(np.flatnonzero(stay)[0])
             raise InvalidParameter(f"cost must be 0 on the diagonal, got cost[{i}, {i}] = {stay[i]}")
+
+    def _drop_tiny_distances(self) -> None:
+        """Distances below 1e-290 count as 0: a multiplier for them would overflow."""
+        if not self._on_line:
+            self._cost[self._cost < TINY] = 0.0
+            return
+        tiny = np.flatnonzero(np.diff(self._cost[0]) < TINY)
+        for i in tiny[np.diff(self._cost[0])[tiny] > 0.0]:
+            self._cost[0, i + 1] = self._cost[0, i]
 
     def _smallest_step(self) -> float:
         """The smallest distance that is not 0, negative where there are others that are 0."""
@@ -166,7 +179,8 @@ class Wasserstein1(UncertaintySet):
         q, radius = self._center[0], float(self._radius[0])
         if self._on_line:
             moved = p - q if self._order is None else (p - q)[self._order]
-            distance = float(np.abs(np.cumsum(moved)[:-1]) @ np.diff(self._cost[0]))
+            ahead = np.cumsum(moved, dtype=np.longdouble)[:-1]  # rounding here counts once per distance
+            distance = float(np.abs(ahead) @ np.diff(self._cost[0]).astype(np.longdouble))
         else:
             import ot
 
