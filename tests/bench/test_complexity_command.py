@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from bench import compare, complexity, grid, labels, paper, peers, report, summary, variants
+from bench import compare, complexity, grid, labels, page, paper, peers, report, summary, variants
 from bench.store import Store, load
 from uncertainty_sets import UncertaintySet, registry
 
@@ -277,3 +277,31 @@ def test_compare_says_what_is_wrong_with_a_file(tmp_path, folder):
     bad.write_text("{", encoding="utf-8")
     with pytest.raises(SystemExit, match="not a result file"):
         compare.main([str(bad), str(folder)])
+
+
+def test_the_page_is_written_from_the_results(folder, document, tmp_path, capsys):
+    target = tmp_path / "page.md"
+    oracles = {
+        "schema": 1,
+        "command": "oracles",
+        "machine": document["machine"],
+        "rows": [
+            {
+                "group": "made",
+                "what": "a number",
+                "value": 0.25,
+                "unit": "×",
+                "limit": 0.5,
+                "at_least": False,
+                "low": None,
+                "high": None,
+                "met": True,
+            }
+        ],
+    }
+    promises = written(tmp_path / "oracles.json", oracles)
+    assert page.main(["--results", str(folder), "--oracles", promises, "--to", str(target)]) == 0
+    text = target.read_text(encoding="utf-8")
+    assert "| a number (made) | ≤ 0.5 × | 0.25 × |  | yes |" in text
+    assert report.lines(document)[0][5] in text
+    capsys.readouterr()
