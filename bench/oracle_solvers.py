@@ -24,6 +24,9 @@ CLARABEL_LIMITS = {
     cases.EQUAL.label: 200.0,
     cases.CD.label: 200.0,
 }
+BUDGET = 20.0
+"""Seconds that one competitor may take in a race of more than three rounds."""
+
 PLAN_LIMIT, DENSE_LIMIT = 10_000.0, 30.0
 WARM_LIMIT, UNRELATED_LIMIT = 20.0, 1.0
 
@@ -70,7 +73,8 @@ def _race(case: cases.Case, size: int, rounds: int, seed: int, limit: float, gro
             "ours": lambda: uncertainty_set.worst_case(next(given)),
         },
         rounds,
-        least=rounds,
+        BUDGET,
+        least=min(3, rounds),
     )
     ratio = samples.ratio("theirs", "ours")
     apart = max((abs(a - b) for a, b in values if np.isfinite(a)), default=float("nan"))
@@ -109,6 +113,7 @@ def polyhedron(size: int, count: int, rounds: int, seed: int, say: Callable[[str
                 "cold": _next(partial(theirs.solve, warm=False), cold),
             },
             rounds,
+            BUDGET,
             least=1,  # one call a sample, since a repeat with the same losses would be free
         )
         for how, words in (("cold", "cvxpy started cold"), ("warm", "cvxpy with its last solution")):
