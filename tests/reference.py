@@ -169,10 +169,12 @@ def bound(name, f, parameters, dual) -> float:
         if Q.ndim == 2:
             assert (dual["mu"] >= 0.0).all()
             y = f - nu + dual["mu"]
-            square = y @ Q @ y
+            unit = np.abs(y).max() or 1.0  # losses of 1e±200 have no squares
+            square = (y / unit) @ Q @ (y / unit)
         else:
             low = np.where(q > 0.0, -dual["tau"] * np.where(q > 0.0, q, 1.0) / Q, -0.0)
             y = np.maximum(f - nu, low)
-            square = (Q * y * y).sum()
-        return nu + q @ y + np.sqrt(radius * square)
+            unit = np.abs(y).max() or 1.0
+            square = (Q * (y / unit) ** 2).sum()
+        return nu + q @ y + unit * np.sqrt(radius * square)
     raise LookupError(name)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
-from uncertainty_sets.parameters import example_center
+from uncertainty_sets.parameters import as_floats, example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -92,6 +92,22 @@ class WorstCase:
         )
 
 
+def stack(answers: list[WorstCase]) -> WorstCase:
+    """The answers to the rows of a batch as one; multipliers that not all of them have are left out."""
+    shared = [key for key in answers[0].dual if all(key in answer.dual for answer in answers)]
+    backends = sorted({answer.backend for answer in answers})
+    return WorstCase(
+        np.array([answer.p for answer in answers]),
+        np.array([answer.value for answer in answers]),
+        np.array([answer.upper_bound for answer in answers]),
+        np.array([answer.gap for answer in answers]),
+        np.array([answer.violation for answer in answers]),
+        {key: np.array([answer.dual[key] for answer in answers]) for key in shared},
+        " and ".join(backends),
+        np.array([answer.iterations for answer in answers]),
+    )
+
+
 class UncertaintySet(ABC):
     """A convex set of probability vectors with a worst-case oracle.
 
@@ -135,6 +151,10 @@ class UncertaintySet(ABC):
                 The answer is the same, only faster.
         """
         f = self._check_losses(losses)
+        if warm_start is not None and not isinstance(warm_start, WorstCase):
+            raise InvalidInput(
+                f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}"
+            )
         if backend in {"auto", "closed-form"}:
             answer = self._closed_form(f, warm_start)
             if answer is not None:
@@ -215,12 +235,7 @@ class UncertaintySet(ABC):
         if type(losses) is np.ndarray and losses.dtype == np.float64 and losses.flags.carray:
             f = losses
         else:
-            try:
-                f = np.require(losses, dtype=np.float64, requirements=["C", "W", "A"])
-            except (TypeError, ValueError) as error:
-                raise InvalidLosses(f"losses must be real numbers of one shape: {error}") from error
-            if np.iscomplexobj(losses):
-                raise InvalidLosses("losses must be real, got complex numbers")
+            f = np.require(as_floats("losses", losses, InvalidLosses), requirements=["C", "W", "A"])
         if f.ndim not in {1, 2} or f.size == 0:
             raise InvalidLosses(
                 f"losses must have shape (N,) or (B, N) with at least one entry, got {f.shape}"
@@ -238,10 +253,7 @@ class UncertaintySet(ABC):
         return f
 
     def _check_point(self, p: ArrayLike) -> Array:
-        try:
-            point = np.ascontiguousarray(p, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"p must be a vector of real numbers: {error}") from error
+        point = np.ascontiguousarray(as_floats("p", p, InvalidInput))
         if self.rows is not None:
             raise InvalidInput(
                 "violation and contains look at one distribution, and this set's parameters differ by row; "

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from uncertainty_sets.backends import is_cold, select
-from uncertainty_sets.base import WorstCase
+from uncertainty_sets.base import WorstCase, stack
 from uncertainty_sets.certificate import Certifier
 from uncertainty_sets.closed_form import reject_not_finite
 from uncertainty_sets.errors import EmptySet, InvalidLosses, SolverFailed
@@ -112,17 +112,7 @@ def worst_case(
     reject_not_finite(losses)
     if losses.ndim == 1:
         return _solve(uncertainty_set, losses, backend)
-    answers = [_solve(uncertainty_set._row(index), row, backend) for index, row in enumerate(losses)]
-    return WorstCase(
-        p=np.stack([each.p for each in answers]),
-        value=np.array([each.value for each in answers]),
-        upper_bound=np.array([each.upper_bound for each in answers]),
-        gap=np.array([each.gap for each in answers]),
-        violation=np.array([each.violation for each in answers]),
-        dual={key: np.stack([each.dual[key] for each in answers]) for key in answers[0].dual},
-        backend=answers[0].backend,
-        iterations=np.array([each.iterations for each in answers]),
-    )
+    return stack([_solve(uncertainty_set._row(index), row, backend) for index, row in enumerate(losses)])
 
 
 def _solve(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> WorstCase:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.errors import InvalidInput, InvalidParameter
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import Array, UncertaintySet
@@ -33,12 +33,25 @@ def as_numbers(owner: UncertaintySet, array: Array) -> float | Array:
     return float(array[0]) if owner.rows is None else readonly(array)
 
 
+def as_floats(name: str, value: ArrayLike, error: type[InvalidInput]) -> Array:
+    """Real numbers as a plain float64 array; what only looks like numbers is refused."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise error(f"{name} must not have masked entries; fill or drop them")
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiubO":
+            kind = "complex numbers" if array.dtype.kind == "c" else f"entries of type {array.dtype}"
+            raise error(f"{name} must be real numbers, got {kind}")
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as cause:
+        if isinstance(cause, error):
+            raise
+        raise error(f"{name} must be real numbers of one shape: {cause}") from cause
+
+
 def as_array(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
     """Our own C-contiguous float64 copy of a parameter, without NaN."""
-    try:
-        array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must be real numbers of one shape: {error}") from error
+    array = np.array(as_floats(name, value, InvalidParameter), order="C")
     bad = ~np.isfinite(array) if finite else np.isnan(array)
     if bad.any():
         need = "finite" if finite else "free of NaN"
@@ -60,7 +73,8 @@ def as_center(value: ArrayLike) -> Array:
     if (center < 0.0).any():
         at = np.unravel_index(int(center.argmin()), center.shape)
         raise InvalidParameter(f"center must not be negative, got {center[at]} at entry {at[1]}")
-    total = center.sum(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        total = center.sum(axis=1, keepdims=True)
     off = float(np.abs(total - 1.0).max())
     if off > SUM_TOLERANCE:
         worst = float(total[np.abs(total - 1.0).argmax(), 0])

@@ -71,7 +71,7 @@ def get_set(name: str) -> type[UncertaintySet]:
         return _sets[name]
     except (KeyError, TypeError):
         close = get_close_matches(str(name).lower(), _sets, n=1, cutoff=0.4)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         raise UnknownName(
             f"no uncertainty set is called {name!r}{hint} There are: {', '.join(available_sets())}"
         ) from None

@@ -54,8 +54,11 @@ def select(name: str, program: ConicProgram) -> Backend:
     if cls is None or (colon and not hasattr(cls, "options")):
         known = sorted([CLOSED_FORM, *classes])
         close = get_close_matches(base.lower(), known, n=1, cutoff=0.4)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UnknownName(f"no backend is called {name!r}{hint} There are: {', '.join(known)}")
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise UnknownName(
+            f"no backend is called {name!r}{hint} There are: {', '.join(known)}; and cvxpy:NAME for any "
+            "solver that cvxpy finds"
+        )
     if not cls.installed():
         raise BackendMissing(f"backend {base!r} needs the package {cls.package}: pip install {cls.install}")
     lacking = program.kinds - cls.cones

@@ -185,6 +185,7 @@ def solve(
     if rounds < 0:
         out[STATUS] = NOT_SOLVED
         return
+    n = (top + n) - top  # ν as it will be given, so that the bound is that of `dual`
     for i in range(size):
         p[i] = max(0.0, p[i])
         mu[i] = max(0.0, y[i] - (g[i] - n)) if zero[i] else 0.0
@@ -193,7 +194,8 @@ def solve(
     value = np.dot(p, g)
     size_p = distance(root, p - q, y)
     violation = max(abs(p.sum() - 1.0), (size_p - radius) / max(1.0, radius))
-    if not (abs(bound - value) <= 1e-9 * spread and violation <= 1e-10):
+    rounding = 4e-16 * (abs(top) + spread) * (1.0 + np.sqrt(radius * max(0.0, Q.sum())))
+    if not (abs(bound - value) <= 1e-9 * spread + rounding and violation <= 1e-10):
         out[STATUS] = NOT_SOLVED
         return
     finish(out, top, value, bound, violation, rounds)

@@ -61,6 +61,12 @@ def face(f: Array, q: Array, Q: Array, a: Array, top: float) -> tuple[float, flo
     return width, mass, cost
 
 
+@strict
+def as_given(base: float, n: float) -> float:
+    """n after ν = base + n has been rounded: the bound is computed for the ν that is handed out."""
+    return (base + n) - base
+
+
 @summing
 def write(
     f: Array,
@@ -79,6 +85,7 @@ def write(
     """
     value, total, linear, square, size, width = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     rate = 1.0 / tau
+    given = as_given(base, n)
     for i in range(f.size):
         g = f[i] - base
         h = g - n
@@ -87,12 +94,12 @@ def write(
         p[i] = x
         total += x
         value += x * g
-        y = larger(h, -tau * a[i])
+        y = larger(g - given, -tau * a[i])
         linear += q[i] * y
         square += Q[i] * y * y
         d = x - q[i]
         size += d * d / Q[i]
-    bound = n + linear + np.sqrt(radius * square)
+    bound = given + linear + np.sqrt(radius * square)
     return value, bound, max(abs(total - 1.0), (size - radius) / max(1.0, radius)), total, width
 
 
@@ -271,20 +278,22 @@ def solve(
         finish(out, top, 0.0, 0.0, abs(total - 1.0), 1)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
+    # The bound is for ν as rounded to the size of the losses, which costs it this much.
+    rounding = 4e-16 * (abs(base) + spread) * (1.0 + np.sqrt(radius * s0))
     tau = np.sqrt(square / radius)
     if abs(nu - base) <= 2.0 * spread and rate > 1e-6 * tau and rate < 1e6 * tau:  # else of another problem
         n, tau = nu - base, rate
     n1, tau1, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
     value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-    if not (settled and abs(bound - value) <= 1e-12 * spread and violation <= 1e-11):
+    if not (settled and abs(bound - value) <= 1e-12 * spread + rounding and violation <= 1e-11):
         n2, tau2 = nested(f, q, Q, a, radius, base, spread, tau)
         n1, tau1, more, settled = settle_few(f, q, Q, a, radius, base, n2, tau2)
         passes += more + 1
         value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-        if not (settled and abs(bound - value) <= 1e-12 * spread and violation <= 1e-11):
+        if not (settled and abs(bound - value) <= 1e-12 * spread + rounding and violation <= 1e-11):
             n1, tau1 = n2, tau2
             value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-        if not (abs(bound - value) <= 1e-9 * spread and violation <= 1e-10):
+        if not (abs(bound - value) <= 1e-9 * spread + rounding and violation <= 1e-10):
             out[STATUS] = NOT_SOLVED
             return
     finish(out, base, value, bound, violation, passes + 2)

@@ -128,7 +128,7 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         noise = 2e-16 * (abs(theta * mean_p) + abs(log_weight))
         if abs(off) <= max(1e-13 * radius, noise) or passes >= PASSES:
             break
-        if passes > 12 and abs(off) <= 1e-15 * theta:
+        if passes > 12 and abs(off) <= min(1e-15 * theta, 1e-12 * max(1.0, radius)):
             break  # slow, and the gap off/θ is down to rounding
         if off > 0.0:
             high = theta

@@ -63,8 +63,7 @@ class Box(UncertaintySet):
         self._lower = np.maximum(low, 0.0)
         high = np.minimum(high, 1.0)
         least, most = self._lower.sum(axis=1), high.sum(axis=1)
-        # The bounds are rounded decimals: sums may miss 1 by a few ulp a term.
-        slack = 4e-16 * max(8, low.shape[1])
+        slack = 1e-12  # bounds are rounded decimals, and so are their sums
         if (high < 0.0).any():
             raise EmptySet(f"upper must not be negative, since p >= 0; got {high.min()}")
         if (least > 1.0 + slack).any():

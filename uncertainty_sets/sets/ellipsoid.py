@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.base import Array, UncertaintySet, WorstCase
+from uncertainty_sets.base import Array, UncertaintySet, WorstCase, stack
 from uncertainty_sets.closed_form import answer
 from uncertainty_sets.errors import InvalidParameter, SolverFailed
 from uncertainty_sets.parameters import (
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     import cvxpy
 
 
+SMALLEST = 1e-100
+
+
 class Ellipsoid(UncertaintySet):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
     Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes. Dense Q: an
     active-set method, O(N²) a step beside the factors of Q on the entries at 0; where that does not settle
-    (Q badly conditioned) the default backend goes on with a conic solver.
+    (Q badly conditioned) it goes on with a conic solver, and says so in `backend`.
 
     ====  ===================================================================================
     dual  meaning
@@ -76,6 +79,9 @@ class Ellipsoid(UncertaintySet):
             self._shape = spread_to(self._given, (1, n))
             if (self._shape <= 0.0).any():
                 raise InvalidParameter(f"shape must be positive, got {self._shape.min()}")
+            if (self._shape < SMALLEST).any() or (self._shape > 1.0 / SMALLEST).any():
+                worst = self._shape.min() if self._shape.min() < SMALLEST else self._shape.max()
+                raise InvalidParameter(f"shape must lie between 1e-100 and 1e100, got {worst}")
             self._ratio = self._center / self._shape
             self._heavy = self._shape.argmax(axis=1)
         else:
@@ -140,6 +146,15 @@ class Ellipsoid(UncertaintySet):
         return self.center.copy()
 
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase | None:
+        try:
+            return self._by_kernel(losses, warm_start)
+        except SolverFailed:
+            if losses.ndim == 1:
+                return self._by_solver(losses) if self._dense else None
+        # A row that does not settle goes to the conic solver, and that row alone.
+        return stack([self._row(b).worst_case(row) for b, row in enumerate(losses)])
+
+    def _by_kernel(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         if not self._dense:
             from uncertainty_sets.kernels.ellipsoid_diagonal import rows
 
@@ -152,10 +167,22 @@ class Ellipsoid(UncertaintySet):
         if before is not None and np.shape(before) == losses.shape:
             mu[:] = before
         dense = (self._center, self._shape, self._root, self._inverse, self._radius)
-        try:
-            return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
-        except SolverFailed:
-            return None
+        return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
+
+    def _by_solver(self, f: Array) -> WorstCase:
+        """The conic answer with this set's own multipliers: y from its cone, ν and μ from y."""
+        from uncertainty_sets import conic
+
+        result = conic.worst_case(self, f, "auto", None)
+        program, cone = conic.program(self), self._center.shape[1] + 1
+        y = program.A.tocsr()[-cone:].T @ result.dual["y"][-cone:]
+        g, y = f - f.max(), y[program.columns]
+        nu = float((g - y).max())
+        bound = nu + self._center[0] @ y + np.sqrt(self._radius[0] * (y @ self._shape[0] @ y))
+        result.gap = float(bound - result.p @ g)
+        result.upper_bound = float(f.max() + bound)
+        result.dual = {"nu": float(f.max() + nu), "mu": np.maximum(0.0, y - (g - nu))}
+        return result
 
     def _residual(self, p: Array) -> float:
         d, radius = p - self._center[0], float(self._radius[0])

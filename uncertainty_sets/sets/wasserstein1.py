@@ -72,6 +72,8 @@ class Wasserstein1(UncertaintySet):
         if self._given is None:
             self._cost = np.arange(float(n))[None, :]
         elif self._given.shape == (n,):
+            if not np.isfinite(float(self._given.max()) - float(self._given.min())):
+                raise InvalidParameter("cost: the distance between the outermost positions overflows")
             order = np.argsort(self._given, kind="stable")
             self._cost = self._given[order][None, :]
             if (order != np.arange(n)).any():
