@@ -187,8 +187,8 @@ def remarks(document: dict[str, Any]) -> list[str]:
         said.append("Without an answer: " + "; ".join(failed) + ".")
     settings = document["settings"]
     said.append(
-        f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s a cell; a method "
-        f"leaves when its next first call, set-up included, would take more than {settings['limit']:g} s."
+        f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s a cell; "
+        f"a method leaves when its next first call, set-up included, would take more than {settings['limit']:g} s."
     )
     said.append("Measured on " + machine.line(document["machine"]) + ".")
     return said
