@@ -51,7 +51,7 @@ class Settings:
     seed: int = 0
 
 
-QUICK = Settings((10, 30, 100, 300, 1_000, 10_000, 100_000, 1_000_000), limit=0.15, budget=0.05, rounds=5)
+QUICK = Settings((10, 100, 1_000, 10_000, 100_000, 1_000_000), limit=0.15, budget=0.05, rounds=5)
 FULL = Settings(
     (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
     limit=4.0,

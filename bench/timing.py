@@ -1,5 +1,8 @@
 """Timing on a noisy machine: repeats of all competitors interleaved, medians, quartiles, ratios by round.
 
+A sample is the smaller of what the clock and what the processor time of this process say: time that other
+programs took is not ours, and threads of our own that ran side by side are not counted twice.
+
 A ratio is the median of the ratios within each round, where both ran within moments of each other, so a
 machine that is slow for a while slows both.
 """
@@ -68,10 +71,10 @@ def sample(call: Callable[[], object], repeats: int) -> float:
     """Seconds a call, the mean over `repeats` calls in a row; quick ones after one that warms the caches."""
     if repeats > 1:
         call()
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     for _ in range(repeats):
         call()
-    return (time.perf_counter() - start) / repeats
+    return min(time.perf_counter() - start, time.process_time() - busy) / repeats
 
 
 def once(call: Callable[[], object]) -> float:

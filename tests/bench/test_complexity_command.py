@@ -15,7 +15,7 @@ from uncertainty_sets import UncertaintySet, registry
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-TINY = ["--quick", "--largest", "100", "--minutes", "60"]
+TINY = ["--quick", "--largest", "1000", "--minutes", "60"]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_an_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path, monkeypatch
     monkeypatch.setattr(grid, "measure", lambda variant, size, *rest: [])
     assert complexity.main(arguments) == 0
     groups = [group for group in load(tmp_path)["groups"] if group[0] == "cells"]
-    assert [group[-1] for group in groups] == [10, 30, 100]
+    assert [group[-1] for group in groups] == [10, 100, 1_000]
     assert "Going on from 2 groups" in capsys.readouterr().out
 
 
