@@ -30,7 +30,9 @@ def main(arguments: list[str]) -> int:
     minutes = MINUTES[options.quick] if options.minutes is None else options.minutes
     console = Console()
     store = Store(
-        folder / "results.json", asdict(settings) | {"sizes": list(settings.sizes)}, fresh=options.fresh
+        folder / "results.json",
+        asdict(settings) | {"sizes": list(settings.sizes), "quick": options.quick},
+        fresh=options.fresh,
     )
     if store.resumed:
         console.print(

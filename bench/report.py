@@ -186,6 +186,8 @@ def remarks(document: dict[str, Any]) -> list[str]:
     if failed:
         said.append("Without an answer: " + "; ".join(failed) + ".")
     settings = document["settings"]
+    if settings["quick"]:
+        said.append("This was a quick run; the full one has more sizes, repeats and larger programs.")
     said.append(
         f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s a cell; "
         f"a method leaves when its next first call is expected to take more than {settings['limit']:g} s."
