@@ -41,6 +41,7 @@ class Settings:
         limit: seconds a first call may take (set-up included) before a method leaves the race.
         budget: seconds for the repeats of one cell.
         rounds: repeats at most.
+        programs_to: the largest N for methods other than closed forms, whatever they would take.
         seed: for sets and losses.
     """
 
@@ -48,10 +49,13 @@ class Settings:
     limit: float
     budget: float
     rounds: int
+    programs_to: int = 10**9
     seed: int = 0
 
 
-QUICK = Settings((10, 100, 1_000, 10_000, 100_000, 1_000_000), limit=0.25, budget=0.05, rounds=5)
+QUICK = Settings(
+    (10, 100, 1_000, 10_000, 100_000, 1_000_000), limit=0.25, budget=0.05, rounds=5, programs_to=1_000
+)
 FULL = Settings(
     (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
     limit=4.0,
@@ -94,6 +98,8 @@ def expected(cells: list[Cell], variant: Variant, method: str, size: int, limit:
         before = earlier[-2]
         slope = float(np.log(last["first"] / before["first"]) / np.log(last["size"] / before["size"]))
     least = 1.0 if last["first"] > limit / 3 else 0.0  # what takes milliseconds may be a fixed cost
+    if last["size"] >= 100:
+        least = max(least, variant.growth)
     return float(last["first"] * (size / last["size"]) ** min(max(slope, least), 5.0))
 
 
@@ -128,6 +134,8 @@ def measure(
         known[ARGSORT] = once(calls[ARGSORT])
         for method, start in _contestants(variant, uncertainty_set, size, backends, peers):
             limit = settings.limit * (OWN if method == "closed-form" else 1.0)
+            if method != "closed-form" and size > settings.programs_to:
+                continue
             if expected(cells, variant, method, size, limit) > limit:
                 continue
             cell = _new_cell(variant, method, size, method not in backends)

@@ -59,8 +59,11 @@ def main(arguments: list[str]) -> int:
     with warnings.catch_warnings(), console.status("starting") as status:
         warnings.simplefilter("ignore")  # cvxpy warns of inaccurate solutions, which are counted here
         parts = measurements(options.quick, options.seed, options.scale, status.update)
-        for name in options.only:
-            rows.extend(parts[name]())
+        try:
+            for name in options.only:
+                rows.extend(parts[name]())
+        except KeyboardInterrupt:  # what was measured is shown and written all the same
+            console.print("Interrupted; the numbers so far:")
     described = machine.describe()
     console.print(table(rows, "The oracles' numbers"))
     console.print(machine.line(described), soft_wrap=True)
