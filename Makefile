@@ -15,14 +15,14 @@ $(BIN)/python:
 	  { rm -rf $(VENV); echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.run: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.run
 
-demo: $(VENV)/.run  ## the six oracles on a small example
+demo: $(VENV)/.run  ## a short training run: robust against equal weights
 	$(BIN)/python -m bench demo
 
 test: $(VENV)/.dev  ## the test-suite

@@ -42,6 +42,16 @@ def height(g: float, n: float, s: float) -> float:
 
 
 @summing
+def middle(f: Array, s: Array, top: float) -> float:
+    """The mean loss with the spreads as weights: near the ν that balances Σ s·u."""
+    total, weight = 0.0, 0.0
+    for i in range(f.size):
+        total += s[i] * (f[i] - top)
+        weight += s[i]
+    return total / weight if weight > 0.0 else 0.0
+
+
+@summing
 def knapsack(f: Array, s: Array, rise: Array, cap: Array, top: float, n: float, v: Array, w: Array) -> float:
     """v = s·|f - ν| and its weight; returns the total weight."""
     total = 0.0
@@ -336,7 +346,7 @@ def solve(
         ends[2, X] = (top + ends[2, X]) - top  # ν as it will be given, so that the bound is that of `dual`
         value, bound, violation = write_equal(f, q, s, rise, cap, budget, top, ends, p)
     else:
-        start, reach = -0.5 * spread, 0.1 * spread
+        start, reach = middle(f, s, top), 0.3 * spread / np.sqrt(f.size)
         if np.isfinite(warm):
             start, reach = warm - top, 1e-3 * spread
         elif f.size >= SAMPLED_FROM:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.base import Array
-from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.kernels.jit import kernel, summing
 
+FEW = 24  # up to this many entries, compare all pairs
 SMALL = 96  # below this many entries, sort
 SAMPLE = 2048  # entries sampled at most
 
@@ -121,6 +122,30 @@ def bracket(
     return low, high, pivot
 
 
+@summing
+def ranked(f: Array, w: Array, level: float) -> tuple[float, float]:
+    """The weight above and at a level."""
+    above, at = 0.0, 0.0
+    for j in range(f.size):
+        above += w[j] if f[j] > level else 0.0
+        at += w[j] if f[j] == level else 0.0
+    return above, at
+
+
+@kernel
+def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, float]:
+    """The same as `threshold` by comparing every entry with every other: no branch to mispredict, no sort."""
+    t, above, at = -np.inf, -1.0, 0.0
+    for i in range(f.size):
+        if w[i] > 0.0 and f[i] != t:
+            higher, equal = ranked(f, w, f[i])
+            if higher <= target and higher >= above:
+                t, above, at = f[i], higher, equal
+    if above < 0.0:
+        return f.max(), 0.0, 0.0
+    return t, above, at
+
+
 @kernel
 def threshold(
     f: Array, w: Array, target: float, keys: Array, weights: Array, sample: Array
@@ -129,6 +154,8 @@ def threshold(
 
     keys and weights are work space of f's length, sample of shape (2, SAMPLE).
     """
+    if f.size <= FEW:
+        return threshold_of_few(f, w, target)
     low, high = -np.inf, np.inf
     above = 0.0
     n = f.size

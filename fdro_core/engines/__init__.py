@@ -1,0 +1,1 @@
+"""Engines move messages between the master and the workers, and stamp them with time."""

@@ -1,0 +1,111 @@
+"""What an engine is. The master and the workers know nothing of it.
+
+The driver's loop is the whole contract::
+
+    engine.start(factories)
+    while ...:
+        event = engine.receive(until=master.wake_at)
+        for worker, message in master.handle(event):
+            engine.send(worker, message)
+    engine.stop()
+
+An engine is one file: a clock, a way to run workers, and these methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from fdro_core.messages import Reply, Request
+
+
+class WorkerMachine(Protocol):
+    """One worker of some algorithm: a message in, a reply out, no clock and no I/O."""
+
+    def handle(self, message: Request) -> Reply:
+        """The reply to a message."""
+        ...
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Its state as plain values and arrays, None before it has any."""
+        ...
+
+    def restore(self, state: Mapping[str, Any] | None) -> None:
+        """Go back to a snapshot."""
+        ...
+
+
+class Event:
+    """Something that reached the master.
+
+    Attributes:
+        time: the engine's clock, in seconds.
+        worker: who it is from; -1 for a tick.
+        payload: an Update, `Lost`, `Back`, or None for a tick.
+    """
+
+    __slots__ = ("payload", "time", "worker")
+
+    def __init__(self, time: float, worker: int, payload: Any) -> None:
+        self.time = time
+        self.worker = worker
+        self.payload = payload
+
+
+class Lost:
+    """The worker crashed or raised; what it was doing is gone."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class Back:
+    """A lost worker is there again and waits for a message."""
+
+    __slots__ = ()
+
+
+WorkerFactory = Callable[[], WorkerMachine]
+
+
+class Engine(Protocol):
+    """Runs workers and carries messages. Times are seconds on the engine's own clock."""
+
+    @property
+    def clock(self) -> float:
+        """Seconds since the run began."""
+        ...
+
+    def start(self, factories: Sequence[WorkerFactory]) -> None:
+        """Make every worker, where it is to live."""
+        ...
+
+    def send(self, worker: int, message: Request) -> None:
+        """Hand a message to a worker; its reply comes out of `receive` some time later."""
+        ...
+
+    def receive(self, until: float | None) -> Event:
+        """The next event; a tick where none comes before the time `until`.
+
+        Raises `Deadlock` where `until` is None and nothing is under way.
+        """
+        ...
+
+    def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
+        """A round of its own: every worker's reply, or the exception it raised, before anything else."""
+        ...
+
+    def stop(self) -> None:
+        """Let the workers go."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """The engine's state as nested dicts, lists, numbers, strings and arrays, for checkpoints."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot, after `start` with the same workers."""
+        ...

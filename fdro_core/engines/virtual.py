@@ -1,0 +1,199 @@
+"""One process, a virtual clock: asynchrony that a seed repeats bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from fdro_core.engines.base import Back, Event, Lost, WorkerFactory, WorkerMachine
+from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
+from fdro_core.errors import Deadlock, InvalidSetting
+from fdro_core.messages import Reply, Request, Step
+
+ARRIVAL, CRASH, RETURN = 0, 1, 2
+REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes
+
+
+class VirtualEngine:
+    """Workers in this process, times from delay laws, no waiting.
+
+    A step's delay is drawn when it is sent; the worker computes when the reply arrives, so between events
+    its state is what the master knows. Rounds of their own (`ask`) take no virtual time.
+
+    Args:
+        seed: fixes every delay, loss and repetition.
+        delays: one law for all workers, or one for each.
+        stragglers: workers that are slower for a time.
+        crashes: workers that go, and maybe return.
+        lost: the chance that a message (either way) never arrives; the master notices by its `deadline`.
+        repeated: the chance that a message arrives twice.
+
+    >>> from fdro_core import Exponential, Straggler
+    >>> VirtualEngine(seed=0, delays=Exponential(), stragglers=[Straggler(2, factor=20.0)])
+    VirtualEngine(seed=0, clock=0)
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        delays: DelayLaw | Sequence[DelayLaw] | None = None,
+        stragglers: Sequence[Straggler] = (),
+        crashes: Sequence[Crash] = (),
+        lost: float = 0.0,
+        repeated: float = 0.0,
+    ) -> None:
+        for name, chance in (("lost", lost), ("repeated", repeated)):
+            if not 0 <= chance < 1:
+                raise InvalidSetting(f"VirtualEngine.{name} is a chance in [0, 1), got {chance}")
+        self.seed = seed
+        self.law = LogNormal() if delays is None else delays
+        self.stragglers = list(stragglers)
+        self.crashes = list(crashes)
+        self.lost = lost
+        self.repeated = repeated
+        self._clock = 0.0
+
+    def __repr__(self) -> str:
+        return f"VirtualEngine(seed={self.seed}, clock={self._clock:g})"
+
+    @property
+    def clock(self) -> float:
+        """Virtual seconds since the run began."""
+        return self._clock
+
+    def start(self, factories: Sequence[WorkerFactory]) -> None:
+        """Make the workers and schedule the crashes."""
+        N = len(factories)
+        faults: list[Straggler | Crash] = [*self.stragglers, *self.crashes]
+        for fault in faults:
+            if not 0 <= fault.worker < N:
+                raise InvalidSetting(f"{fault} names worker {fault.worker}; there are 0..{N - 1}")
+        laws = list(self.law) if isinstance(self.law, Sequence) else [self.law]
+        if len(laws) not in {1, N}:
+            raise InvalidSetting(f"VirtualEngine.delays: give one law, or {N}, got {len(laws)}")
+        self._clock = 0.0
+        self._workers: list[WorkerMachine] = [factory() for factory in factories]
+        streams = np.random.SeedSequence(self.seed).spawn(len(laws) + 1)
+        self._delays = [Delays(law, np.random.default_rng(s)) for law, s in zip(laws, streams, strict=False)]
+        self._chances = Delays(Draws(), np.random.default_rng(streams[-1]))
+        self._slow: dict[int, list[Straggler]] = {}
+        for straggler in self.stragglers:
+            self._slow.setdefault(straggler.worker, []).append(straggler)
+        self._order = 0
+        self._life = [0] * N  # which life of a worker a message belongs to
+        self._away = [False] * N
+        self._heap: list[tuple[float, int, int, int, int, Any]] = []
+        for crash in self.crashes:
+            self._push(crash.at, CRASH, crash.worker, None)
+            if np.isfinite(crash.until):
+                self._push(crash.until, RETURN, crash.worker, None)
+
+    def _push(self, time: float, kind: int, worker: int, payload: Any) -> None:
+        self._order += 1
+        heappush(self._heap, (time, self._order, kind, worker, self._life[worker], payload))
+
+    def send(self, worker: int, message: Request) -> None:
+        """Put the step's reply on the heap, unless it is lost."""
+        if self._away[worker]:
+            return
+        stream = self._delays[worker] if len(self._delays) > 1 else self._delays[0]
+        delay = stream.next()
+        if worker in self._slow:
+            for straggler in self._slow[worker]:
+                if straggler.start <= self._clock < straggler.end:
+                    delay *= straggler.factor
+        if self.lost or self.repeated:
+            if self._chances.next() < self.lost:
+                return
+            if self._chances.next() < self.repeated:
+                self._push(self._clock + (1 + REPEAT_AFTER) * delay, ARRIVAL, worker, message)
+        self._order += 1
+        heappush(self._heap, (self._clock + delay, self._order, ARRIVAL, worker, self._life[worker], message))
+
+    def receive(self, until: float | None) -> Event:
+        """The next arrival, crash or return; the worker computes now."""
+        while True:
+            if until is not None and (not self._heap or self._heap[0][0] > until):
+                self._clock = max(self._clock, until)
+                return Event(self._clock, -1, None)
+            if not self._heap:
+                raise Deadlock(
+                    "nothing is under way and the master still waits: messages were lost and no `deadline` "
+                    "is set (AspireEase(deadline=seconds) makes the master ask again)"
+                )
+            time, _, kind, worker, life, payload = heappop(self._heap)
+            if kind == ARRIVAL:
+                if life != self._life[worker]:
+                    continue
+                self._clock = time
+                try:
+                    reply = self._workers[worker].handle(payload)
+                except Exception as error:
+                    self._gone(worker)
+                    return Event(time, worker, Lost(f"raised {type(error).__name__}: {error}"))
+                if self.lost and self._chances.next() < self.lost:
+                    continue
+                return Event(time, worker, reply)
+            self._clock = time
+            if kind == CRASH:
+                self._gone(worker)
+                return Event(time, worker, Lost("crashed"))
+            self._away[worker] = False
+            return Event(time, worker, Back())
+
+    def _gone(self, worker: int) -> None:
+        self._away[worker] = True
+        self._life[worker] += 1
+
+    def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
+        """Every worker's reply at once, outside virtual time."""
+        replies: dict[int, Reply | Exception] = {}
+        for worker, message in messages.items():
+            if self._away[worker]:
+                replies[worker] = ConnectionError(f"worker {worker} is away")
+                continue
+            try:
+                replies[worker] = self._workers[worker].handle(message)
+            except Exception as error:
+                replies[worker] = error
+        return replies
+
+    def stop(self) -> None:
+        """Nothing to let go."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Clock, random streams, messages under way and the workers' states."""
+        events = []
+        for time, order, kind, worker, life, payload in sorted(self._heap, key=lambda item: item[:2]):
+            fields = None if payload is None else {name: getattr(payload, name) for name in Step.__slots__}
+            events.append([time, order, kind, worker, life, fields])
+        return {
+            "clock": self._clock,
+            "order": self._order,
+            "life": self._life,
+            "away": self._away,
+            "delays": [stream.snapshot() for stream in self._delays],
+            "chances": self._chances.snapshot(),
+            "events": events,
+            "workers": [worker.snapshot() for worker in self._workers],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        self._clock = state["clock"]
+        self._order = state["order"]
+        self._life = list(state["life"])
+        self._away = list(state["away"])
+        for stream, saved in zip(self._delays, state["delays"], strict=True):
+            stream.restore(saved)
+        self._chances.restore(state["chances"])
+        self._heap = [
+            (time, order, kind, worker, life, None if fields is None else Step(**fields))
+            for time, order, kind, worker, life, fields in state["events"]
+        ]
+        heapify(self._heap)
+        for worker, saved in zip(self._workers, state["workers"], strict=True):
+            worker.restore(saved)

@@ -1,0 +1,45 @@
+"""The driver's exceptions, one branch of the tree in `uncertainty_sets.errors`.
+
+::
+
+    FdroError
+    ├── InvalidInput (ValueError)
+    │   ├── InvalidSetting          a setting of the algorithm, the engine or an observer
+    │   └── InvalidProblem          a local problem: dimension, shapes, labels
+    └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
+        ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
+        └── Deadlock                nothing is under way and the master still waits
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uncertainty_sets.errors import FdroError, InvalidInput
+
+if TYPE_CHECKING:
+    from fdro_core.result import Result
+
+__all__ = ["Deadlock", "DriverError", "InvalidProblem", "InvalidSetting", "NoWorkersLeft"]
+
+
+class InvalidSetting(InvalidInput):
+    """A setting has a value that cannot work; the message says which values can."""
+
+
+class InvalidProblem(InvalidInput):
+    """A local problem cannot be used: wrong dimension, shapes or labels."""
+
+
+class DriverError(FdroError, RuntimeError):
+    """The run cannot go on. `result` holds the last good state."""
+
+    result: Result | None = None
+
+
+class NoWorkersLeft(DriverError):
+    """Every worker crashed, was dropped or fell silent."""
+
+
+class Deadlock(DriverError):
+    """The master waits and nothing is under way that could reach it."""

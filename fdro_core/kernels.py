@@ -1,0 +1,275 @@
+"""The driver's hot passes in numba: arrays in, arrays changed in place, nothing checked.
+
+The diagonal metric D scales every step: a step size a means a/D_i in coordinate i, the penalty κ₁ means
+κ₁D_i and the dual step ρ₂ means ρ₂D_i. D = 1 gives the paper's updates to the letter. φ is kept divided by D
+(u = φ/D). A worker needs z and φ_j only as y_j = φ_j/D + κ₁z, so the master sends that one vector. Both take
+arrays out of passes, which are bound by memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uncertainty_sets.kernels.jit import kernel, summing
+
+Array = NDArray[np.float64]
+
+MOVES = 20  # of mass between two planes in one update of λ
+
+
+@summing
+def worker_step(
+    w: Array,
+    pull: Array,
+    gradient: Array,
+    inverse: Array,
+    out: Array,
+    weight: float,
+    penalty: float,
+    step: float,
+    bound: float,
+) -> None:
+    """out ← Π(w - a/D·(s_j∇f_j - φ_j + κ₁D(w - z))) with y_j = φ_j/D + κ₁z, here `pull`.
+
+    Eq. (11), with -φ_j where Eq. (12) prints -w_j.
+    """
+    keep, along = 1.0 - step * penalty, step * weight
+    for i in range(w.size):
+        out[i] = keep * w[i] - along * gradient[i] * inverse[i] + step * pull[i]
+    if bound < np.inf:
+        for i in range(w.size):
+            out[i] = min(max(out[i], -bound), bound)
+
+
+@summing
+def curvature(
+    w_old: Array, w_new: Array, g_old: Array, g_new: Array, metric: Array, inverse: Array
+) -> tuple[float, float, float, float]:
+    """‖Δg‖², ‖Δw‖², ‖g‖² and ‖w‖², gradients in the metric 1/D and points in D."""
+    change, moved, size, length = 0.0, 0.0, 0.0, 0.0
+    for i in range(w_old.size):
+        dg = g_new[i] - g_old[i]
+        dw = w_new[i] - w_old[i]
+        change += inverse[i] * dg * dg
+        moved += metric[i] * dw * dw
+        size += inverse[i] * g_new[i] * g_new[i]
+        length += metric[i] * w_new[i] * w_new[i]
+    return change, moved, size, length
+
+
+@summing
+def finite(values: Array) -> bool:
+    """Whether every entry is a number; 0·x is 0 for those and NaN for the others."""
+    total = 0.0
+    for i in range(values.size):
+        total += 0.0 * values[i]
+    return total == 0.0
+
+
+@summing
+def absorb(w_old: Array, w_new: Array, total: Array) -> None:
+    """Σ_j(w_j - φ_j/(κ₁D)), here `total`, follows one worker's move."""
+    for i in range(w_old.size):
+        total[i] += w_new[i] - w_old[i]
+
+
+@summing
+def shift(total: Array, w: Array, u: Array, penalty: float, sign: float) -> None:
+    """Total += sign·(w_j - φ_j/(κ₁D)): a worker leaves the sum or joins it."""
+    ratio = 1.0 / penalty
+    for i in range(total.size):
+        total[i] += sign * (w[i] - u[i] * ratio)
+
+
+@summing
+def consensus(total: Array, z: Array, live: float, penalty: float, step: float, bound: float) -> None:
+    """z ← Π(z - a/D·(Σφ_j + κ₁D(nz - Σw_j))); step = 0 stands for a = 1/(nκ₁), the exact minimiser."""
+    if step == 0.0:
+        scale = 1.0 / live
+        for i in range(z.size):
+            z[i] = total[i] * scale
+    else:
+        for i in range(z.size):
+            z[i] -= step * penalty * (live * z[i] - total[i])
+    if bound < np.inf:
+        for i in range(z.size):
+            z[i] = min(max(z[i], -bound), bound)
+
+
+@summing
+def dual(
+    w: Array,
+    u: Array,
+    total: Array,
+    inverse: Array,
+    z: Array,
+    pull: Array,
+    penalty: float,
+    dual_step: float,
+    damping: float,
+    dual_bound: float,
+) -> None:
+    """φ_j ← Π(φ_j + ρ₂D(z - w_j - c₂φ_j)), Eq. (16) with a single ∇; the sum and y_j after it."""
+    ratio = 1.0 / penalty
+    for i in range(w.size):
+        old = u[i]
+        new = old + dual_step * (z[i] - w[i] - damping * old / inverse[i])
+        if dual_bound < np.inf:
+            new = min(max(new, -dual_bound * inverse[i]), dual_bound * inverse[i])
+        u[i] = new
+        total[i] -= (new - old) * ratio
+        pull[i] = new + penalty * z[i]
+
+
+@summing
+def advance_one(
+    w_new: Array,
+    w_old: Array,
+    u: Array,
+    total: Array,
+    z: Array,
+    pull: Array,
+    live: float,
+    penalty: float,
+    dual_step: float,
+) -> None:
+    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass."""
+    scale, ratio = 1.0 / live, dual_step / penalty
+    for i in range(w_new.size):
+        new = w_new[i]
+        moved = total[i] + (new - w_old[i])
+        middle = moved * scale
+        z[i] = middle
+        gap = middle - new
+        total[i] = moved - ratio * gap
+        own = u[i] + dual_step * gap
+        u[i] = own
+        pull[i] = own + penalty * middle
+
+
+@kernel
+def simplex_threshold(values: Array) -> float:
+    """The h with Σ max(0, values - h) = 1."""
+    order = np.sort(values)[::-1]
+    total = 0.0
+    threshold = 0.0
+    for i in range(order.size):
+        total += order[i]
+        candidate = (total - 1.0) / (i + 1)
+        if order[i] > candidate:
+            threshold = candidate
+    return threshold
+
+
+@kernel
+def advance_planes(
+    plane_losses: Array,
+    multipliers: Array,
+    previous: Array,
+    value: float,
+    step: float,
+    damping: float,
+    value_step: float,
+    value_low: float,
+    value_high: float,
+    bound: float,
+) -> float:
+    """h and λ, in place; the new h is returned and `previous` becomes the old λ.
+
+    value_step > 0: h ← Π_H(h - η_h(1 - Σλ)), then λ_l ← Π_Λ(λ_l + ρ₁((Pf)_l - h - c₁λ_l)), Eq. (14), (15).
+    value_step = 0: the same λ with the h that makes Σλ = 1, kept in H.
+    """
+    size = multipliers.size
+    target = np.empty(size)
+    base = plane_losses.max()  # losses far from zero must not cost digits
+    total = 0.0
+    for i in range(size):
+        previous[i] = multipliers[i]
+        total += multipliers[i]
+        target[i] = multipliers[i] + step * (plane_losses[i] - base - damping * multipliers[i])
+    if value_step > 0.0:
+        value = value - value_step * (1.0 - total)
+    else:
+        value = base + simplex_threshold(target) / step
+    value = min(max(value, value_low), value_high)
+    for i in range(size):
+        multipliers[i] = min(max(target[i] - step * (value - base), 0.0), bound)
+    return value
+
+
+@kernel
+def climb_planes(
+    plane_losses: Array, multipliers: Array, previous: Array, stiffness: Array, step: float
+) -> float:
+    """λ ← argmax over the simplex of (Pf)ᵀλ - (λ - λᵗ)ᵀK(λ - λᵗ)/(2·step), nearly; h is its multiplier.
+
+    By pair moves: mass goes from the used plane that loses most to the plane that gains most, as far as
+    the model says. O(|A|) a move, no sort.
+    """
+    size = multipliers.size
+    gain = np.empty(size)
+    base = plane_losses.max()  # losses far from zero must not cost digits
+    for i in range(size):
+        previous[i] = multipliers[i]
+        gain[i] = plane_losses[i] - base
+    for _ in range(MOVES):
+        up, down = 0, -1
+        for i in range(size):
+            if gain[i] > gain[up]:
+                up = i
+            if multipliers[i] > 0.0 and (down < 0 or gain[i] < gain[down]):
+                down = i
+        bend = stiffness[up, up] + stiffness[down, down] - 2.0 * stiffness[up, down]
+        if down == up or bend <= 0.0:
+            break
+        amount = step * (gain[up] - gain[down]) / bend
+        if amount >= (1.0 - 1e-12) * multipliers[down]:  # no dust: EASE drops planes by λ = 0
+            amount = multipliers[down]
+            multipliers[down] = 0.0
+        else:
+            multipliers[down] -= amount
+        if amount == 0.0:
+            break
+        multipliers[up] += amount
+        for i in range(size):
+            gain[i] -= amount / step * (stiffness[i, up] - stiffness[i, down])
+    value = 0.0
+    total = 0.0
+    for i in range(size):
+        total += multipliers[i]
+        value += multipliers[i] * gain[i]
+    mean: float = base + value / total
+    return mean
+
+
+@kernel
+def weight_of(row: Array, multipliers: Array) -> float:
+    """s_j = Σ_l λ_l p_{l,j}; row is worker j's entry in every plane."""
+    total = 0.0
+    for i in range(multipliers.size):
+        total += multipliers[i] * row[i]
+    return total
+
+
+@kernel
+def move_loss(row: Array, plane_losses: Array, change: float) -> None:
+    """Pf follows one worker's loss: Pf += P[:, j]·Δf_j."""
+    for i in range(plane_losses.size):
+        plane_losses[i] += row[i] * change
+
+
+@kernel
+def respond_to_one(
+    row: Array,
+    plane_losses: Array,
+    multipliers: Array,
+    previous: Array,
+    stiffness: Array,
+    change: float,
+    step: float,
+) -> tuple[float, float]:
+    """`move_loss`, `climb_planes` and `weight_of` for one active worker: h and s_j."""
+    move_loss(row, plane_losses, change)
+    value = climb_planes(plane_losses, multipliers, previous, stiffness, step)
+    return value, weight_of(row, multipliers)

@@ -1,0 +1,312 @@
+"""The master: a state machine that takes events and says which steps to send.
+
+It reads no clock (events carry the time), does no I/O and draws nothing at random. Sums over workers and
+P·f are kept up to date, so an iteration costs O(S(p + |A|)) whatever N is; only a plane update sees all N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core import kernels, schedules
+from fdro_core.adversary import Adversary, Oracle
+from fdro_core.algorithm import Verdict
+from fdro_core.config import Plan
+from fdro_core.consensus import Consensus
+from fdro_core.engines.base import Back, Event, Lost
+from fdro_core.errors import InvalidSetting, NoWorkersLeft
+from fdro_core.judge import judge
+from fdro_core.messages import Probe, Reply, Request, Step, Update
+from fdro_core.roster import Roster
+
+Array = NDArray[np.float64]
+Outgoing = list[tuple[int, Step]]
+
+STATE = (
+    "iteration", "time", "weights", "sent", "received", "theorem_numbers", "gradients", "next_report",
+    "notices", "last_words",
+)  # fmt: skip
+
+
+class Master:
+    """The master of ASPIRE-EASE.
+
+    Args:
+        plan: the settings, settled for N workers.
+        oracle: the uncertainty set.
+        reference: q, a distribution in it: the first plane.
+        z: where to start.
+        metric: D.
+        first: every worker's losses and curvature at z, or None for one that failed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        oracle: Oracle,
+        reference: Array,
+        z: Array,
+        metric: Array,
+        first: list[Update | None],
+    ) -> None:
+        N, config = plan.workers, plan.config
+        self.plan = plan
+        self.iteration = 0
+        self.time = 0.0
+        self.consensus = Consensus(config, z, metric, N)
+        self.weights = reference.copy()
+        self.roster = Roster(plan)
+        self.notices: list[dict[str, Any]] = []
+        self.last_words = ""
+        self.sent = self.received = self.theorem_numbers = self.gradients = 0
+        self.last, self.next_report = plan.iterations, plan.report_interval
+        bad = [j for j, update in enumerate(first) if update is None or not _usable(update)]
+        if len(bad) == N:
+            raise NoWorkersLeft("every worker raised or returned NaN at the starting point")
+        usable = list(first)
+        for j in bad:
+            usable[j] = None
+        self.adversary = Adversary(config, oracle, reference, usable)
+        for j in bad:
+            self._leave(j, "failed before the first step", for_good=True)
+        live = np.array(self.roster.alive)
+        self.consensus.penalty = config.penalty or schedules.penalty(
+            reference[live], self.adversary.curvature[live]
+        )
+        self.adversary.set_step(self.consensus.penalty, *self._pace())
+        self._derive()
+
+    def _derive(self) -> None:
+        """Counts that every step needs."""
+        self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
+        self.steps_each = self.plan.config.local_steps
+        self.ticks = self.plan.config.deadline is not None or self.plan.config.adaptive is not None
+        self.damped = self.plan.config.regularisation == "setting-2"
+
+    @property
+    def z(self) -> Array:
+        """The consensus variable."""
+        return self.consensus.z
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def start(self) -> Outgoing:
+        """The first step of every live worker."""
+        live = [j for j in range(self.plan.workers) if self.roster.alive[j]]
+        pull = self.consensus.penalty * self.z  # φ = 0
+        return [(j, self._step(j, pull, float(self.weights[j]))) for j in live]
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to tick if nothing comes before: the next deadline or look at the delays."""
+        return self.roster.wake_at() if self.ticks else None
+
+    def handle(self, event: Event) -> Outgoing:
+        """The steps to send after an event."""
+        self.time = event.time
+        payload, j = event.payload, event.worker
+        if type(payload) is Update:
+            out = self._take(j, payload)
+        elif isinstance(payload, Lost):
+            out = []
+            if self.roster.alive[j]:
+                self._leave(j, payload.reason)
+        elif isinstance(payload, Back):
+            out = [] if self.roster.alive[j] or j in self.roster.dropped else self._return(j)
+        else:
+            out = self._tick()
+        if not self.roster.live:
+            raise NoWorkersLeft(
+                f"no worker is left at iteration {self.iteration}; the last, worker {j}: {self.last_words}. "
+                "The error's `.result` keeps the last good state"
+            )
+        return out + self._advance() if self.roster.ready(self.iteration) else out
+
+    def _take(self, j: int, update: Update) -> Outgoing:
+        roster = self.roster
+        self.received += self.up
+        if update.ticket != roster.tickets[j] or j in roster.pending:
+            return []  # a repeated message, or one from before a crash
+        if not _usable(update):
+            return self._refuse(j)
+        if not roster.alive[j]:
+            if roster.staleness(j, self.iteration) > self.plan.max_staleness:
+                return self._return(j)
+            self._join(j)
+        self.gradients += self.steps_each
+        roster.accept(j, update, self.time)
+        return []
+
+    def _tick(self) -> Outgoing:
+        self._adapt(tick=True)
+        out: Outgoing = []
+        for j in self.roster.overdue(self.time):
+            if self.roster.alive[j]:
+                self._leave(j, f"silent for {self.plan.config.deadline} s")
+            out.append((j, self._fresh(j)))
+            self.roster.retry(j, self.time)
+        return out
+
+    # -- one iteration --------------------------------------------------------------------------------
+
+    def _advance(self) -> Outgoing:
+        """Eq. (13)-(16) for the active workers, and the steps they get."""
+        adversary, consensus = self.adversary, self.consensus
+        active = self.roster.close(self.iteration)
+        c1 = c2 = 0.0
+        if self.damped:
+            c1, c2 = self._setting_2()
+        pulls = consensus.move(active, c2)
+        self.theorem_numbers += len(active) * (2 * consensus.z.size + 1 + adversary.planes.size)
+        weights = adversary.respond(active, c1)
+        self.iteration += 1
+        if self.plan.updates_planes(self.iteration):
+            adversary.update_planes(self.roster.alive, consensus.penalty, *self._pace())
+            self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
+        steps = []
+        for (j, _), pull, weight in zip(active, pulls, weights, strict=True):
+            self.weights[j] = weight
+            steps.append((j, self._step(j, pull, weight)))
+        if self.plan.config.adaptive is not None:
+            self._adapt(tick=False)
+        return steps
+
+    def _setting_2(self) -> tuple[float, float]:
+        """c₁ᵗ and c₂ᵗ."""
+        config, t = self.plan.config, self.iteration
+        c1 = schedules.setting_2(self.adversary.step, t, config.plane_damping_floor)
+        return c1, schedules.setting_2(self.consensus.dual_step, t, config.consensus_damping_floor)
+
+    def _pace(self) -> tuple[Array, float]:
+        """How much rarer than average each worker is seen (r_j >= 1), and S/N."""
+        share = self.roster.active / self.plan.workers
+        return np.maximum(1.0, share * self.roster.intervals(self.iteration)), share
+
+    def _adapt(self, *, tick: bool) -> None:
+        if self.plan.config.adaptive is not None and self.roster.adapt(self.time, self.iteration, tick):
+            self._notice("active-workers", active_workers=self.roster.active)
+
+    def _step(self, j: int, pull: Array, weight: float) -> Step:
+        self.sent += self.down
+        ticket = self.roster.dispatch(j, self.time, self.iteration)
+        return Step(ticket, pull, weight, self.consensus.penalty)
+
+    # -- looking at the state -------------------------------------------------------------------------
+
+    def report(self) -> dict[str, Any]:
+        """The state in numbers. Bits count 32 a number, as Theorem 2 does; bytes are 8 a number, as sent."""
+        self.next_report = self.iteration + self.plan.report_interval
+        stalest, self.roster.stalest = self.roster.stalest, 0
+        return {
+            "event": "report",
+            "iteration": self.iteration,
+            "clock": self.time,
+            "objective": self.adversary.objective,
+            "value": self.adversary.value,
+            "losses": self.adversary.losses.copy(),
+            "planes": self.adversary.planes.size,
+            "active_workers": min(self.roster.active, self.roster.live),
+            "live_workers": self.roster.live,
+            "staleness": stalest,
+            "gradients": self.gradients,
+            "bits_down": 32 * self.sent,
+            "bits_up": 32 * self.received,
+            "bits_theorem_2": 32 * self.theorem_numbers,
+            "bytes": 8 * (self.sent + self.received),
+        }
+
+    def take_notices(self) -> list[dict[str, Any]]:
+        """What happened since the last call."""
+        notices, self.notices = self.notices, []
+        return notices
+
+    def probes(self) -> dict[int, Request]:
+        """A probe for every worker that is not dropped."""
+        weights = self.adversary.planes.weights()
+        return {
+            j: Probe(self.z, self.consensus.pull(j), float(weights[j]), self.consensus.penalty)
+            for j in range(self.plan.workers)
+            if j not in self.roster.dropped
+        }
+
+    def judge(self, replies: Mapping[int, Reply | Exception]) -> Verdict:
+        """The objective at z and ‖∇G‖² of Definition 1 with unit steps."""
+        return judge(self, replies)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        own = {name: getattr(self, name) for name in STATE}
+        parts = {name: getattr(self, name).snapshot() for name in ("adversary", "consensus", "roster")}
+        return own | parts
+
+    @classmethod
+    def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
+        """The master of a snapshot."""
+        master = cls.__new__(cls)
+        master.plan = plan
+        workers = len(state["weights"])
+        if workers != plan.workers:
+            raise InvalidSetting(
+                f"the checkpoint has {workers} workers and there are {plan.workers} problems"
+            )
+        for name in STATE:
+            setattr(master, name, state[name])
+        master.consensus = Consensus.restored(plan.config, state["consensus"])
+        master.adversary = Adversary.restored(plan.config, oracle, state["adversary"])
+        master.roster = Roster.restored(plan, state["roster"])
+        master.last = plan.iterations
+        master._derive()
+        return master
+
+    # -- workers that come and go ---------------------------------------------------------------------
+
+    def _refuse(self, j: int) -> Outgoing:
+        """A bad update: left out and counted; after too many the worker is dropped for good."""
+        bad = self.roster.bad[j] = self.roster.bad[j] + 1
+        self._notice("bad-update", worker=j, count=bad)
+        if bad < self.plan.config.max_bad_updates:
+            return [(j, self._fresh(j))]
+        if self.roster.alive[j]:
+            self._leave(j, f"{bad} updates with NaN or infinity", for_good=True)
+        return []
+
+    def _leave(self, j: int, reason: str, *, for_good: bool = False) -> None:
+        """Worker j leaves the sums and gives up its claim on τ; its loss stays or is dropped."""
+        self.roster.leave(j, for_good)
+        self.consensus.leave(j)
+        self.last_words = reason
+        self._notice("worker-dropped" if for_good else "worker-lost", worker=j, reason=reason)
+        if self.plan.config.dead_losses == "drop" and self.roster.live:
+            self.adversary.drop(self.roster.alive)
+
+    def _join(self, j: int) -> None:
+        """Worker j is in the sums again, with the φ_j it had."""
+        self.consensus.join(j)
+        self.roster.join(j)
+        self._notice("worker-back", worker=j)
+
+    def _return(self, j: int) -> Outgoing:
+        """Worker j is back and starts from z."""
+        self._join(j)
+        return [(j, self._fresh(j))]
+
+    def _fresh(self, j: int) -> Step:
+        """A step that brings its own point: w_j = z."""
+        self.weights[j] = weight = self.adversary.weight(j)
+        step = self._step(j, self.consensus.pull(j), weight)
+        step.start = self.consensus.reset(j, counted=self.roster.alive[j])
+        self.sent += self.z.size
+        return step
+
+    def _notice(self, event: str, **facts: Any) -> None:
+        self.notices.append({"event": event, "iteration": self.iteration, "clock": self.time, **facts})
+
+
+def _usable(update: Update) -> bool:
+    """Whether every number in it is one."""
+    return isfinite(update.loss + update.gradient_sq + update.curvature) and kernels.finite(update.w)

@@ -1,0 +1,57 @@
+"""The history as JSON lines: one object a report or notice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from fdro_core.driver import Run
+
+
+class HistoryFile:
+    """Append every report and notice to a file of JSON lines.
+
+    A report has: event, iteration, clock, objective (the set's value at the losses the master knows), value
+    (h), losses, planes, active_workers (S), live_workers, staleness (the largest since the last report),
+    gradients, bits_down, bits_up, bits_theorem_2 (all 32 a number) and bytes (8 a number). A notice has
+    event, iteration, clock and its own facts.
+
+    Args:
+        path: the file; it is begun anew by a new run and continued by a resumed one.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._written: int | None = None
+
+    def __call__(self, run: Run, entry: dict[str, Any]) -> None:
+        """Write what is new; a resumed run writes what it brought along first."""
+        if self._written is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text("")
+            self._written = 0
+        with self.path.open("a", encoding="utf-8") as file:
+            for item in run.history[self._written :]:
+                file.write(json.dumps(item, default=_plain) + "\n")
+        self._written = len(run.history)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"a history cannot hold a {type(value).__name__}")
+
+
+def read_history(path: str | Path) -> list[dict[str, Any]]:
+    """The entries of a history file; a last line cut short by a crash is left out."""
+    entries = []
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return entries

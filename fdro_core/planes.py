@@ -1,0 +1,154 @@
+"""The cutting planes: EASE and CP (Section IV).
+
+A plane is stored as its distribution p_l, since the paper's nominal p̄ cancels: the constraint is
+p_lᵀf <= h. The planes stand in the columns of an (N, capacity) array, so that one worker's entries lie
+together, and P·f follows every loss as it comes: an iteration costs O(|A|), a plane update O(N|A|).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that
+VIEWS = ("multipliers", "previous", "losses")
+SAME = 1e-6  # planes closer than this in every entry are the same plane coming back
+
+
+class Planes:
+    """The active planes A.
+
+    Attributes:
+        table: the planes as columns, (N, capacity); the first `size` are in use.
+        multipliers: λ, a view of `size` entries, like the next two.
+        previous: λ of the iteration before.
+        losses: P·f.
+        peak, added, returned: the most planes at a time, all that were added, and those that came back
+            after they had been dropped.
+
+    Args:
+        first: the distribution of the first plane, which gets λ = 1.
+        keep_all: CP; False is EASE.
+        limit: M, for EASE.
+    """
+
+    def __init__(self, first: Array, *, keep_all: bool, limit: int) -> None:
+        self.keep_all = keep_all
+        self.limit = limit
+        self.size = 1
+        capacity = 8 if keep_all else limit
+        self.table = np.zeros((first.size, capacity))
+        self.table[:, 0] = first
+        self._multipliers = np.zeros(capacity)
+        self._multipliers[0] = 1.0
+        self._previous = np.zeros(capacity)
+        self._previous[0] = 1.0
+        self._losses = np.zeros(capacity)
+        self.dropped = np.zeros((0, first.size))
+        self.peak = 1
+        self.added = 0
+        self.returned = 0
+        self._look()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        return {name: value for name, value in self.__dict__.items() if name not in VIEWS}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Planes:
+        """The planes of a snapshot."""
+        planes = cls.__new__(cls)
+        planes.__dict__.update(state)
+        planes._look()
+        return planes
+
+    def _look(self) -> None:
+        """Views of the entries in use, made once: an iteration reads them several times."""
+        self.multipliers = self._multipliers[: self.size]
+        self.previous = self._previous[: self.size]
+        self.losses = self._losses[: self.size]
+
+    def matrix(self) -> Array:
+        """The planes as rows, (|A|, N), a copy."""
+        return np.ascontiguousarray(self.table[:, : self.size].T)
+
+    def refresh(self, losses: Array) -> None:
+        """P·f from scratch, which also ends the rounding of its running updates."""
+        self._losses[: self.size] = losses @ self.table[:, : self.size]
+
+    def weights(self) -> Array:
+        """s = Pᵀλ for every worker."""
+        weights: Array = self.table[:, : self.size] @ self.multipliers
+        return weights
+
+    def update(self, p: Array, losses: Array) -> bool:
+        """Take in the oracle's answer p, Eq. (19)-(20), and remove inactive planes, Eq. (21).
+
+        Returns whether the planes changed.
+        """
+        self.refresh(losses)
+        spread = float(np.ptp(losses))
+        violated = float(p @ losses) > float(self.losses.max()) + VIOLATION * spread
+        idle = np.zeros(0, dtype=np.intp)
+        if not self.keep_all:
+            idle = np.flatnonzero((self.multipliers == 0) & (self.previous == 0))
+            if idle.size == self.size and not violated:
+                idle = idle[1:]  # never the last one
+        if idle.size:
+            self._remove(idle)
+        if violated:
+            self._add(p, float(p @ losses))
+        return violated or idle.size > 0
+
+    def _add(self, p: Array, loss: float) -> None:
+        if len(self.dropped) and float(np.abs(self.dropped - p).max(axis=1).min()) < SAME:
+            self.returned += 1
+        if not self.keep_all and self.size == self.limit:
+            self._merge()
+        if self.size == self.table.shape[1]:
+            self.table = np.concatenate([self.table, np.zeros_like(self.table)], axis=1)
+            self._multipliers, self._previous, self._losses = (
+                np.concatenate([part, np.zeros_like(part)])
+                for part in (self._multipliers, self._previous, self._losses)
+            )
+        last = self.size
+        self.table[:, last] = p
+        self._multipliers[last] = self._previous[last] = 0.0
+        self._losses[last] = loss
+        self.size += 1
+        self.added += 1
+        self._look()
+        self.peak = max(self.peak, self.size)
+
+    def _merge(self) -> None:
+        """Make room: the two planes of smallest λ become their weighted mean, which is still in P.
+
+        Where both have λ = 0 the one of smaller loss goes.
+        """
+        a, b = np.lexsort((self.losses, self.multipliers))[:2]
+        total = self._multipliers[a] + self._multipliers[b]
+        if total > 0:
+            share = self._multipliers[b] / total
+            self.table[:, b] = (1 - share) * self.table[:, a] + share * self.table[:, b]
+            self._losses[b] = (1 - share) * self._losses[a] + share * self._losses[b]
+            self._multipliers[b] = total
+            self._previous[b] += self._previous[a]
+        self._remove(np.array([a]), remember=total == 0)
+
+    def _remove(self, which: NDArray[np.intp], *, remember: bool = True) -> None:
+        if remember:
+            gone = self.table[:, which].T
+            self.dropped = np.concatenate([self.dropped, gone])[-self.limit :]
+        keep = np.ones(self.size, dtype=bool)
+        keep[which] = False
+        left = int(keep.sum())
+        self.table[:, :left] = self.table[:, : self.size][:, keep]
+        for part in (self._multipliers, self._previous, self._losses):
+            part[:left] = part[: self.size][keep]
+        self.size = left
+        self._look()

@@ -1,0 +1,204 @@
+"""Who is there: which workers live, who was sent what and when, how many to wait for.
+
+Everything an iteration asks is O(1) in N: steps under way are kept in the order of their dispatch, so the
+stalest worker is the first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.config import Plan
+from fdro_core.messages import Update
+
+MEMORY = 0.2  # weight of the newest interval in a worker's running mean
+
+
+class Roster:
+    """The master's view of its workers.
+
+    A worker is under way (a step was sent), pending (its reply waits for the iteration to close) or dead.
+    Tickets number a worker's steps; a reply with another ticket than the last one is not for this step.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        N = plan.workers
+        self.plan = plan
+        self.active = N if plan.config.adaptive else plan.config.active_workers
+        self.live = N
+        self.alive = [True] * N
+        self.dropped: set[int] = set()
+        self.pending: dict[int, Update] = {}
+        self.under_way: dict[int, None] = {}
+        self.tickets = [0] * N
+        self.sent_in = [0] * N
+        self.sent_at = [0.0] * N
+        self.delays = [0.0] * N
+        self.visited = [0] * N
+        self.mean_interval = [N / self.active] * N
+        self.bad = [0] * N
+        self.retries: list[tuple[float, int, int]] = []
+        self.patience = [1.0] * N
+        self.stalest = 0
+        self.look_at: float | None = None
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values."""
+        state = {name: value for name, value in self.__dict__.items() if name != "plan"}
+        pending = [
+            [j, {name: getattr(u, name) for name in Update.__slots__}] for j, u in self.pending.items()
+        ]
+        return state | {
+            "pending": pending,
+            "dropped": sorted(self.dropped),
+            "under_way": list(self.under_way),
+        }
+
+    @classmethod
+    def restored(cls, plan: Plan, state: Mapping[str, Any]) -> Roster:
+        """The roster of a snapshot."""
+        roster = cls(plan)
+        roster.__dict__.update(state)
+        roster.dropped = set(state["dropped"])
+        roster.pending = {j: Update(**parts) for j, parts in state["pending"]}
+        roster.under_way = dict.fromkeys(state["under_way"])
+        return roster
+
+    # -- one step -------------------------------------------------------------------------------------
+
+    def dispatch(self, j: int, time: float, iteration: int) -> int:
+        """A step is sent to j; its ticket."""
+        self.tickets[j] += 1
+        self.sent_in[j] = iteration
+        self.sent_at[j] = time
+        if self.alive[j]:
+            self.under_way.pop(j, None)
+            self.under_way[j] = None
+        return self.tickets[j]
+
+    def accept(self, j: int, update: Update, time: float) -> None:
+        """J's reply waits for the iteration to close; its delay stands still."""
+        del self.under_way[j]
+        self.pending[j] = update
+        self.delays[j] = time - self.sent_at[j]
+        self.patience[j] = 1.0
+
+    def staleness(self, j: int, iteration: int) -> int:
+        """How many iterations j's step will be old when the next iteration closes."""
+        return iteration + 1 - self.sent_in[j]
+
+    def ready(self, iteration: int) -> bool:
+        """S replies are in, and nobody under way would come back staler than τ."""
+        if len(self.pending) < min(self.active, self.live):
+            return False
+        for oldest in self.under_way:
+            return self.staleness(oldest, iteration) < self.plan.max_staleness
+        return True
+
+    def close(self, iteration: int) -> list[tuple[int, Update]]:
+        """The active workers of the iteration that closes, with their updates."""
+        active = list(self.pending.items())
+        self.pending.clear()
+        for j, _ in active:
+            self.stalest = max(self.stalest, iteration + 1 - self.sent_in[j])
+            self.mean_interval[j] += MEMORY * (iteration + 1 - self.visited[j] - self.mean_interval[j])
+            self.visited[j] = iteration + 1
+        return active
+
+    def intervals(self, iteration: int) -> NDArray[np.float64]:
+        """Iterations between visits: the running mean, or the wait so far where that is longer."""
+        waiting = iteration - np.asarray(self.visited, dtype=np.float64)
+        intervals: NDArray[np.float64] = np.maximum(np.asarray(self.mean_interval), waiting)
+        return intervals
+
+    # -- coming and going -----------------------------------------------------------------------------
+
+    def leave(self, j: int, for_good: bool) -> None:
+        """J is dead: whatever it still sends belongs to no step."""
+        self.alive[j] = False
+        self.live -= 1
+        self.tickets[j] += 1
+        self.under_way.pop(j, None)
+        self.pending.pop(j, None)
+        if for_good:
+            self.dropped.add(j)
+
+    def join(self, j: int) -> None:
+        """J is alive again, with its last step under way."""
+        self.alive[j] = True
+        self.live += 1
+        self.under_way[j] = None
+
+    # -- time -----------------------------------------------------------------------------------------
+
+    def overdue(self, time: float) -> list[int]:
+        """Workers silent past the deadline, and silent ones to be asked again."""
+        deadline = self.plan.config.deadline
+        found: list[int] = []
+        if deadline is None:
+            return found
+        for j in self.under_way:
+            if self.sent_at[j] + deadline > time:
+                break
+            found.append(j)
+        while self.retries and self.retries[0][0] <= time:
+            _, j, ticket = heapq.heappop(self.retries)
+            if not self.alive[j] and ticket == self.tickets[j] and j not in self.dropped:
+                found.append(j)
+        return found
+
+    def retry(self, j: int, time: float) -> None:
+        """Ask j again if it stays silent, each time after twice as long."""
+        deadline = self.plan.config.deadline
+        assert deadline is not None
+        self.patience[j] *= 2.0
+        heapq.heappush(self.retries, (time + self.patience[j] * deadline, j, self.tickets[j]))
+
+    def wake_at(self) -> float | None:
+        """The next time at which silence means something."""
+        config = self.plan.config
+        if config.deadline is None and config.adaptive is None:
+            return None
+        times = [self.retries[0][0]] if self.retries else []
+        for oldest in self.under_way:
+            if config.deadline is not None:
+                times.append(self.sent_at[oldest] + config.deadline)
+            break
+        if self.look_at is not None:
+            times.append(self.look_at)
+        return min(times) if times else None
+
+    def current_delays(self, time: float) -> NDArray[np.float64]:
+        """T_j of the live workers: the last delay, or the wait so far where that is longer."""
+        delays = np.array(self.delays)
+        if self.under_way:
+            waiting = np.fromiter(self.under_way, dtype=np.intp)
+            delays[waiting] = np.maximum(delays[waiting], time - np.asarray(self.sent_at)[waiting])
+        live: NDArray[np.float64] = delays[np.asarray(self.alive)]
+        return live
+
+    def adapt(self, time: float, iteration: int, tick: bool) -> bool:
+        """ADP's look at the delays; whether S changed.
+
+        O(N), so it is done on ticks, when everyone was waited for, and else once in ⌈N/s⌉ iterations.
+        """
+        adaptive = self.plan.config.adaptive
+        assert adaptive is not None
+        few = adaptive.few
+        if not tick and self.active <= few and iteration % -(-self.plan.workers // few):
+            return False
+        before, delays = self.active, self.current_delays(time)
+        self.active = adaptive.switch(delays, self.active)
+        self.look_at = None
+        limit = adaptive.limit(delays)
+        if self.active > few and self.under_way and limit > 0:
+            # With S = N no event comes while the master waits. The limit grows with the wait, so look again
+            # a little later each time.
+            oldest = next(iter(self.under_way))
+            self.look_at = max(self.sent_at[oldest] + limit, time) + 0.01 * limit
+        return self.active != before

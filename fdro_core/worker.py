@@ -1,0 +1,198 @@
+"""The worker: a state machine that answers one message with one reply.
+
+It knows its own problem and w_j. It reads no clock and draws no randomness but what the seed, its
+index and the step's number fix, so a reply depends on its state and the message alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core import kernels
+from fdro_core.config import AspireEase
+from fdro_core.errors import InvalidProblem
+from fdro_core.messages import Begin, Hello, Introduction, Probe, Probed, Reply, Request, Step, Update
+from fdro_core.problem import Problem
+
+Array = NDArray[np.float64]
+
+POWER_ITERATIONS = 8
+MEASURE_ALL, MEASURE_EVERY = 16, 4  # the first steps are measured all, then one in four: it is a whole pass
+AVERAGING = 0.1  # weight of the newest batch in the running loss
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """All that a worker remembers between messages.
+
+    Attributes:
+        ticket: of the last step taken, -1 before the first.
+        w: w_j; replaced, never written to, since the master may hold the same array.
+        gradient: ∇f_j(w_j), kept from the evaluation that gave the reported loss.
+        metric: D.
+        inverse: 1/D.
+        loss: f_j(w_j) as reported.
+        gradient_sq: ‖∇f_j(w_j)‖² in the metric.
+        curvature: L_j.
+        steps: local steps taken, which number the random streams.
+    """
+
+    ticket: int
+    w: Array
+    gradient: Array
+    metric: Array
+    inverse: Array
+    loss: float
+    gradient_sq: float
+    curvature: float
+    steps: int
+
+
+class Worker:
+    """Worker j of ASPIRE-EASE.
+
+    A step is E times w_j ← Π(w_j - η_w/D·(s_j∇f_j(w_j) - φ_j + κ₁D(w_j - z))), where φ_j and z come as one
+    vector (`Step.pull`). It costs E gradients and O(p).
+    """
+
+    def __init__(self, index: int, problem: Problem, config: AspireEase) -> None:
+        self.index = index
+        self.problem = problem
+        self.config = config
+        self.state: WorkerState | None = None
+
+    def handle(self, message: Request) -> Reply:
+        """The reply to a message. A Step whose ticket was answered before gets the same answer again."""
+        if type(message) is Step:
+            return self._step(message)
+        if isinstance(message, Begin):
+            return self._begin(message)
+        if isinstance(message, Probe):
+            return self._probe(message)
+        assert isinstance(message, Hello)
+        return self._introduce()
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """The state as plain values and arrays, for checkpoints and for a worker that moves."""
+        return (
+            None if self.state is None else {f.name: getattr(self.state, f.name) for f in fields(WorkerState)}
+        )
+
+    def restore(self, state: Mapping[str, Any] | None) -> None:
+        """Go back to a snapshot."""
+        self.state = None if state is None else WorkerState(**state)
+
+    def _introduce(self) -> Introduction:
+        dimension = int(self.problem.dimension)
+        metric = self.problem.metric() if hasattr(self.problem, "metric") else None
+        start = None
+        if self.index == 0 and hasattr(self.problem, "initial_point"):
+            start = np.array(self.problem.initial_point(self._rng(0)), dtype=np.float64)
+        return Introduction(dimension, metric, start)
+
+    def _begin(self, message: Begin) -> Update:
+        z, metric, inverse = message.z, message.metric, message.inverse
+        loss, gradient = self._evaluate(z)
+        if gradient.shape != z.shape:
+            raise InvalidProblem(
+                f"problems[{self.index}]: the gradient has shape {gradient.shape}, the parameters {z.shape}"
+            )
+        size = kernels.curvature(z, z, gradient, gradient, metric, inverse)[2]
+        curvature = self._power_iterations(z, gradient, metric)
+        self.state = WorkerState(-1, z, gradient, metric, inverse, loss, size, curvature, 1)
+        return Update(-1, z, loss, size, curvature)
+
+    def _power_iterations(self, z: Array, gradient: Array, metric: Array) -> float:
+        """The largest curvature of f_j at z in the metric, by power iterations on gradient differences."""
+        direction = self._rng(0).standard_normal(z.size) / np.sqrt(metric)
+        reach = 1e-4 * max(1.0, float(np.sqrt(np.sum(metric * z * z))))
+        largest = 0.0
+        for _ in range(POWER_ITERATIONS):
+            length = float(np.sqrt(np.sum(metric * direction * direction)))
+            if not (np.isfinite(length) and length > 0):
+                break
+            nearby = z + (reach / length) * direction
+            change = self._evaluate(nearby)[1] - gradient
+            slope = float(np.sqrt(np.sum(change * change / metric))) / reach
+            if not np.isfinite(slope):
+                break
+            largest = max(largest, slope)
+            direction = change / metric
+        return largest
+
+    def _step(self, message: Step) -> Update:
+        state, config = self.state, self.config
+        assert state is not None
+        if message.ticket <= state.ticket:
+            return Update(state.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
+        weight, penalty = message.weight, message.penalty
+        if message.start is not None:
+            state.w = message.start
+            state.loss, state.gradient = self._evaluate(state.w)
+        for _ in range(config.local_steps):
+            step = config.worker_step or 1.0 / (weight * state.curvature + penalty)
+            w_old, g_old = state.w, state.gradient
+            w_new = np.empty(w_old.size)
+            kernels.worker_step(
+                w_old,
+                message.pull,
+                g_old,
+                state.inverse,
+                w_new,
+                weight,
+                penalty,
+                step,
+                config.parameter_bound,
+            )
+            state.steps += 1
+            loss, gradient = self._sample(w_new) if config.batch_size else self._evaluate(w_new)
+            state.w, state.gradient = w_new, gradient
+            if config.batch_size is None:
+                state.loss = loss
+            elif config.reported_loss == "average":
+                state.loss += AVERAGING * (loss - state.loss)
+            if state.steps < MEASURE_ALL or state.steps % MEASURE_EVERY == 0:
+                self._measure(state, w_old, g_old)
+        if config.batch_size is not None and config.reported_loss == "full":
+            state.loss = self._evaluate(state.w)[0]
+        state.ticket = message.ticket
+        return Update(message.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
+
+    def _measure(self, state: WorkerState, w_old: Array, g_old: Array) -> None:
+        """‖∇f_j‖², and L_j raised where this step saw more curvature."""
+        change, moved, state.gradient_sq, length = kernels.curvature(
+            w_old, state.w, g_old, state.gradient, state.metric, state.inverse
+        )
+        # Two mini-batches differ by more than curvature; below that length the difference is rounding.
+        if self.config.batch_size is None and moved > 1e-16 * length:
+            state.curvature = max(state.curvature, (change / moved) ** 0.5)
+
+    def _probe(self, message: Probe) -> Probed:
+        """This worker's term of Definition 1 with a unit step, and its loss at z."""
+        state, config = self.state, self.config
+        assert state is not None
+        loss, gradient = self._evaluate(state.w)
+        slope = message.weight * gradient + state.metric * (message.penalty * state.w - message.pull)
+        bound = config.parameter_bound
+        gap = state.w - np.clip(state.w - slope, -bound, bound)
+        return Probed(self._evaluate(message.z)[0], loss, float(gap @ gap))
+
+    def _evaluate(self, w: Array) -> tuple[float, Array]:
+        loss, gradient = self.problem.loss_and_gradient(w)
+        return float(loss), np.ascontiguousarray(gradient, dtype=np.float64)
+
+    def _sample(self, w: Array) -> tuple[float, Array]:
+        assert self.state is not None
+        loss, gradient = self.problem.loss_and_gradient(
+            w, self._rng(self.state.steps), self.config.batch_size
+        )
+        return float(loss), np.asarray(gradient, dtype=np.float64)
+
+    def _rng(self, step: int) -> np.random.Generator:
+        """The random stream of one step: a function of seed, worker and step, so nothing need be saved."""
+        return np.random.default_rng([self.config.seed, self.index, step])

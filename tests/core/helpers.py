@@ -1,0 +1,71 @@
+"""Small problems and sets shared by the driver's tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fdro_core import AspireEase, LeastSquares, SoftmaxRegression
+from fdro_core.master import Master
+from fdro_core.worker import Worker
+from uncertainty_sets import Box
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def softmax_problems(
+    workers: int, seed: int = 0, features: int = 3, classes: int = 3
+) -> list[SoftmaxRegression]:
+    rng = np.random.default_rng(seed)
+    problems = []
+    for j in range(workers):
+        n = 10 + 3 * j
+        X = rng.normal(size=(n, features)) + 0.5 * rng.normal(size=features)
+        y = np.argmax(X @ rng.normal(size=(features, classes)), axis=1)
+        problems.append(SoftmaxRegression(X, y, classes, l2=1e-2))
+    return problems
+
+
+def square_problems(workers: int, seed: int = 0, features: int = 2) -> list[LeastSquares]:
+    rng = np.random.default_rng(seed)
+    return [LeastSquares(rng.normal(size=(6, features)), rng.normal(size=6), l2=0.1) for _ in range(workers)]
+
+
+def middle_box(workers: int) -> Box:
+    return Box(np.full(workers, 0.2 / workers), np.full(workers, min(1.0, 2.5 / workers)))
+
+
+def machines(problems: list[Any], uncertainty_set: Any, config: AspireEase) -> tuple[Master, list[Worker]]:
+    """A master and its workers with nothing between them."""
+    workers = [Worker(j, problem, config) for j, problem in enumerate(problems)]
+    ask = lambda messages: {j: workers[j].handle(message) for j, message in messages.items()}  # noqa: E731
+    return config.master(uncertainty_set, len(problems), ask, None), workers
+
+
+class Quadratic:
+    """½a‖w - c‖² + shift, without metric or starting point."""
+
+    def __init__(self, centre: Any, scale: float = 1.0, shift: float = 0.0) -> None:
+        self.centre = np.asarray(centre, dtype=float)
+        self.scale, self.shift = scale, shift
+        self.dimension = self.centre.size
+
+    def loss_and_gradient(self, w: Array, rng: Any = None, batch_size: Any = None) -> tuple[float, Array]:
+        d = w - self.centre
+        return 0.5 * self.scale * float(d @ d) + self.shift, self.scale * d
+
+
+class Faulty(Quadratic):
+    """Goes wrong at the calls given: `bad` returns NaN, `broken` raises."""
+
+    def __init__(self, centre: Any, bad: Any = (), broken: Any = ()) -> None:
+        super().__init__(centre)
+        self.bad, self.broken, self.calls = set(bad), set(broken), 0
+
+    def loss_and_gradient(self, w: Array, rng: Any = None, batch_size: Any = None) -> tuple[float, Array]:
+        self.calls += 1
+        if self.calls in self.broken:
+            raise OSError("disk gone")
+        loss, gradient = super().loss_and_gradient(w)
+        return (float("nan"), gradient) if self.calls in self.bad else (loss, gradient)
