@@ -1,0 +1,57 @@
+"""The exponent of a power law from timings, with its uncertainty."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+TAIL = 10_000
+"""The exponent is fitted from this N on, where there are enough points: below, a call's fixed cost shows."""
+
+ENOUGH = 3
+
+
+class Fit(NamedTuple):
+    """seconds ≈ c·N^exponent between `first` and `last`; `error` is one standard error."""
+
+    exponent: float
+    error: float
+    first: int
+    last: int
+    points: int
+
+
+def exponent(sizes: ArrayLike, seconds: ArrayLike, noise: ArrayLike | None = None) -> Fit | None:
+    """Least squares on logarithms, over N >= TAIL, or else over the largest four sizes.
+
+    Args:
+        sizes: N.
+        seconds: the median time at each.
+        noise: the standard error of log(seconds) at each. The error of the exponent is the larger of what
+            the noise explains and what the points' distance from a line shows: a bend counts too.
+
+    Returns None for fewer than three points.
+
+    >>> exponent([10_000, 100_000, 1_000_000], [0.001, 0.01, 0.1])
+    Fit(exponent=1.0..., error=..., first=10000, last=1000000, points=3)
+    """
+    n, t = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+    spread = np.zeros_like(t) if noise is None else np.asarray(noise, dtype=np.float64)
+    good = np.isfinite(t) & (t > 0.0) & np.isfinite(spread)
+    order = np.argsort(n[good])
+    n, t, spread = n[good][order], t[good][order], spread[good][order]
+    chosen = n >= TAIL
+    if chosen.sum() < ENOUGH:
+        chosen = np.arange(n.size) >= n.size - 4
+    if chosen.sum() < ENOUGH:
+        return None
+    x, y, s = np.log(n[chosen]), np.log(t[chosen]), spread[chosen]
+    centred = x - x.mean()
+    room = float(centred @ centred)
+    slope = float(centred @ y) / room
+    rest = y - y.mean() - slope * centred
+    bend = float(np.sqrt(rest @ rest / (x.size - 2) / room))
+    known = float(np.sqrt((centred * s) @ (centred * s))) / room
+    return Fit(slope, max(bend, known), int(n[chosen][0]), int(n[chosen][-1]), int(x.size))

@@ -1,0 +1,108 @@
+"""Each set's oracle as a person would write it in cvxpy: losses as a Parameter, compiled once, re-solved.
+
+None of these calls `set.constraints`; they read the set's public parameters alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+ACCEPTED = {"optimal"}
+
+
+class Model:
+    """A cvxpy problem: maximise lossesᵀp over the set, for any losses.
+
+    Attributes:
+        failures: how often the solver raised, or ended in a state other than optimal.
+        calls: how often it was asked.
+    """
+
+    def __init__(self, p: cp.Variable, constraints: list[cp.Constraint], solver: str, **options: Any) -> None:
+        self.p = p
+        self.losses = cp.Parameter(p.size)
+        self.problem = cp.Problem(cp.Maximize(self.losses @ p), [*constraints, cp.sum(p) == 1])
+        self.solver, self.options = solver, options
+        self.failures = self.calls = 0
+
+    def solve(self, losses: Array, *, warm: bool = True) -> float:
+        """The largest expected loss, NaN where the solver failed; `warm` is cvxpy's warm_start."""
+        self.calls += 1
+        self.losses.value = losses
+        try:
+            self.problem.solve(solver=self.solver, warm_start=warm, **self.options)
+        except cp.error.SolverError:
+            self.failures += 1
+            return float("nan")
+        if self.problem.status not in ACCEPTED:
+            self.failures += 1
+            return float("nan")
+        return float(self.problem.value)
+
+
+def model(uncertainty_set: Any, solver: str = "CLARABEL") -> Model:
+    """The oracle of one of the six built-in sets in plain cvxpy."""
+    p = cp.Variable(uncertainty_set.size, nonneg=True)
+    return Model(p, _CONSTRAINTS[uncertainty_set.name](uncertainty_set, p), solver)
+
+
+def from_constraints(uncertainty_set: Any, size: int, solver: str = "CLARABEL") -> Model:
+    """The oracle of any set in plain cvxpy, from its own constraints."""
+    p = cp.Variable(size, nonneg=True)
+    return Model(p, uncertainty_set.constraints(p), solver)
+
+
+def _box(box: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [p >= box.lower, p <= box.upper]
+
+
+def _cd_norm(cd: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [
+        cp.abs(p - cd.center) <= cd.spread,
+        cp.norm1(cp.multiply(1 / cd.spread, p - cd.center)) <= cd.budget,
+    ]
+
+
+def _kl(kl: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [cp.sum(cp.rel_entr(p, kl.center)) <= kl.radius]
+
+
+def _ellipsoid(ellipsoid: Any, p: cp.Variable) -> list[cp.Constraint]:
+    if ellipsoid.shape.ndim == 2:
+        whitened = np.linalg.inv(np.linalg.cholesky(ellipsoid.shape)) @ (p - ellipsoid.center)
+    else:
+        whitened = cp.multiply(1 / np.sqrt(ellipsoid.shape), p - ellipsoid.center)
+    return [cp.norm(whitened) <= np.sqrt(ellipsoid.radius)]
+
+
+def _wasserstein(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
+    n = ball.center.size
+    cost = ball.cost if ball.cost is not None else np.arange(float(n))
+    if cost.ndim == 1:
+        cost = np.abs(np.subtract.outer(cost, cost))
+    plan = cp.Variable((n, n), nonneg=True)
+    return [
+        cp.sum(plan, axis=0) == ball.center,
+        cp.sum(plan, axis=1) == p,
+        cp.sum(cp.multiply(cost, plan)) <= ball.radius,
+    ]
+
+
+def _polyhedron(polyhedron: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [polyhedron.D @ p <= polyhedron.c]
+
+
+_CONSTRAINTS = {
+    "box": _box,
+    "cd-norm": _cd_norm,
+    "kl": _kl,
+    "ellipsoid": _ellipsoid,
+    "wasserstein-1": _wasserstein,
+    "polyhedron": _polyhedron,
+}

@@ -1,0 +1,124 @@
+"""Timing on a noisy machine: repeats of all competitors interleaved, medians, quartiles, ratios by round.
+
+A sample is the smaller of what the clock and what the processor time of this process say: time that other
+programs took is not ours, and threads of our own that ran side by side are not counted twice.
+
+A ratio is the median of the ratios within each round, where both ran within moments of each other, so a
+machine that is slow for a while slows both.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+Key = TypeVar("Key", bound=Hashable)
+
+SHORTEST = 2e-3
+"""Seconds that one sample takes at least; quicker calls are repeated within it."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median with its quartiles, and the least.
+
+    For a time in seconds that is no ratio, the least is the best guess at a quiet machine: noise only adds.
+    """
+
+    median: float
+    low: float
+    high: float
+    least: float
+    count: int
+
+    @classmethod
+    def of(cls, samples: list[float]) -> Spread:
+        """The median and quartiles of the samples; NaN where there is none."""
+        if not samples:
+            nothing = float("nan")
+            return cls(nothing, nothing, nothing, nothing, 0)
+        least, low, median, high = (float(x) for x in np.percentile(samples, [0, 25, 50, 75]))
+        return cls(median, low, high, least, len(samples))
+
+
+@dataclass
+class Samples:
+    """Seconds a call by competitor and round; NaN where a competitor sat a round out."""
+
+    seconds: dict[Hashable, list[float]]
+
+    def time(self, key: Hashable) -> Spread:
+        """Seconds of one call."""
+        return Spread.of([value for value in self.seconds[key] if np.isfinite(value)])
+
+    def ratio(self, key: Hashable, base: Hashable) -> Spread:
+        """How many times as long as `base`, from the rounds in which both ran."""
+        pairs = zip(self.seconds[key], self.seconds[base], strict=True)
+        return Spread.of([a / b for a, b in pairs if np.isfinite(a) and np.isfinite(b) and b > 0.0])
+
+
+def repeats_for(seconds: float) -> int:
+    """How many calls make one sample, given what one call takes."""
+    return max(1, int(SHORTEST / max(seconds, 1e-9)))
+
+
+def sample(call: Callable[[], object], repeats: int) -> float:
+    """Seconds a call, the mean over `repeats` calls in a row; quick ones after one that warms the caches."""
+    if repeats > 1:
+        call()
+    start, busy = time.perf_counter(), time.process_time()
+    for _ in range(repeats):
+        call()
+    return min(time.perf_counter() - start, time.process_time() - busy) / repeats
+
+
+def once(call: Callable[[], object]) -> float:
+    """About what a warm call takes."""
+    seconds = sample(call, 1)
+    return min(seconds, sample(call, 3)) if seconds < SHORTEST else seconds
+
+
+def interleave(
+    calls: Mapping[Key, Callable[[], object]],
+    rounds: int,
+    budget: float = float("inf"),
+    least: int = 3,
+    known: Mapping[Key, float] | None = None,
+) -> Samples:
+    """Time every call once a round, in turn.
+
+    Args:
+        calls: the competitors; each is called twice beforehand, to warm up and to see how long it takes.
+        rounds: how often at most.
+        budget: seconds a competitor may take in all; it then sits the later rounds out.
+        least: rounds that every competitor gets whatever it takes; with 1, a sample is a single call.
+        known: seconds a call of each, where that is known and all is warm.
+    """
+    repeats, spent = {}, dict.fromkeys(calls, 0.0)
+    for key, call in calls.items():
+        if known is None:
+            call()
+        seconds_once = once(call) if known is None else known[key]
+        repeats[key] = repeats_for(seconds_once) if least > 1 or known is not None else 1
+    seconds: dict[Hashable, list[float]] = {key: [] for key in calls}
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for key, call in calls.items():
+                if turn >= least and spent[key] >= budget:
+                    seconds[key].append(float("nan"))
+                    continue
+                each = sample(call, repeats[key])
+                spent[key] += each * repeats[key]
+                seconds[key].append(each)
+            gc.collect(0)
+    finally:
+        if collecting:
+            gc.enable()
+    return Samples(seconds)
