@@ -41,8 +41,8 @@ soak: $(VENV)/.dev  ## 20,000 examples a property (hours)
 torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 
-bench: $(VENV)/.dev  ## the oracles' numbers, as ratios measured in one run
-	$(BIN)/python -m bench oracles $(ARGS)
+bench: $(VENV)/.dev  ## the complexity table, measured, in its quick form
+	$(BIN)/python -m bench complexity --quick $(ARGS)
 
 format: $(VENV)/.dev  ## rewrite the files as the formatter wants them
 	$(BIN)/ruff check --fix .

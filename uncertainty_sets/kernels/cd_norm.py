@@ -13,8 +13,10 @@ budget/2 down. Losses are measured from their maximum `top`, and n = ν - top.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.cd_norm_equal import PI, box_ends, equal_ends, write_equal
 from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
@@ -22,10 +24,14 @@ from uncertainty_sets.kernels.tangent import GAIN, MASS, MEMORY, X, begin, mixtu
 
 EVALUATIONS = 200
 SAMPLED_FROM = 20_000  # entries; above, a sample of 1 % tells where to start
+FUSED_FROM = 4_000  # entries; above, one pass beats three
+BLOCK = 1024  # entries that stay in the fastest cache
 
-# An end of the bracket, beyond x = n, gain = Σ s·u·(f-top) and mass = Σ s·u: the knapsack's threshold and
-# the share taken at it.
-PI, SHARE = 3, 4
+Indices = NDArray[np.int32]
+
+# An end of the bracket, beyond x = n, gain = Σ s·u·(f-top) and mass = Σ s·u: the knapsack's threshold (PI)
+# and the share taken at it.
+SHARE = 4
 END = 5
 
 
@@ -62,6 +68,14 @@ def knapsack(f: Array, s: Array, rise: Array, cap: Array, top: float, n: float, 
         w[i] = x
         total += x
     return total
+
+
+@kernel
+def moved(g: float, s: float, rise: float, cap: float, n: float, pi: float, share: float) -> float:
+    """u of one entry in the knapsack's solution at n."""
+    v = height(g, n, s)
+    part = 1.0 if v > pi else (share if v == pi else 0.0)
+    return part * rise if g > n else (-part * cap if g < n else 0.0)
 
 
 @summing
@@ -105,6 +119,96 @@ def evaluate(
     end[GAIN], end[MASS] = totals(f, s, v, w, top, n, pi, share)
 
 
+@summing
+def sum_block(
+    f: Array,
+    s: Array,
+    rise: Array,
+    cap: Array,
+    top: float,
+    n: float,
+    high: float,
+    first: int,
+    after: int,
+    v: Array,
+) -> tuple[float, float, float]:
+    """Heights of some entries into v; of those above `high` the weight, Σ s·u and Σ s·u·(f - top)."""
+    above, mass, gain = 0.0, 0.0, 0.0
+    for i in range(first, after):
+        g = below_top(f[i], top)
+        h = height(g, n, s[i])
+        v[i - first] = h
+        up, whole = g > n, h > high
+        weight = rise[i] if up else cap[i]
+        weight = weight if whole else 0.0
+        move = s[i] * weight
+        move = move if up else -move
+        above += weight
+        mass += move
+        gain += move * g
+    return above, mass, gain
+
+
+@kernel
+def keep_between(
+    v: Array, first: int, after: int, low: float, high: float, places: Indices, kept: int
+) -> int:
+    """Note the places of heights between low and high, without a branch; returns how many there are now."""
+    for i in range(first, after):
+        places[kept] = i
+        kept += (v[i - first] >= low) & (v[i - first] <= high)
+    return kept
+
+
+@kernel
+def evaluate_near(
+    f: Array,
+    s: Array,
+    rise: Array,
+    cap: Array,
+    budget: float,
+    top: float,
+    n: float,
+    low: float,
+    high: float,
+    work: Array,
+    places: Indices,
+    sample: Array,
+    end: Array,
+) -> bool:
+    """The same in one pass, given that the knapsack's threshold lies between low and high; False if not.
+
+    Entries above `high` are taken whole as they come by; only those in between are left for the selection.
+    """
+    v, w = work[0], work[1]
+    above, mass, gain, kept = 0.0, 0.0, 0.0, 0
+    for first in range(0, f.size, BLOCK):
+        after = min(f.size, first + BLOCK)
+        weight, move, product = sum_block(f, s, rise, cap, top, n, high, first, after, v)
+        above += weight
+        mass += move
+        gain += product
+        kept = keep_between(v, first, after, low, high, places, kept)
+    inside = 0.0
+    for k in range(kept):
+        i = places[k]
+        g = below_top(f[i], top)
+        v[k], w[k] = height(g, n, s[i]), rise[i] if g > n else cap[i]
+        inside += w[k]
+    if not (above <= budget and above + inside > budget):
+        return False
+    pi, more, at = threshold(v[:kept], w[:kept], budget - above, work[2], work[3], sample)
+    share = share_of(budget - above - more, at)
+    for k in range(kept):
+        i = places[k]
+        g = below_top(f[i], top)
+        move = s[i] * moved(g, s[i], rise[i], cap[i], n, pi, share)
+        mass += move
+        gain += move * g
+    end[X], end[PI], end[SHARE], end[GAIN], end[MASS] = n, pi, share, gain, mass
+    return True
+
+
 @kernel
 def search(
     f: Array,
@@ -116,26 +220,42 @@ def search(
     spread: float,
     start: float,
     reach: float,
+    pi: float,
     tolerance: float,
     work: Array,
     sample: Array,
     ends: Array,
     memory: Array,
 ) -> int:
-    """Bracket the minimum of φ from `start`, then close in on it; returns the number of evaluations."""
+    """Bracket the minimum of φ from `start`, then close in on it; returns the number of evaluations.
+
+    `pi` is a guess at the knapsack's threshold, or NaN.
+    """
     begin(memory)
     trial = ends[3]
     v, w, keys, weights = work[0, : f.size], work[1, : f.size], work[2], work[3]
     n, step = min(0.0, max(-spread, start)), reach
     low, high, over, evaluations = False, False, False, 0
+    places = np.empty(f.size if f.size >= FUSED_FROM else 1, np.int32)
     kink = 10.0 * spread / f.size**2
     while evaluations < EVALUATIONS:
-        evaluate(f, s, rise, cap, budget, top, n, v, w, keys, weights, sample, trial)
+        least, most = 0.9 * pi, 1.1 * pi
+        if low and high:
+            apart = abs(ends[0, PI] - ends[1, PI])
+            least = min(ends[0, PI], ends[1, PI]) - 0.2 * apart - 1e-6 * pi
+            most = max(ends[0, PI], ends[1, PI]) + 0.2 * apart + 1e-6 * pi
+        if not (
+            f.size >= FUSED_FROM
+            and pi > 0.0
+            and evaluate_near(f, s, rise, cap, budget, top, n, least, most, work, places, sample, trial)
+        ):
+            evaluate(f, s, rise, cap, budget, top, n, v, w, keys, weights, sample, trial)
+        pi = trial[PI]
         evaluations += 1
         take(trial, ends, memory)
         low, high = low or trial[MASS] >= 0.0, high or trial[MASS] < 0.0
         if low and high:
-            n, over = next_point(ends, memory, tolerance, kink)
+            n, over = next_point(ends, memory, tolerance, kink, 0.0)
         else:
             # One-sided so far: go further out, four times as far each time, to the end of the losses.
             n = min(0.0, n + step) if low else max(-spread, n - step)
@@ -162,8 +282,8 @@ def sampled_start(
     sample: Array,
     ends: Array,
     memory: Array,
-) -> tuple[float, float]:
-    """Where to start and how far to reach: the solution of 1 % of the problem, some ranks of f beside it."""
+) -> tuple[float, float, float]:
+    """ν - top, how far to reach, and π: the solution of 1 % of the problem, some ranks of f beside it."""
     size = f.size // 100
     fs, ss, rs, cs = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     state = np.uint64(88172645463325252)
@@ -174,9 +294,8 @@ def sampled_start(
         j = i * 100 + int(state % np.uint64(100))
         fs[i], ss[i], rs[i], cs[i] = f[j], s[j], rise[j], cap[j]
     part, tolerance = budget * size / f.size, 1e-6 * spread * ss.sum()
-    search(
-        fs, ss, rs, cs, part, top, spread, -0.5 * spread, 0.1 * spread, tolerance, work, sample, ends, memory
-    )
+    start, reach = middle(fs, ss, top), 0.03 * spread
+    search(fs, ss, rs, cs, part, top, spread, start, reach, np.nan, tolerance, work, sample, ends, memory)
     n = ends[2, X]
     # The distance that holds about √size of the sampled losses.
     near = 1e-3 * spread
@@ -190,15 +309,7 @@ def sampled_start(
             near *= 0.5
         else:
             break
-    return n, near
-
-
-@kernel
-def moved(g: float, s: float, rise: float, cap: float, n: float, pi: float, share: float) -> float:
-    """u of one entry in the knapsack's solution at n."""
-    v = height(g, n, s)
-    part = 1.0 if v > pi else (share if v == pi else 0.0)
-    return part * rise if g > n else (-part * cap if g < n else 0.0)
+    return n, near, ends[2, PI]
 
 
 @summing
@@ -229,93 +340,6 @@ def write(
 
 
 @kernel
-def equal_ends(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    work: Array,
-    sample: Array,
-    ends: Array,
-) -> bool:
-    """Equal spreads: budget/2 up from the largest losses, budget/2 down from the smallest, if apart.
-
-    They are the thresholds of one knapsack with ν in the middle between them and π/s half their distance.
-    ends[0] and ends[1] take threshold and share, upper and lower.
-    """
-    v, keys, weights = work[0], work[2], work[3]
-    most, half = 0.0, 0.5 * budget
-    for i in range(f.size):
-        v[i] = -f[i]
-        most = max(most, s[i])
-    up, above_up, at_up = threshold(f, rise, half, keys, weights, sample)
-    down, above_down, at_down = threshold(v, cap, half, keys, weights, sample)
-    down = -down
-    if min(above_up + at_up, above_down + at_down) < half or up <= down:
-        return False
-    ends[0, 0], ends[0, 1] = up, share_of(half - above_up, at_up)
-    ends[1, 0], ends[1, 1] = down, share_of(half - above_down, at_down)
-    ends[2, X] = 0.5 * (up - top) + 0.5 * (down - top)
-    ends[2, PI] = most * (0.5 * (up - down))
-    return True
-
-
-@summing
-def write_equal(
-    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
-) -> tuple[float, float, float]:
-    """The same as `write` for the two thresholds of equal spreads."""
-    up, share_up = ends[0, 0], ends[0, 1]
-    down, share_down = ends[1, 0], ends[1, 1]
-    n, pi = ends[2, X], ends[2, PI]
-    value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        g = f[i] - top
-        u = rise[i] if f[i] > up else (share_up * rise[i] if f[i] == up else 0.0)
-        u -= cap[i] if f[i] < down else (share_down * cap[i] if f[i] == down else 0.0)
-        x = larger(0.0, q[i] + s[i] * u)
-        p[i] = x
-        total += x
-        value += x * g
-        far = abs(x - q[i]) - 1.2e-16 * x
-        spent += larger(far, 0.0) / s[i] if s[i] > 0.0 else 0.0
-        out = larger(out, far - s[i])
-        e = s[i] * (g - n)
-        bound += q[i] * g + larger(0.0, larger(rise[i] * (e - pi), cap[i] * (-e - pi)))
-    violation = max(abs(total - 1.0), out, (spent - budget) / max(1.0, budget))
-    return value, bound + budget * pi, violation
-
-
-@kernel
-def box_ends(
-    f: Array, s: Array, rise: Array, cap: Array, top: float, work: Array, sample: Array, ends: Array
-) -> None:
-    """Where the budget does not bind: the threshold of the box q - s·cap <= p <= q + s·rise.
-
-    Entries at the threshold take what the others leave, all in one direction: the least budget that does it.
-    """
-    width, rest = work[1], 0.0
-    for i in range(f.size):
-        width[i] = s[i] * rise[i] + s[i] * cap[i]
-        rest += s[i] * cap[i]
-    t, _, _ = threshold(f, width[: f.size], rest, work[2], work[3], sample)
-    net, room_up, room_down = 0.0, 0.0, 0.0
-    for i in range(f.size):
-        if f[i] > t:
-            net -= s[i] * rise[i]
-        elif f[i] < t:
-            net += s[i] * cap[i]
-        else:
-            room_up += s[i] * rise[i]
-            room_down += s[i] * cap[i]
-    ends[0, 0], ends[0, 1] = t, share_of(net, room_up)
-    ends[1, 0], ends[1, 1] = t, share_of(-net, room_down)
-    ends[2, X], ends[2, PI] = t - top, 0.0
-
-
-@kernel
 def solve(
     f: Array,
     q: Array,
@@ -325,6 +349,7 @@ def solve(
     budget: float,
     equal: float,
     warm: float,
+    warm_pi: float,
     p: Array,
     out: Array,
     work: Array,
@@ -332,7 +357,7 @@ def solve(
     ends: Array,
     memory: Array,
 ) -> None:
-    """One row; `equal` is 1 where all spreads but zeros are the same, `warm` a ν to start from or NaN."""
+    """One row; `equal` is 1 where spreads are equal or 0; `warm` and `warm_pi` are ν and π to start from, or NaN."""
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
@@ -347,13 +372,14 @@ def solve(
         value, bound, violation = write_equal(f, q, s, rise, cap, budget, top, ends, p)
     else:
         start, reach = middle(f, s, top), 0.3 * spread / np.sqrt(f.size)
+        pi = np.nan
         if np.isfinite(warm):
-            start, reach = warm - top, 1e-3 * spread
+            start, reach, pi = warm - top, 1e-3 * spread, warm_pi
         elif f.size >= SAMPLED_FROM:
-            start, reach = sampled_start(f, s, rise, cap, budget, top, spread, work, sample, ends, memory)
-        tolerance = 1e-14 * spread
+            start, reach, pi = sampled_start(f, s, rise, cap, budget, top, spread, work, sample, ends, memory)
+        tolerance = 1e-13 * spread
         evaluations = search(
-            f, s, rise, cap, budget, top, spread, start, reach, tolerance, work, sample, ends, memory
+            f, s, rise, cap, budget, top, spread, start, reach, pi, tolerance, work, sample, ends, memory
         )
         ends[2, X] = (top + ends[2, X]) - top
         value, bound, violation = write(f, q, s, rise, cap, budget, top, ends, p)
@@ -382,5 +408,5 @@ def rows(
     for b in range(F.shape[0]):
         r = b if many else 0
         q, s, up, down = center[r], spread[r], rise[r], cap[r]
-        start = warm[b if started else 0, 0]
-        solve(F[b], q, s, up, down, budget[r], equal[r], start, P[b], out[b], work, sample, ends, memory)
+        nu, pi = warm[b if started else 0]
+        solve(F[b], q, s, up, down, budget[r], equal[r], nu, pi, P[b], out[b], work, sample, ends, memory)

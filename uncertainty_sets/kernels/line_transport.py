@@ -165,13 +165,21 @@ def spread_out(
 def guess(
     f: Array, x: Array, q: Array, radius: float, top: float, start: float, left: Indices, right: Indices
 ) -> float:
-    """A rate at which pieces of the line, each by itself, spend about the radius."""
-    length = f.size // (PIECES * 50)
+    """A rate at which pieces of the line, each by itself, spend about the radius; `start` if none would do.
+
+    Pieces of 2 % in all, or longer ones of 12 % where mass travels far.
+    """
+    unit = (x[-1] - x[0]) / f.size
+    pieces, length = PIECES, f.size // (PIECES * 50)
+    if radius > 0.02 * unit * length:
+        pieces, length = 2, f.size // 16
+    if radius > 0.05 * unit * length:
+        return start
     low, high, rate = 0.0, np.inf, start
     for _ in range(24):
         cost, mass = 0.0, 0.0
-        for k in range(PIECES):
-            first = k * (f.size // PIECES)
+        for k in range(pieces):
+            first = k * (f.size // pieces)
             cost += sweep(f, x, q, top, rate, first, first + length, left, right)[1]
             mass += q[first : first + length].sum()
         if cost > radius * mass:
@@ -191,6 +199,22 @@ def mean_below(f: Array, q: Array, top: float) -> float:
     for i in range(f.size):
         total += q[i] * (f[i] - top)
     return total
+
+
+@summing
+def all_to_one(f: Array, x: Array, q: Array, top: float) -> float:
+    """The cost of moving everything to the largest loss, or -1 where several are largest."""
+    places, last = 0, 0
+    for i in range(f.size):
+        at = f[i] == top
+        places += at
+        last = i if at else last
+    if places != 1:
+        return -1.0
+    cost = 0.0
+    for i in range(f.size):
+        cost += q[i] * abs(x[i] - x[last])
+    return cost
 
 
 @kernel
@@ -235,7 +259,9 @@ def solve(
     still = min(2.0 * (top - least) / abs(step), FASTEST)
     begin(memory)
     trial[X] = 0.0
-    trial[GAIN], cost = sweep(f, x, q, top, 0.0, 0, n, left, right)
+    trial[GAIN], cost = 0.0, all_to_one(f, x, q, top)
+    if cost < 0.0:
+        trial[GAIN], cost = sweep(f, x, q, top, 0.0, 0, n, left, right)
     trial[MASS] = cost - radius
     evaluations = 1
     if trial[MASS] <= 0.0:
@@ -252,10 +278,10 @@ def solve(
         )
         take(trial, ends, memory)
         kink = 10.0 * (top - least) / float(n) ** 2
-        rate, over = next_point(ends, memory, 0.0, kink)
+        rate, over = next_point(ends, memory, 0.0, kink, radius)
         factor = 2.0  # 2 and more: not to be used
         if np.isfinite(warm) and warm > 0.0:
-            rate, factor = min(warm, still), 1.02
+            rate, factor = min(warm, still), 1.002
         elif n >= GUESSED_FROM:
             rate, factor = min(guess(f, x, q, radius, top, rate, left, right), still), 1.1
         low, high = False, False
@@ -269,12 +295,12 @@ def solve(
                 put(ends, 1, trial)
                 break
             low, high = low or trial[MASS] > 0.0, high or trial[MASS] < 0.0
-            rate, over = next_point(ends, memory, 1e-14 * (top - least), kink)
+            rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
             if not (low and high) and factor < 2.0:
                 # The start is good: look for the other end near by before using those at 0 and `still`.
                 near = trial[X] * factor if low else trial[X] / factor
                 rate = near if near > ends[0, X] and near < ends[1, X] else rate
-                factor *= factor
+                factor = factor**3
     mix = mixture(ends)
     p[:] = 0.0
     if mix > 0.0:

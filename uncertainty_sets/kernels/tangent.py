@@ -59,8 +59,14 @@ def take(trial: Array, ends: Array, memory: Array) -> None:
 
 
 @kernel
-def next_point(ends: Array, memory: Array, tolerance: float, kink: float) -> tuple[float, bool]:
-    """The next point inside the bracket, and whether to stop; `kink` is a gap with few kinks left."""
+def next_point(
+    ends: Array, memory: Array, tolerance: float, kink: float, allowance: float
+) -> tuple[float, bool]:
+    """The next point inside the bracket, and whether to stop.
+
+    `kink` is a gap with few kinks left. Where x is a price and mass what is spent at that price beyond an
+    `allowance`, the interpolation is in logarithms: spending falls like a power of the price. 0: linear.
+    """
     low, high = ends[0, X], ends[1, X]
     meeting = (ends[0, GAIN] - ends[1, GAIN]) / (ends[0, MASS] - ends[1, MASS])
     gap = memory[LOWEST] - (ends[0, GAIN] - ends[0, MASS] * meeting)
@@ -69,7 +75,11 @@ def next_point(ends: Array, memory: Array, tolerance: float, kink: float) -> tup
     x = meeting
     if gap > kink and gap < 0.5 * memory[LAST_GAP]:
         a, b = memory[FIRST_MASS], memory[SECOND_MASS]
-        zero = low + (high - low) * (a / (a - b))
+        if allowance > 0.0 and low > 0.0 and b + allowance > 0.0:
+            more, less = np.log1p(a / allowance), np.log1p(b / allowance)
+            zero = low * (high / low) ** (more / (more - less))
+        else:
+            zero = low + (high - low) * (a / (a - b))
         if zero > low and zero < high:
             x = zero
     memory[LAST_GAP] = gap

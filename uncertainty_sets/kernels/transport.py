@@ -110,7 +110,7 @@ def solve(
         trial[GAIN] = mean_below(f, q, top) if step > 0.0 else evaluate(f, cost, q, top, still)[0]
         take(trial, ends, memory)
         kink = 10.0 * (top - least) / float(f.size) ** 2
-        rate, over = next_point(ends, memory, 0.0, kink)
+        rate, over = next_point(ends, memory, 0.0, kink, radius)
         if not over and np.isfinite(warm) and warm > 0.0:
             rate = min(warm, still)
         while not over and evaluations < EVALUATIONS:
@@ -122,7 +122,7 @@ def solve(
             if trial[MASS] == 0.0:
                 put(ends, 1, trial)
                 break
-            rate, over = next_point(ends, memory, 1e-14 * (top - least), kink)
+            rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
     mix = mixture(ends)
     p[:] = 0.0
     spent = 0.0

@@ -1,0 +1,98 @@
+"""CD-norm with equal spreads: two selections, budget/2 up and budget/2 down, or a box where they meet."""
+
+from __future__ import annotations
+
+from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.scan import larger
+from uncertainty_sets.kernels.selection import share_of, threshold
+from uncertainty_sets.kernels.tangent import X
+
+PI = 3  # the column of an end that holds the multiplier of the budget
+
+
+@kernel
+def equal_ends(
+    f: Array,
+    s: Array,
+    rise: Array,
+    cap: Array,
+    budget: float,
+    top: float,
+    work: Array,
+    sample: Array,
+    ends: Array,
+) -> bool:
+    """Equal spreads: budget/2 up from the largest losses, budget/2 down from the smallest, if apart.
+
+    They are the thresholds of one knapsack with ν in the middle between them and π/s half their distance.
+    ends[0] and ends[1] take threshold and share, upper and lower.
+    """
+    v, keys, weights = work[0], work[2], work[3]
+    most, half = 0.0, 0.5 * budget
+    for i in range(f.size):
+        v[i] = -f[i]
+        most = max(most, s[i])
+    up, above_up, at_up = threshold(f, rise, half, keys, weights, sample)
+    down, above_down, at_down = threshold(v, cap, half, keys, weights, sample)
+    down = -down
+    if min(above_up + at_up, above_down + at_down) < half or up <= down:
+        return False
+    ends[0, 0], ends[0, 1] = up, share_of(half - above_up, at_up)
+    ends[1, 0], ends[1, 1] = down, share_of(half - above_down, at_down)
+    ends[2, X] = 0.5 * (up - top) + 0.5 * (down - top)
+    ends[2, PI] = most * (0.5 * (up - down))
+    return True
+
+
+@summing
+def write_equal(
+    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
+) -> tuple[float, float, float]:
+    """The same as `write` for the two thresholds of equal spreads."""
+    up, share_up = ends[0, 0], ends[0, 1]
+    down, share_down = ends[1, 0], ends[1, 1]
+    n, pi = ends[2, X], ends[2, PI]
+    value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(f.size):
+        g = f[i] - top
+        u = rise[i] if f[i] > up else (share_up * rise[i] if f[i] == up else 0.0)
+        u -= cap[i] if f[i] < down else (share_down * cap[i] if f[i] == down else 0.0)
+        x = larger(0.0, q[i] + s[i] * u)
+        p[i] = x
+        total += x
+        value += x * g
+        far = abs(x - q[i]) - 1.2e-16 * x
+        spent += larger(far, 0.0) / s[i] if s[i] > 0.0 else 0.0
+        out = larger(out, far - s[i])
+        e = s[i] * (g - n)
+        bound += q[i] * g + larger(0.0, larger(rise[i] * (e - pi), cap[i] * (-e - pi)))
+    violation = max(abs(total - 1.0), out, (spent - budget) / max(1.0, budget))
+    return value, bound + budget * pi, violation
+
+
+@kernel
+def box_ends(
+    f: Array, s: Array, rise: Array, cap: Array, top: float, work: Array, sample: Array, ends: Array
+) -> None:
+    """Where the budget does not bind: the threshold of the box q - s·cap <= p <= q + s·rise.
+
+    Entries at the threshold take what the others leave, all in one direction: the least budget that does it.
+    """
+    width, rest = work[1], 0.0
+    for i in range(f.size):
+        width[i] = s[i] * rise[i] + s[i] * cap[i]
+        rest += s[i] * cap[i]
+    t, _, _ = threshold(f, width[: f.size], rest, work[2], work[3], sample)
+    net, room_up, room_down = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        if f[i] > t:
+            net -= s[i] * rise[i]
+        elif f[i] < t:
+            net += s[i] * cap[i]
+        else:
+            room_up += s[i] * rise[i]
+            room_down += s[i] * cap[i]
+    ends[0, 0], ends[0, 1] = t, share_of(net, room_up)
+    ends[1, 0], ends[1, 1] = t, share_of(-net, room_down)
+    ends[2, X], ends[2, PI] = t - top, 0.0
