@@ -23,10 +23,6 @@ PICTURES = {
 }
 
 INTRODUCTION = """\
----
-orphan: true
----
-
 # What each set costs
 
 The paper states, for each uncertainty set, what one call of its oracle costs; this page puts measured times

@@ -357,7 +357,7 @@ def solve(
     ends: Array,
     memory: Array,
 ) -> None:
-    """One row; `equal` is 1 where spreads are equal or 0; `warm` and `warm_pi` are ν and π to start from, or NaN."""
+    """One row; `equal` is 1 where spreads are equal or 0; `warm`, `warm_pi` are ν, π to start from or NaN."""
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
