@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
         f"{right['robust'].min():.0f} % and its test loss from {loss['equal'].max():.3f} to "
         f"{loss['robust'].max():.3f}; the mean accuracy from {right['equal'].mean():.1f} % to "
         f"{right['robust'].mean():.1f} %.\nNo weights in the ball give the robust model a mean training loss "
-        f"above {robust.worst_case.upper_bound:.4f}: a dual bound proves it. {robust.iterations:,} iterations "
-        f"took {robust.clock:,.0f} virtual seconds.\n"
+        f"above {robust.worst_case.upper_bound:.4f}: a dual bound proves it. {robust.iterations:,} "
+        f"iterations took {robust.clock:,.0f} virtual seconds.\n"
     )
     return 0
