@@ -250,7 +250,11 @@ def traffic() -> None:
 
 def network() -> None:
     """An MLP 64-32-10 on digits, one digit a worker, full batches: ‖∇G‖² against its start."""
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError:
+        CONSOLE.print('not run: it needs PyTorch; pip install -e ".[dev,torch]"\n')
+        return
     from sklearn.datasets import load_digits
 
     from fdro_core.torch_ import TorchProblem
