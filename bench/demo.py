@@ -90,8 +90,8 @@ def main(arguments: list[str]) -> int:
         worst = {setting: losses(parts["choose"], model.w).max() for setting, model in tried.items()}
         radius, ridge = min(worst, key=worst.__getitem__)
         pair[name] = tried[radius, ridge]
-        listed = ", ".join(f"{r}/{l2:g}: {value:.3f}" for (r, l2), value in worst.items())
-        console.print(f"{name}: radius {radius}, ridge {ridge:g} (radius/ridge: loss are {listed})")
+        listed = ", ".join(f"{value:.3f} at ({r}, {l2:g})" for (r, l2), value in worst.items())
+        console.print(f"{name}: (radius, ridge) = ({radius}, {ridge:g}); worst loss {listed}")
     loss = {name: losses(parts["test"], model.w) for name, model in pair.items()}
     right = {name: 100 * accuracies(parts["test"], model.w) for name, model in pair.items()}
     table = Table(title="\nby worker, on test images")
