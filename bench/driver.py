@@ -253,7 +253,7 @@ def network() -> None:
     try:
         import torch
     except ModuleNotFoundError:
-        CONSOLE.print('not run: it needs PyTorch; pip install -e ".[dev,torch]"\n')
+        print('not run: it needs PyTorch; pip install -e ".[dev,torch]"\n')
         return
     from sklearn.datasets import load_digits
 
