@@ -104,7 +104,8 @@ class Worker:
             )
         size = kernels.curvature(z, z, gradient, gradient, metric, inverse)[2]
         curvature = self._power_iterations(z, gradient, metric)
-        self.state = WorkerState(-1, z, gradient, metric, inverse, loss, size, curvature, 1)
+        # A copy of its own, as after every step: the memory is taken now and not in the midst.
+        self.state = WorkerState(-1, z.copy(), gradient, metric, inverse, loss, size, curvature, 1)
         return Update(-1, z, loss, size, curvature)
 
     def _power_iterations(self, z: Array, gradient: Array, metric: Array) -> float:
