@@ -32,9 +32,8 @@ class Consensus:
     def __init__(self, config: AspireEase, z: Array, metric: Array, workers: int) -> None:
         self.z = z.copy()
         self.w: list[Array] = [z] * workers
-        self.U = np.full(
-            (workers, z.size), 0.0
-        )  # not `zeros`, whose pages come one by one as steps touch them
+        # Not `zeros`, whose memory is only taken and cleared when a worker's first step touches it.
+        self.U = np.full((workers, z.size), 0.0)
         self.total = workers * z
         self.metric = metric
         self.penalty = 1.0

@@ -100,8 +100,7 @@ class Master:
         """The first step of every live worker."""
         live = [j for j in range(self.plan.workers) if self.roster.alive[j]]
         pull = self.consensus.penalty * self.z  # φ = 0
-        # A copy each, as later steps have: the memory is taken now and not in the midst.
-        return [(j, self._step(j, pull.copy(), float(self.weights[j]))) for j in live]
+        return [(j, self._step(j, pull, float(self.weights[j]))) for j in live]
 
     @property
     def wake_at(self) -> float | None:
@@ -139,12 +138,8 @@ class Master:
     def _is_next(self, j: int, update: Update) -> bool:
         """Whether it is the awaited reply of a live worker, and sound: nothing for `_take` to sort out."""
         roster = self.roster
-        return (
-            update.ticket == roster.tickets[j]
-            and roster.alive[j]
-            and j not in roster.pending
-            and _usable(update)
-        )
+        expected = update.ticket == roster.tickets[j] and roster.alive[j] and j not in roster.pending
+        return expected and _usable(update)
 
     def _take(self, j: int, update: Update) -> Outgoing:
         roster = self.roster
