@@ -75,19 +75,6 @@ class Adversary:
     def respond(self, active: Sequence[tuple[int, Update]], damping: float) -> list[float]:
         """Take in the active workers' losses, move h and λ; the weights s_j for those workers."""
         planes = self.planes
-        if self.climbs and len(active) == 1:
-            j, update = active[0]
-            change = self._learn(j, update)
-            self.value, weight = kernels.respond_to_one(
-                planes.table[j],
-                planes.losses,
-                planes.multipliers,
-                planes.previous,
-                self.stiffness,
-                change,
-                self.step,
-            )
-            return [weight]
         for j, update in active:
             kernels.move_loss(planes.table[j], planes.losses, self._learn(j, update))
         config = self.config
@@ -101,6 +88,26 @@ class Adversary:
                 self.value_step, config.value_floor, config.value_bound, config.plane_dual_bound,
             )  # fmt: skip
         return [self.weight(j) for j, _ in active]
+
+    def respond_to_one(self, j: int, update: Update) -> float:
+        """`respond` for one active worker, undamped; in one call where `climbs`."""
+        if not self.climbs:
+            return self.respond([(j, update)], 0.0)[0]
+        planes = self.planes
+        self.gradient_sq[j] = update.gradient_sq
+        self.curvature[j] = update.curvature
+        self.value, weight = kernels.respond_to_one(
+            planes.table,
+            self.losses,
+            planes.losses,
+            planes.multipliers,
+            planes.previous,
+            self.stiffness,
+            j,
+            update.loss,
+            self.step,
+        )
+        return weight
 
     def _learn(self, j: int, update: Update) -> float:
         change: float = update.loss - self.losses[j]

@@ -32,7 +32,8 @@ class Consensus:
     def __init__(self, config: AspireEase, z: Array, metric: Array, workers: int) -> None:
         self.z = z.copy()
         self.w: list[Array] = [z] * workers
-        self.U = np.zeros((workers, z.size))
+        # Not `zeros`, whose memory is only taken and cleared when a worker's first step touches it.
+        self.U = np.full((workers, z.size), 0.0)
         self.total = workers * z
         self.metric = metric
         self.penalty = 1.0
@@ -43,6 +44,7 @@ class Consensus:
         self.config = config
         self.inverse = 1.0 / self.metric
         self._u = list(self.U)  # its rows
+        self._dual_step = config.consensus_dual_step
         self.free = (
             config.consensus_step is None
             and config.regularisation == "none"
@@ -58,15 +60,6 @@ class Consensus:
     def move(self, active: Sequence[tuple[int, Update]], damping: float) -> list[Array]:
         """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ."""
         size, live, config = self.z.size, float(self.live), self.config
-        if self.free and len(active) == 1:
-            j, update = active[0]
-            pull = np.empty(size)
-            kernels.advance_one(
-                update.w, self.w[j], self._u[j], self.total, self.z, pull, live,
-                self.penalty, config.consensus_dual_step or self.penalty,
-            )  # fmt: skip
-            self.w[j] = update.w
-            return [pull]
         for j, update in active:
             kernels.absorb(self.w[j], update.w, self.total)
             self.w[j] = update.w
@@ -80,6 +73,16 @@ class Consensus:
                 self.dual_step, damping, config.consensus_dual_bound,
             )  # fmt: skip
         return pulls
+
+    def move_one(self, j: int, w: Array) -> Array:
+        """`move` for one active worker in one pass, where `free`."""
+        pull = np.empty(w.size)
+        penalty = self.penalty
+        kernels.advance_one(
+            w, self.w[j], self._u[j], self.total, self.z, pull, self.live, penalty, self._dual_step or penalty
+        )
+        self.w[j] = w
+        return pull
 
     def pull(self, j: int) -> Array:
         """y_j = φ_j/D + κ₁z, what worker j needs of φ_j and z."""

@@ -174,6 +174,7 @@ def resume(
 def _loop(run: Run) -> Result:
     """Events in, steps out, reports on the way, until something ends it."""
     master, engine = run.master, run.engine
+    receive, handle, send = engine.receive, master.handle, engine.send
     # cold(): an oracle that remembers earlier calls could not be resumed bit for bit.
     with _interrupts(run), cold():
         try:
@@ -181,9 +182,8 @@ def _loop(run: Run) -> Result:
                 if master.iteration >= master.last:
                     run.stop_reason = "iterations"
                     break
-                event = engine.receive(master.wake_at)
-                for worker, message in master.handle(event):
-                    engine.send(worker, message)
+                for worker, message in handle(receive(master.wake_at)):
+                    send(worker, message)
                 if master.notices:
                     for notice in master.take_notices():
                         run.tell(notice)

@@ -130,7 +130,7 @@ def advance_one(
     total: Array,
     z: Array,
     pull: Array,
-    live: float,
+    live: int,
     penalty: float,
     dual_step: float,
 ) -> None:
@@ -261,15 +261,19 @@ def move_loss(row: Array, plane_losses: Array, change: float) -> None:
 
 @kernel
 def respond_to_one(
-    row: Array,
+    table: Array,
+    losses: Array,
     plane_losses: Array,
     multipliers: Array,
     previous: Array,
     stiffness: Array,
-    change: float,
+    j: int,
+    loss: float,
     step: float,
 ) -> tuple[float, float]:
-    """`move_loss`, `climb_planes` and `weight_of` for one active worker: h and s_j."""
-    move_loss(row, plane_losses, change)
+    """f_j, `move_loss`, `climb_planes` and `weight_of` for one active worker: h and s_j."""
+    row = table[j]
+    move_loss(row, plane_losses, loss - losses[j])
+    losses[j] = loss
     value = climb_planes(plane_losses, multipliers, previous, stiffness, step)
     return value, weight_of(row, multipliers)

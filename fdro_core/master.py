@@ -86,6 +86,7 @@ class Master:
         self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
         self.steps_each = self.plan.config.local_steps
         self.ticks = self.plan.config.deadline is not None or self.plan.config.adaptive is not None
+        self.single = self.consensus.free
         self.damped = self.plan.config.regularisation == "setting-2"
 
     @property
@@ -111,7 +112,14 @@ class Master:
         self.time = event.time
         payload, j = event.payload, event.worker
         if type(payload) is Update:
-            out = self._take(j, payload)
+            if self.single and self._is_next(j, payload):
+                self.received += self.up
+                self.gradients += self.steps_each
+                if self.roster.turn(j, payload, event.time, self.iteration):
+                    return self._advance_one(j, payload)
+                out: Outgoing = []
+            else:
+                out = self._take(j, payload)
         elif isinstance(payload, Lost):
             out = []
             if self.roster.alive[j]:
@@ -126,6 +134,12 @@ class Master:
                 "The error's `.result` keeps the last good state"
             )
         return out + self._advance() if self.roster.ready(self.iteration) else out
+
+    def _is_next(self, j: int, update: Update) -> bool:
+        """Whether it is the awaited reply of a live worker, and sound: nothing for `_take` to sort out."""
+        roster = self.roster
+        expected = update.ticket == roster.tickets[j] and roster.alive[j] and j not in roster.pending
+        return expected and _usable(update)
 
     def _take(self, j: int, update: Update) -> Outgoing:
         roster = self.roster
@@ -166,8 +180,7 @@ class Master:
         weights = adversary.respond(active, c1)
         self.iteration += 1
         if self.plan.updates_planes(self.iteration):
-            adversary.update_planes(self.roster.alive, consensus.penalty, *self._pace())
-            self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
+            self._update_planes()
         steps = []
         for (j, _), pull, weight in zip(active, pulls, weights, strict=True):
             self.weights[j] = weight
@@ -175,6 +188,25 @@ class Master:
         if self.plan.config.adaptive is not None:
             self._adapt(tick=False)
         return steps
+
+    def _advance_one(self, j: int, update: Update) -> Outgoing:
+        """`_advance` for one active worker, where `single`: the same in fewer passes and calls."""
+        adversary = self.adversary
+        pull = self.consensus.move_one(j, update.w)
+        self.theorem_numbers += 2 * pull.size + 1 + adversary.planes.size
+        self.weights[j] = weight = adversary.respond_to_one(j, update)
+        self.iteration += 1
+        if self.plan.updates_planes(self.iteration):
+            self._update_planes()
+        step = self._step(j, pull, weight)
+        if self.ticks:
+            self._adapt(tick=False)
+        return [(j, step)]
+
+    def _update_planes(self) -> None:
+        adversary = self.adversary
+        adversary.update_planes(self.roster.alive, self.consensus.penalty, *self._pace())
+        self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
 
     def _setting_2(self) -> tuple[float, float]:
         """c₁ᵗ and c₂ᵗ."""
@@ -193,8 +225,7 @@ class Master:
 
     def _step(self, j: int, pull: Array, weight: float) -> Step:
         self.sent += self.down
-        ticket = self.roster.dispatch(j, self.time, self.iteration)
-        return Step(ticket, pull, weight, self.consensus.penalty)
+        return Step(self.roster.dispatch(j, self.time, self.iteration), pull, weight, self.consensus.penalty)
 
     # -- looking at the state -------------------------------------------------------------------------
 

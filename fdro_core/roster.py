@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fdro_core.config import Plan
 from fdro_core.messages import Update
 
+OURS = {"plan", "max_staleness"}  # settings, not state
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
 
 
@@ -29,6 +30,7 @@ class Roster:
     def __init__(self, plan: Plan) -> None:
         N = plan.workers
         self.plan = plan
+        self.max_staleness = plan.max_staleness
         self.active = N if plan.config.adaptive else plan.config.active_workers
         self.live = N
         self.alive = [True] * N
@@ -49,7 +51,7 @@ class Roster:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values."""
-        state = {name: value for name, value in self.__dict__.items() if name != "plan"}
+        state = {name: value for name, value in self.__dict__.items() if name not in OURS}
         pending = [
             [j, {name: getattr(u, name) for name in Update.__slots__}] for j, u in self.pending.items()
         ]
@@ -73,13 +75,13 @@ class Roster:
 
     def dispatch(self, j: int, time: float, iteration: int) -> int:
         """A step is sent to j; its ticket."""
-        self.tickets[j] += 1
+        ticket = self.tickets[j] = self.tickets[j] + 1
         self.sent_in[j] = iteration
         self.sent_at[j] = time
         if self.alive[j]:
             self.under_way.pop(j, None)
             self.under_way[j] = None
-        return self.tickets[j]
+        return ticket
 
     def accept(self, j: int, update: Update, time: float) -> None:
         """J's reply waits for the iteration to close; its delay stands still."""
@@ -87,6 +89,30 @@ class Roster:
         self.pending[j] = update
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
+
+    def turn(self, j: int, update: Update, time: float, iteration: int) -> bool:
+        """`accept`, and `close` where j's reply makes an iteration by itself; whether it does."""
+        under_way, sent_in = self.under_way, self.sent_in
+        del under_way[j]
+        self.delays[j] = time - self.sent_at[j]
+        self.patience[j] = 1.0
+        now = iteration + 1
+        alone = self.active == 1 and not self.pending
+        for oldest in under_way:
+            alone = alone and now - sent_in[oldest] < self.max_staleness
+            break
+        if not alone:
+            self.pending[j] = update
+            return False
+        self._visit(j, now)
+        return True
+
+    def _visit(self, j: int, now: int) -> None:
+        """J is active in iteration `now`."""
+        self.stalest = max(self.stalest, now - self.sent_in[j])
+        mean = self.mean_interval
+        mean[j] += MEMORY * (now - self.visited[j] - mean[j])
+        self.visited[j] = now
 
     def staleness(self, j: int, iteration: int) -> int:
         """How many iterations j's step will be old when the next iteration closes."""
@@ -105,9 +131,7 @@ class Roster:
         active = list(self.pending.items())
         self.pending.clear()
         for j, _ in active:
-            self.stalest = max(self.stalest, iteration + 1 - self.sent_in[j])
-            self.mean_interval[j] += MEMORY * (iteration + 1 - self.visited[j] - self.mean_interval[j])
-            self.visited[j] = iteration + 1
+            self._visit(j, iteration + 1)
         return active
 
     def intervals(self, iteration: int) -> NDArray[np.float64]:

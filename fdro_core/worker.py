@@ -130,7 +130,8 @@ class Worker:
         assert state is not None
         if message.ticket <= state.ticket:
             return Update(state.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
-        weight, penalty = message.weight, message.penalty
+        weight, penalty, pull = message.weight, message.penalty, message.pull
+        full = config.batch_size is None
         if message.start is not None:
             state.w = message.start
             state.loss, state.gradient = self._evaluate(state.w)
@@ -139,26 +140,18 @@ class Worker:
             w_old, g_old = state.w, state.gradient
             w_new = np.empty(w_old.size)
             kernels.worker_step(
-                w_old,
-                message.pull,
-                g_old,
-                state.inverse,
-                w_new,
-                weight,
-                penalty,
-                step,
-                config.parameter_bound,
+                w_old, pull, g_old, state.inverse, w_new, weight, penalty, step, config.parameter_bound
             )
-            state.steps += 1
-            loss, gradient = self._sample(w_new) if config.batch_size else self._evaluate(w_new)
+            state.steps = steps = state.steps + 1
+            loss, gradient = self._evaluate(w_new) if full else self._sample(w_new)
             state.w, state.gradient = w_new, gradient
-            if config.batch_size is None:
+            if full:
                 state.loss = loss
             elif config.reported_loss == "average":
                 state.loss += AVERAGING * (loss - state.loss)
-            if state.steps < MEASURE_ALL or state.steps % MEASURE_EVERY == 0:
+            if steps < MEASURE_ALL or steps % MEASURE_EVERY == 0:
                 self._measure(state, w_old, g_old)
-        if config.batch_size is not None and config.reported_loss == "full":
+        if not full and config.reported_loss == "full":
             state.loss = self._evaluate(state.w)[0]
         state.ticket = message.ticket
         return Update(message.ticket, state.w, state.loss, state.gradient_sq, state.curvature)

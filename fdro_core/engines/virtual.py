@@ -99,8 +99,8 @@ class VirtualEngine:
         """Put the step's reply on the heap, unless it is lost."""
         if self._away[worker]:
             return
-        stream = self._delays[worker] if len(self._delays) > 1 else self._delays[0]
-        delay = stream.next()
+        streams = self._delays
+        delay = streams[worker if len(streams) > 1 else 0].next()
         if worker in self._slow:
             for straggler in self._slow[worker]:
                 if straggler.start <= self._clock < straggler.end:
@@ -115,16 +115,17 @@ class VirtualEngine:
 
     def receive(self, until: float | None) -> Event:
         """The next arrival, crash or return; the worker computes now."""
+        heap = self._heap
         while True:
-            if until is not None and (not self._heap or self._heap[0][0] > until):
+            if until is not None and (not heap or heap[0][0] > until):
                 self._clock = max(self._clock, until)
                 return Event(self._clock, -1, None)
-            if not self._heap:
+            if not heap:
                 raise Deadlock(
                     "nothing is under way and the master still waits: messages were lost and no `deadline` "
                     "is set (AspireEase(deadline=seconds) makes the master ask again)"
                 )
-            time, _, kind, worker, life, payload = heappop(self._heap)
+            time, _, kind, worker, life, payload = heappop(heap)
             if kind == ARRIVAL:
                 if life != self._life[worker]:
                     continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -199,6 +201,55 @@ def test_one_pass_for_one_worker_equals_the_general_passes():
     fast = solve(problems, box, config=AspireEase(**given), engine=engine())
     slow = solve(problems, box, config=AspireEase(**given, parameter_bound=1e300), engine=engine())
     np.testing.assert_allclose(fast.w, slow.w, atol=1e-12)
+
+
+def play(config, order, *, single):
+    """A master that gets the replies in a given order, by the short path or by the general one."""
+    master, workers = machines(softmax_problems(4), middle_box(4), config)
+    assert master.single
+    master.single = single
+    under_way = dict(master.start())
+    for time, choice in enumerate(order):
+        waiting = sorted(under_way)
+        j = waiting[choice % len(waiting)]
+        reply = workers[j].handle(under_way.pop(j))
+        under_way.update(master.handle(Event(float(time), j, reply)))
+    return master
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"max_staleness": 5}, {"active_workers": 2}, {"plane_interval": 3}], ids=str
+)
+def test_the_short_path_for_one_worker_keeps_the_same_books(given):
+    order = np.random.default_rng(0).integers(0, 12, size=60)
+    config = AspireEase(**given, plane_dual_step=0.1)  # so that no plane hangs on the last bit of a λ
+    short, general = (play(config, order, single=single) for single in (True, False))
+    assert short.iteration == general.iteration > 20
+    for name in ("sent", "received", "gradients", "theorem_numbers", "time"):
+        assert getattr(short, name) == getattr(general, name)
+    assert list(short.roster.pending) == list(general.roster.pending)
+    ours, theirs = short.roster.snapshot(), general.roster.snapshot()
+    assert {k: v for k, v in ours.items() if k != "pending"} == {
+        k: v for k, v in theirs.items() if k != "pending"
+    }
+    np.testing.assert_allclose(short.z, general.z, atol=1e-12)
+    np.testing.assert_allclose(short.weights, general.weights, atol=1e-12)
+    np.testing.assert_allclose(short.adversary.losses, general.adversary.losses, atol=1e-12)
+
+
+def test_one_call_for_one_worker_moves_the_planes_as_the_general_calls_do():
+    adversary = play(AspireEase(), range(40), single=True).adversary
+    assert adversary.climbs
+    assert adversary.planes.size > 1
+    other = copy.deepcopy(adversary)
+    other.planes._look()  # the copies of views are no views
+    update = Update(0, np.zeros(1), float(adversary.losses[2]) + 0.1, 2.0, 3.0)
+    assert adversary.respond_to_one(2, update) == pytest.approx(other.respond([(2, update)], 0.0)[0])
+    assert adversary.value == pytest.approx(other.value)
+    for name in ("losses", "gradient_sq", "curvature"):
+        assert np.array_equal(getattr(adversary, name), getattr(other, name))
+    for name in ("losses", "multipliers", "previous"):
+        np.testing.assert_allclose(getattr(adversary.planes, name), getattr(other.planes, name), rtol=1e-9)
 
 
 def test_a_step_asked_twice_is_taken_once():
