@@ -115,6 +115,15 @@ def test_the_history_file_goes_on_where_it_was(tmp_path):
     assert read_history(parts) == read_history(tmp_path / "whole.jsonl")
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as in a terminal: a process started in the background may have inherited that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_leaves_a_checkpoint_and_a_result(tmp_path):
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
 
