@@ -64,7 +64,8 @@ def knapsack(f: Array, s: Array, rise: Array, cap: Array, top: float, n: float, 
     for i in range(f.size):
         g = below_top(f[i], top)
         v[i] = height(g, n, s[i])
-        x = rise[i] if g > n else cap[i]
+        up, down = rise[i], cap[i]
+        x = up if g > n else down
         w[i] = x
         total += x
     return total
@@ -138,11 +139,12 @@ def sum_block(
         g = below_top(f[i], top)
         h = height(g, n, s[i])
         v[i - first] = h
-        up, whole = g > n, h > high
-        weight = rise[i] if up else cap[i]
-        weight = weight if whole else 0.0
+        # Both are read whatever is chosen: a load behind a condition keeps the loop off the vector units.
+        up, down = rise[i], cap[i]
+        weight = up if g > n else down
+        weight = weight if h > high else 0.0
         move = s[i] * weight
-        move = move if up else -move
+        move = move if g > n else -move
         above += weight
         mass += move
         gain += move * g
@@ -180,15 +182,15 @@ def evaluate_near(
 
     Entries above `high` are taken whole as they come by; only those in between are left for the selection.
     """
-    v, w = work[0], work[1]
+    v, w, block = work[0], work[1], np.empty(BLOCK)
     above, mass, gain, kept = 0.0, 0.0, 0.0, 0
     for first in range(0, f.size, BLOCK):
         after = min(f.size, first + BLOCK)
-        weight, move, product = sum_block(f, s, rise, cap, top, n, high, first, after, v)
+        weight, move, product = sum_block(f, s, rise, cap, top, n, high, first, after, block)
         above += weight
         mass += move
         gain += product
-        kept = keep_between(v, first, after, low, high, places, kept)
+        kept = keep_between(block, first, after, low, high, places, kept)
     inside = 0.0
     for k in range(kept):
         i = places[k]

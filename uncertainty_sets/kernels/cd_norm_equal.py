@@ -56,8 +56,9 @@ def write_equal(
     value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         g = f[i] - top
-        u = rise[i] if f[i] > up else (share_up * rise[i] if f[i] == up else 0.0)
-        u -= cap[i] if f[i] < down else (share_down * cap[i] if f[i] == down else 0.0)
+        part_up = 1.0 if f[i] > up else (share_up if f[i] == up else 0.0)
+        part_down = 1.0 if f[i] < down else (share_down if f[i] == down else 0.0)
+        u = rise[i] * part_up - cap[i] * part_down
         x = larger(0.0, q[i] + s[i] * u)
         p[i] = x
         total += x

@@ -38,12 +38,13 @@ def sums(
         g = f[i] - base
         inside = is_positive(g, n, tau, a[i])
         count += inside
-        w = Q[i] if inside else 0.0
+        w, lost = Q[i], q[i]  # read whatever is chosen, for the vector units
+        w = w if inside else 0.0
+        lost = 0.0 if inside else lost
         h = g - n
         s0 += w
         s1 += w * h
         s2 += w * h * h
-        lost = 0.0 if inside else q[i]
         mass += lost
         cost += lost * a[i]
     return count, s0, s1, s2, mass, cost
