@@ -285,7 +285,7 @@ def test_binomial_bound_is_reached_by_signs(terms: int, budget: float) -> None:
 def test_budget_protects_a_constraint(terms: int, violation: float, bound: str) -> None:
     """The worst case over the D-norm set is exceeded no more often than promised."""
     rng = np.random.default_rng(terms)
-    budget = dnorm_budget(terms, violation, bound=bound)  # type: ignore[arg-type]
+    budget = dnorm_budget(terms, violation, bound=bound)
     for coefficients in (np.ones(terms), np.sort(rng.exponential(size=terms))[::-1]):
         whole = math.floor(budget)
         part = (budget - whole) * coefficients[whole] if whole < terms else 0.0
@@ -347,8 +347,8 @@ def test_wasserstein1_scales_with_the_line(
 @given(st.integers(1, 10**5), st.floats(0, 1), st.floats(0, 1))
 def test_a_larger_budget_is_never_violated_more(bound: str, terms: int, one: float, two: float) -> None:
     low, high = sorted((one, two))
-    less = dnorm_violation(terms, high * terms, bound=bound)  # type: ignore[arg-type]
-    more = dnorm_violation(terms, low * terms, bound=bound)  # type: ignore[arg-type]
+    less = dnorm_violation(terms, high * terms, bound=bound)
+    more = dnorm_violation(terms, low * terms, bound=bound)
     assert 0.0 <= less <= more * (1 + 1e-9)
     assert more <= 1.0
 
@@ -362,9 +362,9 @@ def test_the_binomial_bound_is_the_tighter(terms: int, share: float) -> None:
 @pytest.mark.parametrize("bound", ["binomial", "exponential"])
 @given(st.integers(1, 10**5), st.floats(1e-12, 1 - 1e-9))
 def test_budget_inverts_violation(bound: str, terms: int, violation: float) -> None:
-    budget = dnorm_budget(terms, violation, bound=bound)  # type: ignore[arg-type]
+    budget = dnorm_budget(terms, violation, bound=bound)
     assert 0.0 <= budget <= terms
-    reached = dnorm_violation(terms, budget, bound=bound)  # type: ignore[arg-type]
+    reached = dnorm_violation(terms, budget, bound=bound)
     assert reached <= violation * (1 + 1e-9)
     if 0.0 < budget < terms:  # inside, the bound is met with equality: no smaller budget would do
         assert reached == pytest.approx(violation, rel=1e-9)
@@ -406,7 +406,7 @@ def test_curvature_errors(curvature: float) -> None:
 
 def test_curvature_is_a_number() -> None:
     with pytest.raises(InvalidParameter, match="curvature must be a real number, got 'kl'"):
-        divergence_radius(10, 3, 0.9, curvature="kl")  # type: ignore[arg-type]
+        divergence_radius(10, 3, 0.9, curvature="kl")
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_curvature_is_a_number() -> None:
 )
 def test_position_errors(positions: object, message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):
-        wasserstein1_radius(10, 3, 0.9, positions=positions)  # type: ignore[arg-type]
+        wasserstein1_radius(10, 3, 0.9, positions=positions)
 
 
 @pytest.mark.parametrize(

@@ -193,4 +193,4 @@ def test_parameters_cannot_be_written_through():
     with pytest.raises(ValueError, match="read-only"):
         subject.center[0] = 1.0
     with pytest.raises(AttributeError):
-        subject.radius = 2.0  # type: ignore[misc]
+        subject.radius = 2.0

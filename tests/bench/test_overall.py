@@ -28,7 +28,6 @@ def test_a_stopwatch_passes_everything_through():
         _ = watch.missing
 
 
-@pytest.mark.skipif(not overall.available(), reason="the driver is not part of this tree")
 def test_the_parts_of_a_run_add_up():
     found = overall.measure("box", True, 0)
     assert found["gradient"] + found["oracle"] + found["driver"] == pytest.approx(found["total"])
