@@ -160,6 +160,9 @@ class Master:
         self._adapt(tick=True)
         out: Outgoing = []
         for j in self.roster.overdue(self.time):
+            if self.roster.ask_again(j, self.time):
+                out.append((j, self._repeat(j)))
+                continue
             if self.roster.alive[j]:
                 self._leave(j, f"silent for {self.plan.config.deadline} s")
             out.append((j, self._fresh(j)))
@@ -332,6 +335,14 @@ class Master:
         step = self._step(j, self.consensus.pull(j), weight)
         step.start = self.consensus.reset(j, counted=self.roster.alive[j])
         self.sent += self.z.size
+        return step
+
+    def _repeat(self, j: int) -> Step:
+        """The step under way once more, from the newest z; a worker that answered it repeats its answer."""
+        self.sent += self.down + self.z.size
+        step = Step(self.roster.tickets[j], self.consensus.pull(j), self.weights[j], self.consensus.penalty)
+        step.start = self.consensus.w[j]  # the worker may have died and come back empty
+        self._notice("asked-again", worker=j)
         return step
 
     def _notice(self, event: str, **facts: Any) -> None:

@@ -46,6 +46,7 @@ class Roster:
         self.bad = [0] * N
         self.retries: list[tuple[float, int, int]] = []
         self.patience = [1.0] * N
+        self.asked: dict[int, int] = {}  # how often again, for the step under way
         self.stalest = 0
         self.look_at: float | None = None
 
@@ -58,6 +59,7 @@ class Roster:
         return state | {
             "pending": pending,
             "dropped": sorted(self.dropped),
+            "asked": [[j, times] for j, times in self.asked.items()],
             "under_way": list(self.under_way),
         }
 
@@ -67,6 +69,7 @@ class Roster:
         roster = cls(plan)
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
+        roster.asked = dict(state["asked"])
         roster.pending = {j: Update(**parts) for j, parts in state["pending"]}
         roster.under_way = dict.fromkeys(state["under_way"])
         return roster
@@ -76,6 +79,7 @@ class Roster:
     def dispatch(self, j: int, time: float, iteration: int) -> int:
         """A step is sent to j; its ticket."""
         ticket = self.tickets[j] = self.tickets[j] + 1
+        self.asked.pop(j, None)
         self.sent_in[j] = iteration
         self.sent_at[j] = time
         if self.alive[j]:
@@ -169,15 +173,27 @@ class Roster:
         for j in self.under_way:
             if self.sent_at[j] + deadline > time:
                 break
-            found.append(j)
+            if j not in self.asked:
+                found.append(j)
         while self.retries and self.retries[0][0] <= time:
             _, j, ticket = heapq.heappop(self.retries)
-            if not self.alive[j] and ticket == self.tickets[j] and j not in self.dropped:
+            awaited = j in self.under_way if self.alive[j] else j not in self.dropped
+            if awaited and ticket == self.tickets[j]:
                 found.append(j)
         return found
 
+    def ask_again(self, j: int, time: float) -> bool:
+        """Whether silent j gets the same step once more rather than leaving."""
+        config, times = self.plan.config, self.asked.get(j, 0)
+        if not self.alive[j] or times >= config.resends:
+            return False
+        assert config.deadline is not None
+        self.asked[j] = times + 1
+        heapq.heappush(self.retries, (time + config.deadline, j, self.tickets[j]))
+        return True
+
     def retry(self, j: int, time: float) -> None:
-        """Ask j again if it stays silent, each time after twice as long."""
+        """Ask dead j again if it stays silent, each time after twice as long."""
         deadline = self.plan.config.deadline
         assert deadline is not None
         self.patience[j] *= 2.0
@@ -189,10 +205,11 @@ class Roster:
         if config.deadline is None and config.adaptive is None:
             return None
         times = [self.retries[0][0]] if self.retries else []
-        for oldest in self.under_way:
-            if config.deadline is not None:
-                times.append(self.sent_at[oldest] + config.deadline)
-            break
+        if config.deadline is not None:
+            for oldest in self.under_way:
+                if oldest not in self.asked:
+                    times.append(self.sent_at[oldest] + config.deadline)
+                    break
         if self.look_at is not None:
             times.append(self.look_at)
         return min(times) if times else None
