@@ -94,22 +94,30 @@ class Roster:
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
 
-    def turn(self, j: int, update: Update, time: float, iteration: int) -> bool:
-        """`accept`, and `close` where j's reply makes an iteration by itself; whether it does."""
-        under_way, sent_in = self.under_way, self.sent_in
+    def alone(self, j: int, ticket: int, iteration: int) -> bool:
+        """Whether this reply of j's is the awaited one and makes an iteration by itself."""
+        if self.active > 1 or self.pending or ticket != self.tickets[j] or not self.alive[j]:
+            return False
+        limit = iteration + 1 - self.max_staleness
+        for oldest in self.under_way:
+            if oldest != j:
+                return self.sent_in[oldest] > limit
+        return True
+
+    def turn(self, j: int, time: float, iteration: int) -> int:
+        """`accept`, `close` and `dispatch` where j is `alone`; iteration is the one that it makes."""
+        under_way = self.under_way
         del under_way[j]
+        under_way[j] = None
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
-        now = iteration + 1
-        alone = self.active == 1 and not self.pending
-        for oldest in under_way:
-            alone = alone and now - sent_in[oldest] < self.max_staleness
-            break
-        if not alone:
-            self.pending[j] = update
-            return False
-        self._visit(j, now)
-        return True
+        self._visit(j, iteration)
+        if self.asked:
+            self.asked.pop(j, None)
+        ticket = self.tickets[j] = self.tickets[j] + 1
+        self.sent_in[j] = iteration
+        self.sent_at[j] = time
+        return ticket
 
     def _visit(self, j: int, now: int) -> None:
         """J is active in iteration `now`."""
