@@ -69,9 +69,10 @@ def _run() -> Any:
     """Eight workers, one of them twenty times slower for a while."""
     rng = np.random.default_rng(0)
     problems = []
+    common = rng.normal(size=20)
     for worker in range(8):
-        X = rng.normal(size=(60, 5))
-        y = (X @ (rng.normal(size=5) + 1.0) + worker / 8 > 0).astype(int)
+        X = rng.normal(size=(60, 20)) * np.linspace(0.2, 1.0, 20)
+        y = (X @ (common + 0.15 * worker * rng.normal(size=20)) > 0).astype(int)
         problems.append(SoftmaxRegression(X, y, classes=2, l2=1e-3))
     engine = VirtualEngine(
         seed=0, delays=LogNormal(), stragglers=[Straggler(2, factor=20.0, start=60, end=160)]

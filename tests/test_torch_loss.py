@@ -49,7 +49,9 @@ def test_the_type_of_the_losses_is_kept(dtype):
     value = robust_loss(losses, NEAR)
     value.backward()
     assert value.dtype == losses.grad.dtype == kind
-    assert value.item() == pytest.approx(NEAR.worst_case([1.0, 2.0, 4.0]).value, rel=4.0 * torch.finfo(kind).eps)
+    assert value.item() == pytest.approx(
+        NEAR.worst_case([1.0, 2.0, 4.0]).value, rel=4.0 * torch.finfo(kind).eps
+    )
 
 
 def test_leading_axes_are_a_batch():

@@ -24,7 +24,7 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 FLAT = (
     1e-3  # how far beyond a chord the set may reach before the chord is cut in two; the triangle's side is 1
 )
-BARS = 40  # as many workers have a bar each; more are drawn as two curves
+BARS = 40  # as many workers have a bar each; more are drawn as a curve
 
 
 def boundary(uncertainty_set: UncertaintySet, flat: float = FLAT) -> Array:
@@ -62,9 +62,18 @@ def boundary(uncertainty_set: UncertaintySet, flat: float = FLAT) -> Array:
     points: list[Array] = []
     for a, b in zip(starts, [*starts[1:], starts[0]], strict=True):
         points += [a, *between(a, b)]
-    kept = [p for k, p in enumerate(points) if k == 0 or np.abs(p - points[k - 1]).max() > 1e-9]
-    if len(kept) > 1 and np.abs(kept[-1] - kept[0]).max() <= 1e-9:
-        kept.pop()
+    return _corners(points)
+
+
+def _corners(points: list[Array]) -> Array:
+    """A closed polygon without repeated points and points in the middle of an edge."""
+    kept = list(points)
+    for k in range(len(points) - 1, -1, -1):
+        if len(kept) > 1:
+            here, after = kept[k] @ CORNERS, kept[(k + 1) % len(kept)] @ CORNERS
+            (ax, ay), (bx, by) = here - kept[k - 1] @ CORNERS, after - here
+            if abs(ax * by - ay * bx) <= 1e-9 and ax * bx + ay * by >= -1e-9:
+                del kept[k]
     return np.array(kept)
 
 
@@ -88,38 +97,31 @@ def draw_simplex(
         names: what the corners are called.
     """
     outline = boundary(uncertainty_set) @ CORNERS
-    ax = new_axes(ax, 4.2, 4.0)
+    values = None if losses is None else uncertainty_set._check_losses(losses)
+    if values is not None and values.ndim != 1:
+        raise InvalidInput(f"a picture shows one worst case, got losses of shape {values.shape}")
+    ax = new_axes(ax, 4.6, 4.0)
     ax.set_aspect("equal")
     ax.axis("off")
-    ax.set(xlim=(-0.22, 1.22), ylim=(-0.2, 1.04))
+    ax.set(xlim=(-0.2, 1.2), ylim=(-0.17, 1.03))
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=INK, linewidth=0.8, solid_joinstyle="round")
     ax.fill(*outline.T, facecolor=SHADE, edgecolor=INK, linewidth=1.4, joinstyle="round", zorder=2)
     center = getattr(uncertainty_set, "center", None)
     middle = np.asarray(uncertainty_set.reference() if center is None else center) @ CORNERS
     ax.plot(*middle, "o", markerfacecolor="white", markeredgecolor=INK, markersize=6, zorder=4)
-    text = "q" if center is not None else "reference"
-    values = None if losses is None else uncertainty_set._check_losses(losses)
+    _label(ax, "q" if center is not None else "reference", middle, np.array([0.0, -1.0]))
     if values is not None:
         answer = uncertainty_set.worst_case(values)
         worst = answer.p @ CORNERS
-        _level_line(ax, values, float(answer.value))
+        _level_line(ax, values, float(answer.value), worst)
         ax.plot(*worst, "o", color=INK, markersize=7, zorder=5)
-        away = worst - outline.mean(axis=0)
-        _label(ax, "p*", worst, away if np.hypot(*away) > 1e-6 else np.array([0.0, 1.0]), weight="bold")
-        _label(ax, text, middle, middle - worst)
-    else:
-        _label(ax, text, middle, np.array([1.0, 0.0]))
+        crowded = float(np.hypot(*(CORNERS - worst).T).min()) < 0.12  # a corner has its own label
+        away = worst - CORNERS.mean(axis=0)
+        _label(ax, "p*", worst, -1.5 * away if crowded else away, weight="bold")
     for k, (corner, side) in enumerate(zip(CORNERS, ("top", "top", "bottom"), strict=True)):
         shown = names[k] if values is None else f"{names[k]}\nloss {values[k]:.4g}"
-        ax.annotate(
-            shown,
-            corner,
-            (0, 5 if side == "bottom" else -5),
-            textcoords="offset points",
-            ha="center",
-            va=side,
-            fontsize=9,
-        )
+        up = 6 if side == "bottom" else -6
+        ax.annotate(shown, corner, (0, up), textcoords="offset points", ha="center", va=side, fontsize=9)
     return ax
 
 
@@ -135,26 +137,23 @@ def _check_three(uncertainty_set: UncertaintySet) -> None:
         )
 
 
-def _level_line(ax: Any, losses: Array, value: float) -> None:
-    """All distributions in the triangle with that expected loss, dashed, the loss beside an end."""
+def _level_line(ax: Any, losses: Array, value: float, worst: Array) -> None:
+    """All distributions in the triangle with that expected loss, dashed; the loss at the end far from p*."""
     ends = []
     for i, j in ((0, 1), (1, 2), (2, 0)):
         if (losses[i] - value) * (losses[j] - value) <= 0.0 and losses[i] != losses[j]:
             part = (value - losses[i]) / (losses[j] - losses[i])
             ends.append(CORNERS[i] + part * (CORNERS[j] - CORNERS[i]))
-    if len(ends) < 2:
-        return
-    far = max(((a, b) for a in ends for b in ends), key=lambda pair: float(np.hypot(*(pair[0] - pair[1]))))
-    line = np.array(far)
-    if np.hypot(*(line[0] - line[1])) < 1e-9:
-        return
+    if not ends:
+        return  # every distribution has the same
+    distance = [float(np.hypot(*(end - worst))) for end in ends]
+    line = np.array([ends[int(np.argmin(distance))], ends[int(np.argmax(distance))]])
     ax.plot(*line.T, color=INK, linewidth=1.0, linestyle=(0, (5, 3)), zorder=3)
-    end = line[line[:, 0].argmax()]
-    right = end[0] >= 0.5
+    right = line[1, 0] >= 0.5
     ax.annotate(
         f"pᵀf = {value:.4g}",
-        end,
-        (6 if right else -6, 2),
+        line[1],
+        (7 if right else -7, 0),
         textcoords="offset points",
         fontsize=9,
         ha="left" if right else "right",
@@ -163,19 +162,12 @@ def _level_line(ax: Any, losses: Array, value: float) -> None:
 
 
 def _label(ax: Any, text: str, at: Array, direction: Array, **style: Any) -> None:
-    """A word beside a point, on the side that `direction` points to."""
+    """A word beside a point, on the side that `direction` points to; above where it points nowhere."""
     length = float(np.hypot(*direction))
-    unit = direction / length if length > 1e-9 else np.array([1.0, 0.0])
+    unit = direction / length if length > 1e-9 else np.array([0.0, 1.0])
+    away = tuple(12.0 * unit)
     ax.annotate(
-        text,
-        at,
-        tuple(11.0 * unit),
-        textcoords="offset points",
-        ha="center",
-        va="center",
-        fontsize=10,
-        zorder=6,
-        **style,
+        text, at, away, textcoords="offset points", ha="center", va="center", fontsize=10, zorder=6, **style
     )
 
 
@@ -188,8 +180,8 @@ def draw_weights(
 ) -> Any:
     """The worst case's weights against the prior.
 
-    Up to 40 workers have a bar each, the prior a line across it. More are sorted by how much weight they
-    gained, and weights and prior are two curves.
+    Up to 40 workers have a bar each, the prior a line across it. More are one curve of weight over prior,
+    sorted.
 
     Args:
         worst_case: an answer of an oracle, or its p.
@@ -206,40 +198,41 @@ def draw_weights(
     if names is not None and len(names) != p.size:
         raise InvalidInput(f"names must have {p.size} entries, one for each weight, got {len(names)}")
     ax = new_axes(ax, 6.0, 3.0)
-    ax.set_ylim(0.0, 1.12 * float(max(p.max(), q.max())))
-    ax.set_ylabel("weight")
     if p.size <= BARS:
         _bars(ax, p, q, names)
     else:
-        _curves(ax, p, q)
+        _curve(ax, p, q)
     return ax
 
 
 def _bars(ax: Any, p: Array, q: Array, names: Sequence[str] | None) -> None:
     places = np.arange(p.size)
-    ax.bar(places, p, width=0.7, color=SHADE, edgecolor=INK, linewidth=0.6)
-    ax.hlines(q, places - 0.45, places + 0.45, color=INK, linewidth=1.8)
-    ax.set_xlim(-0.7, p.size - 0.3)
-    shown = names if names is not None else [str(k + 1) for k in places]
-    long = max(len(str(name)) for name in shown) * p.size > 60
-    ax.set_xticks(
-        places, shown, rotation=90 if long and names is not None else 0, fontsize=8 if p.size > 20 else 9
+    bars = ax.bar(places, p, width=0.7, color=SHADE, edgecolor=INK, linewidth=0.6)
+    lines = ax.hlines(q, places - 0.45, places + 0.45, color=INK, linewidth=1.8)
+    ax.legend(
+        [bars, lines], ["worst case", "prior"], frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
     )
+    shown = places if names is not None or p.size <= 20 else places[4::5]
+    texts = [str(k + 1) if names is None else str(names[k]) for k in shown]
+    crowded = sum(len(text) + 1 for text in texts) > 55
+    ax.set_xticks(shown, texts, rotation=90 if crowded else 0)
     ax.tick_params(axis="x", length=0)
-    ax.spines["bottom"].set_bounds(-0.5, p.size - 0.5)
+    ax.set_xlim(-0.7, p.size - 0.3)
+    ax.set_ylim(0.0, 1.08 * float(max(p.max(), q.max())))
+    ax.set_ylabel("weight")
     if names is None:
         ax.set_xlabel("worker")
-    label_ends(ax, p.size - 0.5, [(float(q[-1]), "prior"), (float(p[-1]), "worst case")])
 
 
-def _curves(ax: Any, p: Array, q: Array) -> None:
-    order = np.lexsort((-p, q - p))
-    edges = np.arange(p.size + 1)
-    ax.stairs(p[order], edges, fill=True, facecolor=SHADE)
-    ax.stairs(p[order], edges, color=INK, linewidth=0.8)
-    ax.stairs(q[order], edges, color=INK, linewidth=1.4, linestyle=(0, (4, 2)), baseline=None)
+def _curve(ax: Any, p: Array, q: Array) -> None:
+    ratio = np.divide(p, q, out=np.ones_like(p), where=q > 0.0)
+    ratio = np.sort(np.where((q == 0.0) & (p > 0.0), ratio[q > 0.0].max(initial=1.0), ratio))[::-1]
+    ax.stairs(ratio, np.arange(p.size + 1), fill=True, facecolor=SHADE)
+    ax.stairs(ratio, np.arange(p.size + 1), color=INK, linewidth=1.0)
+    ax.hlines(1.0, 0, p.size, color=INK, linewidth=1.6, linestyle=(0, (4, 2)))
+    gained, none = int((ratio > 1.0 + 1e-9).sum()), int((p <= 1e-12).sum())
     ax.set_xlim(0, p.size)
-    ax.spines["bottom"].set_bounds(0, p.size)
-    gained, lost = int((p > q * (1 + 1e-9)).sum()), int((p <= 1e-12).sum())
-    ax.set_xlabel(f"{p.size:,} workers, by weight gained: {gained:,} gained, {lost:,} have none left")
-    label_ends(ax, float(p.size), [(float(q[order][-1]), "prior"), (float(p[order][-1]), "worst case")])
+    ax.set_ylim(0.0, 1.08 * float(ratio.max()))
+    ax.set_ylabel("weight, times the prior")
+    ax.set_xlabel(f"{p.size:,} workers, sorted: {gained:,} gained weight, {none:,} have none left")
+    label_ends(ax, float(p.size), [(1.0, "prior"), (float(ratio[-1]), "worst case")])
