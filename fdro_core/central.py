@@ -32,6 +32,7 @@ Pull = Callable[[Array], Array]
 
 MEMORY = 20  # pairs that L-BFGS keeps: passes over w are cheap beside passes over the data
 INNER = 60  # L-BFGS iterations between two updates of p̂, at most
+NOMINAL = 8  # L-BFGS iterations for the reference distribution, to leave the starting point
 WINDOW = 15  # evaluations in which L-BFGS on the objective must get somewhere: else it is stuck on a kink
 
 
@@ -156,7 +157,21 @@ def _lbfgs(
 
 
 def _directly(search: _Search) -> None:
-    """L-BFGS on the objective, while the objective or its gradient falls."""
+    """L-BFGS on the objective, while the objective or its gradient falls.
+
+    It starts a few steps towards the minimum for the reference distribution: where all losses are equal, as
+    they are at w = 0, every p is a worst case and the gradient of one of them leads nowhere.
+    """
+    reference = np.asarray(search.oracle.reference(), dtype=np.float64)
+
+    def nominal(w: Array) -> tuple[float, Array]:
+        losses, pull, _, ridge = search.look(w)
+        value, gradient = float(reference @ losses) + ridge, pull(reference) + search.l2 * w
+        search.prove(value, gradient, search.upper - value)
+        return value, gradient
+
+    _lbfgs(nominal, search, np.zeros(search.groups.dimension), NOMINAL)
+    assert search.best is not None
     path: list[tuple[float, float]] = []
 
     def objective(w: Array) -> tuple[float, Array]:
@@ -172,7 +187,7 @@ def _directly(search: _Search) -> None:
         return value, gradient
 
     with suppress(_Next):
-        _lbfgs(objective, search, np.zeros(search.groups.dimension), search.budget)
+        _lbfgs(objective, search, search.best[0], search.budget)
 
 
 def _by_multipliers(search: _Search) -> None:
