@@ -3,8 +3,8 @@
     minimise ½‖p - t‖²   with   lower <= p <= upper,   Σp = 1,   Σ rate·|p - q| <= budget
 
 For multipliers ν of the sum and π of the budget, p = clip(q + shrink(t - ν - q, π·rate), lower, upper), where
-shrink moves a number towards 0. Σp falls with ν, so ν is found by Newton's method on its pieces; what is spent
-falls with π, found around it. O(N) an evaluation, about ten for a box, a few hundred with a budget.
+shrink moves a number towards 0. Σp falls with ν, so ν is found by Newton's method on its pieces; what is
+spent falls with π, found around it. O(N) an evaluation, about ten for a box, a few hundred with a budget.
 """
 
 from __future__ import annotations

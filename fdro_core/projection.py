@@ -19,7 +19,8 @@ class Projection:
 
     That holds the nearest point as a mix of oracle answers, kept from call to call. Each step asks the oracle
     for the point of the set farthest towards the target, adds it to the mix, and finds the nearest point of
-    the new mix; points that lose their weight leave. For a polytope it ends at the exact answer. A step costs an oracle call and O(k³ + kN) for k points in the mix.
+    the new mix; points that lose their weight leave. For a polytope it ends at the exact answer. A
+    step costs an oracle call and O(k³ + kN) for k points in the mix.
 
     Args:
         oracle: the set.
