@@ -133,7 +133,9 @@ def _numbers(content: Any, origin: str) -> Array:
     try:
         array = np.array(content, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidData(f"{origin}: a list of numbers, or of lists of one length, is needed: {error}") from error
+        raise InvalidData(
+            f"{origin}: a list of numbers, or of lists of one length, is needed: {error}"
+        ) from error
     return np.atleast_1d(array)
 
 

@@ -13,6 +13,7 @@ import typer
 from fdro_core.commands.choose import choose
 from fdro_core.commands.oracle import oracle
 from fdro_core.commands.sets import sets
+from fdro_core.commands.train import resume, train
 
 app = typer.Typer(
     name="fdro",
@@ -63,6 +64,9 @@ _add(
 )
 _add("Sets and worst cases", sets, "fdro sets", "fdro sets cd-norm")
 _add("Sets and worst cases", choose, "fdro choose", "fdro choose --scenario latency --scenario prior")
+
+_add("Training", train, "fdro train --example > config.toml", "fdro train config.toml --output run")
+_add("Training", resume, "fdro resume run", "fdro resume run --iterations 20000")
 
 if __name__ == "__main__":
     app()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.tables import nearest, one_or_more
+from fdro_core.tables import instead, one_or_more
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.registry import get_set
 
@@ -42,8 +42,7 @@ def check_parameters(name: str, given: Mapping[str, Any]) -> None:
     for parameter in given:
         if parameter not in known:
             raise InvalidParameter(
-                f"{name} has no parameter {parameter!r}{nearest(parameter, list(known)) or '.'} "
-                f"It takes: {', '.join(known)}"
+                f"{name} has no parameter {parameter!r}{instead(parameter, list(known), 'It takes')}"
             )
     missing = [item for item, needed in known.items() if needed and item not in {*given, "center", "size"}]
     if missing:
@@ -53,9 +52,7 @@ def check_parameters(name: str, given: Mapping[str, Any]) -> None:
         )
 
 
-def make_set(
-    name: str, given: Mapping[str, Any], size: int, samples: Array | None = None
-) -> UncertaintySet:
+def make_set(name: str, given: Mapping[str, Any], size: int, samples: Array | None = None) -> UncertaintySet:
     """The set of that name for N = size entries.
 
     A centre that is not given, or is "uniform", is 1/N; "samples" is in proportion to the workers' samples.

@@ -27,6 +27,16 @@ def nearest(name: str, known: list[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def instead(name: str, known: list[str], lead: str = "There are") -> str:
+    """What to say after a name that is not known: the nearest one, and all of them.
+
+    >>> instead("radus", ["radius", "center"], "It takes")
+    "; did you mean 'radius'? It takes: radius, center"
+    """
+    shown = [*known[:20], "…"] if len(known) > 20 else known
+    return f"{nearest(name, known) or '.'} {lead}: {', '.join(shown)}"
+
+
 def one_or_more(names: list[str]) -> str:
     """Names as a sentence has them.
 
@@ -86,10 +96,7 @@ class Table:
         """Where a column stands."""
         names = self.names()
         if column not in names:
-            raise InvalidData(
-                f"{self.origin} has no column {column!r}{nearest(column, names) or '.'} "
-                f"It has: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}"
-            )
+            raise InvalidData(f"{self.origin} has no column {column!r}{instead(column, names, 'It has')}")
         return names.index(column)
 
     def text(self, column: str) -> list[str]:
@@ -109,9 +116,7 @@ class Table:
         except ValueError:
             bad = next(place for place, cell in enumerate(cells) if not _is_number(cell))
             shown = f"{cells[bad]!r} is not a number" if cells[bad] else "the cell is empty"
-            raise InvalidData(
-                f"{self.origin}, line {self.lines[bad]}, column {column!r}: {shown}"
-            ) from None
+            raise InvalidData(f"{self.origin}, line {self.lines[bad]}, column {column!r}: {shown}") from None
 
 
 def read_text(path: Path) -> str:
@@ -123,7 +128,9 @@ def read_text(path: Path) -> str:
     except IsADirectoryError:
         raise InvalidData(f"{path} is a folder, and a file is needed") from None
     except UnicodeDecodeError as error:
-        raise InvalidData(f"{path} is not a text file (UTF-8): {error.reason} at byte {error.start}") from None
+        raise InvalidData(
+            f"{path} is not a text file (UTF-8): {error.reason} at byte {error.start}"
+        ) from None
 
 
 def _neighbour(path: Path) -> str:

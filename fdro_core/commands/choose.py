@@ -71,7 +71,9 @@ NUMBER = {str(place): scenario.name for place, scenario in enumerate(SCENARIOS, 
 def choose(
     scenario: Annotated[
         list[str] | None,
-        typer.Option("--scenario", "-s", help=f"{', '.join(s.name for s in SCENARIOS)}, or 1 to 5; repeatable."),
+        typer.Option(
+            "--scenario", "-s", help=f"{', '.join(s.name for s in SCENARIOS)}, or 1 to 5; repeatable."
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -101,7 +103,9 @@ def choose(
     if wanted:
         advise(output, ranked, len(wanted))
     else:
-        output.say("fdro choose --scenario latency --scenario prior   weighs several; fdro sets NAME explains one")
+        output.say(
+            "fdro choose --scenario latency --scenario prior   weighs several; fdro sets NAME explains one"
+        )
 
 
 def find(text: str) -> Scenario:
@@ -123,7 +127,9 @@ def ask(output: Output) -> list[Scenario]:
     wanted = [each for each in SCENARIOS if typer.confirm(f"  {each.question}", default=False)]
     output.say()
     if not wanted:
-        output.say("None of them: kl is a good start. It has one number, and calibration.kl_radius gives it.\n")
+        output.say(
+            "None of them: kl is a good start. It has one number, and calibration.kl_radius gives it.\n"
+        )
         wanted = [find("prior")]
     return wanted
 
@@ -164,4 +170,6 @@ def advise(output: Output, ranked: list[tuple[str, int]], asked: int) -> None:
             output.say("No set suits them all: the first one suits most.\n")
     output.say(f"Take {best}. In a config for `fdro train`:\n")
     output.say(f'[set]\nname = "{best}"\n{STARTS[best]}\n')
-    output.say(f"`fdro sets {best}` explains the numbers; docs/calibration.md finds them from a confidence level.")
+    output.say(
+        f"`fdro sets {best}` explains the numbers; docs/calibration.md finds them from a confidence level."
+    )

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import typer
 
-from fdro_core.errors import InvalidProblem
 from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, FdroError, InvalidInput
 
 FAILED, UNUSABLE, MISSING, INTERRUPTED = 1, 2, 3, 130
@@ -31,7 +30,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 def exit_code(error: BaseException) -> int | None:
     """The code for an exception; None for one that is a bug and should be seen whole.
 
-    >>> exit_code(InvalidProblem("no data")), exit_code(KeyError("x"))
+    >>> exit_code(InvalidInput("no data")), exit_code(KeyError("x"))
     (2, None)
     """
     if isinstance(error, BackendMissing):

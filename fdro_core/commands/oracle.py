@@ -38,7 +38,8 @@ def oracle(
     context: typer.Context,
     name: Annotated[str, typer.Option("--set", "-s", help="Name of the set; `fdro sets` lists them.")],
     losses: Annotated[
-        str, typer.Option("--losses", "-l", help="A CSV, npy or JSON file, - for stdin, or numbers: 0.9,1.4,2.")
+        str,
+        typer.Option("--losses", "-l", help="A CSV, npy or JSON file, - for stdin, or numbers: 0.9,1.4,2."),
     ],
     param: Annotated[
         list[str] | None,
@@ -173,9 +174,7 @@ def as_csv(read: Losses, uncertainty_set: UncertaintySet, answer: WorstCase) -> 
     return text.getvalue()
 
 
-def show(
-    output: Output, name: str, read: Losses, uncertainty_set: UncertaintySet, answer: WorstCase
-) -> None:
+def show(output: Output, name: str, read: Losses, uncertainty_set: UncertaintySet, answer: WorstCase) -> None:
     """A table of the entries that matter most, and the certificate under it."""
     if answer.p.ndim == 2:
         made = table("row", "value", "upper bound", "gap", "violation", "largest p")
@@ -184,7 +183,8 @@ def show(
             label = top if read.names is None else read.names[top]
             made.add_row(
                 str(b), number(answer.value[b], 10), number(answer.upper_bound[b], 10),
-                number(answer.gap[b], 2), number(answer.violation[b], 2), f"{answer.p[b, top]:.4f} at {label}",
+                number(answer.gap[b], 2), number(answer.violation[b], 2),
+                f"{answer.p[b, top]:.4f} at {label}",
             )  # fmt: skip
         output.say(made)
         if len(answer.p) > SHOWN:

@@ -6,8 +6,9 @@ import json
 import math
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
+
+from fdro_core.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,10 +41,10 @@ class Output:
             self._console = Console(highlight=False)
         return self._console
 
-    def say(self, thing: Any = "") -> None:
-        """A table or a sentence, for people."""
+    def say(self, thing: Any = "", end: str = "\n") -> None:
+        """A table or a sentence, for people; sentences are not broken where the terminal ends."""
         if self.words:
-            self.console.print(thing, markup=False)
+            self.console.print(thing, markup=False, end=end, soft_wrap=isinstance(thing, str))
 
     def essential(self, line: str) -> None:
         """The one line that `--quiet` leaves."""
@@ -64,23 +65,6 @@ class Output:
         """The JSON object of `--json`."""
         if self.as_json:
             typer.echo(json.dumps(plain(content), allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """The value in JSON's terms; NaN and infinity, which JSON lacks, as null.
-
-    >>> plain({"gap": np.float64("inf"), "p": np.array([0.5, 0.5])})
-    {'gap': None, 'p': [0.5, 0.5]}
-    """
-    if isinstance(value, dict):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def table(*columns: str, title: str | None = None, left: int = 1) -> Table:

@@ -57,7 +57,11 @@ def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
         "formula": formula,
         "cost": cls.complexity,
         "parameters": [
-            {"name": parameter, "needed": needed and parameter != "center", "meaning": explained.get(parameter, "")}
+            {
+                "name": parameter,
+                "needed": needed and parameter != "center",
+                "meaning": explained.get(parameter, ""),
+            }
             for parameter, needed in parameters_of(cls).items()
         ],
         "backends": backends_of(cls),
