@@ -26,8 +26,8 @@ class DRFAProx(Rounds):
 
     A round has two phases, so two messages each way:
 
-    1. m workers drawn with repetition by λ take E local steps from w; w ← their mean. A number t' is drawn from
-       1..E, and the mean of the models after t' steps is w'.
+    1. m workers drawn with repetition by λ take E local steps from w; w ← their mean. A number t' is drawn
+       from 1..E, and the mean of the models after t' steps is w'.
     2. m workers drawn evenly send f_j(w'); with v_j = (N/m)·f_j(w') for them and 0 for the others,
        λ ← argmax over u of Eγ·(vᵀu - (μ/2)‖u - q‖²) - ½‖u - λ‖² = Π((λ + Eγ(v + μq)) / (1 + Eγμ)).
 

@@ -39,7 +39,9 @@ class Individual(Rounds):
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """All weight on j."""
-        return np.eye(prior.size)[self.worker_index]
+        weights = np.zeros(prior.size)
+        weights[self.worker_index] = 1.0
+        return weights
 
     def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
         """Worker j; while it is away, whoever is there waits with it."""

@@ -132,6 +132,10 @@ class RoundMaster:
     def _tick(self) -> Outgoing:
         out: Outgoing = []
         for j in self.roster.overdue(self.time):
+            if self.roster.ask_again(j, self.time):
+                self._notice("asked-again", worker=j)
+                out.append((j, self._message(self.roster.tickets[j])))
+                continue
             if self.roster.alive[j]:
                 self._leave(j, f"silent for {self.plan.config.deadline} s")
             out.append((j, self._send(j)))
@@ -165,8 +169,10 @@ class RoundMaster:
         return np.random.default_rng([self.method.seed, MASTER_STREAM, self.opened, int(closing)])
 
     def _send(self, j: int) -> Train:
+        return self._message(self.roster.dispatch(j, self.time, self.opened))
+
+    def _message(self, ticket: int) -> Train:
         state, job = self.state, self.job
-        ticket = self.roster.dispatch(j, self.time, self.opened)
         w = state.w if state.marked is None or self.phase == 0 else state.marked
         message = Train(ticket, w, job.steps, state.step, job.mark)
         self.sent += message.numbers

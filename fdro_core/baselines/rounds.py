@@ -82,6 +82,7 @@ class Rounds:
         reported_loss: with mini-batches, "full" sends f_j on all data, "batch" that of the first batch.
         metric: "problem" takes steps in the mean of the problems' metrics, "none" in D = 1.
         deadline: seconds of silence after which a worker is dead until it speaks; None: never.
+        resends: how often a silent worker is asked again before it counts as dead.
         dead_losses: where λ adapts, "freeze" keeps a dead worker's last loss and its weight, "drop" gives its
             weight to the others.
         max_bad_updates: after so many updates with NaN a worker is dropped.
@@ -96,6 +97,7 @@ class Rounds:
     reported_loss: str = "full"
     metric: str = "problem"
     deadline: float | None = None
+    resends: int = 1
     dead_losses: str = "freeze"
     max_bad_updates: int = 3
     report_interval: int = 1
@@ -146,6 +148,7 @@ class Rounds:
             batch_size=self.batch_size,
             metric=self.metric,
             deadline=self.deadline,
+            resends=self.resends,
             dead_losses=self.dead_losses,
             max_bad_updates=self.max_bad_updates,
             report_interval=self.report_interval,
@@ -196,8 +199,9 @@ def project(values: Array) -> Array:
     >>> project(np.array([0.9, 0.5, -1.0]))
     array([0.7, 0.3, 0. ])
     """
-    nearest: Array = np.maximum(values - kernels.simplex_threshold(values), 0.0)
-    return nearest / nearest.sum()
+    above = np.maximum(values - kernels.simplex_threshold(values), 0.0)
+    nearest: Array = above / above.sum()
+    return nearest
 
 
 def check_positive(name: str, value: float | None, least: float | None = None) -> None:
