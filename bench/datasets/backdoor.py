@@ -50,9 +50,7 @@ class Trigger:
         array([ 5,  6,  9, 10])
         """
         if size < 1 or size + 1 >= min(height, width):
-            raise InvalidData(
-                f"a square of {size} does not fit in {height} × {width} pixels with an edge of 1"
-            )
+            raise InvalidData(f"a square of {size} and an edge of 1 do not fit in {height} × {width} pixels")
         rows, columns = np.arange(height - size - 1, height - 1), np.arange(width - size - 1, width - 1)
         return cls.of((rows[:, None] * width + columns).ravel().tolist(), value)
 

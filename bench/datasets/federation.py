@@ -71,7 +71,7 @@ class Federation:
     @property
     def features(self) -> int:
         """How many features a sample has, d."""
-        return self.clients[0].X_train.shape[1]
+        return int(self.clients[0].X_train.shape[1])
 
     def summary(self) -> str:
         """One line: clients, samples, features, classes."""

@@ -103,7 +103,7 @@ def cached(
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         draft = kept.with_suffix(f".{os.getpid()}.npz")
-        np.savez(draft, **arrays)
+        np.savez(draft, allow_pickle=False, **arrays)
         os.replace(draft, kept)
     except OSError:
         pass  # a cache that cannot be written costs time, nothing else
