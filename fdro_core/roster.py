@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.config import Plan
-from fdro_core.messages import Update
+from fdro_core.messages import from_fields, to_fields
 
 OURS = {"plan", "max_staleness"}  # settings, not state
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
@@ -35,7 +35,7 @@ class Roster:
         self.live = N
         self.alive = [True] * N
         self.dropped: set[int] = set()
-        self.pending: dict[int, Update] = {}
+        self.pending: dict[int, Any] = {}
         self.under_way: dict[int, None] = {}
         self.tickets = [0] * N
         self.sent_in = [0] * N
@@ -46,18 +46,18 @@ class Roster:
         self.bad = [0] * N
         self.retries: list[tuple[float, int, int]] = []
         self.patience = [1.0] * N
+        self.asked: dict[int, int] = {}  # how often again, for the step under way
         self.stalest = 0
         self.look_at: float | None = None
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values."""
         state = {name: value for name, value in self.__dict__.items() if name not in OURS}
-        pending = [
-            [j, {name: getattr(u, name) for name in Update.__slots__}] for j, u in self.pending.items()
-        ]
+        pending = [[j, to_fields(update)] for j, update in self.pending.items()]
         return state | {
             "pending": pending,
             "dropped": sorted(self.dropped),
+            "asked": [[j, times] for j, times in self.asked.items()],
             "under_way": list(self.under_way),
         }
 
@@ -67,7 +67,8 @@ class Roster:
         roster = cls(plan)
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
-        roster.pending = {j: Update(**parts) for j, parts in state["pending"]}
+        roster.asked = dict(state["asked"])
+        roster.pending = {j: from_fields(parts) for j, parts in state["pending"]}
         roster.under_way = dict.fromkeys(state["under_way"])
         return roster
 
@@ -76,6 +77,7 @@ class Roster:
     def dispatch(self, j: int, time: float, iteration: int) -> int:
         """A step is sent to j; its ticket."""
         ticket = self.tickets[j] = self.tickets[j] + 1
+        self.asked.pop(j, None)
         self.sent_in[j] = iteration
         self.sent_at[j] = time
         if self.alive[j]:
@@ -83,29 +85,37 @@ class Roster:
             self.under_way[j] = None
         return ticket
 
-    def accept(self, j: int, update: Update, time: float) -> None:
+    def accept(self, j: int, update: Any, time: float) -> None:
         """J's reply waits for the iteration to close; its delay stands still."""
         del self.under_way[j]
         self.pending[j] = update
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
 
-    def turn(self, j: int, update: Update, time: float, iteration: int) -> bool:
-        """`accept`, and `close` where j's reply makes an iteration by itself; whether it does."""
-        under_way, sent_in = self.under_way, self.sent_in
+    def alone(self, j: int, ticket: int, iteration: int) -> bool:
+        """Whether this reply of j's is the awaited one and makes an iteration by itself."""
+        if self.active > 1 or self.pending or ticket != self.tickets[j] or not self.alive[j]:
+            return False
+        limit = iteration + 1 - self.max_staleness
+        for oldest in self.under_way:
+            if oldest != j:
+                return self.sent_in[oldest] > limit
+        return True
+
+    def turn(self, j: int, time: float, iteration: int) -> int:
+        """`accept`, `close` and `dispatch` where j is `alone`; iteration is the one that it makes."""
+        under_way = self.under_way
         del under_way[j]
+        under_way[j] = None
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
-        now = iteration + 1
-        alone = self.active == 1 and not self.pending
-        for oldest in under_way:
-            alone = alone and now - sent_in[oldest] < self.max_staleness
-            break
-        if not alone:
-            self.pending[j] = update
-            return False
-        self._visit(j, now)
-        return True
+        self._visit(j, iteration)
+        if self.asked:
+            self.asked.pop(j, None)
+        ticket = self.tickets[j] = self.tickets[j] + 1
+        self.sent_in[j] = iteration
+        self.sent_at[j] = time
+        return ticket
 
     def _visit(self, j: int, now: int) -> None:
         """J is active in iteration `now`."""
@@ -126,7 +136,7 @@ class Roster:
             return self.staleness(oldest, iteration) < self.plan.max_staleness
         return True
 
-    def close(self, iteration: int) -> list[tuple[int, Update]]:
+    def close(self, iteration: int) -> list[tuple[int, Any]]:
         """The active workers of the iteration that closes, with their updates."""
         active = list(self.pending.items())
         self.pending.clear()
@@ -169,15 +179,27 @@ class Roster:
         for j in self.under_way:
             if self.sent_at[j] + deadline > time:
                 break
-            found.append(j)
+            if j not in self.asked:
+                found.append(j)
         while self.retries and self.retries[0][0] <= time:
             _, j, ticket = heapq.heappop(self.retries)
-            if not self.alive[j] and ticket == self.tickets[j] and j not in self.dropped:
+            awaited = j in self.under_way if self.alive[j] else j not in self.dropped
+            if awaited and ticket == self.tickets[j]:
                 found.append(j)
         return found
 
+    def ask_again(self, j: int, time: float) -> bool:
+        """Whether silent j gets the same step once more rather than leaving."""
+        config, times = self.plan.config, self.asked.get(j, 0)
+        if not self.alive[j] or times >= config.resends:
+            return False
+        assert config.deadline is not None
+        self.asked[j] = times + 1
+        heapq.heappush(self.retries, (time + config.deadline, j, self.tickets[j]))
+        return True
+
     def retry(self, j: int, time: float) -> None:
-        """Ask j again if it stays silent, each time after twice as long."""
+        """Ask dead j again if it stays silent, each time after twice as long."""
         deadline = self.plan.config.deadline
         assert deadline is not None
         self.patience[j] *= 2.0
@@ -189,10 +211,11 @@ class Roster:
         if config.deadline is None and config.adaptive is None:
             return None
         times = [self.retries[0][0]] if self.retries else []
-        for oldest in self.under_way:
-            if config.deadline is not None:
-                times.append(self.sent_at[oldest] + config.deadline)
-            break
+        if config.deadline is not None:
+            for oldest in self.under_way:
+                if oldest not in self.asked:
+                    times.append(self.sent_at[oldest] + config.deadline)
+                    break
         if self.look_at is not None:
             times.append(self.look_at)
         return min(times) if times else None

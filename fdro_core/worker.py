@@ -22,7 +22,7 @@ from fdro_core.problem import Problem
 Array = NDArray[np.float64]
 
 POWER_ITERATIONS = 8
-MEASURE_ALL, MEASURE_EVERY = 16, 4  # the first steps are measured all, then one in four: it is a whole pass
+MEASURE_ALL, MEASURE_EVERY = 16, 8  # the first steps are measured all, then one in eight: it is a whole pass
 AVERAGING = 0.1  # weight of the newest batch in the running loss
 
 
@@ -93,7 +93,7 @@ class Worker:
         start = None
         if self.index == 0 and hasattr(self.problem, "initial_point"):
             start = np.array(self.problem.initial_point(self._rng(0)), dtype=np.float64)
-        return Introduction(dimension, metric, start)
+        return Introduction(dimension, metric, start, getattr(self.problem, "samples", None))
 
     def _begin(self, message: Begin) -> Update:
         z, metric, inverse = message.z, message.metric, message.inverse
