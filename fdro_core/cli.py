@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fdro_core.commands.choose import choose
+from fdro_core.commands.demo import demo
 from fdro_core.commands.oracle import oracle
 from fdro_core.commands.sets import sets
 from fdro_core.commands.train import resume, train
@@ -54,6 +55,7 @@ def _add(panel: str, command: Callable[..., Any], *examples: str, extra: bool = 
     app.command(rich_help_panel=panel, epilog=epilog, context_settings=settings)(command)
 
 
+_add("Start here", demo, "fdro demo", "fdro demo --seed 7 --picture digits.png")
 _add(
     "Sets and worst cases",
     oracle,

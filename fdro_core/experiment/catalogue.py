@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fdro_core.errors import InvalidSetting
 from fdro_core.tables import instead, nearest
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-ALGORITHM = ("check", "worker", "master", "restore")
 ENGINE = ("start", "send", "receive", "ask", "stop", "snapshot", "restore")
-"""The methods by which a class is known to be one."""
+"""The methods by which a class is known to be an engine."""
 
 
 def algorithms() -> dict[str, type]:
@@ -28,10 +23,11 @@ def algorithms() -> dict[str, type]:
     >>> algorithms()["aspire-ease"]
     <class 'fdro_core.config.AspireEase'>
     """
-    modules = [importlib.import_module("fdro_core.config")]
-    if importlib.util.find_spec("fdro_core.baselines") is not None:
-        modules += _walk(importlib.import_module("fdro_core.baselines"))
-    return _classes(modules, ALGORITHM)
+    from fdro_core import baselines
+    from fdro_core.config import AspireEase
+
+    found = [AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
+    return {kebab(cls.__name__): cls for cls in found}
 
 
 def engines() -> dict[str, type]:
@@ -40,27 +36,14 @@ def engines() -> dict[str, type]:
     >>> engines()["virtual"]
     <class 'fdro_core.engines.virtual.VirtualEngine'>
     """
-    found = _classes(_walk(importlib.import_module("fdro_core.engines")), ENGINE)
-    return {name.removesuffix("-engine"): cls for name, cls in found.items()}
-
-
-def _walk(package: ModuleType) -> list[ModuleType]:
-    found = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
-    return [package, *(importlib.import_module(module.name) for module in found)]
-
-
-def _classes(modules: list[ModuleType], methods: tuple[str, ...]) -> dict[str, type]:
-    """Public classes defined in the modules that have all the methods and are not protocols."""
-    return {
-        kebab(name): cls
-        for module in modules
-        for name, cls in vars(module).items()
-        if inspect.isclass(cls)
-        and not name.startswith("_")
-        and cls.__module__ == module.__name__
-        and not getattr(cls, "_is_protocol", False)
-        and all(hasattr(cls, method) for method in methods)
-    }
+    package = importlib.import_module("fdro_core.engines")
+    found = {}
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for name, cls in vars(importlib.import_module(module.name)).items():
+            own = inspect.isclass(cls) and cls.__module__ == module.name and not name.startswith("_")
+            if own and not getattr(cls, "_is_protocol", False) and all(hasattr(cls, each) for each in ENGINE):
+                found[kebab(name).removesuffix("-engine")] = cls
+    return found
 
 
 def kebab(name: str) -> str:

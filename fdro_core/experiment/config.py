@@ -77,6 +77,7 @@ def load(path: Path, folder: Path | None = None) -> Experiment:
         get_set(set_name)
     task = make_task(parts["model"], samples.load(parts["data"], base), base)
     uncertainty_set = _set(set_section, set_name, task, base)
+    _check_faults(parts["engine"], len(task.problems))
     with parts["algorithm"].blame():
         algorithm.check(len(task.problems), uncertainty_set)
     return Experiment(
@@ -126,6 +127,15 @@ def _engine(section: Section) -> tuple[str, Any]:
         if field in known and field in section.values:
             given[field] = [each.make(fault) for each in section.sections(field)]
     return kebab(cls.__name__).removesuffix("-engine"), section.make(cls, **given)
+
+
+def _check_faults(section: Section, workers: int) -> None:
+    """Refuse stragglers and crashes of workers that there are not."""
+    for field in ("stragglers", "crashes"):
+        for number, each in enumerate(section.values.get(field, [])):
+            if not 0 <= each["worker"] < workers:
+                message = f"there are workers 0 to {workers - 1}, got {each['worker']}"
+                raise section.error(message, field, number, "worker")
 
 
 def _delay(section: Section) -> Any:

@@ -48,7 +48,7 @@ class RunFolder:
             raise InvalidSetting(
                 f"{self.path} is a file; the run needs a folder: choose another with --output"
             )
-        if any((self / name).exists() for name in OURS):
+        if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
             if not force:
                 raise InvalidSetting(
                     f"{self.path} has a run in it already. Go on with it: `fdro resume {self.path}`; put "
@@ -56,7 +56,7 @@ class RunFolder:
                 )
             for name in OURS:
                 (self / name).unlink(missing_ok=True)
-        elif self.path.is_dir() and any(self.path.iterdir()) and not force:
+        elif self.path.is_dir() and not force and any(each.name not in OURS for each in self.path.iterdir()):
             raise InvalidSetting(
                 f"{self.path} has other files in it: choose another folder with --output, or use this one "
                 "with --force"

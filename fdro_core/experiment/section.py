@@ -85,7 +85,10 @@ class Section:
         """Refuse fields that nobody took; `more` are names that would have been right too."""
         for name in self.rest():
             known = [*dict.fromkeys([*self._taken, *more])]
-            raise self.error(f"[{self.title}] has no field `{name}`{instead(name, known, 'It takes')}", name)
+            what = (
+                f"[{self.title}] has no field `{name}`" if self.place else f"a config has no table [{name}]"
+            )
+            raise self.error(f"{what}{instead(name, known, 'It takes')}", name)
 
     def make(self, make: Callable[..., Made], **given: Any) -> Made:
         """Call something with the fields left over, checked against its signature."""
@@ -132,7 +135,7 @@ class Section:
     @property
     def title(self) -> str:
         """The table's name as the file has it."""
-        return ".".join(str(part) for part in self.place if isinstance(part, str)) or "top level"
+        return ".".join(str(part) for part in self.place if isinstance(part, str))
 
     def error(self, message: str, *field: str | int) -> InvalidConfig:
         """An error at this table or one of its fields."""
