@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from fdro_core.commands.choose import choose
+from fdro_core.commands.compare import compare
 from fdro_core.commands.demo import demo
 from fdro_core.commands.oracle import oracle
+from fdro_core.commands.report import report
 from fdro_core.commands.sets import sets
 from fdro_core.commands.train import resume, train
 
@@ -69,6 +71,8 @@ _add("Sets and worst cases", choose, "fdro choose", "fdro choose --scenario late
 
 _add("Training", train, "fdro train --example > config.toml", "fdro train config.toml --output run")
 _add("Training", resume, "fdro resume run", "fdro resume run --iterations 20000")
+_add("Training", report, "fdro report run", "fdro report run --output share.html --open")
+_add("Training", compare, "fdro compare run-kl run-fedavg", "fdro compare runs/* --json")
 
 if __name__ == "__main__":
     app()

@@ -1,4 +1,4 @@
-"""Values as JSON has them."""
+"""Values as JSON has them, and numbers as tables do."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def number(value: float | None, digits: int = 6) -> str:
+    """A number for a table; a dash where there is none."""
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}g}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share as a percentage; a dash where there is none."""
+    return "–" if value is None or math.isnan(value) else f"{100 * value:.{digits}f} %"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fdro_core.commands.guard import FAILED, guarded
-from fdro_core.commands.output import AsJson, Output, Quiet, number, table
+from fdro_core.commands.output import AsJson, Output, Quiet, table
+from fdro_core.plain import number
 
 if TYPE_CHECKING:
     from fdro_core.arrays import Losses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,13 +75,3 @@ def table(*columns: str, title: str | None = None, left: int = 1) -> Table:
     for place, name in enumerate(columns):
         made.add_column(name, justify="left" if place < left else "right")
     return made
-
-
-def number(value: float | None, digits: int = 6) -> str:
-    """A number for a table; a dash where there is none."""
-    return "–" if value is None or math.isnan(value) else f"{value:.{digits}g}"
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """A share as a percentage; a dash where there is none."""
-    return "–" if value is None or math.isnan(value) else f"{100 * value:.{digits}f} %"

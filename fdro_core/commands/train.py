@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fdro_core.commands.guard import INTERRUPTED, guarded
-from fdro_core.commands.output import AsJson, Output, Quiet, number, percent, table
+from fdro_core.commands.output import AsJson, Output, Quiet, table
+from fdro_core.plain import number, percent
 
 if TYPE_CHECKING:
     from fdro_core.experiment.folder import RunFolder
