@@ -14,9 +14,10 @@ from fdro_core.commands.output import AsJson, Output, Quiet, table
 
 @dataclass(frozen=True)
 class Scenario:
-    """One situation: the question to ask, the sets for it in order, why, and what was found here."""
+    """One situation: its title, the question to ask, the sets for it in order, why, what was found here."""
 
     name: str
+    title: str
     question: str
     sets: tuple[str, ...]
     why: str
@@ -26,6 +27,7 @@ class Scenario:
 SCENARIOS = (
     Scenario(
         "compute",
+        "Limited computing at the master",
         "Does the master have little computing power (edge, IoT)?",
         ("cd-norm", "box"),
         "their worst case is found by selection, without a solver",
@@ -34,6 +36,7 @@ SCENARIOS = (
     ),
     Scenario(
         "latency",
+        "Low latency",
         "Must answers come with low latency (real time)?",
         ("cd-norm", "box"),
         "a linear program that needs no more than sorting, so the time hardly varies",
@@ -42,6 +45,7 @@ SCENARIOS = (
     ),
     Scenario(
         "flexibility",
+        "Robustness adjusted by one number",
         "Do you want to turn robustness up and down by one number?",
         ("cd-norm", "kl", "ellipsoid", "wasserstein-1"),
         "a single budget or radius goes from the prior alone to the worst case",
@@ -50,6 +54,7 @@ SCENARIOS = (
     ),
     Scenario(
         "conservatism",
+        "Less conservatism",
         "Should robustness cost as little average performance as possible?",
         ("ellipsoid",),
         "its worst case moves many weights a little instead of a few all the way (Bertsimas and Sim)",
@@ -57,6 +62,7 @@ SCENARIOS = (
     ),
     Scenario(
         "prior",
+        "Limited prior knowledge",
         "Do you know nothing about how wrong each worker's prior weight can be?",
         ("kl", "wasserstein-1"),
         "they need no spread for each worker, only a radius",
@@ -97,7 +103,7 @@ def choose(
     )
     output.only_quiet(best or "\n".join(f"{each.name}: {', '.join(each.sets)}" for each in SCENARIOS))
     for each in wanted or SCENARIOS:
-        output.say(f"{each.question.rstrip('?')}: {', '.join(each.sets)}")
+        output.say(f"{each.title}: {', '.join(each.sets)}")
         output.say(f"  why   {each.why}")
         output.say(f"  here  {each.here}\n")
     if wanted:

@@ -57,7 +57,8 @@ def guarded(command: Command) -> Command:
             code = exit_code(error)
             if code is None:
                 raise
-            complain(str(error), code, kind=type(error).__name__, as_json=bool(options.get("as_json")))
+            message = ". ".join([str(error), *getattr(error, "__notes__", [])])
+            complain(message, code, kind=type(error).__name__, as_json=bool(options.get("as_json")))
             raise typer.Exit(code) from error
 
     return run  # type: ignore[return-value]  # the same signature, by `wraps`

@@ -127,15 +127,15 @@ def _checked(output: Output, config: Path) -> None:
 
 def finish(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:
     """What came of it, and what to do next; exit 130 where it was interrupted."""
-    output.data({"folder": str(folder.path), **numbers})
-    show(output, folder.path, numbers)
+    output.data({"folder": str(folder), **numbers})
+    show(output, str(folder), numbers)
     if numbers["stop_reason"] == "interrupted":
         if not output.as_json:
-            typer.echo(f"interrupted; go on with: fdro resume {folder.path}", err=True)
+            typer.echo(f"interrupted; go on with: fdro resume {folder}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
-def show(output: Output, folder: Path, numbers: dict[str, Any]) -> None:
+def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
     """A table by worker and a few sentences."""
     worst = numbers["worst_test_accuracy"]
     output.only_quiet(

@@ -42,23 +42,26 @@ class RunFolder:
     def __truediv__(self, name: str) -> Path:
         return self.path / name
 
+    def __str__(self) -> str:
+        """The path as one would type it here."""
+        path = self.path.resolve()
+        return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(self.path)
+
     def begin(self, config: str, base: Path, *, force: bool) -> None:
         """Make the folder for a new run; one that has a run in it is refused, or emptied of it by `force`."""
         if self.path.exists() and not self.path.is_dir():
-            raise InvalidSetting(
-                f"{self.path} is a file; the run needs a folder: choose another with --output"
-            )
+            raise InvalidSetting(f"{self} is a file; the run needs a folder: choose another with --output")
         if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
             if not force:
                 raise InvalidSetting(
-                    f"{self.path} has a run in it already. Go on with it: `fdro resume {self.path}`; put "
+                    f"{self} has a run in it already. Go on with it: `fdro resume {self}`; put "
                     "this one elsewhere: --output OTHER; or replace it: --force"
                 )
             for name in OURS:
                 (self / name).unlink(missing_ok=True)
         elif self.path.is_dir() and not force and any(each.name not in OURS for each in self.path.iterdir()):
             raise InvalidSetting(
-                f"{self.path} has other files in it: choose another folder with --output, or use this one "
+                f"{self} has other files in it: choose another folder with --output, or use this one "
                 "with --force"
             )
         self.path.mkdir(parents=True, exist_ok=True)
@@ -81,10 +84,10 @@ class RunFolder:
         for name in needed:
             if not (self / name).is_file():
                 if name in {CONFIG, ORIGIN}:
-                    raise InvalidSetting(f"{self.path} has no {name}: it is not the folder of a run")
+                    raise InvalidSetting(f"{self} has no {name}: it is not the folder of a run")
                 raise InvalidSetting(
-                    f"{self.path} has no {name}: the run ended before one was written; start again with "
-                    f"`fdro train {self / CONFIG} --output {self.path} --force`"
+                    f"{self} has no {name}: the run ended before one was written; start again with "
+                    f"`fdro train {self}/{CONFIG} --output {self} --force`"
                 )
 
     def origin(self) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def _run(
     except DriverError as error:
         if error.result is not None:  # the last good state is worth keeping
             _write(experiment, folder, error.result, time.perf_counter() - began)
+            error.add_note(f"the last good state is in {folder}; `fdro report {folder}` shows it")
         raise
     return _write(experiment, folder, result, time.perf_counter() - began)
 

@@ -144,7 +144,9 @@ class Section:
 
 def _mentions(message: str, names: typing.Iterable[str]) -> dict[str, int]:
     """The names that a message has as whole words, and where."""
-    found = {name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) for name in names}
+    found = {
+        name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message, re.IGNORECASE) for name in names
+    }
     return {name: match.start() for name, match in found.items() if match}
 
 
