@@ -50,7 +50,8 @@ def browse(page, *, width=1200, script=""):
         [
             CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             f"--user-data-dir={page.parent / f'profile-{width}'}", f"--window-size={width},1500",
-            "--virtual-time-budget=3000", "--enable-logging=stderr", "--dump-dom", page.as_uri(),
+            "--virtual-time-budget=3000", "--enable-logging=stderr", "--allow-file-access-from-files",
+            "--dump-dom", page.as_uri(),
         ],
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
@@ -194,3 +195,21 @@ def test_many_workers_are_cut_to_the_worst():
     assert page.count("<tr") == ROWS + 1
     assert ">w999<" in page
     assert ">w0<" not in page
+
+
+@in_browser
+def test_nothing_sticks_out_on_a_phone(run):
+    """A window is at least 500 pixels wide, a frame in it is not."""
+    page = run[2]
+    frame = page.with_name("frame.html")
+    frame.write_text(
+        f'<body><iframe src="{page.name}" style="width:400px;height:900px;border:0"></iframe><script>'
+        'document.querySelector("iframe").onload = (event) => {'
+        " const inside = event.target.contentDocument, root = inside.documentElement;"
+        " document.body.dataset.over = root.scrollWidth - root.clientWidth;"
+        ' document.body.dataset.paths = inside.querySelectorAll("path.line").length; };</script></body>'
+    )
+    dom, errors = browse(frame)
+    assert errors == []
+    assert 'data-over="0"' in dom
+    assert 'data-paths="9"' in dom
