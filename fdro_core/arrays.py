@@ -45,6 +45,8 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
         if not content.strip():
             raise InvalidData("standard input is empty: send losses, as in `echo 0.9,1.4,2 | fdro oracle …`")
     else:
+        if not source.strip():
+            raise InvalidData("--losses is empty: give a file, - for standard input, or numbers")
         path = Path(source)
         if not path.exists() and _written_out(source) is not None:
             return Losses(_vector(_written_out(source)))
@@ -105,7 +107,10 @@ def _from_json(text: str, origin: str, column: str | None) -> Losses:
         key = next((name for name in (column, *LOSS_COLUMNS) if name in content), None)
         if key is not None:
             return Losses(_numbers(content[key], f"{origin}, {key!r}"))
-        return Losses(_numbers(list(content.values()), origin), [str(name) for name in content])
+        values = _numbers(list(content.values()), origin)
+        if values.ndim != 1:
+            raise InvalidData(f'{origin}: an object needs "losses": […], or a number for each name')
+        return Losses(values, [str(name) for name in content])
     return Losses(_numbers(content, origin))
 
 
@@ -136,6 +141,8 @@ def _numbers(content: Any, origin: str) -> Array:
         raise InvalidData(
             f"{origin}: a list of numbers, or of lists of one length, is needed: {error}"
         ) from error
+    if array.size == 0:
+        raise InvalidData(f"{origin} has no numbers in it")
     return np.atleast_1d(array)
 
 
@@ -149,7 +156,9 @@ def _parse(text: str, origin: str) -> Any:
 def _npy(content: bytes, origin: str) -> Array:
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False)
-        return np.atleast_1d(np.asarray(array, dtype=np.float64))
+        return _numbers(array, origin)
+    except InvalidData:
+        raise
     except (ValueError, TypeError) as error:
         raise InvalidData(f"{origin} is an npy file without plain numbers in it: {error}") from error
 

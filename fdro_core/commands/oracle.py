@@ -26,6 +26,13 @@ PROVED = 1e-4
 OPTIONS = ("set", "losses", "param", "column", "backend", "format", "quiet", "json", "help")
 
 
+def set_names(incomplete: str) -> list[str]:
+    """The sets that a name begun so far may become, for the shell."""
+    from uncertainty_sets.registry import available_sets
+
+    return [name for name in available_sets() if name.startswith(incomplete)]
+
+
 class Form(StrEnum):
     """How the answer is written."""
 
@@ -37,7 +44,12 @@ class Form(StrEnum):
 @guarded
 def oracle(
     context: typer.Context,
-    name: Annotated[str, typer.Option("--set", "-s", help="Name of the set; `fdro sets` lists them.")],
+    name: Annotated[
+        str,
+        typer.Option(
+            "--set", "-s", help="Name of the set; `fdro sets` lists them.", autocompletion=set_names
+        ),
+    ],
     losses: Annotated[
         str,
         typer.Option("--losses", "-l", help="A CSV, npy or JSON file, - for stdin, or numbers: 0.9,1.4,2."),
@@ -58,7 +70,7 @@ def oracle(
     given is uniform.
     """
     from fdro_core.arrays import read_losses
-    from fdro_core.named_sets import make_set
+    from fdro_core.written_sets import make_set
     from uncertainty_sets.registry import get_set
 
     get_set(name)  # a wrong name is said before a missing file is
@@ -86,8 +98,8 @@ def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str,
     """The set's parameters from `--param name=value` and `--name value`."""
     from fdro_core.arrays import read_value
     from fdro_core.errors import InvalidSetting
-    from fdro_core.named_sets import check_parameters, parameters_of
     from fdro_core.tables import nearest
+    from fdro_core.written_sets import check_parameters, parameters_of
     from uncertainty_sets.registry import get_set
 
     given: dict[str, Any] = {}
@@ -118,10 +130,10 @@ def proved(read: Losses, answer: WorstCase) -> bool:
     """Whether every gap is small beside its row's spread of losses."""
     import numpy as np
 
-    spread = np.ptp(read.values, axis=-1)
-    size = np.abs(read.values).max(axis=-1)
-    limit = np.maximum(PROVED * spread, 1e-12 * size)
-    return bool(np.all(np.asarray(answer.gap) <= limit) and np.all(np.asarray(answer.violation) <= PROVED))
+    f = 0.5 * read.values  # halves, since the spread of the largest numbers overflows
+    limit = np.maximum(PROVED * (f.max(axis=-1) - f.min(axis=-1)), 1e-12 * np.abs(f).max(axis=-1))
+    gap, violation = 0.5 * np.asarray(answer.gap), np.asarray(answer.violation)
+    return bool(np.all(gap <= limit) and np.all(violation <= PROVED))
 
 
 def certificate_line(answer: WorstCase) -> str:

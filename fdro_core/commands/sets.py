@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fdro_core.commands.guard import guarded
+from fdro_core.commands.oracle import set_names
 from fdro_core.commands.output import AsJson, Output, Quiet, table
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 @guarded
 def sets(
-    name: Annotated[str | None, typer.Argument(help="One set, with its parameters explained.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One set, with its parameters explained.", autocompletion=set_names)
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +49,7 @@ def sets(
 
 def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
     """What the class itself says, and which backends have the cones it needs."""
-    from fdro_core.named_sets import parameters_of
+    from fdro_core.written_sets import parameters_of
 
     title, formula = _title(cls)
     explained = _arguments(cls)

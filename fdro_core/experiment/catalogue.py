@@ -41,7 +41,8 @@ def engines() -> dict[str, type]:
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         for name, cls in vars(importlib.import_module(module.name)).items():
             own = inspect.isclass(cls) and cls.__module__ == module.name and not name.startswith("_")
-            if own and not getattr(cls, "_is_protocol", False) and all(hasattr(cls, each) for each in ENGINE):
+            unfinished = inspect.isabstract(cls) or getattr(cls, "_is_protocol", False)
+            if own and not unfinished and all(hasattr(cls, each) for each in ENGINE):
                 found[kebab(name).removesuffix("-engine")] = cls
     return found
 

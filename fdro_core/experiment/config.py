@@ -16,8 +16,8 @@ from fdro_core.experiment.catalogue import algorithms, engines, find, kebab
 from fdro_core.experiment.section import Section
 from fdro_core.experiment.source import Source, read_source
 from fdro_core.experiment.task import Task, make_task
-from fdro_core.named_sets import make_set
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
+from fdro_core.written_sets import make_set
 from uncertainty_sets.registry import get_set
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}

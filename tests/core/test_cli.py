@@ -9,15 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.core.command import asked, command, fdro, furnish
+from tests.core.command import asked, command, fdro
 from uncertainty_sets import KL
 
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    furnish()
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def test_sets_are_those_of_the_registry():
@@ -62,7 +57,7 @@ def test_choose_starts_are_valid():
     import tomllib
 
     from fdro_core.commands.choose import SCENARIOS, STARTS
-    from fdro_core.named_sets import make_set
+    from fdro_core.written_sets import make_set
 
     assert set(STARTS) == {name for scenario in SCENARIOS for name in scenario.sets}
     for name, text in STARTS.items():

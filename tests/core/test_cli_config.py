@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.command import CONFIG, fdro, furnish
+from tests.core.command import CONFIG, fdro
 
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    furnish()
+pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.mark.parametrize(

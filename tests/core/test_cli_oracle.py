@@ -8,15 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.core.command import asked, fdro, furnish
+from tests.core.command import asked, fdro
 from uncertainty_sets import KL, CDNorm, UncertaintySet, Wasserstein1
 
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    furnish()
+pytestmark = pytest.mark.usefixtures("place")
 
 
 LOSSES = [0.9, 1.4, 0.3, 2.0]
@@ -159,6 +154,9 @@ def test_oracle_finds_plug_in_sets():
          "losses must have 3 entries"),
         (("-s", "kl", "-l", "1,2", "--center", "even", "--radius", "1"), "center must be uniform, a list"),
         (("-s", "kl", "-l", "1,2", "--radius", "small"), "radius must be numbers"),
+        (("-s", "kl", "-l", "none.json", "--radius", "1"), "none.json has no numbers in it"),
+        (("-s", "kl", "-l", "lists.json", "--radius", "1"), "a number for each name"),
+        (("-s", "kl", "-l", " ", "--radius", "1"), "--losses is empty"),
         (("-s", "cd-norm", "-l", "1,2"), "cd-norm needs spread and budget"),
         (("-s", "kl", "-l", "1,2", "--radius", "1", "--backend", "clarabell"), "did you mean 'clarabel'?"),
         (("-s", "kl", "-l", "1,2", "--radius", "1", "--backend", "highs"), "has no exp cone"),
@@ -170,6 +168,8 @@ def test_oracle_mistakes(arguments, words):
     Path("hole.csv").write_text("site,loss\nA,1\nB,\n")
     Path("ragged.csv").write_text("1,2,3\n4,5\n")
     Path("bad.json").write_text("[1, 2")
+    Path("none.json").write_text("[]")
+    Path("lists.json").write_text('{"a": [1, 2], "b": [3, 4]}')
     Path("binary.npy").write_bytes(b"\xff\xfe\x00")
     np.save("words.npy", np.array(["a", "b"]))
     answer = fdro("oracle", *arguments, code=2)
@@ -178,6 +178,13 @@ def test_oracle_mistakes(arguments, words):
     told = json.loads(fdro("oracle", *arguments, "--json", code=2).stderr)  # the same for programs
     assert words in told["error"]
     assert told["exit_code"] == 2
+
+
+def test_oracle_of_the_largest_numbers():
+    """Their spread overflows, and the answer is proved all the same."""
+    answer = asked("oracle", "-s", "kl", "-l", "1e308,-1e308", "--radius", 0.1)
+    small = asked("oracle", "-s", "kl", "-l", "1,-1", "--radius", 0.1)
+    assert answer["value"] == pytest.approx(1e308 * small["value"], rel=1e-12)
 
 
 def test_oracle_empty_stdin():

@@ -13,14 +13,9 @@ import numpy as np
 import pytest
 
 from fdro_core import snapshot
-from tests.core.command import CONFIG, asked, command, fdro, furnish
+from tests.core.command import CONFIG, asked, command, fdro
 
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    furnish()
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def test_train_writes_a_folder():
