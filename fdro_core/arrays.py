@@ -156,11 +156,11 @@ def _parse(text: str, origin: str) -> Any:
 def _npy(content: bytes, origin: str) -> Array:
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False)
-        return _numbers(array, origin)
-    except InvalidData:
-        raise
-    except (ValueError, TypeError) as error:
-        raise InvalidData(f"{origin} is an npy file without plain numbers in it: {error}") from error
+    except (ValueError, EOFError) as error:
+        raise InvalidData(
+            f"{origin} is a damaged npy file, or has no plain numbers in it: {error}"
+        ) from error
+    return _numbers(array, origin)
 
 
 def _bytes(path: Path) -> bytes:

@@ -148,12 +148,13 @@ def test_oracle_finds_plug_in_sets():
         (("-s", "kl", "-l", "ragged.csv", "--radius", "1"), "line 2 has 2 cells where the first line has 3"),
         (("-s", "kl", "-l", "bad.json", "--radius", "1"), "bad.json, line 1: this is not JSON"),
         (("-s", "kl", "-l", "binary.npy", "--radius", "1"), "neither npy nor text"),
-        (("-s", "kl", "-l", "words.npy", "--radius", "1"), "without plain numbers"),
+        (("-s", "kl", "-l", "words.npy", "--radius", "1"), "words.npy: a list of numbers"),
         (("-s", "kl", "-l", "1,2", "--center", "0.5,0.6", "--radius", "1"), "center must sum to 1"),
         (("-s", "kl", "-l", "1,2", "--center", "0.5,0.25,0.25", "--radius", "1"),
          "losses must have 3 entries"),
         (("-s", "kl", "-l", "1,2", "--center", "even", "--radius", "1"), "center must be uniform, a list"),
         (("-s", "kl", "-l", "1,2", "--radius", "small"), "radius must be numbers"),
+        (("-s", "kl", "-l", "cut.npy", "--radius", "1"), "cut.npy is a damaged npy file"),
         (("-s", "kl", "-l", "none.json", "--radius", "1"), "none.json has no numbers in it"),
         (("-s", "kl", "-l", "lists.json", "--radius", "1"), "a number for each name"),
         (("-s", "kl", "-l", " ", "--radius", "1"), "--losses is empty"),
@@ -172,6 +173,8 @@ def test_oracle_mistakes(arguments, words):
     Path("lists.json").write_text('{"a": [1, 2], "b": [3, 4]}')
     Path("binary.npy").write_bytes(b"\xff\xfe\x00")
     np.save("words.npy", np.array(["a", "b"]))
+    np.save("cut.npy", np.arange(9.0))
+    Path("cut.npy").write_bytes(Path("cut.npy").read_bytes()[:-8])
     answer = fdro("oracle", *arguments, code=2)
     assert words in answer.stderr
     assert answer.stdout == ""
