@@ -93,7 +93,7 @@ class Worker:
         start = None
         if self.index == 0 and hasattr(self.problem, "initial_point"):
             start = np.array(self.problem.initial_point(self._rng(0)), dtype=np.float64)
-        return Introduction(dimension, metric, start)
+        return Introduction(dimension, metric, start, getattr(self.problem, "samples", None))
 
     def _begin(self, message: Begin) -> Update:
         z, metric, inverse = message.z, message.metric, message.inverse
