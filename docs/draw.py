@@ -37,6 +37,23 @@ def main(folder: Path) -> None:
         pyplot.close("all")
 
 
+def panel(path: Path) -> None:
+    """The README's picture: every set on one sheet. `python docs/draw.py` writes it."""
+    from matplotlib import pyplot
+
+    names = available_sets()
+    rows = -(-len(names) // 3)
+    with mpl.rc_context(STYLE):
+        figure, axes = pyplot.subplots(rows, 3, figsize=(12, 3.5 * rows), squeeze=False, layout="constrained")
+        for axis in axes.flat[len(names) :]:
+            axis.set_axis_off()
+        for name, axis in zip(names, axes.flat, strict=False):
+            draw_simplex(get_set(name).example(3), LOSSES, ax=axis)
+            axis.set_title(name, fontweight="bold")
+        figure.savefig(path, dpi=80)
+        pyplot.close(figure)
+
+
 def _save(figure: Any, path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
@@ -79,3 +96,7 @@ def _run() -> Any:
     )
     config = AspireEase(active_workers=4, iterations=400, report_interval=2)
     return solve(problems, get_set("cd-norm").example(8), config=config, engine=engine)
+
+
+if __name__ == "__main__":
+    panel(Path(__file__).parent / "sets.png")
