@@ -186,11 +186,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         l2: Any = self.l2  # what users hand over may be of any type
         tolerance: Any = self.tolerance
         steps: Any = self.steps
-        if not (isinstance(l2, Real) and np.isfinite(float(l2)) and l2 >= 0):
+        if not (isinstance(l2, Real) and 0.0 <= float(l2) < np.inf):
             raise InvalidSetting(f"l2 must be a number >= 0, got {self.l2!r}")
-        if not (isinstance(tolerance, Real) and tolerance > 0):
+        if not (isinstance(tolerance, Real) and float(tolerance) > 0.0):
             raise InvalidSetting(f"tolerance must be a number > 0, got {self.tolerance!r}")
-        if steps is not None and not (isinstance(steps, Integral) and steps >= 1):
+        if steps is not None and not (isinstance(steps, Integral) and int(steps) >= 1):
             raise InvalidSetting(
                 f"steps must be a whole number, at least 1, or None for the default, got {self.steps!r}"
             )
