@@ -177,7 +177,7 @@ def test_long_histories_are_thinned_and_keep_their_peaks():
 
 def test_losses_that_nobody_knows_leave_a_gap():
     entry = {
-        "event": "report", "iteration": 1, "clock": 1.0, "objective": float("nan"), "losses": [float("nan")] * 2,
+        "event": "report", "iteration": 1, "clock": 1.0, "objective": np.nan, "losses": [np.nan, np.nan],
         "planes": 1, "active_workers": 1, "live_workers": 2, "staleness": 0, "test_accuracy": [None, 0.5],
     }  # fmt: skip
     charts = {chart["name"]: chart for chart in curves([entry])}
