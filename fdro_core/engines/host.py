@@ -1,0 +1,84 @@
+"""What runs on the other side: several workers in one process, made and asked by name."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fdro_core.engines.base import WorkerFactory, WorkerMachine
+from fdro_core.engines.memory import Past, make, own_copy, recall
+from fdro_core.messages import Reply, Request
+
+
+class Host:
+    """Workers that share a process, and its fate. It begins empty and knows nothing of who calls it.
+
+    Args:
+        fetch: turns a reference to a shared message into the message.
+    """
+
+    def __init__(self, fetch: Callable[[Any], Request] | None = None) -> None:
+        self._fetch = fetch
+        self._workers: dict[int, WorkerMachine] = {}
+        self._errors: dict[int, Exception] = {}
+        self._shared: tuple[str, Request] | None = None
+
+    def make(
+        self,
+        workers: Mapping[int, tuple[bytes, Past | None]],
+        afresh: bool = True,
+    ) -> dict[int, str]:
+        """Make workers from their packed factories and pasts; what was raised for those that failed."""
+        owned: dict[int, Request] = {}
+        failed = {}
+        for j, (packed, past) in workers.items():
+            try:
+                if past is not None:
+                    past = Past(
+                        tuple(owned.setdefault(id(m), own_copy(m)) for m in past.opening),
+                        None if past.last is None else own_copy(past.last),
+                        past.replies,
+                    )
+                if afresh or j not in self._workers:
+                    self._workers.pop(j, None)
+                    factory: WorkerFactory = pickle.loads(packed)
+                    self._workers[j] = make(factory, past)
+                elif past is not None:
+                    recall(self._workers[j], past)
+                self._errors.pop(j, None)
+            except Exception as error:
+                self._errors[j] = portable(error)
+                failed[j] = f"raised {type(error).__name__}: {error}"
+        return failed
+
+    def handle(self, worker: int, message: Request) -> Reply | Exception:
+        """A worker's reply, or what it raised: an exception that is returned says that the host is well."""
+        if worker in self._errors:
+            return self._errors[worker]
+        try:
+            # What comes off the wire is read-only, which compiled kernels do not take.
+            return self._workers[worker].handle(own_copy(message))
+        except Exception as error:
+            return portable(error)
+
+    def handle_shared(self, worker: int, key: str, reference: list[Any]) -> Reply | Exception:
+        """`handle` for a message that many workers get: fetched and held once for all workers here."""
+        if worker in self._errors:
+            return self._errors[worker]
+        try:
+            if self._shared is None or self._shared[0] != key:
+                assert self._fetch is not None
+                self._shared = (key, own_copy(self._fetch(reference[0])))
+            return self._workers[worker].handle(self._shared[1])
+        except Exception as error:
+            return portable(error)
+
+
+def portable(error: Exception) -> Exception:
+    """The exception, or its words where it cannot travel."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
