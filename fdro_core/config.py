@@ -58,7 +58,8 @@ class AspireEase:
         batch_size: samples a gradient; None: all.
         reported_loss: with mini-batches, "full" sends f_j on all data, "average" a running mean of batches.
         adaptive: ADP, the rule that changes S; None: S stays.
-        deadline: seconds of silence after which a worker counts as dead until it speaks; None: wait.
+        deadline: seconds of silence after which a worker is asked again; None: wait.
+        resends: how often it is asked again before it counts as dead until it speaks.
         dead_losses: "freeze" keeps a dead worker's last loss in the oracle; "drop" gives it no weight.
         max_bad_updates: updates with NaN or infinity after which a worker is dropped.
         report_interval: iterations between two reports to history and observers.
@@ -103,6 +104,7 @@ class AspireEase:
     reported_loss: str = _setting("full", "f_j", "a mini-batch's loss biases the maximum")
     adaptive: Adaptive | None = field(default=None, metadata={"letter": "ADP", "why": "S stays as set"})
     deadline: float | None = _setting(None, "", "the paper assumes that every worker answers")
+    resends: int = _setting(1, "", "one lost message should not cost a worker its place in z")
     dead_losses: str = _setting("freeze", "", "a silent worker's loss is still the best guess")
     max_bad_updates: int = _setting(3, "", "one NaN can be an accident")
     report_interval: int | None = _setting(None, "", "⌈N/S⌉ iterations: one report an epoch")
@@ -224,6 +226,8 @@ def _check(config: AspireEase, workers: int) -> None:
     horizon = config.plane_horizon
     if horizon is not None and (not _whole(horizon) or horizon < 0):
         raise InvalidSetting(f"plane_horizon (T₁) must be a whole number >= 0, got {horizon!r}")
+    if not _whole(config.resends) or config.resends < 0:
+        raise InvalidSetting(f"resends must be a whole number >= 0, got {config.resends!r}")
     for name in _STEPS:
         value = getattr(config, name)
         if value is not None and not (isfinite(value) and value > 0):

@@ -74,14 +74,16 @@ class Consensus:
             )  # fmt: skip
         return pulls
 
-    def move_one(self, j: int, w: Array) -> Array:
-        """`move` for one active worker in one pass, where `free`."""
+    def move_one(self, j: int, w: Array) -> Array | None:
+        """`move` for one active worker in one pass, where `free`; None where w is not finite."""
         pull = np.empty(w.size)
-        penalty = self.penalty
-        kernels.advance_one(
-            w, self.w[j], self._u[j], self.total, self.z, pull, self.live, penalty, self._dual_step or penalty
+        own, penalty = self.w, self.penalty
+        moved = kernels.advance_one(
+            w, own[j], self._u[j], self.total, self.z, pull, self.live, penalty, self._dual_step or penalty
         )
-        self.w[j] = w
+        if not moved:
+            return None
+        own[j] = w
         return pull
 
     def pull(self, j: int) -> Array:

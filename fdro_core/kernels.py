@@ -133,8 +133,13 @@ def advance_one(
     live: int,
     penalty: float,
     dual_step: float,
-) -> None:
-    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass."""
+) -> bool:
+    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass.
+
+    False, and nothing changed, where w_new is not finite.
+    """
+    if not finite(w_new):
+        return False
     scale, ratio = 1.0 / live, dual_step / penalty
     for i in range(w_new.size):
         new = w_new[i]
@@ -146,6 +151,7 @@ def advance_one(
         own = u[i] + dual_step * gap
         u[i] = own
         pull[i] = own + penalty * middle
+    return True
 
 
 @kernel

@@ -112,14 +112,11 @@ class Master:
         self.time = event.time
         payload, j = event.payload, event.worker
         if type(payload) is Update:
-            if self.single and self._is_next(j, payload):
-                self.received += self.up
-                self.gradients += self.steps_each
-                if self.roster.turn(j, payload, event.time, self.iteration):
-                    return self._advance_one(j, payload)
-                out: Outgoing = []
-            else:
-                out = self._take(j, payload)
+            if self.single and self.roster.alone(j, payload.ticket, self.iteration):
+                step = self._advance_one(j, payload)
+                if step is not None:
+                    return [(j, step)]
+            out = self._take(j, payload)
         elif isinstance(payload, Lost):
             out = []
             if self.roster.alive[j]:
@@ -134,12 +131,6 @@ class Master:
                 "The error's `.result` keeps the last good state"
             )
         return out + self._advance() if self.roster.ready(self.iteration) else out
-
-    def _is_next(self, j: int, update: Update) -> bool:
-        """Whether it is the awaited reply of a live worker, and sound: nothing for `_take` to sort out."""
-        roster = self.roster
-        expected = update.ticket == roster.tickets[j] and roster.alive[j] and j not in roster.pending
-        return expected and _usable(update)
 
     def _take(self, j: int, update: Update) -> Outgoing:
         roster = self.roster
@@ -160,6 +151,9 @@ class Master:
         self._adapt(tick=True)
         out: Outgoing = []
         for j in self.roster.overdue(self.time):
+            if self.roster.ask_again(j, self.time):
+                out.append((j, self._repeat(j)))
+                continue
             if self.roster.alive[j]:
                 self._leave(j, f"silent for {self.plan.config.deadline} s")
             out.append((j, self._fresh(j)))
@@ -189,19 +183,29 @@ class Master:
             self._adapt(tick=False)
         return steps
 
-    def _advance_one(self, j: int, update: Update) -> Outgoing:
-        """`_advance` for one active worker, where `single`: the same in fewer passes and calls."""
-        adversary = self.adversary
+    def _advance_one(self, j: int, update: Update) -> Step | None:
+        """`_take` and `_advance` for one active worker, where `single`: the same in fewer passes and calls.
+
+        None, and nothing changed, where the update is not sound.
+        """
+        if not isfinite(update.loss + update.gradient_sq + update.curvature):
+            return None
         pull = self.consensus.move_one(j, update.w)
+        if pull is None:
+            return None
+        adversary = self.adversary
+        self.received += self.up
+        self.sent += self.down
+        self.gradients += self.steps_each
         self.theorem_numbers += 2 * pull.size + 1 + adversary.planes.size
         self.weights[j] = weight = adversary.respond_to_one(j, update)
-        self.iteration += 1
-        if self.plan.updates_planes(self.iteration):
+        self.iteration = iteration = self.iteration + 1
+        ticket = self.roster.turn(j, self.time, iteration)
+        if iteration % self.plan.plane_interval == 0 and self.plan.updates_planes(iteration):
             self._update_planes()
-        step = self._step(j, pull, weight)
         if self.ticks:
             self._adapt(tick=False)
-        return [(j, step)]
+        return Step(ticket, pull, weight, self.consensus.penalty)
 
     def _update_planes(self) -> None:
         adversary = self.adversary
@@ -332,6 +336,14 @@ class Master:
         step = self._step(j, self.consensus.pull(j), weight)
         step.start = self.consensus.reset(j, counted=self.roster.alive[j])
         self.sent += self.z.size
+        return step
+
+    def _repeat(self, j: int) -> Step:
+        """The step under way once more, from the newest z; a worker that answered it repeats its answer."""
+        self.sent += self.down + self.z.size
+        step = Step(self.roster.tickets[j], self.consensus.pull(j), self.weights[j], self.consensus.penalty)
+        step.start = self.consensus.w[j]  # the worker may have died and come back empty
+        self._notice("asked-again", worker=j)
         return step
 
     def _notice(self, event: str, **facts: Any) -> None:

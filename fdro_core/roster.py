@@ -46,6 +46,7 @@ class Roster:
         self.bad = [0] * N
         self.retries: list[tuple[float, int, int]] = []
         self.patience = [1.0] * N
+        self.asked: dict[int, int] = {}  # how often again, for the step under way
         self.stalest = 0
         self.look_at: float | None = None
 
@@ -58,6 +59,7 @@ class Roster:
         return state | {
             "pending": pending,
             "dropped": sorted(self.dropped),
+            "asked": [[j, times] for j, times in self.asked.items()],
             "under_way": list(self.under_way),
         }
 
@@ -67,6 +69,7 @@ class Roster:
         roster = cls(plan)
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
+        roster.asked = dict(state["asked"])
         roster.pending = {j: Update(**parts) for j, parts in state["pending"]}
         roster.under_way = dict.fromkeys(state["under_way"])
         return roster
@@ -76,6 +79,7 @@ class Roster:
     def dispatch(self, j: int, time: float, iteration: int) -> int:
         """A step is sent to j; its ticket."""
         ticket = self.tickets[j] = self.tickets[j] + 1
+        self.asked.pop(j, None)
         self.sent_in[j] = iteration
         self.sent_at[j] = time
         if self.alive[j]:
@@ -90,22 +94,30 @@ class Roster:
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
 
-    def turn(self, j: int, update: Update, time: float, iteration: int) -> bool:
-        """`accept`, and `close` where j's reply makes an iteration by itself; whether it does."""
-        under_way, sent_in = self.under_way, self.sent_in
+    def alone(self, j: int, ticket: int, iteration: int) -> bool:
+        """Whether this reply of j's is the awaited one and makes an iteration by itself."""
+        if self.active > 1 or self.pending or ticket != self.tickets[j] or not self.alive[j]:
+            return False
+        limit = iteration + 1 - self.max_staleness
+        for oldest in self.under_way:
+            if oldest != j:
+                return self.sent_in[oldest] > limit
+        return True
+
+    def turn(self, j: int, time: float, iteration: int) -> int:
+        """`accept`, `close` and `dispatch` where j is `alone`; iteration is the one that it makes."""
+        under_way = self.under_way
         del under_way[j]
+        under_way[j] = None
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
-        now = iteration + 1
-        alone = self.active == 1 and not self.pending
-        for oldest in under_way:
-            alone = alone and now - sent_in[oldest] < self.max_staleness
-            break
-        if not alone:
-            self.pending[j] = update
-            return False
-        self._visit(j, now)
-        return True
+        self._visit(j, iteration)
+        if self.asked:
+            self.asked.pop(j, None)
+        ticket = self.tickets[j] = self.tickets[j] + 1
+        self.sent_in[j] = iteration
+        self.sent_at[j] = time
+        return ticket
 
     def _visit(self, j: int, now: int) -> None:
         """J is active in iteration `now`."""
@@ -172,15 +184,27 @@ class Roster:
         for j in self.under_way:
             if self.sent_at[j] + deadline > time:
                 break
-            found.append(j)
+            if j not in self.asked:
+                found.append(j)
         while self.retries and self.retries[0][0] <= time:
             _, j, ticket = heapq.heappop(self.retries)
-            if not self.alive[j] and ticket == self.tickets[j] and j not in self.dropped:
+            awaited = j in self.under_way if self.alive[j] else j not in self.dropped
+            if awaited and ticket == self.tickets[j]:
                 found.append(j)
         return found
 
+    def ask_again(self, j: int, time: float) -> bool:
+        """Whether silent j gets the same step once more rather than leaving."""
+        config, times = self.plan.config, self.asked.get(j, 0)
+        if not self.alive[j] or times >= config.resends:
+            return False
+        assert config.deadline is not None
+        self.asked[j] = times + 1
+        heapq.heappush(self.retries, (time + config.deadline, j, self.tickets[j]))
+        return True
+
     def retry(self, j: int, time: float) -> None:
-        """Ask j again if it stays silent, each time after twice as long."""
+        """Ask dead j again if it stays silent, each time after twice as long."""
         deadline = self.plan.config.deadline
         assert deadline is not None
         self.patience[j] *= 2.0
@@ -192,10 +216,11 @@ class Roster:
         if config.deadline is None and config.adaptive is None:
             return None
         times = [self.retries[0][0]] if self.retries else []
-        for oldest in self.under_way:
-            if config.deadline is not None:
-                times.append(self.sent_at[oldest] + config.deadline)
-            break
+        if config.deadline is not None:
+            for oldest in self.under_way:
+                if oldest not in self.asked:
+                    times.append(self.sent_at[oldest] + config.deadline)
+                    break
         if self.look_at is not None:
             times.append(self.look_at)
         return min(times) if times else None

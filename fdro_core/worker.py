@@ -22,7 +22,7 @@ from fdro_core.problem import Problem
 Array = NDArray[np.float64]
 
 POWER_ITERATIONS = 8
-MEASURE_ALL, MEASURE_EVERY = 16, 4  # the first steps are measured all, then one in four: it is a whole pass
+MEASURE_ALL, MEASURE_EVERY = 16, 8  # the first steps are measured all, then one in eight: it is a whole pass
 AVERAGING = 0.1  # weight of the newest batch in the running loss
 
 

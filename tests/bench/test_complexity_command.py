@@ -300,8 +300,21 @@ def test_the_page_is_written_from_the_results(folder, document, tmp_path, capsys
         ],
     }
     promises = written(tmp_path / "oracles.json", oracles)
-    assert page.main(["--results", str(folder), "--oracles", promises, "--to", str(target)]) == 0
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", encoding="utf-8")
+    files = ["--results", str(folder), "--oracles", promises, "--to", str(target), "--readme", str(readme)]
+    assert page.main(files) == 0
+    short = readme.read_text(encoding="utf-8")
+    assert short.startswith("before\n")
+    assert short.endswith("\nafter\n")
+    assert "old" not in short
+    assert page.short_table(document) in short
     text = target.read_text(encoding="utf-8")
     assert "| a number (made) | ≤ 0.5 × | 0.25 × |  | yes |" in text
     assert report.lines(document)[0][5] in text
     capsys.readouterr()
+
+
+def test_the_readme_shows_the_committed_results():
+    text = (page.ROOT / "README.md").read_text(encoding="utf-8")
+    assert page.with_times(text, load(page.RESULTS / "complexity")) == text

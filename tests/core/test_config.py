@@ -37,6 +37,7 @@ BAD = [
     ({"reported_loss": "batch"}, "full, average"),
     ({"dead_losses": "forget"}, "freeze, drop"),
     ({"deadline": 0.0}, "deadline"),
+    ({"resends": -1}, "resends"),
     ({"max_bad_updates": 0}, "max_bad_updates"),
     ({"seed": -1}, "seed"),
     ({"adaptive": Adaptive(few=4)}, r"1\.\.3"),
