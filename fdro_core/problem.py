@@ -82,7 +82,9 @@ class ProblemFrom:
 
     def __repr__(self) -> str:
         named = [f"{name}={value!r}" for name, value in self.named.items()]
-        inside = ", ".join([getattr(self.make, "__qualname__", repr(self.make)), *map(repr, self.arguments), *named])
+        inside = ", ".join(
+            [getattr(self.make, "__qualname__", repr(self.make)), *map(repr, self.arguments), *named]
+        )
         return f"ProblemFrom({inside})"
 
 

@@ -17,6 +17,7 @@ from fdro_core.errors import InvalidSetting
 from fdro_core.messages import Begin, Hello, Introduction, Probe, Probed, Reply, Request, Step, Update
 
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (*get_args(Request), *get_args(Reply))}
+FLOAT = np.dtype(np.float64)
 ANSWERS = {Step: Update, Begin: Update, Hello: Introduction, Probe: Probed}
 
 
@@ -31,7 +32,9 @@ class Past:
 
     __slots__ = ("last", "opening", "replies")
 
-    def __init__(self, opening: tuple[Request, ...] = (), last: Reply | None = None, replies: int = 0) -> None:
+    def __init__(
+        self, opening: tuple[Request, ...] = (), last: Reply | None = None, replies: int = 0
+    ) -> None:
         self.opening = opening
         self.last = last
         self.replies = replies
@@ -73,11 +76,13 @@ class Memory:
         past.last = reply
 
     def answered(self, worker: int, reply: Reply) -> None:
-        """A step's reply reached the master."""
-        past = self.pasts[worker]
+        """A step's reply reached the master; one that repeats an earlier reply is no further step."""
+        past, step = self.pasts[worker], self.under_way[worker]
+        ticket = getattr(reply, "ticket", None)
+        past.replies += ticket is None or ticket != getattr(past.last, "ticket", None)
         past.last = reply
-        past.replies += 1
-        self.under_way[worker] = None
+        if ticket is None or ticket == getattr(step, "ticket", None):
+            self.under_way[worker] = None
 
     def snapshot(self) -> dict[str, Any]:
         """All of it as plain values and arrays."""
@@ -138,6 +143,12 @@ def own_copy(message: Any) -> Any:
 
 def fault(request: Request, reply: Any) -> str:
     """What is wrong with a reply's form, "" where nothing is. Whether numbers are finite the master checks."""
+    if type(reply) is Update and type(request) is Step:  # one for every step: the common case in few words
+        w = reply.w
+        if type(w) is np.ndarray and w.dtype is FLOAT and w.shape == request.pull.shape:
+            numbers = (reply.loss, reply.gradient_sq, reply.curvature)
+            if all(type(number) is float for number in numbers) and type(reply.ticket) is int:
+                return ""
     expected = ANSWERS.get(type(request))
     if expected is not None and type(reply) is not expected:
         return f"a {type(reply).__name__} for a {type(request).__name__}, where {expected.__name__} is needed"

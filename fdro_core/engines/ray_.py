@@ -262,12 +262,16 @@ def _check_hosts(hosts: int | Sequence[Mapping[str, float]]) -> list[dict[str, f
 
 def _groups(placement: Sequence[int] | None, hosts: int, workers: int) -> list[list[int]]:
     """The workers of each host."""
-    chosen: Iterable[int] = placement if placement is not None else (j * hosts // workers for j in range(workers))
+    chosen: Iterable[int] = (
+        placement if placement is not None else (j * hosts // workers for j in range(workers))
+    )
     groups: list[list[int]] = [[] for _ in range(hosts)]
     if placement is not None and len(placement) != workers:
         raise InvalidSetting(f"RayEngine.placement names a host for {len(placement)} of {workers} workers")
     for j, host in enumerate(chosen):
         if not 0 <= host < hosts:
-            raise InvalidSetting(f"RayEngine.placement sends worker {j} to host {host}; there are 0..{hosts - 1}")
+            raise InvalidSetting(
+                f"RayEngine.placement sends worker {j} to host {host}; there are 0..{hosts - 1}"
+            )
         groups[host].append(j)
     return groups

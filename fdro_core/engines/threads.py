@@ -179,7 +179,6 @@ def _handle(desk: _Desk, message: Request) -> Reply | Exception:
     if desk.machine is None:
         return desk.error
     try:
-        reply: Reply = own_copy(desk.machine.handle(message))  # the worker may reuse its arrays
+        return desk.machine.handle(message)
     except Exception as error:
         return error
-    return reply

@@ -126,7 +126,7 @@ class WallEngine(ABC):
 
     @property
     def clock(self) -> float:
-        """Seconds since the run began, those before a checkpoint included."""
+        """Seconds since the first step was sent, those before a checkpoint included."""
         return self._offset if self._began is None else self._offset + (monotonic() - self._began)
 
     def start(self, factories: Sequence[WorkerFactory]) -> None:
@@ -161,7 +161,8 @@ class WallEngine(ABC):
 
     def send(self, worker: int, message: Request) -> None:
         """Hand a step to a worker; one that is away gets nothing."""
-        self._opening = False
+        if self._opening:
+            self._opening, self._began = False, monotonic()  # the master takes its first steps to be sent at 0
         self.memory.under_way[worker] = message
         if not self._present[worker]:
             return
@@ -193,7 +194,7 @@ class WallEngine(ABC):
                 )
             wait = SLICE
             if self._due:
-                wait = min(wait, self._due[0][0] - self.clock)
+                wait = min(wait, self._due[0][0] - monotonic())
             if until is not None and self._held is None:
                 wait = min(wait, until - self.clock)
             arrivals = self._collect(max(wait, 0.0))
@@ -271,7 +272,7 @@ class WallEngine(ABC):
         """Workers are gone: tell the master, and see to it that they return."""
         gone = set(workers)
         self._letters = {n: letter for n, letter in self._letters.items() if letter.worker not in gone}
-        now = self.clock
+        now = monotonic()
         for j in workers:
             self._present[j] = False
             self._making.discard(j)
@@ -290,7 +291,7 @@ class WallEngine(ABC):
             self._held = None
 
     def _remake_due(self) -> None:
-        now, due = self.clock, []
+        now, due = monotonic(), []
         while self._due and self._due[0][0] <= now:
             j = heappop(self._due)[1]
             if not self._present[j]:

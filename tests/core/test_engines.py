@@ -1,0 +1,483 @@
+"""Every engine, by one suite: what all must do, then what those on a wall clock must survive."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdro_core import (
+    AspireEase,
+    ProblemFrom,
+    RayEngine,
+    ThreadEngine,
+    VirtualEngine,
+    resume,
+    solve,
+)
+from fdro_core.engines import ray_
+from fdro_core.engines.base import Lost
+from fdro_core.errors import Deadlock, InvalidProblem, InvalidSetting, NoWorkersLeft
+from fdro_core.messages import Begin, Hello, Introduction, Step, Update
+from fdro_core.observers import Checkpoint
+from tests.core.helpers import (
+    Mishap,
+    Parrot,
+    Quadratic,
+    broken_shard,
+    load_shard,
+    middle_box,
+    softmax_problems,
+)
+from uncertainty_sets.errors import BackendMissing
+
+ROOT = Path(__file__).resolve().parents[2]
+N = 4
+HAS_RAY = importlib.util.find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not HAS_RAY, reason='needs ray: pip install "fdro[ray]"')
+
+VIRTUAL, THREAD = "virtual", "thread"
+RAY = pytest.param("ray", marks=needs_ray)
+PATIENT = {"patience": 60.0, "restart_after": 0.01}
+
+
+@pytest.fixture(scope="session")
+def local_ray():
+    """One cluster for all tests: starting one takes seconds."""
+    if HAS_RAY:
+        ray_.connect(None)
+    yield
+    if HAS_RAY:
+        ray_.load().shutdown()
+
+
+@pytest.fixture
+def make(request):
+    """Makes an engine of the kind asked for; settings are those of a wall clock."""
+
+    def engine(kind, **settings):
+        if kind == VIRTUAL:
+            return VirtualEngine(seed=3)
+        wall = PATIENT | settings
+        if kind == THREAD:
+            wall.pop("hosts", None)
+            return ThreadEngine(2, **wall)
+        request.getfixturevalue("local_ray")
+        return RayEngine(**wall)
+
+    return engine
+
+
+def happened(result, event):
+    return [entry for entry in result.history if entry["event"] == event]
+
+
+def quadratics(*extra):
+    return [Quadratic([0.0, 1.0]), Quadratic([1.0, 0.0]), Quadratic([2.0, 2.0]), *extra]
+
+
+class StopWhen:
+    """Ends the run some iterations after every event named was seen."""
+
+    def __init__(self, *events, after=200):
+        self.missing, self.after, self.end = list(events), after, None
+
+    def __call__(self, run, entry):
+        if entry["event"] in self.missing:
+            self.missing.remove(entry["event"])
+        if not self.missing and self.end is None:
+            self.end = entry["iteration"] + self.after
+        return "seen" if self.end is not None and entry["iteration"] >= self.end else None
+
+
+# -- every engine ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_engines_agree_when_everyone_is_waited_for(kind, make):
+    problems, box = softmax_problems(N), middle_box(N)
+    config = AspireEase(active_workers=N, iterations=150)
+    one = solve(problems, box, config=config, engine=make(VIRTUAL))
+    other = solve(problems, box, config=config, engine=make(kind))
+    assert np.abs(one.w - other.w).max() <= 1e-12
+    assert np.abs(one.losses - other.losses).max() <= 1e-12
+    for mine, its in zip(happened(one, "report"), happened(other, "report"), strict=True):
+        assert np.abs(mine["losses"] - its["losses"]).max() <= 1e-12
+        assert abs(mine["objective"] - its["objective"]) <= 1e-12
+    assert not [entry for entry in other.history if entry["event"] != "report"]
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_asynchronous_runs_reach_the_same_objective(kind, make):
+    problems, box = softmax_problems(N), middle_box(N)
+    config = AspireEase(active_workers=1, iterations=2500)
+    best = solve(problems, box, engine=make(VIRTUAL)).objective
+    result = solve(problems, box, config=config, engine=make(kind))
+    assert result.iterations == 2500
+    assert result.objective == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, RAY])
+def test_data_stays_where_it_is(kind, make, tmp_path):
+    rng = np.random.default_rng(0)
+    sources = []
+    for j in range(N):
+        path = tmp_path / f"shard{j}.npz"
+        np.savez(path, X=rng.normal(size=(5, 2)), y=rng.normal(size=5))
+        sources.append(ProblemFrom(load_shard, path, made_in=tmp_path))
+    config = AspireEase(active_workers=N, iterations=20)
+    result = solve(sources, middle_box(N), config=config, engine=make(kind))
+    assert result.iterations == 20
+    makers = {int(file.name.partition("_")[2]) for file in tmp_path.glob("shard?_*")}
+    assert len(list(tmp_path.glob("shard?_*"))) == N  # each made once
+    assert (makers == {os.getpid()}) == (kind != "ray")
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
+    config = AspireEase(iterations=50)
+    sources = [*quadratics(), ProblemFrom(broken_shard, "nowhere.npz")]
+    result = solve(sources, middle_box(N), config=config, engine=make(kind))
+    assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
+    with pytest.raises(NoWorkersLeft, match="no shard at nowhere"):
+        solve([sources[-1]] * 2, middle_box(2), config=config, engine=make(kind))
+    with pytest.raises(InvalidProblem, match=r"problems\[1\]"):
+        solve([sources[0], ProblemFrom(dict)], middle_box(2), config=config, engine=make(kind))
+
+
+@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, RAY])
+def test_an_engine_serves_twice_and_from_another_thread(kind, make):
+    engine, found = make(kind), []
+    config = AspireEase(active_workers=3, iterations=30)
+    run = lambda: found.append(solve(quadratics(), middle_box(3), config=config, engine=engine))  # noqa: E731
+    run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert np.abs(found[0].w - found[1].w).max() <= 1e-12
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_questions_and_answers_one_by_one(kind, make):
+    """The contract of engines/base.py, without a master."""
+    good = Update(1, np.ones(2), 1.0, 1.0, 1.0)
+    strange = [
+        Update(1, np.ones(3), 1.0, 1.0, 1.0),
+        Update(1, np.ones(2, dtype=np.float32), 1.0, 1.0, 1.0),
+        Update(1, np.ones(2), "1", 1.0, 1.0),
+        Introduction(2, None, None),
+        OSError("disk gone"),
+    ]
+    engine = make(kind, restarts=0)
+    engine.start([partial(Parrot, answer) for answer in [good, *strange]])
+    try:
+        replies = engine.ask({j: Begin(np.zeros(2), np.ones(2)) for j in (0, 1, 5)})
+        assert np.array_equal(replies[0].w, good.w)
+        assert replies[0].w.flags.writeable
+        assert "shape (3,)" in str(replies[1])
+        assert isinstance(replies[5], OSError)
+        assert isinstance(engine.ask({4: Hello()})[4], Introduction)
+        for j in range(6):
+            engine.send(j, Step(1, np.zeros(2), 1.0, 1.0))
+        events = {}
+        while len(events) < 6:
+            event = engine.receive(until=None)
+            if event.worker >= 0:
+                events[event.worker] = event.payload
+        assert isinstance(events.pop(0), Update)
+        words = ["shape (3,)", "float32", "loss is a str", "a Introduction for a Step", "disk gone"]
+        for lost, word in zip((events[j] for j in range(1, 6)), words, strict=True):
+            assert isinstance(lost, Lost)
+            assert word in lost.reason
+        assert isinstance(engine.ask({3: Hello()})[3], ConnectionError)
+        soon = engine.clock + 0.05
+        tick = engine.receive(until=soon)
+        assert tick.payload is None
+        assert engine.clock >= soon or tick.time < soon
+        with pytest.raises(Deadlock):
+            engine.receive(until=None)
+    finally:
+        engine.stop()
+    engine.stop()  # twice does no harm
+
+
+# -- hosts that die, hang and return --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (THREAD, "raise"),
+        pytest.param("ray", "raise", marks=needs_ray),
+        pytest.param("ray", "kill", marks=needs_ray),
+    ],
+)
+def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_path):
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, what, at=40))
+    config = AspireEase(iterations=10**6, report_interval=4)
+    stop = StopWhen("worker-lost", "worker-back", after=400)
+    result = solve(problems, middle_box(N), config=config, engine=make(kind), observers=[stop])
+    lost, back = ({e["worker"] for e in happened(result, event)} for event in ("worker-lost", "worker-back"))
+    assert lost == back == ({2, 3} if what == "kill" else {3})  # two workers share a host
+    clean = solve(quadratics(Quadratic([3.0, 1.0])), middle_box(N))
+    assert result.objective == pytest.approx(clean.objective, rel=1e-3)
+    assert np.isfinite(result.losses).all()
+
+
+@needs_ray
+@pytest.mark.parametrize("at", [1, 5])
+def test_a_host_killed_before_the_first_step(at, make, tmp_path):
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=at))
+    result = solve(problems, middle_box(N), config=AspireEase(iterations=800), engine=make("ray"))
+    assert not happened(result, "worker-dropped")
+    assert happened(result, "report")[-1]["live_workers"] == N
+    clean = solve(quadratics(Quadratic([3.0, 1.0])), middle_box(N))
+    assert result.objective == pytest.approx(clean.objective, rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path):
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "hang", at=30))
+    config = AspireEase(iterations=10**6, deadline=1.0, resends=0, report_interval=4)
+
+    def release(run, entry):
+        if entry["event"] == "worker-lost":
+            assert "silent" in entry["reason"]
+            (tmp_path / "release").touch()
+
+    stop = StopWhen("worker-lost", "worker-back")
+    engine = make(kind, hosts=[{}, {}])
+    result = solve(problems, middle_box(N), config=config, engine=engine, observers=[release, stop])
+    assert 3 in {entry["worker"] for entry in happened(result, "worker-back")}
+    assert happened(result, "report")[-1]["live_workers"] == N
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_all_hosts_die_for_good(kind, make, tmp_path):
+    what = "raise" if kind == THREAD else "kill"
+    problems = [Mishap([float(j)], tmp_path, what, at=30 + j, times=99) for j in range(N)]
+    with pytest.raises(NoWorkersLeft) as caught:
+        solve(problems, middle_box(N), engine=make(kind, restarts=0))
+    result = caught.value.result
+    assert result.iterations > 0
+    assert np.isfinite(result.w).all()
+    assert len(happened(result, "worker-lost")) == N
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_all_hosts_die_and_return(kind, make, tmp_path):
+    """The loss of the last one is not told while somebody may come back."""
+    what = "raise" if kind == THREAD else "kill"
+    problems = [Mishap([float(j)], tmp_path, what, at=30) for j in range(N)]
+    config = AspireEase(active_workers=N, iterations=300)
+    engine = make(kind, hosts=1)
+    result = solve(problems, middle_box(N), config=config, engine=engine)
+    assert result.stop_reason == "iterations"
+    assert happened(result, "report")[-1]["live_workers"] == N
+    clean = solve([Quadratic([float(j)]) for j in range(N)], middle_box(N))
+    assert result.objective == pytest.approx(clean.objective, rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
+    problems = [Mishap([float(j)], tmp_path, "hang", at=20) for j in range(2)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    engine, over = make(kind), threading.Event()
+
+    def press():
+        while not over.wait(0.02):
+            if len(list(tmp_path.glob("*_0"))) == len(problems):
+                engine.patience = 1.0  # for the round at the end, which nobody answers
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        result = solve(problems, middle_box(2), config=AspireEase(active_workers=2), engine=engine)
+    finally:
+        over.set()
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+        (tmp_path / "release").touch()
+    assert result.stop_reason == "interrupted"
+    assert np.isnan(result.losses).all()
+    assert np.isfinite(result.w).all()
+
+
+# -- the master dies ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "later"),
+    [
+        (THREAD, THREAD),
+        pytest.param("ray", "ray", marks=needs_ray),
+        pytest.param("ray", THREAD, marks=needs_ray),
+    ],
+)
+def test_a_new_master_goes_on_from_the_checkpoint(kind, later, make, tmp_path):
+    problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
+    whole = solve(problems, box, config=AspireEase(active_workers=N, iterations=120))
+    first, second = (AspireEase(active_workers=N, iterations=i) for i in (50, 120))
+    solve(problems, box, config=first, engine=make(kind), observers=[Checkpoint(path)])
+    rest = resume(path, problems, box, config=second, engine=make(later))
+    assert rest.iterations == 120
+    assert np.abs(rest.w - whole.w).max() <= 1e-12
+    assert np.abs(rest.losses - whole.losses).max() <= 1e-12
+
+
+def test_mini_batches_go_on_with_the_same_draws(make, tmp_path):
+    problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
+    settings = {"active_workers": N, "batch_size": 4, "local_steps": 3}
+    whole = solve(problems, box, config=AspireEase(iterations=60, **settings))
+    config = AspireEase(iterations=25, **settings)
+    solve(problems, box, config=config, engine=make(THREAD), observers=[Checkpoint(path)])
+    rest = resume(path, problems, box, config=AspireEase(iterations=60, **settings), engine=make(THREAD))
+    assert np.abs(rest.w - whole.w).max() <= 1e-12
+
+
+def test_a_worker_that_was_away_is_back_for_the_new_master(make, tmp_path):
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "raise", at=20))
+    path, config = tmp_path / "run.npz", AspireEase(iterations=60)
+    engine = make(THREAD, restarts=0)
+    gone = solve(problems, middle_box(N), config=config, engine=engine, observers=[Checkpoint(path)])
+    assert len(happened(gone, "worker-lost")) == 1
+    rest = resume(path, problems, middle_box(N), config=AspireEase(iterations=900), engine=make(THREAD))
+    assert [entry["worker"] for entry in happened(rest, "worker-back")] == [3]
+    assert np.isfinite(rest.losses).all()
+
+
+MASTER = """
+import sys
+from fdro_core import AspireEase, RayEngine, ThreadEngine, solve
+from fdro_core.observers import Checkpoint
+from tests.core.helpers import middle_box, softmax_problems
+engine = RayEngine(address=sys.argv[2]) if len(sys.argv) > 2 else ThreadEngine(2)
+config = AspireEase(active_workers={N}, iterations=10**7)
+checkpoint = Checkpoint(sys.argv[1], every=10)
+solve(softmax_problems({N}), middle_box({N}), config=config, engine=engine, observers=[checkpoint])
+"""
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_a_master_that_is_killed(kind, make, tmp_path):
+    path, arguments = tmp_path / "run.npz", []
+    engine = make(kind)
+    if kind == "ray":
+        arguments = [ray_.load().get_runtime_context().gcs_address]
+    script = MASTER.replace("{N}", str(N))
+    master = subprocess.Popen([sys.executable, "-c", script, str(path), *arguments], cwd=ROOT)
+    try:
+        while not path.exists():
+            assert master.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.1)
+    finally:
+        master.kill()
+        master.wait()
+    problems, box = softmax_problems(N), middle_box(N)
+    saved = resume(
+        path, problems, box, config=AspireEase(active_workers=N, iterations=1), engine=make(THREAD)
+    )
+    last = saved.iterations + 50
+    rest = resume(path, problems, box, config=AspireEase(active_workers=N, iterations=last), engine=engine)
+    whole = solve(problems, box, config=AspireEase(active_workers=N, iterations=last))
+    assert np.abs(rest.w - whole.w).max() <= 1e-12
+
+
+def test_checkpoints_of_other_clocks_are_refused(make, tmp_path):
+    path, config = tmp_path / "run.npz", AspireEase(iterations=20)
+    solve(quadratics(), middle_box(3), config=config, observers=[Checkpoint(path)])
+    with pytest.raises(InvalidSetting, match="wall clock"):
+        resume(path, quadratics(), middle_box(3), config=config, engine=make(THREAD))
+
+
+# -- settings and starting ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ThreadEngine(0), "threads"),
+        (lambda: ThreadEngine(patience=0.0), "patience"),
+        (lambda: ThreadEngine(restarts=-1), "restarts"),
+        (lambda: ThreadEngine(restart_after=float("nan")), "restart_after"),
+        (lambda: RayEngine(hosts=0), "hosts"),
+        (lambda: RayEngine(hosts=[{"site": -1.0}]), "hosts"),
+        (lambda: RayEngine(cpus=0), "cpus"),
+        (lambda: RayEngine(object_store_mb=1), "object_store_mb"),
+        (lambda: RayEngine(placement=[0]).start([None, None]), "placement names a host for 1 of 2"),
+        (lambda: RayEngine(placement=[0, 2]).start([None, None]), "worker 1 to host 2"),
+    ],
+)
+def test_settings_are_checked(build, message):
+    with pytest.raises(InvalidSetting, match=message):
+        build()
+
+
+def test_a_factory_must_be_callable():
+    with pytest.raises(InvalidProblem, match="callable"):
+        ProblemFrom("shard.npz")
+    assert (
+        repr(ProblemFrom(load_shard, "a.npz", made_in=".")) == "ProblemFrom(load_shard, 'a.npz', made_in='.')"
+    )
+
+
+def test_without_ray_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(BackendMissing, match=r"fdro\[ray\]"):
+        solve(quadratics(), middle_box(3), engine=RayEngine())
+
+
+@needs_ray
+def test_a_problem_that_cannot_travel(make):
+    stuck = Quadratic([0.0, 0.0])
+    stuck.lock = threading.Lock()
+    with pytest.raises(InvalidProblem, match=r"problems\[1\].*ProblemFrom"):
+        solve([Quadratic([1.0, 1.0]), stuck], middle_box(2), engine=make("ray"))
+
+
+ALONE = """
+import os, psutil
+from fdro_core import AspireEase, RayEngine, solve
+from tests.core.helpers import middle_box, softmax_problems
+me, seen = psutil.Process(), set()
+def look(run, entry):
+    if not seen:
+        family = [me, *me.children(recursive=True)]
+        for member in family:
+            seen.add(member)
+            for c in member.net_connections(kind="inet"):
+                if c.status == psutil.CONN_LISTEN:
+                    assert c.laddr.ip in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, c
+        assert any("raylet" in member.name() for member in family)
+for _ in range(2):
+    seen.clear()
+    config = AspireEase(iterations=20)
+    solve(softmax_problems(2), middle_box(2), config=config, engine=RayEngine(), observers=[look])
+    seen.discard(me)
+    gone, alive = psutil.wait_procs(seen, timeout=20)
+    assert not alive, alive
+print("clean")
+"""
+
+
+@needs_ray
+def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing_behind():
+    pytest.importorskip("psutil")
+    answer = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", ALONE],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.strip() == "clean"
