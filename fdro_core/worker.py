@@ -99,8 +99,8 @@ class Worker:
         if begin is None or not isinstance(last, Update):
             return
         self.state = WorkerState(
-            last.ticket, last.w, last.w, begin.metric, begin.inverse, last.loss, last.gradient_sq, last.curvature,
-            1 + replies * self.config.local_steps,
+            last.ticket, last.w, last.w, begin.metric, begin.inverse, last.loss, last.gradient_sq,
+            last.curvature, 1 + replies * self.config.local_steps,
         )  # fmt: skip
         whole = self.config.batch_size is None or replies == 0
         self.state.gradient = (self._evaluate(last.w) if whole else self._sample(last.w))[1]

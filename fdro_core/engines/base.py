@@ -23,9 +23,9 @@ from fdro_core.messages import Reply, Request
 class WorkerMachine(Protocol):
     """One worker of some algorithm: a message in, a reply out, no clock and no I/O.
 
-    A worker may also have ``recall(opening, last, replies)``: take up again in a new process, given the questions
-    it had answered before its first step, its last reply, and how many steps it had answered. Without it a
-    worker that is made again answers the opening questions again.
+    A worker may also have ``recall(opening, last, replies)``: take up again in a new process, given the
+    questions it had answered before its first step, its last reply, and how many steps it had answered.
+    Without it a worker that is made again answers the opening questions again.
     """
 
     def handle(self, message: Request) -> Reply:

@@ -32,13 +32,14 @@ class Host:
         """Make workers from their packed factories and pasts; what was raised for those that failed."""
         owned: dict[int, Request] = {}
         failed = {}
-        for j, (packed, past) in workers.items():
+        for j, (packed, read_only) in workers.items():
+            past = None
             try:
-                if past is not None:
+                if read_only is not None:
                     past = Past(
-                        tuple(owned.setdefault(id(m), own_copy(m)) for m in past.opening),
-                        None if past.last is None else own_copy(past.last),
-                        past.replies,
+                        tuple(owned.setdefault(id(m), own_copy(m)) for m in read_only.opening),
+                        None if read_only.last is None else own_copy(read_only.last),
+                        read_only.replies,
                     )
                 if afresh or j not in self._workers:
                     self._workers.pop(j, None)

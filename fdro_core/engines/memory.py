@@ -133,7 +133,7 @@ def message(fields: Mapping[str, Any]) -> Any:
 
 def own_copy(message: Any) -> Any:
     """The message with arrays of its own: no two threads may hold the same buffer."""
-    kind = type(message)
+    kind: Any = type(message)
     made = kind.__new__(kind)
     for name in _fields(message):
         value = getattr(message, name)
@@ -142,7 +142,7 @@ def own_copy(message: Any) -> Any:
 
 
 def fault(request: Request, reply: Any) -> str:
-    """What is wrong with a reply's form, "" where nothing is. Whether numbers are finite the master checks."""
+    """What is wrong with a reply's form, "" where nothing is. That numbers are finite the master checks."""
     if type(reply) is Update and type(request) is Step:  # one for every step: the common case in few words
         w = reply.w
         if type(w) is np.ndarray and w.dtype is FLOAT and w.shape == request.pull.shape:

@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import isfinite
 from time import sleep
 from typing import Any
@@ -19,9 +19,11 @@ from fdro_core.errors import InvalidProblem, InvalidSetting
 from fdro_core.messages import Begin, Request
 from uncertainty_sets.errors import BackendMissing
 
+SMALL = {"object_store_memory": 100 * 2**20, "node_ip_address": "127.0.0.1"}  # a node among several here
+
 
 def load() -> Any:
-    """The module ray, told to send no usage statistics and to keep a local cluster to those with its token."""
+    """The module ray, told to send no usage statistics."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -34,19 +36,19 @@ def load() -> Any:
 def connect(address: str | None, *, cpus: int = 2, object_store_mb: int = 200) -> bool:
     """Connect this process to Ray; whether that was done here (else it was connected before).
 
-    Without an address a cluster of this process's own is started: on the loopback interface, without dashboard
-    and usage statistics, with a token that only this process and its children know.
+    Without an address a cluster of this process's own is started: on the loopback interface, without
+    dashboard and usage statistics, with a token that only this process and its children know.
     """
-    if address is None and "RAY_AUTH_MODE" not in os.environ:
-        # Ray would write one token for all clusters to the home folder, and refuse those who have another.
-        os.environ["RAY_AUTH_MODE"] = "token"
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    if address is None:
+        _token()
     ray = load()
     if ray.is_initialized():
         return False
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address is not None:
-        ray.init(address=address, **quiet)
+        local = address.rpartition(":")[0] in {"127.0.0.1", "localhost", "[::1]"}
+        with _on_loopback() if local else nullcontext():  # else Ray looks for a node at another address here
+            ray.init(address=address, **quiet)
     else:
         # "local", since without it Ray takes any cluster that it finds a trace of.
         with _on_loopback():
@@ -61,12 +63,22 @@ def connect(address: str | None, *, cpus: int = 2, object_store_mb: int = 200) -
     return True
 
 
+def _token() -> None:
+    """Have clusters of this process ask for a token that only it and its children know.
+
+    Ray would write one for all clusters to the home folder, and refuse those who come with another.
+    """
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
 @contextmanager
 def _on_loopback() -> Iterator[None]:
     """Have Ray choose 127.0.0.1 as this machine's address, the only one it then listens on.
 
-    Asked for it by name, Ray takes it for "any" and listens on every interface. This switch of its own is meant
-    for systems without clusters; it holds while a local one is started, not for clusters joined later.
+    Asked for it by name, Ray takes it for "any" and listens on every interface. This switch of its own is
+    meant for systems without clusters; it holds while a local one is started or joined, not later.
     """
     from ray._private import ray_constants
 
@@ -76,6 +88,52 @@ def _on_loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+class _Cluster:
+    """Several nodes on this machine; see `several_nodes`."""
+
+    def __init__(self, cluster: Any, resources: Mapping[str, float]) -> None:
+        self._cluster, self._resources = cluster, dict(resources)
+        self.address: str = cluster.address
+
+    def add(self) -> None:
+        """One more node."""
+        self._cluster.add_node(num_cpus=1, resources=self._resources, **SMALL)
+
+    def kill(self, choice: int) -> str:
+        """SIGKILL for the raylet of a node, `choice` modulo their number; who it was."""
+        nodes = sorted(self._cluster.worker_nodes, key=lambda node: str(node.unique_id))
+        if not nodes:
+            return "nobody"
+        node = nodes[choice % len(nodes)]
+        node.kill_raylet(check_alive=False)
+        self._cluster.worker_nodes.discard(node)
+        return f"node {node.unique_id}"
+
+
+@contextmanager
+def several_nodes(count: int, resources: Mapping[str, float]) -> Iterator[_Cluster]:
+    """A cluster of several nodes on this machine's loopback interface, to try what happens when one dies.
+
+    The head has none of the resources, so that hosts that need them live on the other nodes.
+    """
+    _token()
+    load()
+    from ray.cluster_utils import Cluster
+
+    with _on_loopback():
+        # A node counts as dead after 3 s of silence instead of half a minute.
+        impatient = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": impatient, **SMALL}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        nodes = _Cluster(cluster, resources)
+        for _ in range(count):
+            nodes.add()
+        yield nodes
+    finally:
+        cluster.shutdown()
 
 
 class _Place:
@@ -91,9 +149,9 @@ class _Place:
 class RayEngine(WallEngine):
     """Workers in Ray actors, several to an actor, on this machine or a cluster.
 
-    A host that dies loses its workers; a new one is started wherever Ray finds room, builds their problems again
-    and gives them the w_j and φ_j that the master's side has kept. Replies are checked for kind, shape and
-    type before the master sees them.
+    A host that dies loses its workers; a new one is started wherever Ray finds room, builds their problems
+    again and gives them the w_j that the master's side has kept. Replies are checked for kind, shape and type
+    before the master sees them.
 
     Ray runs the code that it is sent: a cluster must not be open to anyone who is not to run code on it
     (docs/cluster.md).
@@ -104,7 +162,7 @@ class RayEngine(WallEngine):
         placement: the host of each worker; even blocks by default.
         cpus: of a cluster that is started here.
         object_store_mb: shared memory of a cluster that is started here.
-        patience: seconds that a round of questions waits without any further answer, the first start included.
+        patience: seconds that a round of questions waits without any further answer, the start included.
         restarts: how often in a row a worker is made again before it is given up; 0 for never.
         restart_after: seconds from a loss to the first attempt, twice as long after each failure in a row.
 
@@ -145,7 +203,9 @@ class RayEngine(WallEngine):
         self._ray = load()
         self._factories = list(factories)
         self._refs: dict[Any, tuple[_Place, int, list[int]]] = {}
-        self._key, self._reference, self._shared = "", None, None
+        self._key = ""
+        self._reference: Any = None
+        self._shared: Begin | None = None
         self._actors = self._ray.remote(Host)
         self._places = [
             _Place(i, {"num_cpus": 0, "max_restarts": 0, "resources": dict(resources)}, workers)
@@ -165,7 +225,7 @@ class RayEngine(WallEngine):
         self._refs[ref] = (place, 0, [] if first else list(pasts))
 
     def _pack(self, worker: int) -> bytes:
-        """A worker's factory as bytes: unpacked where it is used, so that a failure there names the worker."""
+        """A worker's factory as bytes, unpacked where it is used: a failure there is that worker's alone."""
         try:
             packed: bytes = self._ray.cloudpickle.dumps(self._factories[worker])
         except Exception as error:
@@ -196,16 +256,20 @@ class RayEngine(WallEngine):
         if done and len(refs) > 1:
             done, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
         found: list[Arrival] = []
-        for ref in done:
+        try:
+            contents = self._ray.get(done)  # all at once is cheaper, where all are well
+        except self._ray.exceptions.RayError:
+            contents = None
+        for place, ref in enumerate(done):
             if ref in self._refs:
-                self._take(ref, found)
+                self._take(ref, found, contents and contents[place : place + 1])
         return found
 
-    def _take(self, ref: Any, found: list[Arrival]) -> None:
+    def _take(self, ref: Any, found: list[Arrival], got: list[Any] | None) -> None:
         place, number, workers = self._refs.pop(ref)
         errors = self._ray.exceptions
         try:
-            content = self._ray.get(ref)
+            content = got[0] if got else self._ray.get(ref)
         except errors.RayTaskError as error:
             # Nothing of ours: a reply or a problem that cannot be packed or unpacked.
             content = RuntimeError(str(error.cause or error))

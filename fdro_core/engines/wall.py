@@ -121,6 +121,7 @@ class WallEngine(ABC):
 
     def _pressed(self, worker: int) -> None:
         """A step is sent to a worker that has not answered the one before: it may hang."""
+        return
 
     # -- the engine -----------------------------------------------------------------------------------
 
@@ -162,7 +163,10 @@ class WallEngine(ABC):
     def send(self, worker: int, message: Request) -> None:
         """Hand a step to a worker; one that is away gets nothing."""
         if self._opening:
-            self._opening, self._began = False, monotonic()  # the master takes its first steps to be sent at 0
+            self._opening, self._began = (
+                False,
+                monotonic(),
+            )  # the master takes its first steps to be sent at 0
         self.memory.under_way[worker] = message
         if not self._present[worker]:
             return
@@ -317,8 +321,8 @@ class WallEngine(ABC):
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
         """Every worker's reply, or the exception it raised, after the step that it has under way.
 
-        A worker that is being made again is waited for. One that gives no answer while `patience` seconds pass
-        without any counts as silent.
+        A worker that is being made again is waited for. One that gives no answer while `patience` seconds
+        pass without any counts as silent.
         """
         self._asked, self._round = messages, {}
         for j, message in messages.items():
