@@ -1,6 +1,6 @@
 """Hosts killed at random while a run goes on: raised errors on threads, SIGKILL on Ray's actors and nodes.
 
-`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4] [--seed 0]`; `make chaos` runs all.
+`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4] [--seed 0]`; all without a scene.
 A scene passes where the run ends within 1 % of the undisturbed objective and its books are in order: the
 master's sums are those of its workers' variables, every w_j is the one of the last reply that was taken, and
 every reply that was counted and not taken belongs to a loss in the history.
@@ -12,7 +12,6 @@ import argparse
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -127,8 +126,8 @@ class Witness:
         missing = master.gradients - self.taken - len(roster.pending)
         if not 0 <= missing <= lost:
             found.append(
-                f"{master.gradients} replies were counted, {self.taken} taken, {len(roster.pending)} wait, and "
-                f"there were {lost} losses"
+                f"{master.gradients} replies were counted, {self.taken} taken, {len(roster.pending)} wait, "
+                f"and there were {lost} losses"
             )
         return found
 
@@ -140,13 +139,15 @@ def scene(
     sources = [ProblemFrom(shard, j) for j in range(WORKERS)]
     chosen = KL(np.full(WORKERS, 1 / WORKERS), 0.1)
     best = solve(sources, chosen).objective
-    witness, over, rng = Witness(engine), threading.Event(), np.random.default_rng(seed)
+    witness, rng = Witness(engine), np.random.default_rng(seed)
+    over, ended = threading.Event(), threading.Event()
     kills: list[str] = []
     masters: list[Any] = []
 
     def rampage() -> None:
         while not over.wait(every * (0.5 + rng.random())):
             kills.append(kill(rng))
+        ended.wait()  # what this thread has started ends with it
 
     thread = threading.Thread(target=rampage, daemon=True)
 
@@ -164,6 +165,7 @@ def scene(
         result = solve(sources, chosen, config=config, engine=witness, observers=[look])
     finally:
         over.set()
+        ended.set()
     events = [entry["event"] for entry in result.history]
     gap = abs(result.objective - best) / abs(best)
     faults = witness.faults(masters[0], result.history)
@@ -172,8 +174,8 @@ def scene(
     CONSOLE.print(
         f"{name}: {len(kills)} kills in {seconds:.0f} s, {events.count('worker-lost')} workers lost, "
         f"{events.count('worker-back')} back, {result.iterations:,} iterations in "
-        f"{time.perf_counter() - begin:.0f} s; objective {result.objective:.6f}, {gap:.1e} from the undisturbed "
-        f"{best:.6f}; {witness.taken:,} updates taken, {'; '.join(faults) or 'none lost'}"
+        f"{time.perf_counter() - begin:.0f} s; objective {result.objective:.6f}, {gap:.1e} from the "
+        f"undisturbed {best:.6f}; {witness.taken:,} updates taken, {'; '.join(faults) or 'none lost'}"
     )
     return not faults
 
@@ -218,19 +220,14 @@ def _is_host(process: Any) -> bool:
 
 
 def nodes(options: argparse.Namespace) -> bool:
-    """Ray: a node's raylet gets SIGKILL, and its actors with it; a new node joins a little later."""
-    with ExitStack() as stack:
-        cluster = stack.enter_context(ray_.several_nodes(HOSTS, {"host": 1.0}))
-        timers: list[threading.Timer] = []
+    """Ray: a node's raylet gets SIGKILL, and its actors with it; a new node joins before the next kill."""
+    with ray_.several_nodes(HOSTS, {"host": 1.0}) as cluster:
 
         def kill(rng: np.random.Generator) -> str:
-            victim = cluster.kill(int(rng.integers(10**6)))
-            timer = threading.Timer(options.every, cluster.add)
-            timer.start()
-            timers.append(timer)
-            return victim
+            if cluster.size < HOSTS:
+                cluster.add()
+            return cluster.kill(int(rng.integers(10**6)))
 
-        stack.callback(lambda: [timer.join() for timer in timers])
         engine = RayEngine(address=cluster.address, hosts=[{"host": 0.01}] * HOSTS)
         return scene("Ray, nodes", engine, kill, options.seconds, options.every, options.seed)
 

@@ -97,8 +97,13 @@ class _Cluster:
         self._cluster, self._resources = cluster, dict(resources)
         self.address: str = cluster.address
 
+    @property
+    def size(self) -> int:
+        """How many nodes there are, without the head."""
+        return len(self._cluster.worker_nodes)
+
     def add(self) -> None:
-        """One more node."""
+        """One more node; it lives no longer than the thread that added it."""
         self._cluster.add_node(num_cpus=1, resources=self._resources, **SMALL)
 
     def kill(self, choice: int) -> str:
@@ -123,10 +128,11 @@ def several_nodes(count: int, resources: Mapping[str, float]) -> Iterator[_Clust
     from ray.cluster_utils import Cluster
 
     with _on_loopback():
-        # A node counts as dead after 3 s of silence instead of half a minute.
-        impatient = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+        # A node counts as dead after 5 s of silence instead of half a minute.
+        impatient = {"health_check_period_ms": 1000, "health_check_failure_threshold": 5}
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": impatient, **SMALL}
-        cluster = Cluster(initialize_head=True, head_node_args=head)
+        # No hooks at exit: they can be set from the main thread alone, and nodes may be added from another.
+        cluster = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=False)
     try:
         nodes = _Cluster(cluster, resources)
         for _ in range(count):
