@@ -1,6 +1,6 @@
 """Hosts killed at random while a run goes on: raised errors on threads, SIGKILL on Ray's actors and nodes.
 
-`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4] [--seed 0]`; all without a scene.
+`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4]`; all without a scene.
 A scene passes where the run ends within 1 % of the undisturbed objective and its books are in order: the
 master's sums are those of its workers' variables, every w_j is the one of the last reply that was taken, and
 every reply that was counted and not taken belongs to a loss in the history.
