@@ -38,16 +38,6 @@ shows two result files as ratios. This page is written by `python -m bench page`
 """
 
 BEGIN, END = "<!-- times: begin (python -m bench page writes these lines) -->", "<!-- times: end -->"
-README_COLUMNS = (
-    "set",
-    "our cost",
-    "10³",
-    "10⁴",
-    "10⁶",
-    "over argsort",
-    "cvxpy + Clarabel over ours",
-    "gap reached",
-)
 
 ORACLES = """\
 ## Promises and measurements
@@ -81,9 +71,8 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
 
 def short_table(results: dict[str, Any]) -> str:
     """The README's table of times, with what it was measured on."""
-    _, headings, entries = report.tables(results)[0]
-    columns = [headings.index(name) for name in README_COLUMNS]
-    table = _table(README_COLUMNS, [[entry[column] for column in columns] for entry in entries])
+    _, _, entries = report.tables(results)[0]
+    table = _table(report.SHORT, report.short(entries, report.SHORT))
     return f"{table}\nMeasured on {machine.line(results['machine'])}.\n"
 
 

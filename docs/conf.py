@@ -1,10 +1,11 @@
 """Sphinx configuration: MyST pages, docstrings by autodoc, furo as the theme.
 
-Every code block of the pages is a doctest that pytest runs; nothing is executed here.
+Every code block of the pages is a doctest that pytest runs. What is executed here are the pictures (draw.py).
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import tomllib
@@ -23,7 +24,7 @@ release = version = _meta["version"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "generated"]
 
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -63,6 +64,14 @@ def escape_bars(*event: Any) -> None:
                 literal = indent
 
 
+def draw_pictures(app: Any) -> None:
+    """The gallery's pictures, drawn anew for every build."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    draw = importlib.import_module("draw")
+    draw.main(Path(__file__).parent / "generated")
+
+
 def setup(app: Any) -> None:
     """Run after napoleon, which has turned the sections into reStructuredText by then."""
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
+    app.connect("builder-inited", draw_pictures)

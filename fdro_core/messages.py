@@ -6,6 +6,9 @@ Plain classes with slots: one is made for every step, and a dataclass costs five
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, get_args
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,23 +73,32 @@ class Update:
 class Hello:
     """Master to worker, before the first step: what is your problem like?"""
 
+    __slots__ = ()
+
     numbers = 1
 
 
 class Introduction:
-    """Worker to master: its dimension, its metric and, from the first worker, a point to start from."""
+    """Worker to master: its dimension, its metric and, from the first worker, a point to start from.
 
-    __slots__ = ("dimension", "metric", "start")
+    `samples` is how many samples it has, where its problem says so: FedAvg weighs by it.
+    """
 
-    def __init__(self, dimension: int, metric: Array | None, start: Array | None) -> None:
+    __slots__ = ("dimension", "metric", "samples", "start")
+
+    def __init__(
+        self, dimension: int, metric: Array | None, start: Array | None, samples: int | None = None
+    ) -> None:
         self.dimension = dimension
         self.metric = metric
         self.start = start
+        self.samples = samples
 
     @property
     def numbers(self) -> int:
-        """The dimension, and the metric and the point where there are any."""
-        return 1 + sum(part.size for part in (self.metric, self.start) if part is not None)
+        """The dimension, and the sample count, the metric and the point where there are any."""
+        arrays = sum(part.size for part in (self.metric, self.start) if part is not None)
+        return 1 + (self.samples is not None) + arrays
 
 
 class Begin:
@@ -141,5 +153,73 @@ class Probed:
         self.worker_sq = worker_sq
 
 
-Request = Step | Hello | Begin | Probe
-Reply = Update | Introduction | Probed
+class Train:
+    """Master to worker, in a synchronous round: take `steps` local steps from w, or none and send the loss.
+
+    Attributes:
+        ticket: which message to this worker it is; the worker's random draws depend on it alone.
+        w: the model to start from.
+        steps: E, local steps.
+        step: η.
+        mark: send w after this local step along too; 0: no.
+    """
+
+    __slots__ = ("mark", "step", "steps", "ticket", "w")
+
+    def __init__(self, ticket: int, w: Array, steps: int, step: float, mark: int = 0) -> None:
+        self.ticket = ticket
+        self.w = w
+        self.steps = steps
+        self.step = step
+        self.mark = mark
+
+    @property
+    def numbers(self) -> int:
+        """The model and four scalars."""
+        return self.w.size + 4
+
+
+class Trained:
+    """Worker to master: where the local steps led, and the loss at the model they began from.
+
+    Attributes:
+        ticket: of the Train it answers.
+        w: the local model, None where there was no step.
+        loss: f_j at the model that was sent, on all data or on the first batch.
+        marked: the local model after step `mark`.
+    """
+
+    __slots__ = ("loss", "marked", "ticket", "w")
+
+    def __init__(self, ticket: int, w: Array | None, loss: float, marked: Array | None = None) -> None:
+        self.ticket = ticket
+        self.w = w
+        self.loss = loss
+        self.marked = marked
+
+    @property
+    def numbers(self) -> int:
+        """The loss, the ticket and the models sent."""
+        return 2 + sum(part.size for part in (self.w, self.marked) if part is not None)
+
+
+Request = Step | Hello | Begin | Probe | Train
+Reply = Update | Introduction | Probed | Trained
+
+KEPT: dict[str, Any] = {kind.__name__: kind for kind in (*get_args(Request), *get_args(Reply))}
+"""What can be under way, waiting or remembered when a checkpoint is written."""
+
+
+def to_fields(message: Any) -> dict[str, Any]:
+    """A message as plain values and arrays, for checkpoints."""
+    kind = type(message)
+    return {"kind": kind.__name__} | {name: getattr(message, name) for name in kind.__slots__}
+
+
+def from_fields(fields: Mapping[str, Any]) -> Any:
+    """The message that `to_fields` made the values from."""
+    kind = KEPT[fields["kind"]]
+    message = kind.__new__(kind)
+    for name in kind.__slots__:
+        setattr(message, name, fields[name])
+    return message

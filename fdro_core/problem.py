@@ -17,11 +17,12 @@ Array = NDArray[np.float64]
 class Problem(Protocol):
     """One worker's loss f_j.
 
-    Two more methods are used where a problem has them:
+    Two more methods and a number are used where a problem has them:
 
     - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is taken.
     - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal guess at the curvature of
       f_j. Steps are taken in the mean metric of all workers; without it D = 1.
+    - ``samples``: how many samples it has, by which FedAvg weighs.
 
     docs/problems.md shows one from start to finish.
     """

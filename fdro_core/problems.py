@@ -108,6 +108,7 @@ class SoftmaxRegression:
         self.classes = int(classes)
         self.l2 = _check_l2("SoftmaxRegression", l2)
         self.dimension = self.X.shape[1] * self.classes
+        self.samples = len(self.X)
 
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
@@ -154,6 +155,7 @@ class LeastSquares:
             )
         self.l2 = _check_l2("LeastSquares", l2)
         self.dimension = self.X.shape[1]
+        self.samples = len(self.X)
 
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None

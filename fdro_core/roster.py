@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.config import Plan
-from fdro_core.messages import Update
+from fdro_core.messages import from_fields, to_fields
 
 OURS = {"plan", "max_staleness"}  # settings, not state
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
@@ -35,7 +35,7 @@ class Roster:
         self.live = N
         self.alive = [True] * N
         self.dropped: set[int] = set()
-        self.pending: dict[int, Update] = {}
+        self.pending: dict[int, Any] = {}
         self.under_way: dict[int, None] = {}
         self.tickets = [0] * N
         self.sent_in = [0] * N
@@ -53,9 +53,7 @@ class Roster:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values."""
         state = {name: value for name, value in self.__dict__.items() if name not in OURS}
-        pending = [
-            [j, {name: getattr(u, name) for name in Update.__slots__}] for j, u in self.pending.items()
-        ]
+        pending = [[j, to_fields(update)] for j, update in self.pending.items()]
         return state | {
             "pending": pending,
             "dropped": sorted(self.dropped),
@@ -70,7 +68,7 @@ class Roster:
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
         roster.asked = dict(state["asked"])
-        roster.pending = {j: Update(**parts) for j, parts in state["pending"]}
+        roster.pending = {j: from_fields(parts) for j, parts in state["pending"]}
         roster.under_way = dict.fromkeys(state["under_way"])
         return roster
 
@@ -87,7 +85,7 @@ class Roster:
             self.under_way[j] = None
         return ticket
 
-    def accept(self, j: int, update: Update, time: float) -> None:
+    def accept(self, j: int, update: Any, time: float) -> None:
         """J's reply waits for the iteration to close; its delay stands still."""
         del self.under_way[j]
         self.pending[j] = update
@@ -138,7 +136,7 @@ class Roster:
             return self.staleness(oldest, iteration) < self.plan.max_staleness
         return True
 
-    def close(self, iteration: int) -> list[tuple[int, Update]]:
+    def close(self, iteration: int) -> list[tuple[int, Any]]:
         """The active workers of the iteration that closes, with their updates.
 
         In the workers' order: sums then round alike whatever order the replies came in.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ Array = NDArray[np.float64]
 def check(config: AspireEase, workers: int, uncertainty_set: Any) -> None:
     """The settings and the set against the number of workers."""
     config.resolve(workers)
+    check_set(workers, uncertainty_set)
+
+
+def check_set(workers: int, uncertainty_set: Any) -> None:
+    """The set against the number of workers."""
     for method in ("worst_case", "reference"):
         if not callable(getattr(uncertainty_set, method, None)):
             raise InvalidSetting(
@@ -43,6 +49,40 @@ def make_worker(index: int, source: ProblemSource, config: AspireEase) -> Worker
 
 
 def make_master(config: AspireEase, oracle: Any, workers: int, ask: Ask, start: Array | None) -> Master:
+    """The master of ASPIRE-EASE after the two rounds."""
+    met = meet(oracle, workers, ask, start, config.metric, config.parameter_bound)
+    master = Master(config.resolve(workers), oracle, met.reference, met.z, met.metric, met.first)
+    master.notices.extend(met.notices)
+    master.sent += met.sent
+    master.received += met.received
+    return master
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What the two rounds told.
+
+    Attributes:
+        z: where to start.
+        metric: D.
+        reference: q, a distribution in the set.
+        first: every worker's loss and curvature at z, None for one that failed.
+        samples: every worker's number of samples, None where its problem does not say.
+        notices: workers that raised.
+        sent, received: numbers on the wire.
+    """
+
+    z: Array
+    metric: Array
+    reference: Array
+    first: list[Update | None]
+    samples: list[int | None]
+    notices: list[dict[str, Any]]
+    sent: int
+    received: int
+
+
+def meet(oracle: Any, workers: int, ask: Ask, start: Array | None, metric: str, bound: float) -> Meeting:
     """Ask what the problems are like, then have every worker begin at z⁰ and measure its curvature."""
     replies = ask({j: Hello() for j in range(workers)})
     known: dict[int, Introduction] = {j: r for j, r in replies.items() if isinstance(r, Introduction)}
@@ -57,30 +97,35 @@ def make_master(config: AspireEase, oracle: Any, workers: int, ask: Ask, start: 
         raise InvalidProblem(
             f"the point to start from must be {dimension} finite numbers, got shape {z.shape}"
         )
-    z = np.clip(z, -config.parameter_bound, config.parameter_bound)
-    metric = np.ones(dimension)
-    if config.metric == "problem":
-        metric = schedules.metric([_check_metric(j, r) for j, r in known.items()], dimension)
-    begin = Begin(z, metric)
+    D = np.ones(dimension)
+    if metric == "problem":
+        D = schedules.metric([_check_metric(j, r) for j, r in known.items()], dimension)
+    begin = Begin(np.clip(z, -bound, bound), D)
     begun = ask(dict.fromkeys(known, begin))
     _raise_if_invalid({j: r for j, r in begun.items() if isinstance(r, Exception)})
-    updates = [begun.get(j) for j in range(workers)]
     reference = np.asarray(oracle.reference(), dtype=np.float64)
     if reference.shape != (workers,):
         raise InvalidSetting(
             f"the set's reference() has shape {reference.shape} and there are {workers} problems: "
             "one entry a worker"
         )
+    updates = [begun.get(j) for j in range(workers)]
     usable = [update if isinstance(update, Update) else None for update in updates]
-    master = Master(config.resolve(workers), oracle, reference, z, metric, usable)
-    for j, update in enumerate(updates):
-        if isinstance(update, Exception):
-            master.notices.append({"event": "worker-raised", "worker": j, "reason": str(update)})
-    master.sent += len(known) * (begin.numbers + 1)
-    master.received += sum(r.numbers for r in known.values()) + sum(
-        u.numbers for u in usable if u is not None
+    received = sum(r.numbers for r in known.values()) + sum(u.numbers for u in usable if u is not None)
+    return Meeting(
+        z=begin.z,
+        metric=D,
+        reference=reference,
+        first=usable,
+        samples=[known[j].samples if j in known else None for j in range(workers)],
+        notices=[
+            {"event": "worker-raised", "worker": j, "reason": str(update)}
+            for j, update in enumerate(updates)
+            if isinstance(update, Exception)
+        ],
+        sent=len(known) * (begin.numbers + 1),
+        received=received,
     )
-    return master
 
 
 def _raise_if_invalid(failures: Mapping[int, Any]) -> None:

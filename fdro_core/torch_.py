@@ -68,6 +68,7 @@ class TorchProblem:
         start = torch.nn.utils.parameters_to_vector(self._parameters)
         self._start: Array = start.detach().cpu().numpy().astype(np.float64)
         self.dimension = self._start.size
+        self.samples = len(self._inputs)
 
     def initial_point(self, rng: np.random.Generator) -> Array:
         """The module's parameters as they were given."""

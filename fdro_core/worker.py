@@ -96,7 +96,10 @@ class Worker:
             replies: how many steps were answered.
         """
         begin = next((message for message in opening if isinstance(message, Begin)), None)
-        if begin is None or not isinstance(last, Update):
+        if begin is None:
+            return
+        if not isinstance(last, Update):
+            self.handle(begin)
             return
         self.state = WorkerState(
             last.ticket, last.w, last.w, begin.metric, begin.inverse, last.loss, last.gradient_sq,
@@ -111,7 +114,7 @@ class Worker:
         start = None
         if self.index == 0 and hasattr(self.problem, "initial_point"):
             start = np.array(self.problem.initial_point(self._rng(0)), dtype=np.float64)
-        return Introduction(dimension, metric, start)
+        return Introduction(dimension, metric, start, getattr(self.problem, "samples", None))
 
     def _begin(self, message: Begin) -> Update:
         z, metric, inverse = message.z, message.metric, message.inverse

@@ -8,17 +8,30 @@ or a new master with a checkpoint, starts its workers where they were.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from fdro_core.engines.base import WorkerFactory, WorkerMachine
-from fdro_core.errors import InvalidSetting
-from fdro_core.messages import Begin, Hello, Introduction, Probe, Probed, Reply, Request, Step, Update
+from fdro_core.messages import (
+    Begin,
+    Hello,
+    Introduction,
+    Probe,
+    Probed,
+    Reply,
+    Request,
+    Step,
+    Train,
+    Trained,
+    Update,
+    from_fields,
+    to_fields,
+)
 
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (*get_args(Request), *get_args(Reply))}
 FLOAT = np.dtype(np.float64)
-ANSWERS = {Step: Update, Begin: Update, Hello: Introduction, Probe: Probed}
+ANSWERS = {Step: Update, Begin: Update, Hello: Introduction, Probe: Probed, Train: Trained}
+OPTIONAL = (Introduction, Trained)  # replies that may leave something out
 
 
 class Past:
@@ -92,43 +105,28 @@ class Memory:
         def place(message: Request) -> int:
             if id(message) not in shared:  # one Begin serves all workers
                 shared[id(message)] = len(messages)
-                messages.append(plain(message))
+                messages.append(to_fields(message))
             return shared[id(message)]
 
         pasts = [
-            [[place(m) for m in past.opening], None if past.last is None else plain(past.last), past.replies]
+            [
+                [place(m) for m in past.opening],
+                None if past.last is None else to_fields(past.last),
+                past.replies,
+            ]
             for past in self.pasts
         ]
-        waiting = [None if step is None else plain(step) for step in self.under_way]
+        waiting = [None if step is None else to_fields(step) for step in self.under_way]
         return {"messages": messages, "pasts": pasts, "under_way": waiting}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
-        messages = [message(fields) for fields in state["messages"]]
+        messages = [from_fields(fields) for fields in state["messages"]]
         for past, (opening, last, replies) in zip(self.pasts, state["pasts"], strict=True):
             past.opening = tuple(messages[place] for place in opening)
-            past.last = None if last is None else message(last)
+            past.last = None if last is None else from_fields(last)
             past.replies = replies
-        self.under_way = [None if fields is None else message(fields) for fields in state["under_way"]]
-
-
-def plain(message: Any) -> dict[str, Any]:
-    """A message as the name of its kind and its fields."""
-    kind = type(message).__name__
-    if KINDS.get(kind) is not type(message):
-        raise TypeError(f"a checkpoint cannot hold a {kind}; it knows {', '.join(KINDS)}")
-    return {"kind": kind, **{name: getattr(message, name) for name in _fields(message)}}
-
-
-def message(fields: Mapping[str, Any]) -> Any:
-    """The message of its plain form."""
-    kind = KINDS.get(fields["kind"])
-    if kind is None:
-        raise InvalidSetting(f"the checkpoint holds a message of kind {fields['kind']!r}, unknown here")
-    made = kind.__new__(kind)
-    for name in _fields(made):
-        setattr(made, name, fields[name])
-    return made
+        self.under_way = [None if fields is None else from_fields(fields) for fields in state["under_way"]]
 
 
 def own_copy(message: Any) -> Any:
@@ -152,8 +150,8 @@ def fault(request: Request, reply: Any) -> str:
     expected = ANSWERS.get(type(request))
     if expected is not None and type(reply) is not expected:
         return f"a {type(reply).__name__} for a {type(request).__name__}, where {expected.__name__} is needed"
-    vector = getattr(request, "pull", None)
-    size = vector.size if vector is not None else request.z.size if isinstance(request, Begin) else None
+    vector = next((getattr(request, name) for name in ("pull", "z", "w") if hasattr(request, name)), None)
+    size = None if vector is None else vector.size
     for name in _fields(reply):
         value = getattr(reply, name, None)
         if isinstance(value, np.ndarray):
@@ -161,7 +159,7 @@ def fault(request: Request, reply: Any) -> str:
                 needed = "a vector" if size is None else f"{size} numbers"
                 return f"{name} has shape {value.shape} of {value.dtype}; {needed} of float64 are needed"
         elif not isinstance(value, float | int | np.floating) and not (
-            value is None and isinstance(reply, Introduction)
+            value is None and isinstance(reply, OPTIONAL)
         ):
             return f"{name} is a {type(value).__name__}, where a number is needed"
     return ""

@@ -276,9 +276,9 @@ class RayEngine(WallEngine):
         errors = self._ray.exceptions
         try:
             content = got[0] if got else self._ray.get(ref)
-        except errors.RayTaskError as error:
-            # Nothing of ours: a reply or a problem that cannot be packed or unpacked.
-            content = RuntimeError(str(error.cause or error))
+        except (errors.RayTaskError, errors.RaySystemError) as error:
+            # The host lives: something could not be packed or unpacked, as between two versions of fdro.
+            content = RuntimeError(_first_line(getattr(error, "cause", None) or error))
             if number == 0:
                 found.append(Gone(workers, f"raised {content}"))
                 return

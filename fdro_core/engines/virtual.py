@@ -11,7 +11,7 @@ import numpy as np
 from fdro_core.engines.base import Back, Event, Lost, WorkerFactory, WorkerMachine
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
 from fdro_core.errors import Deadlock, InvalidSetting
-from fdro_core.messages import Reply, Request, Step
+from fdro_core.messages import Reply, Request, from_fields, to_fields
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
 REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes
@@ -169,7 +169,7 @@ class VirtualEngine:
         """Clock, random streams, messages under way and the workers' states."""
         events = []
         for time, order, kind, worker, life, payload in sorted(self._heap, key=lambda item: item[:2]):
-            fields = None if payload is None else {name: getattr(payload, name) for name in Step.__slots__}
+            fields = None if payload is None else to_fields(payload)
             events.append([time, order, kind, worker, life, fields])
         return {
             "clock": self._clock,
@@ -192,7 +192,7 @@ class VirtualEngine:
             stream.restore(saved)
         self._chances.restore(state["chances"])
         self._heap = [
-            (time, order, kind, worker, life, None if fields is None else Step(**fields))
+            (time, order, kind, worker, life, None if fields is None else from_fields(fields))
             for time, order, kind, worker, life, fields in state["events"]
         ]
         heapify(self._heap)

@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from bench import compare, complexity, grid, labels, page, paper, peers, report, summary, variants
+from bench import compare, complexity, grid, page, paper, peers, report, summary, variants
 from bench.store import Store, load
 from uncertainty_sets import UncertaintySet, registry
 
@@ -197,13 +197,6 @@ def test_the_paper_counts_more_for_more_constraints_and_digits():
         assert paper.operations(name, [50.0], m=5) > paper.operations(name, [50.0], m=1)
         assert paper.operations(name, [50.0], eps=0.1) > paper.operations(name, [50.0], eps=0.9)
     assert paper.operations("no such set", [50.0]) is None
-
-
-def test_labels_move_apart_and_no_further():
-    assert labels.spread([0.0, 10.0, 20.0], 5.0) == [0.0, 10.0, 20.0]
-    moved = labels.spread([1.0, 1.0, 1.0, 9.0], 2.0)
-    assert np.diff(moved).min() >= 2.0 - 1e-12
-    assert np.mean(moved[:3]) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

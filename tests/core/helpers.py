@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core import AspireEase, LeastSquares, SoftmaxRegression
+from fdro_core import AspireEase, LeastSquares, Result, SoftmaxRegression
 from fdro_core.master import Master
 from fdro_core.worker import Worker
 from uncertainty_sets import Box
@@ -73,6 +73,20 @@ class Faulty(Quadratic):
             raise OSError("disk gone")
         loss, gradient = super().loss_and_gradient(w)
         return (float("nan"), gradient) if self.calls in self.bad else (loss, gradient)
+
+
+def same(one: Result, other: Result) -> None:
+    """The same run, bit for bit."""
+    assert np.array_equal(one.w, other.w)
+    assert np.array_equal(one.losses, other.losses, equal_nan=True)
+    assert np.array_equal(one.planes, other.planes)
+    assert np.array_equal(one.weights, other.weights)
+    assert one.stationarity == other.stationarity
+    assert one.clock == other.clock
+    assert len(one.history) == len(other.history)
+    for a, b in zip(one.history, other.history, strict=True):
+        assert a.keys() == b.keys()
+        assert all(np.array_equal(a[key], b[key]) for key in a)
 
 
 class Mishap(Quadratic):

@@ -23,7 +23,7 @@ from fdro_core import (
 from fdro_core import snapshot as files
 from fdro_core.errors import InvalidSetting, NoWorkersLeft
 from fdro_core.observers import Checkpoint, HistoryFile, read_history
-from tests.core.helpers import middle_box, softmax_problems
+from tests.core.helpers import middle_box, same, softmax_problems
 from uncertainty_sets import KL, Polyhedron
 
 N = 5
@@ -42,19 +42,6 @@ SCENES = {
         {"lost": 0.03, "repeated": 0.1, "crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]},
     ),
 }
-
-
-def same(one, other):
-    assert np.array_equal(one.w, other.w)
-    assert np.array_equal(one.losses, other.losses, equal_nan=True)
-    assert np.array_equal(one.planes, other.planes)
-    assert np.array_equal(one.weights, other.weights)
-    assert one.stationarity == other.stationarity
-    assert one.clock == other.clock
-    assert len(one.history) == len(other.history)
-    for a, b in zip(one.history, other.history, strict=True):
-        assert a.keys() == b.keys()
-        assert all(np.array_equal(a[key], b[key]) for key in a)
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -47,7 +47,7 @@ def test_traffic_is_counted_on_both_sides():
     config = AspireEase(active_workers=2, iterations=iterations, report_interval=1, plane_interval=10)
     result = solve(problems, middle_box(N), config=config, engine=VirtualEngine(delays=Constant()))
     last = result.history[-1]
-    setup_down, setup_up = N * (2 * p + 1), N * ((1 + p) + (p + 4))
+    setup_down, setup_up = N * (2 * p + 1), N * ((2 + p) + (p + 4))
     assert last["bits_down"] == 32 * (setup_down + (N + 2 * iterations) * (p + 3))
     assert last["bits_up"] == 32 * (setup_up + 2 * iterations * (p + 4))
     assert last["bytes"] * 4 == last["bits_down"] + last["bits_up"]

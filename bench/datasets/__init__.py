@@ -1,0 +1,19 @@
+"""The data of the paper's experiments as federations: `load(name)`, `names()`.
+
+One file a data set, found by itself; docs/datasets.md says what each is and where its files come from.
+"""
+
+from bench.datasets.errors import DataCorrupt, DataError, DataMissing, InvalidData
+from bench.datasets.federation import Client, Federation
+from bench.datasets.registry import load, names
+
+__all__ = [
+    "Client",
+    "DataCorrupt",
+    "DataError",
+    "DataMissing",
+    "Federation",
+    "InvalidData",
+    "load",
+    "names",
+]

@@ -1,0 +1,151 @@
+"""Where a data set's files are: the folder FDRO_DATA, else a download that a public checksum proves.
+
+Parsed arrays that took long to make are kept as .npz in the same cache folder as downloads
+(FDRO_CACHE, or the user's cache folder).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.datasets.errors import DataCorrupt, DataMissing
+
+FOLDER = "FDRO_DATA"
+CACHE = "FDRO_CACHE"
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a data set.
+
+    Attributes:
+        path: inside the folder FDRO_DATA.
+        checksum: "md5:…" or "sha256:…".
+        where: what to tell somebody who has to get it by hand.
+        urls: public addresses of exactly that file, tried in order; none where none is known to be right.
+        plain: the checksum of the file unpacked, which may lie there instead, without ".xz".
+    """
+
+    path: str
+    checksum: str
+    where: str
+    urls: tuple[str, ...] = ()
+    plain: str = ""
+
+
+def folder() -> Path | None:
+    """The folder that FDRO_DATA names, if it is set."""
+    given = os.environ.get(FOLDER)
+    return Path(given).expanduser() if given else None
+
+
+def cache_folder() -> Path:
+    """Where downloads and parsed arrays are kept."""
+    given = os.environ.get(CACHE)
+    return Path(given).expanduser() if given else Path(_pooch().os_cache("fdro"))
+
+
+def locate(file: File, *, verify: bool = True) -> Path:
+    """The file's place on this machine, after a look at its checksum; downloaded where that is possible."""
+    base = folder()
+    if base is not None:
+        candidates = [(base / file.path, file.checksum)]
+        if file.plain:
+            candidates.append((base / file.path.removesuffix(".xz"), file.plain))
+        for path, checksum in candidates:
+            if path.is_file():
+                if verify:
+                    _check(path, checksum)
+                return path
+    if not file.urls:
+        raise _missing(file, base)
+    return _download(file, base)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content, unpacked where the name ends in .xz."""
+    return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+
+
+def digest(path: Path, algorithm: str) -> str:
+    """A file's checksum in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, algorithm).hexdigest()
+
+
+def cached(
+    name: str, sources: Sequence[Path], settings: dict[str, Any], make: Callable[[], dict[str, NDArray[Any]]]
+) -> dict[str, NDArray[Any]]:
+    """The arrays that `make` parses from the sources, kept for the next time.
+
+    The kept file is named after what the sources hold and the settings: a change of either makes a new one.
+    """
+    key = hashlib.sha256(repr(sorted(settings.items())).encode())
+    for path in sources:
+        key.update(digest(path, "sha256").encode())
+    kept = cache_folder() / "parsed" / f"{name}-{key.hexdigest()[:16]}.npz"
+    try:
+        with np.load(kept, allow_pickle=False) as archive:
+            return dict(archive)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        pass  # not there, or half written by a process that died: made anew
+    arrays = make()
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_suffix(f".{os.getpid()}.npz")
+        np.savez(draft, allow_pickle=False, **arrays)
+        os.replace(draft, kept)
+    except OSError:
+        pass  # a cache that cannot be written costs time, nothing else
+    return arrays
+
+
+def _pooch() -> Any:
+    try:
+        import pooch
+    except ImportError as error:
+        raise DataMissing('downloads and the cache folder need pooch: pip install "fdro[data]"') from error
+    return pooch
+
+
+def _check(path: Path, checksum: str) -> None:
+    algorithm, _, expected = checksum.partition(":")
+    found = digest(path, algorithm)
+    if found != expected:
+        raise DataCorrupt(
+            f"{path} has {algorithm} {found}, and the loader knows the file with {expected}. Get it again, "
+            "or load(…, verify=False) to take it as it is"
+        )
+
+
+def _missing(file: File, base: Path | None, tried: str = "") -> DataMissing:
+    place = f"{FOLDER} is not set" if base is None else f"{base / file.path} does not exist"
+    return DataMissing(
+        f"{file.path}: {place}{tried}. {file.where} Put it at {file.path} in a folder and set the "
+        f"environment variable {FOLDER} to that folder (docs/datasets.md)"
+    )
+
+
+def _download(file: File, base: Path | None) -> Path:
+    pooch = _pooch()
+    pooch.get_logger().setLevel("WARNING")
+    target = cache_folder() / "downloads" / file.path
+    reasons = []
+    for url in file.urls:
+        try:
+            return Path(pooch.retrieve(url, known_hash=file.checksum, fname=target.name, path=target.parent))
+        except ValueError as error:  # pooch: the hash differs
+            raise DataCorrupt(f"{url} gave another file than the one known: {error}") from error
+        except Exception as error:  # what requests, urllib3 and the system raise has no common base
+            reasons.append(f"{url}: {type(error).__name__}")
+    raise _missing(file, base, f", and no download worked ({'; '.join(reasons)})")

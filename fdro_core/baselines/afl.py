@@ -1,0 +1,54 @@
+"""AFL, agnostic federated learning (Mohri et al. 2019): descent in w, ascent in λ on the simplex."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fdro_core.baselines.rounds import Job, Rounds, RoundState, check_positive, project
+from fdro_core.messages import Trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class AFL(Rounds):
+    """Stochastic AFL: w ← w - η/D·Σ_j λ_j∇f_j(w), λ ← Π(λ + γ·(f_1(w), …, f_N(w))).
+
+    The adversary is the whole simplex: the uncertainty set is used to judge the model only, and its prior is
+    where λ starts. With local_steps E > 1 the models after E steps are averaged with λ, and γ counts E times.
+
+    Attributes:
+        weight_step: γ.
+
+    >>> from fdro_core import LeastSquares, solve
+    >>> from uncertainty_sets import Box
+    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
+    >>> result = solve(
+    ...     problems, Box([0.6, 0], [1, 0.4]), config=AFL(step=0.1, weight_step=0.1, iterations=900)
+    ... )
+    >>> round(float(result.w[0]), 3), result.weights.round(3)
+    (1.0, array([0.5, 0.5]))
+    """
+
+    weight_step: float = 0.1
+
+    adapts: ClassVar[bool] = True
+
+    def check(self, workers: int, uncertainty_set: Any) -> None:
+        """Refuse a step that is no step."""
+        super().check(workers, uncertainty_set)
+        check_positive("weight_step", self.weight_step)
+
+    def close(
+        self,
+        state: RoundState,
+        phase: int,
+        job: Job,
+        replies: Mapping[int, Trained],
+        rng: np.random.Generator,
+    ) -> None:
+        """Both steps from the same (w, λ)."""
+        super().close(state, phase, job, replies, rng)
+        state.weights = project(state.weights + self.weight_step * self.local_steps * state.losses)

@@ -1,0 +1,100 @@
+"""DRFA-Prox (Deng et al. 2020): workers drawn by λ take local steps; λ rises at a random point among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fdro_core.baselines.rounds import (
+    Job,
+    Rounds,
+    RoundState,
+    average,
+    check_positive,
+    project,
+)
+from fdro_core.errors import InvalidSetting
+from fdro_core.messages import Trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class DRFAProx(Rounds):
+    """Maximise over λ in the simplex Σ_j λ_jf_j(w) - (μ/2)‖λ - q‖²: the prior q as a regulariser.
+
+    A round has two phases, so two messages each way:
+
+    1. m workers drawn with repetition by λ take E local steps from w; w ← their mean. A number t' is drawn
+       from 1..E, and the mean of the models after t' steps is w'.
+    2. m workers drawn evenly send f_j(w'); with v_j = (N/m)·f_j(w') for them and 0 for the others,
+       λ ← argmax over u of Eγ·(vᵀu - (μ/2)‖u - q‖²) - ½‖u - λ‖² = Π((λ + Eγ(v + μq)) / (1 + Eγμ)).
+
+    Attributes:
+        weight_step: γ.
+        regularisation: μ; 0 is DRFA without a prior.
+        clients: m; None: N.
+
+    >>> from fdro_core import LeastSquares, solve
+    >>> from uncertainty_sets import Box
+    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
+    >>> config = DRFAProx(step=0.02, weight_step=0.02, regularisation=1e3, local_steps=2, iterations=1500)
+    >>> result = solve(problems, Box([0, 0], [1, 1]), config=config)  # the prior holds λ at (½, ½)
+    >>> result.weights.round(2)
+    array([0.5, 0.5])
+    """
+
+    local_steps: int = 5
+    weight_step: float = 0.1
+    regularisation: float = 0.1
+    clients: int | None = None
+
+    phases: ClassVar[int] = 2
+    adapts: ClassVar[bool] = True
+
+    def check(self, workers: int, uncertainty_set: Any) -> None:
+        """Refuse steps that are no steps."""
+        super().check(workers, uncertainty_set)
+        check_positive("weight_step", self.weight_step)
+        check_positive("regularisation", self.regularisation, least=0.0)
+        if self.clients is not None and self.clients < 1:
+            raise InvalidSetting(f"clients must be at least 1, got {self.clients}")
+
+    def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
+        """By λ with repetition to train; evenly without repetition to be asked for the loss."""
+        present = np.asarray(live)
+        if phase == 1:
+            count = min(self.clients or present.size, present.size)
+            return Job(sorted(rng.choice(present, size=count, replace=False).tolist()), 0)
+        weights = state.weights[present]
+        total = float(weights.sum())
+        chances = weights / total if total > 0 else np.full(present.size, 1.0 / present.size)
+        counts = rng.multinomial(self.clients or state.weights.size, chances)
+        drawn = np.flatnonzero(counts)
+        mark = int(rng.integers(1, self.local_steps + 1))
+        return Job(present[drawn].tolist(), self.local_steps, mark, counts[drawn].tolist())
+
+    def close(
+        self,
+        state: RoundState,
+        phase: int,
+        job: Job,
+        replies: Mapping[int, Trained],
+        rng: np.random.Generator,
+    ) -> None:
+        """Phase 1: the means. Phase 2: the proximal step on λ."""
+        if phase == 0:
+            counts = np.zeros(state.weights.size)
+            counts[job.workers] = job.counts
+            state.marked = average({j: reply.marked for j, reply in replies.items()}, counts, state.w)
+            state.w = average({j: reply.w for j, reply in replies.items()}, counts, state.w)
+            return
+        if replies:
+            seen = list(replies)
+            v = np.zeros(state.weights.size)
+            v[seen] = state.losses[seen] * (v.size / len(seen))
+            reach = self.weight_step * self.local_steps
+            target = state.weights + reach * (v + self.regularisation * state.prior)
+            state.weights = project(target / (1.0 + reach * self.regularisation))
+        state.marked = None

@@ -1,0 +1,289 @@
+"""The master of synchronous rounds: a state machine that opens a phase, waits for all of it, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core import kernels
+from fdro_core.adversary import Oracle, without
+from fdro_core.algorithm import Verdict
+from fdro_core.baselines.rounds import Job, Rounds, RoundState
+from fdro_core.engines.base import Back, Event, Lost
+from fdro_core.errors import InvalidSetting, NoWorkersLeft
+from fdro_core.messages import Probe, Probed, Reply, Request, Train, Trained
+from fdro_core.roster import Roster
+from fdro_core.setup import Meeting
+
+Array = NDArray[np.float64]
+Outgoing = list[tuple[int, Train]]
+
+OWN = ("iteration", "phase", "opened", "time", "sent", "received", "gradients", "next_report", "last_words",
+       "notices")  # fmt: skip
+MASTER_STREAM = 2**32 - 1  # where a worker's index stands in the workers' seeds
+
+
+class RoundMaster:
+    """The master of a method in synchronous rounds.
+
+    Attributes:
+        state: the model and the weights.
+        job: what the workers were asked in the phase under way.
+        opened: phases opened so far; a reply belongs to the phase in which its message was sent.
+    """
+
+    def __init__(self, method: Rounds, oracle: Oracle, met: Meeting) -> None:
+        workers = len(met.first)
+        self._settle(method, oracle, workers)
+        self.iteration = self.phase = self.opened = 0
+        self.time = 0.0
+        self.gradients = 0
+        self.sent, self.received = met.sent, met.received
+        self.next_report = method.report_interval
+        self.notices = list(met.notices)
+        self.last_words = ""
+        self.roster = Roster(self.plan)
+        losses = np.array([np.nan if u is None else u.loss for u in met.first])
+        good = np.isfinite(losses)
+        if not good.any():
+            raise NoWorkersLeft("every worker raised or returned NaN at the starting point")
+        losses[~good] = losses[good].mean()
+        largest = max(u.curvature for u, fine in zip(met.first, good, strict=True) if u is not None and fine)
+        counts = np.array([np.nan if n is None else float(n) for n in met.samples])
+        known = np.isfinite(counts[good]).all()
+        shares = np.where(good, counts, 0.0) if known else np.ones(workers)
+        shares = shares / shares.sum()
+        self.state = RoundState(
+            w=met.z.copy(),
+            weights=method.start_weights(met.reference, shares),
+            prior=met.reference.copy(),
+            shares=shares,
+            losses=losses,
+            step=method.step or (1.0 / largest if largest > 0 else 1.0),
+        )
+        for j in np.flatnonzero(~good):
+            self._leave(int(j), "failed before the first step", for_good=True)
+        self.job = self._draw()
+
+    def _settle(self, method: Rounds, oracle: Oracle, workers: int) -> None:
+        self.method, self.oracle = method, oracle
+        self.plan = method.plan(workers)
+        self.last = self.plan.iterations
+
+    @property
+    def z(self) -> Array:
+        """The model."""
+        return self.state.w
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next time at which silence means something."""
+        return self.roster.wake_at()
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def start(self) -> Outgoing:
+        """The messages of the first phase."""
+        return [(j, self._send(j)) for j in self.job.workers]
+
+    def handle(self, event: Event) -> Outgoing:
+        """The messages to send after an event."""
+        self.time = event.time
+        payload, j = event.payload, event.worker
+        out: Outgoing = []
+        if isinstance(payload, Trained):
+            out = self._take(j, payload)
+        elif isinstance(payload, Lost):
+            if self.roster.alive[j]:
+                self._leave(j, payload.reason)
+        elif isinstance(payload, Back):
+            if not self.roster.alive[j] and j not in self.roster.dropped:
+                out = self._return(j)
+        else:
+            out = self._tick()
+        if not self.roster.live:
+            raise NoWorkersLeft(
+                f"no worker is left in round {self.iteration}; the last, worker {j}: {self.last_words}. "
+                "The error's `.result` keeps the last good state"
+            )
+        return out if self.roster.under_way else out + self._close()
+
+    def _take(self, j: int, reply: Trained) -> Outgoing:
+        roster = self.roster
+        self.received += reply.numbers
+        if reply.ticket != roster.tickets[j] or j in roster.pending:
+            return []  # a repeated message, or one from before a crash
+        if not _usable(reply):
+            return self._refuse(j)
+        if not roster.alive[j]:
+            self._join(j)
+        if roster.sent_in[j] != self.opened or j not in self.job.workers:
+            roster.under_way.pop(j, None)  # from a phase that closed without it: it takes part from the next
+            return []
+        self.gradients += self.job.steps
+        roster.accept(j, reply, self.time)
+        return []
+
+    def _tick(self) -> Outgoing:
+        out: Outgoing = []
+        for j in self.roster.overdue(self.time):
+            if self.roster.ask_again(j, self.time):
+                self._notice("asked-again", worker=j)
+                out.append((j, self._message(self.roster.tickets[j])))
+                continue
+            if self.roster.alive[j]:
+                self._leave(j, f"silent for {self.plan.config.deadline} s")
+            out.append((j, self._send(j)))
+            self.roster.retry(j, self.time)
+        return out
+
+    # -- one phase ------------------------------------------------------------------------------------
+
+    def _close(self) -> Outgoing:
+        """Let the method take the replies in, and open the next phase."""
+        replies: dict[int, Trained] = dict(sorted(self.roster.close(self.opened)))
+        for j, reply in replies.items():
+            self.state.losses[j] = reply.loss
+        self.method.close(self.state, self.phase, self.job, replies, self._rng(closing=True))
+        if self.method.adapts and self.method.dead_losses == "drop" and not all(self.roster.alive):
+            self.state.weights = without(self.state.weights, self.roster.alive)
+        self.phase += 1
+        if self.phase == self.method.phases:
+            self.phase = 0
+            self.iteration += 1
+        self.opened += 1
+        self.job = self._draw()
+        return self.start()
+
+    def _draw(self) -> Job:
+        live = [j for j, alive in enumerate(self.roster.alive) if alive]
+        return self.method.draw(self.state, self.phase, live, self._rng(closing=False))
+
+    def _rng(self, *, closing: bool) -> np.random.Generator:
+        """The random stream of a phase: a function of the seed and its number, so nothing need be saved."""
+        return np.random.default_rng([self.method.seed, MASTER_STREAM, self.opened, int(closing)])
+
+    def _send(self, j: int) -> Train:
+        return self._message(self.roster.dispatch(j, self.time, self.opened))
+
+    def _message(self, ticket: int) -> Train:
+        state, job = self.state, self.job
+        w = state.w if state.marked is None or self.phase == 0 else state.marked
+        message = Train(ticket, w, job.steps, state.step, job.mark)
+        self.sent += message.numbers
+        return message
+
+    # -- workers that come and go ---------------------------------------------------------------------
+
+    def _refuse(self, j: int) -> Outgoing:
+        """A bad update: left out and counted; after too many the worker is dropped for good."""
+        bad = self.roster.bad[j] = self.roster.bad[j] + 1
+        self._notice("bad-update", worker=j, count=bad)
+        if bad < self.plan.config.max_bad_updates:
+            return [(j, self._send(j))]
+        if self.roster.alive[j]:
+            self._leave(j, f"{bad} updates with NaN or infinity", for_good=True)
+        return []
+
+    def _leave(self, j: int, reason: str, *, for_good: bool = False) -> None:
+        self.roster.leave(j, for_good)
+        self.last_words = reason
+        self._notice("worker-dropped" if for_good else "worker-lost", worker=j, reason=reason)
+
+    def _join(self, j: int) -> None:
+        self.roster.join(j)
+        self._notice("worker-back", worker=j)
+
+    def _return(self, j: int) -> Outgoing:
+        """Worker j is back: it does its part of the phase under way, or waits for the next."""
+        self._join(j)
+        if j in self.job.workers and j not in self.roster.pending:
+            return [(j, self._send(j))]
+        self.roster.under_way.pop(j, None)
+        return []
+
+    def _notice(self, event: str, **facts: Any) -> None:
+        self.notices.append({"event": event, "iteration": self.iteration, "clock": self.time, **facts})
+
+    # -- looking at the state -------------------------------------------------------------------------
+
+    def report(self) -> dict[str, Any]:
+        """The state in numbers, as ASPIRE-EASE reports it; `bits_theorem_2` is what was sent."""
+        self.next_report = self.iteration + self.method.report_interval
+        stalest, self.roster.stalest = self.roster.stalest, 0
+        losses, numbers = self.state.losses.copy(), self.sent + self.received
+        return {
+            "event": "report",
+            "iteration": self.iteration,
+            "clock": self.time,
+            "objective": float(self.oracle.worst_case(losses).value),
+            "value": float(self.state.weights @ losses),
+            "losses": losses,
+            "planes": 1,
+            "active_workers": len(self.job.workers),
+            "live_workers": self.roster.live,
+            "staleness": stalest,
+            "gradients": self.gradients,
+            "bits_down": 32 * self.sent,
+            "bits_up": 32 * self.received,
+            "bits_theorem_2": 32 * numbers,
+            "bytes": 8 * numbers,
+        }
+
+    def take_notices(self) -> list[dict[str, Any]]:
+        """What happened since the last call."""
+        notices, self.notices = self.notices, []
+        return notices
+
+    def probes(self) -> dict[int, Request]:
+        """The loss at the model, from every worker that is not dropped."""
+        w = self.state.w
+        return {j: Probe(w, w, 0.0, 0.0) for j in range(self.plan.workers) if j not in self.roster.dropped}
+
+    def judge(self, replies: Mapping[int, Reply | Exception]) -> Verdict:
+        """The objective at the model. Definition 1 speaks of ASPIRE's Lagrangian: here it is infinite."""
+        losses = np.full(self.plan.workers, np.nan)
+        for j, reply in replies.items():
+            if isinstance(reply, Probed):
+                losses[j] = reply.loss_at_z
+        answer = self.oracle.worst_case(np.where(np.isfinite(losses), losses, self.state.losses))
+        weights = self.state.weights.copy()
+        return Verdict(losses, answer, float(answer.value), weights, weights[None, :], np.inf)
+
+    # -- checkpoints ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        parts = {"roster": self.roster.snapshot()}
+        for name in ("state", "job"):
+            part = getattr(self, name)
+            parts[name] = {item.name: getattr(part, item.name) for item in fields(part)}
+        return {name: getattr(self, name) for name in OWN} | parts
+
+    @classmethod
+    def restored(cls, method: Rounds, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> RoundMaster:
+        """The master of a snapshot."""
+        if "job" not in saved or len(saved["state"]["weights"]) != workers:
+            raise InvalidSetting(
+                f"the checkpoint is not one of {type(method).__name__} with {workers} workers: give the same "
+                "problems and config as the first time"
+            )
+        master = cls.__new__(cls)
+        master._settle(method, oracle, workers)
+        for name in OWN:
+            setattr(master, name, saved[name])
+        master.roster = Roster.restored(master.plan, saved["roster"])
+        master.state = RoundState(**saved["state"])
+        master.job = Job(**saved["job"])
+        return master
+
+
+def _usable(reply: Trained) -> bool:
+    """Whether every number in it is one."""
+    models = [model for model in (reply.w, reply.marked) if model is not None]
+    return isfinite(reply.loss) and all(kernels.finite(model) for model in models)

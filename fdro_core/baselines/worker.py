@@ -1,0 +1,55 @@
+"""The worker of a synchronous round: local steps from the model it is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.config import AspireEase
+from fdro_core.messages import Probe, Probed, Reply, Request, Train, Trained
+from fdro_core.problem import Problem
+from fdro_core.worker import Worker
+
+if TYPE_CHECKING:
+    from fdro_core.baselines.rounds import Rounds
+
+Array = NDArray[np.float64]
+
+
+class RoundWorker(Worker):
+    """E times w ← w - η/D·∇f_j(w) from the model sent. Costs E gradients and O(p).
+
+    It introduces itself and measures its curvature as a worker of ASPIRE-EASE does. It remembers the metric
+    alone: its random draws depend on the ticket, so a repeated message gets the same answer again.
+    """
+
+    def __init__(self, index: int, problem: Problem, settings: Rounds) -> None:
+        super().__init__(index, problem, AspireEase(seed=settings.seed, batch_size=settings.batch_size))
+        self.settings = settings
+
+    def handle(self, message: Request) -> Reply:
+        """The reply to a message."""
+        return self._train(message) if isinstance(message, Train) else super().handle(message)
+
+    def _train(self, message: Train) -> Trained:
+        assert self.state is not None
+        rng, batch = self._rng(message.ticket), self.settings.batch_size
+        w, loss, marked = message.w, None, None
+        for step in range(1, message.steps + 1):
+            value, gradient = self.problem.loss_and_gradient(w, None if batch is None else rng, batch)
+            loss = float(value) if loss is None else loss
+            w = w - message.step * self.state.inverse * np.asarray(gradient, dtype=np.float64)
+            if step == message.mark:
+                marked = w
+        if batch is not None and (loss is None or self.settings.reported_loss == "full"):
+            sampled = self.settings.reported_loss == "batch"
+            loss = float(self.problem.loss_and_gradient(message.w, *((rng, batch) if sampled else ()))[0])
+        elif loss is None:
+            loss = self._evaluate(message.w)[0]
+        return Trained(message.ticket, w if message.steps else None, loss, marked)
+
+    def _probe(self, message: Probe) -> Probed:
+        loss = self._evaluate(message.z)[0]
+        return Probed(loss, loss, 0.0)
