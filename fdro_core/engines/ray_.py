@@ -15,7 +15,7 @@ from fdro_core.engines.base import WorkerFactory
 from fdro_core.engines.host import Host
 from fdro_core.engines.memory import Past, own_copy
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
-from fdro_core.errors import InvalidProblem, InvalidSetting
+from fdro_core.errors import ClusterUnreachable, InvalidProblem, InvalidSetting
 from fdro_core.messages import Begin, Request
 from uncertainty_sets.errors import BackendMissing
 
@@ -48,7 +48,14 @@ def connect(address: str | None, *, cpus: int = 2, object_store_mb: int = 200) -
     if address is not None:
         local = address.rpartition(":")[0] in {"127.0.0.1", "localhost", "[::1]"}
         with _on_loopback() if local else nullcontext():  # else Ray looks for a node at another address here
-            ray.init(address=address, **quiet)
+            try:
+                ray.init(address=address, **quiet)
+            except Exception as error:
+                raise ClusterUnreachable(
+                    f"no cluster of Ray can be joined at {address}: {_first_line(error)}. Is it running, and "
+                    "are RAY_AUTH_MODE and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as they are there? "
+                    "docs/cluster.md has the commands"
+                ) from error
     else:
         # "local", since without it Ray takes any cluster that it finds a trace of.
         with _on_loopback():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import os
 import signal
@@ -24,6 +25,7 @@ from fdro_core import (
     resume,
     solve,
 )
+from fdro_core.baselines import FedAvg
 from fdro_core.engines import ray_
 from fdro_core.engines.base import Lost
 from fdro_core.errors import Deadlock, InvalidProblem, InvalidSetting, NoWorkersLeft
@@ -45,7 +47,7 @@ N = 4
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason='needs ray: pip install "fdro[ray]"')
 
-VIRTUAL, THREAD = "virtual", "thread"
+VIRTUAL, THREAD, PAGE = "virtual", "thread", "page"  # the last is the engine of docs/add-an-engine.md
 RAY = pytest.param("ray", marks=needs_ray)
 PATIENT = {"patience": 60.0, "restart_after": 0.01}
 
@@ -60,6 +62,15 @@ def local_ray():
         ray_.load().shutdown()
 
 
+def engine_of_the_page():
+    names = {}
+    for example in doctest.DocTestParser().get_examples((ROOT / "docs" / "add-an-engine.md").read_text()):
+        exec(compile(example.source, "<page>", "single"), names)
+        if "QueueEngine" in names:
+            return names["QueueEngine"]
+    raise AssertionError("docs/add-an-engine.md has no QueueEngine any more")
+
+
 @pytest.fixture
 def make(request):
     """Makes an engine of the kind asked for; settings are those of a wall clock."""
@@ -68,9 +79,9 @@ def make(request):
         if kind == VIRTUAL:
             return VirtualEngine(seed=3)
         wall = PATIENT | settings
-        if kind == THREAD:
+        if kind != "ray":
             wall.pop("hosts", None)
-            return ThreadEngine(2, **wall)
+            return ThreadEngine(2, **wall) if kind == THREAD else engine_of_the_page()(**wall)
         request.getfixturevalue("local_ray")
         return RayEngine(**wall)
 
@@ -102,7 +113,7 @@ class StopWhen:
 # -- every engine ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [THREAD, RAY])
+@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
 def test_engines_agree_when_everyone_is_waited_for(kind, make):
     problems, box = softmax_problems(N), middle_box(N)
     config = AspireEase(active_workers=N, iterations=150)
@@ -116,7 +127,7 @@ def test_engines_agree_when_everyone_is_waited_for(kind, make):
     assert not [entry for entry in other.history if entry["event"] != "report"]
 
 
-@pytest.mark.parametrize("kind", [THREAD, RAY])
+@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
 def test_asynchronous_runs_reach_the_same_objective(kind, make):
     problems, box = softmax_problems(N), middle_box(N)
     config = AspireEase(active_workers=1, iterations=2500)
@@ -126,7 +137,7 @@ def test_asynchronous_runs_reach_the_same_objective(kind, make):
     assert result.objective == pytest.approx(best, rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, RAY])
+@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
 def test_data_stays_where_it_is(kind, make, tmp_path):
     rng = np.random.default_rng(0)
     sources = []
@@ -142,7 +153,7 @@ def test_data_stays_where_it_is(kind, make, tmp_path):
     assert (makers == {os.getpid()}) == (kind != "ray")
 
 
-@pytest.mark.parametrize("kind", [THREAD, RAY])
+@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
 def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
     config = AspireEase(iterations=50)
     sources = [*quadratics(), ProblemFrom(broken_shard, "nowhere.npz")]
@@ -154,7 +165,7 @@ def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
         solve([sources[0], ProblemFrom(dict)], middle_box(2), config=config, engine=make(kind))
 
 
-@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, RAY])
+@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
 def test_an_engine_serves_twice_and_from_another_thread(kind, make):
     engine, found = make(kind), []
     config = AspireEase(active_workers=3, iterations=30)
@@ -166,7 +177,7 @@ def test_an_engine_serves_twice_and_from_another_thread(kind, make):
     assert np.abs(found[0].w - found[1].w).max() <= 1e-12
 
 
-@pytest.mark.parametrize("kind", [THREAD, RAY])
+@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
 def test_questions_and_answers_one_by_one(kind, make):
     """The contract of engines/base.py, without a master."""
     good = Update(1, np.ones(2), 1.0, 1.0, 1.0)
@@ -217,6 +228,7 @@ def test_questions_and_answers_one_by_one(kind, make):
     ("kind", "what"),
     [
         (THREAD, "raise"),
+        (PAGE, "raise"),
         pytest.param("ray", "raise", marks=needs_ray),
         pytest.param("ray", "kill", marks=needs_ray),
     ],
@@ -261,9 +273,9 @@ def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path):
     assert happened(result, "report")[-1]["live_workers"] == N
 
 
-@pytest.mark.parametrize("kind", [THREAD, RAY])
+@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
 def test_all_hosts_die_for_good(kind, make, tmp_path):
-    what = "raise" if kind == THREAD else "kill"
+    what = "kill" if kind == "ray" else "raise"
     problems = [Mishap([float(j)], tmp_path, what, at=30 + j, times=99) for j in range(N)]
     with pytest.raises(NoWorkersLeft) as caught:
         solve(problems, middle_box(N), engine=make(kind, restarts=0))
@@ -273,10 +285,10 @@ def test_all_hosts_die_for_good(kind, make, tmp_path):
     assert len(happened(result, "worker-lost")) == N
 
 
-@pytest.mark.parametrize("kind", [THREAD, RAY])
+@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
 def test_all_hosts_die_and_return(kind, make, tmp_path):
     """The loss of the last one is not told while somebody may come back."""
-    what = "raise" if kind == THREAD else "kill"
+    what = "kill" if kind == "ray" else "raise"
     problems = [Mishap([float(j)], tmp_path, what, at=30) for j in range(N)]
     config = AspireEase(active_workers=N, iterations=300)
     engine = make(kind, hosts=1)
@@ -321,6 +333,7 @@ def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
     ("kind", "later"),
     [
         (THREAD, THREAD),
+        (THREAD, PAGE),
         pytest.param("ray", "ray", marks=needs_ray),
         pytest.param("ray", THREAD, marks=needs_ray),
     ],
@@ -334,6 +347,15 @@ def test_a_new_master_goes_on_from_the_checkpoint(kind, later, make, tmp_path):
     assert rest.iterations == 120
     assert np.abs(rest.w - whole.w).max() <= 1e-12
     assert np.abs(rest.losses - whole.losses).max() <= 1e-12
+
+
+def test_a_baseline_loses_a_worker_and_gets_it_back(make, tmp_path):
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "raise", at=40))
+    same, config = quadratics(Quadratic([3.0, 1.0])), FedAvg(iterations=4000, report_interval=4)
+    stop = StopWhen("worker-lost", "worker-back", after=100)
+    result = solve(problems, middle_box(N), config=config, engine=make(THREAD), observers=[stop])
+    assert [entry["worker"] for entry in happened(result, "worker-back")] == [3]
+    assert result.objective == pytest.approx(solve(same, middle_box(N), config=config).objective, rel=1e-3)
 
 
 def test_mini_batches_go_on_with_the_same_draws(make, tmp_path):
