@@ -74,11 +74,11 @@ def bare(make: Callable[[int], Any], iterations: int) -> float:
     packed = [ray.cloudpickle.dumps(config.worker(j, ProblemFrom(make, j))) for j in range(WORKERS)]
     ray.get([of[j].make.remote({j: (packed[j], None)}) for j in range(WORKERS)])
     begin = Begin(np.zeros(DIMENSION), np.ones(DIMENSION))
-    ray.get([of[j].handle.remote(j, begin) for j in range(WORKERS)])
+    ray.get([of[j].handle.remote([(j, begin)]) for j in range(WORKERS)])
     tickets = itertools.count(1)
 
     def send(j: int) -> Any:
-        return of[j].handle.remote(j, Step(next(tickets), np.zeros(DIMENSION), 1 / WORKERS, 1.0))
+        return of[j].handle.remote([(j, Step(next(tickets), np.zeros(DIMENSION), 1 / WORKERS, 1.0))])
 
     waiting = {send(j): j for j in range(WORKERS)}
 
@@ -136,7 +136,7 @@ def thousand() -> None:
     workers = 1000
     sources = [ProblemFrom(small, j) for j in range(workers)]
     chosen = KL(np.full(workers, 1 / workers), 0.1)
-    config = AspireEase(active_workers=100, iterations=3000)
+    config = AspireEase(active_workers=100, iterations=1000)
     found = {}
     for name, engine in (("virtual", VirtualEngine()), ("Ray", RayEngine(hosts=2))):
         start = time.perf_counter()

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 from fdro_core.engines.base import WorkerFactory, WorkerMachine
 from fdro_core.engines.memory import Past, make, own_copy, recall
 from fdro_core.messages import Reply, Request
+
+
+class Shared:
+    """A message that many workers get, by reference: fetched and held once for all workers of a host."""
+
+    __slots__ = ("key", "reference")
+
+    def __init__(self, key: str, reference: Any) -> None:
+        self.key = key
+        self.reference = reference
 
 
 class Host:
@@ -18,11 +29,11 @@ class Host:
         fetch: turns a reference to a shared message into the message.
     """
 
-    def __init__(self, fetch: Callable[[Any], Request] | None = None) -> None:
+    def __init__(self, fetch: Callable[[Any], Request]) -> None:
         self._fetch = fetch
         self._workers: dict[int, WorkerMachine] = {}
         self._errors: dict[int, Exception] = {}
-        self._shared: tuple[str, Request] | None = None
+        self._held: tuple[str, Request] | None = None
 
     def make(
         self,
@@ -53,27 +64,31 @@ class Host:
                 failed[j] = f"raised {type(error).__name__}: {error}"
         return failed
 
-    def handle(self, worker: int, message: Request) -> Reply | Exception:
-        """A worker's reply, or what it raised: an exception that is returned says that the host is well."""
+    def handle(
+        self, letters: Sequence[tuple[int, Request | Shared]]
+    ) -> tuple[list[Reply | Exception], float]:
+        """Every worker's reply or what it raised, and how many seconds they took together.
+
+        An exception that is returned, not raised, says that the host is well.
+        """
+        begin = monotonic()
+        replies = [self._handle(worker, message) for worker, message in letters]
+        return replies, monotonic() - begin
+
+    def _handle(self, worker: int, message: Request | Shared) -> Reply | Exception:
         if worker in self._errors:
             return self._errors[worker]
         try:
             # What comes off the wire is read-only, which compiled kernels do not take.
-            return self._workers[worker].handle(own_copy(message))
+            mine = self._share(message) if isinstance(message, Shared) else own_copy(message)
+            return self._workers[worker].handle(mine)
         except Exception as error:
             return portable(error)
 
-    def handle_shared(self, worker: int, key: str, reference: list[Any]) -> Reply | Exception:
-        """`handle` for a message that many workers get: fetched and held once for all workers here."""
-        if worker in self._errors:
-            return self._errors[worker]
-        try:
-            if self._shared is None or self._shared[0] != key:
-                assert self._fetch is not None
-                self._shared = (key, own_copy(self._fetch(reference[0])))
-            return self._workers[worker].handle(self._shared[1])
-        except Exception as error:
-            return portable(error)
+    def _share(self, shared: Shared) -> Request:
+        if self._held is None or self._held[0] != shared.key:
+            self._held = (shared.key, own_copy(self._fetch(shared.reference)))
+        return self._held[1]
 
 
 def portable(error: Exception) -> Exception:

@@ -12,7 +12,7 @@ from time import sleep
 from typing import Any
 
 from fdro_core.engines.base import WorkerFactory
-from fdro_core.engines.host import Host
+from fdro_core.engines.host import Host, Shared
 from fdro_core.engines.memory import Past, own_copy
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import ClusterUnreachable, InvalidProblem, InvalidSetting
@@ -20,6 +20,8 @@ from fdro_core.messages import Begin, Request
 from uncertainty_sets.errors import BackendMissing
 
 SMALL = {"object_store_memory": 100 * 2**20, "node_ip_address": "127.0.0.1"}  # a node among several here
+
+BATCH = 0.01  # seconds of work that may go to a host in one call
 
 
 def load() -> Any:
@@ -157,6 +159,8 @@ class _Place:
         self.options = options
         self.workers = workers
         self.actor: Any = None
+        self.outbox: list[tuple[int, int, Any]] = []  # number, worker, message
+        self.pace = BATCH  # seconds a message, as its actor says; at first nothing goes together
 
 
 class RayEngine(WallEngine):
@@ -215,10 +219,9 @@ class RayEngine(WallEngine):
         self._ours = connect(self.address, cpus=self.cpus, object_store_mb=self.object_store_mb)
         self._ray = load()
         self._factories = list(factories)
-        self._refs: dict[Any, tuple[_Place, int, list[int]]] = {}
-        self._key = ""
-        self._reference: Any = None
-        self._shared: Begin | None = None
+        self._refs: dict[Any, tuple[_Place, list[int], list[int]]] = {}
+        self._begin: Begin | None = None
+        self._shared: Shared | None = None
         self._actors = self._ray.remote(Host)
         self._places = [
             _Place(i, {"num_cpus": 0, "max_restarts": 0, "resources": dict(resources)}, workers)
@@ -235,7 +238,7 @@ class RayEngine(WallEngine):
             place.actor = self._actors.options(**place.options).remote(self._ray.get)
         ref = place.actor.make.remote({j: (self._pack(j), past) for j, past in pasts.items()}, afresh)
         first = all(past is None for past in pasts.values())
-        self._refs[ref] = (place, 0, [] if first else list(pasts))
+        self._refs[ref] = (place, [], [] if first else list(pasts))
 
     def _pack(self, worker: int) -> bytes:
         """A worker's factory as bytes, unpacked where it is used: a failure there is that worker's alone."""
@@ -249,18 +252,27 @@ class RayEngine(WallEngine):
         return packed
 
     def _post(self, worker: int, number: int, message: Request) -> None:
-        place = self._place_of[worker]
+        content: Any = message
         if isinstance(message, Begin):
-            if message is not self._shared:
-                self._shared, self._key = message, secrets.token_hex(8)
-                self._reference = self._ray.put(message)
-            # In a list, or Ray would fetch it anew for every call.
-            ref = place.actor.handle_shared.remote(worker, self._key, [self._reference])
-        else:
-            ref = place.actor.handle.remote(worker, message)
-        self._refs[ref] = (place, number, [worker])
+            if message is not self._begin:
+                self._begin, self._shared = message, Shared(secrets.token_hex(8), self._ray.put(message))
+            content = self._shared
+        self._place_of[worker].outbox.append((number, worker, content))
+
+    def _flush(self) -> None:
+        """Send what was posted; to one host together as far as it will not hold up a reply for long."""
+        for place in self._places:
+            box = place.outbox
+            if box:
+                most = max(1, int(BATCH / place.pace))
+                for first in range(0, len(box), most):
+                    letters = box[first : first + most]
+                    ref = place.actor.handle.remote([letter[1:] for letter in letters])
+                    self._refs[ref] = (place, [letter[0] for letter in letters], [])
+                box.clear()
 
     def _collect(self, seconds: float) -> list[Arrival]:
+        self._flush()
         if not self._refs:
             sleep(seconds)
             return []
@@ -279,21 +291,25 @@ class RayEngine(WallEngine):
         return found
 
     def _take(self, ref: Any, found: list[Arrival], got: list[Any] | None) -> None:
-        place, number, workers = self._refs.pop(ref)
+        place, numbers, workers = self._refs.pop(ref)
         errors = self._ray.exceptions
         try:
             content = got[0] if got else self._ray.get(ref)
         except (errors.RayTaskError, errors.RaySystemError) as error:
             # The host lives: something could not be packed or unpacked, as between two versions of fdro.
-            content = RuntimeError(_first_line(getattr(error, "cause", None) or error))
-            if number == 0:
-                found.append(Gone(workers, f"raised {content}"))
-                return
+            said = RuntimeError(_first_line(getattr(error, "cause", None) or error))
+            found.extend(Answer(number, said) for number in numbers)
+            if workers:
+                found.append(Gone(workers, f"raised {said}"))
+            return
         except errors.RayError as error:
             found.append(Gone(self._bury(place), f"host {place.index} died: {_first_line(error)}"))
             return
-        if number:
-            found.append(Answer(number, content if isinstance(content, Exception) else own_copy(content)))
+        if numbers:
+            replies, spent = content
+            place.pace += 0.2 * (max(spent / len(numbers), 1e-6) - place.pace)
+            for number, reply in zip(numbers, replies, strict=True):
+                found.append(Answer(number, reply if isinstance(reply, Exception) else own_copy(reply)))
             return
         found.extend(Gone([j], content[j]) for j in workers if j in content)
         found.append(Here(j for j in workers if j not in content))
@@ -303,6 +319,7 @@ class RayEngine(WallEngine):
         if place.actor is not None:
             self._ray.kill(place.actor)
             place.actor = None
+        place.outbox.clear()
         self._refs = {ref: entry for ref, entry in self._refs.items() if entry[0] is not place}
         return place.workers
 
@@ -313,7 +330,7 @@ class RayEngine(WallEngine):
     def _close(self) -> None:
         for place in self._places:
             self._bury(place)
-        self._reference = self._shared = None
+        self._begin = self._shared = None
         if self._ours:
             self._ours = False
             self._ray.shutdown()

@@ -119,6 +119,10 @@ class WallEngine(ABC):
     def _close(self) -> None:
         """Let the workers go."""
 
+    def _flush(self) -> None:
+        """All messages that follow from one event were posted: a transport may send them together."""
+        return
+
     def _pressed(self, worker: int) -> None:
         """A step is sent to a worker that has not answered the one before: it may hang."""
         return
@@ -182,6 +186,7 @@ class WallEngine(ABC):
 
     def receive(self, until: float | None) -> Event:
         """The next event; a tick at `until`, and now and then where nothing happens."""
+        self._flush()
         while True:
             if until is not None and not self._ticked and self._held is None and self.clock >= until:
                 return self._tick()
