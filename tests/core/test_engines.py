@@ -130,10 +130,10 @@ def test_engines_agree_when_everyone_is_waited_for(kind, make):
 @pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
 def test_asynchronous_runs_reach_the_same_objective(kind, make):
     problems, box = softmax_problems(N), middle_box(N)
-    config = AspireEase(active_workers=1, iterations=2500)
+    config = AspireEase(active_workers=1, iterations=1000)
     best = solve(problems, box, engine=make(VIRTUAL)).objective
     result = solve(problems, box, config=config, engine=make(kind))
-    assert result.iterations == 2500
+    assert result.iterations == 1000
     assert result.objective == pytest.approx(best, rel=1e-6)
 
 
@@ -246,9 +246,8 @@ def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_pat
 
 
 @needs_ray
-@pytest.mark.parametrize("at", [1, 5])
-def test_a_host_killed_before_the_first_step(at, make, tmp_path):
-    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=at))
+def test_a_host_killed_before_the_first_step(make, tmp_path):
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=5))
     result = solve(problems, middle_box(N), config=AspireEase(iterations=800), engine=make("ray"))
     assert not happened(result, "worker-dropped")
     assert happened(result, "report")[-1]["live_workers"] == N
@@ -299,6 +298,14 @@ def test_all_hosts_die_and_return(kind, make, tmp_path):
     assert result.objective == pytest.approx(clean.objective, rel=1e-2)
 
 
+def test_a_lone_worker_that_dies_is_only_slow_for_the_master(make, tmp_path):
+    config = AspireEase(iterations=60)
+    problem = Mishap([3.0, 1.0], tmp_path, "raise", at=40)
+    result = solve([problem], middle_box(1), config=config, engine=make(THREAD))
+    assert np.abs(result.w - solve([Quadratic([3.0, 1.0])], middle_box(1), config=config).w).max() <= 1e-12
+    assert not happened(result, "worker-lost")
+
+
 @pytest.mark.parametrize("kind", [THREAD, RAY])
 def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
     problems = [Mishap([float(j)], tmp_path, "hang", at=20) for j in range(2)]
@@ -335,7 +342,6 @@ def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
         (THREAD, THREAD),
         (THREAD, PAGE),
         pytest.param("ray", "ray", marks=needs_ray),
-        pytest.param("ray", THREAD, marks=needs_ray),
     ],
 )
 def test_a_new_master_goes_on_from_the_checkpoint(kind, later, make, tmp_path):
