@@ -15,6 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench import sections
 from fdro_core import (
     AspireEase,
     LeastSquares,
@@ -155,11 +156,4 @@ SECTIONS = {part.__name__: part for part in (rates, thousand)}
 
 def main(arguments: list[str]) -> int:
     """Run the sections named, or all."""
-    unknown = [name for name in arguments if name not in SECTIONS]
-    if unknown:
-        print(f"no section {', '.join(unknown)}; there are: {', '.join(SECTIONS)}")
-        return 2
-    for name in arguments or SECTIONS:
-        CONSOLE.rule(f"{name}: {SECTIONS[name].__doc__}", align="left")
-        SECTIONS[name]()
-    return 0
+    return sections.run(SECTIONS, arguments, CONSOLE)
