@@ -25,7 +25,8 @@ from uncertainty_sets import KL
 
 CONSOLE = Console(width=120)
 WORKERS, HOSTS = 12, 3
-SETTLING = 10.0  # seconds without a kill before the end: the last one to die shall be back
+SETTLING = 10.0  # seconds from the moment when all are back, after the last kill, to the end
+LONGEST = 120.0  # seconds after which the run ends though somebody is still away
 
 _doomed: set[int] = set()  # workers of this process whose next gradient raises
 
@@ -143,6 +144,7 @@ def scene(
     over, ended = threading.Event(), threading.Event()
     kills: list[str] = []
     masters: list[Any] = []
+    whole: list[float] = []  # since when everyone is there
 
     def rampage() -> None:
         while not over.wait(every * (0.5 + rng.random())):
@@ -155,9 +157,15 @@ def scene(
         if not masters:
             masters.append(run.master)
             thread.start()
-        if entry["clock"] > seconds:
+        now = entry["clock"]
+        if now > seconds:
             over.set()
-        return "time" if entry["clock"] > seconds + SETTLING else None
+        if now < seconds or run.master.roster.live < WORKERS:
+            whole.clear()
+        elif not whole:
+            whole.append(now)
+        done = now > seconds + LONGEST or (whole and now > whole[0] + SETTLING)
+        return "time" if done else None
 
     config = AspireEase(iterations=10**9, deadline=5.0, report_interval=WORKERS)
     begin = time.perf_counter()
