@@ -12,6 +12,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # documents this source tree, whatever version is installed
 
@@ -71,7 +73,16 @@ def draw_pictures(app: Any) -> None:
     draw.main(Path(__file__).parent / "generated")
 
 
+def trim_blocks(app: Any, doctree: nodes.document) -> None:
+    """Take the empty line off the end of sessions, which only doctest needs."""
+    for block in doctree.findall(nodes.literal_block):
+        text = block.astext().rstrip("\n")
+        block.rawsource, block.children = text, []
+        block.append(nodes.Text(text))
+
+
 def setup(app: Any) -> None:
     """Run after napoleon, which has turned the sections into reStructuredText by then."""
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
+    app.connect("doctree-read", trim_blocks)
     app.connect("builder-inited", draw_pictures)

@@ -20,6 +20,7 @@ from uncertainty_sets.errors import FdroError
 from uncertainty_sets.pictures import draw_simplex, draw_weights
 
 LOSSES = np.array([1.0, 2.0, 4.0])
+START = np.array([0.5, 0.3, 0.2])  # the centre that the first pages talk about
 STYLE = {"svg.hashsalt": "fdro", "figure.facecolor": "white", "font.size": 10}
 
 
@@ -31,6 +32,8 @@ def main(folder: Path) -> None:
     with mpl.rc_context(STYLE):
         sections = [section for name in available_sets() if (section := _set(name, folder))]
         (folder / "gallery.md").write_text("\n".join(sections), encoding="utf-8")
+        _overview(folder)
+        _save(draw_simplex(get_set("kl")(START, 0.1), LOSSES).figure, folder / "start.svg")
         _save(draw_weights(*_weights(12)).figure, folder / "weights-few.svg")
         _save(draw_weights(*_weights(500)).figure, folder / "weights-many.svg")
         _save(draw_run(_run(), over="clock"), folder / "run.svg")
@@ -74,6 +77,21 @@ def _set(name: str, folder: Path) -> str:
         f"```{{image}} generated/set-{name}.svg\n:alt: {name} on the simplex of three workers\n"
         ":width: 420px\n```\n"
     )
+
+
+def _overview(folder: Path) -> None:
+    """All sets side by side, three in a row."""
+    from matplotlib import pyplot
+
+    names = [name for name in available_sets() if (folder / f"set-{name}.svg").exists()]
+    across = min(3, len(names))
+    down = -(-len(names) // across)
+    figure, panels = pyplot.subplots(down, across, figsize=(4.0 * across, 3.9 * down), layout="constrained")
+    for ax in np.ravel(panels):
+        ax.axis("off")
+    for name, ax in zip(names, np.ravel(panels), strict=False):
+        draw_simplex(get_set(name).example(3), LOSSES, ax).set_title(name, weight="bold")
+    _save(figure, folder / "all-sets.svg")
 
 
 def _weights(size: int) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -182,12 +183,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidSetting(
                 f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {self.solver!r}"
             )
-        if not (np.isfinite(self.l2) and self.l2 >= 0.0):
-            raise InvalidSetting(f"l2 must be a number >= 0, got {self.l2}")
-        if not self.tolerance > 0.0:
-            raise InvalidSetting(f"tolerance must be > 0, got {self.tolerance}")
-        if self.steps is not None and self.steps < 1:
-            raise InvalidSetting(f"steps must be at least 1, or None for the default, got {self.steps}")
+        l2: Any = self.l2  # what users hand over may be of any type
+        tolerance: Any = self.tolerance
+        steps: Any = self.steps
+        if not (isinstance(l2, Real) and 0.0 <= float(l2) < np.inf):
+            raise InvalidSetting(f"l2 must be a number >= 0, got {self.l2!r}")
+        if not (isinstance(tolerance, Real) and float(tolerance) > 0.0):
+            raise InvalidSetting(f"tolerance must be a number > 0, got {self.tolerance!r}")
+        if steps is not None and not (isinstance(steps, Integral) and int(steps) >= 1):
+            raise InvalidSetting(
+                f"steps must be a whole number, at least 1, or None for the default, got {self.steps!r}"
+            )
 
     def _prior(self, sizes: NDArray[np.intp]) -> Array:
         """The centre q from what `prior` says."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.tables import instead, one_or_more
-from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.errors import InvalidInput, InvalidParameter
 from uncertainty_sets.registry import get_set
 
 if TYPE_CHECKING:
@@ -71,17 +71,20 @@ def make_set(name: str, given: Mapping[str, Any], size: int, samples: Array | No
         parameters["center"] = _center(parameters.get("center", "uniform"), size, samples)
     if known.get("size") and "size" not in parameters:
         parameters["size"] = size
+    hints = inspect.signature(cls).parameters
     for parameter, value in parameters.items():
-        if isinstance(value, str):
+        if isinstance(value, str) and "str" not in str(hints[parameter].annotation):
             raise InvalidParameter(f"{parameter} must be numbers, or @file with numbers, got {value!r}")
     while True:
         try:
             return cls(**parameters)
-        except InvalidParameter as error:
+        except InvalidInput as error:
             vector = _NEEDS_VECTOR.match(str(error))
             if not vector or np.ndim(parameters.get(vector[1], [])) != 0:
                 raise
             parameters[vector[1]] = np.full(size, float(parameters[vector[1]]))
+        except (TypeError, ValueError) as error:
+            raise InvalidParameter(f"{name}: {error}") from error
 
 
 def _center(given: Any, size: int, samples: Array | None) -> Any:

@@ -89,7 +89,10 @@ def resume(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with an interrupted run, bit for bit as if it had never stopped."""
+    """Go on with an interrupted run, or train a finished one further.
+
+    On the virtual engine the rest is bit for bit what it would have been.
+    """
     from fdro_core.experiment import run
 
     shown = Output(quiet=quiet, as_json=as_json)

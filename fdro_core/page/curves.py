@@ -33,8 +33,8 @@ def curves(history: list[Entry]) -> list[dict[str, Any]]:
         _chart(
             "loss", "Losses", "as the workers report them, each at its own copy of the model", last, 4,
             ("worst mix in the set", [entry["objective"] for entry in last]),
-            ("worst worker", [float(np.nanmax(each)) for each in losses]),
-            ("mean", [float(np.nanmean(each)) for each in losses]),
+            ("worst worker", [_over(np.max, each) for each in losses]),
+            ("mean", [_over(np.mean, each) for each in losses]),
         ),
         _tests(reports),
         _chart(
@@ -53,19 +53,25 @@ def curves(history: list[Entry]) -> list[dict[str, Any]]:
     return [chart for chart in charts if chart is not None]
 
 
+def _over(pick: Callable[[Any], Any], values: Any) -> float:
+    """The largest, least or mean of the numbers that are known; NaN where none is."""
+    known = values[np.isfinite(values)]
+    return float(pick(known)) if known.size else np.nan
+
+
 def _tests(reports: list[Entry]) -> dict[str, Any] | None:
     """Accuracy on samples kept aside, or the loss where there is no accuracy."""
     for name, key, title, scale, digits, worst in (
-        ("accuracy", "test_accuracy", "Test accuracy, %", 100.0, 1, np.nanmin),
-        ("test-loss", "test_loss", "Test loss", 1.0, 4, np.nanmax),
+        ("accuracy", "test_accuracy", "Test accuracy, %", 100.0, 1, np.min),
+        ("test-loss", "test_loss", "Test loss", 1.0, 4, np.max),
     ):
         seen = [entry for entry in reports if key in entry]
         if seen:
             values = [scale * np.array(entry[key], dtype=np.float64) for entry in seen]
             return _chart(
                 name, title, "of the shared model, on samples kept aside", seen, digits,
-                ("mean", [float(np.nanmean(each)) for each in values]),
-                ("worst worker", [float(worst(each)) for each in values]),
+                ("mean", [_over(np.mean, each) for each in values]),
+                ("worst worker", [_over(worst, each) for each in values]),
             )  # fmt: skip
     return None
 

@@ -107,17 +107,24 @@ def test_oracle_finds_plug_in_sets():
     class Fixed(UncertaintySet):
         name = "test-cli-fixed"
 
-        def __init__(self, center, half_width):
-            self.center, self.half_width = np.asarray(center), half_width
+        def __init__(self, center, half_width, side: str = "both"):
+            self.center, self.half_width, self.side = np.asarray(center), half_width, side
+            if side not in {"both", "none"}:
+                raise TypeError("side is both or none")
 
         def constraints(self, p):
             import cvxpy
 
-            return [cvxpy.abs(p - self.center) <= self.half_width]
+            return [cvxpy.abs(p - self.center) <= (self.half_width if self.side == "both" else 0.0)]
 
     try:
         answer = asked("oracle", "-s", "test-cli-fixed", "-l", "1,2", "--half-width", "0.1")
         np.testing.assert_allclose(answer["p"], [0.4, 0.6], atol=1e-7)
+        still = asked("oracle", "-s", "test-cli-fixed", "-l", "1,2", "--half-width", "0.1", "--side", "none")
+        np.testing.assert_allclose(still["p"], [0.5, 0.5], atol=1e-7)
+        common = ("oracle", "-s", "test-cli-fixed", "-l", "1,2", "--half-width")
+        assert "side is both or none" in fdro(*common, "0.1", "--side", "left", code=2).stderr
+        assert "half_width must be numbers" in fdro(*common, "wide", code=2).stderr
         assert "half_width" in fdro("sets", "test-cli-fixed").stdout
     finally:
         from uncertainty_sets import registry

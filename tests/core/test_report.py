@@ -175,6 +175,16 @@ def test_long_histories_are_thinned_and_keep_their_peaks():
     assert "accuracy" not in charts
 
 
+def test_losses_that_nobody_knows_leave_a_gap():
+    entry = {
+        "event": "report", "iteration": 1, "clock": 1.0, "objective": np.nan, "losses": [np.nan, np.nan],
+        "planes": 1, "active_workers": 1, "live_workers": 2, "staleness": 0, "test_accuracy": [None, 0.5],
+    }  # fmt: skip
+    charts = {chart["name"]: chart for chart in curves([entry])}
+    assert all(np.isnan(line["values"][0]) for line in charts["loss"]["lines"])
+    assert [line["values"] for line in charts["accuracy"]["lines"]] == [[50.0], [50.0]]
+
+
 def test_a_run_without_reports_or_tests_has_a_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     furnish()
