@@ -177,6 +177,8 @@ def scene(
     events = [entry["event"] for entry in result.history]
     gap = abs(result.objective - best) / abs(best)
     faults = witness.faults(masters[0], result.history)
+    if len(kills) < seconds / every / 4:
+        faults.append("too few kills for a verdict")
     if gap > 0.01:
         faults.append(f"the objective is {gap:.1%} away from the undisturbed one")
     CONSOLE.print(
@@ -233,7 +235,10 @@ def nodes(options: argparse.Namespace) -> bool:
 
         def kill(rng: np.random.Generator) -> str:
             if cluster.size < HOSTS:
-                cluster.add()
+                try:
+                    cluster.add()
+                except Exception as error:  # Ray gives up on a node that takes too long to start
+                    CONSOLE.print(f"no new node this time: {error}")
             return cluster.kill(int(rng.integers(10**6)))
 
         engine = RayEngine(address=cluster.address, hosts=[{"host": 0.01}] * HOSTS)
