@@ -170,9 +170,10 @@ def mark(axes: Any, curve: dict[str, list[float]], name: str, factor: float, tex
 def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
     """How it was done."""
     return (
-        "Softmax regression with l2 = 1e-3, full local batches, CD-norm set with deviations up to the prior and "
-        "Γ = N/2, the driver's default steps; nothing is tuned. Delays are log-normal (median 1 s, sigma 0.5), "
-        f"and 5 in 1,000 workers are {SLOWER:g} times slower. Synchronous: S = N, {given.seconds:,.0f} virtual "
-        f"seconds. Asynchronous: τ = {PATIENCE}⌈N/S⌉, until the test accuracy is that of the synchronous run's "
-        f"end. {given.repeats} repeats, mean ± deviation. {reporting.effort(records, began)}"
+        "Softmax regression with l2 = 1e-3, full local batches, CD-norm set with deviations up to the prior "
+        "and Γ = N/2, the driver's default steps; nothing is tuned. Delays are log-normal (median 1 s, sigma "
+        f"0.5), and 5 in 1,000 workers are {SLOWER:g} times slower. Synchronous: S = N, {given.seconds:,.0f} "
+        f"virtual seconds. Asynchronous: τ = {PATIENCE}⌈N/S⌉, until the test accuracy is that of the "
+        f"synchronous run's end. {given.repeats} repeats, mean ± deviation. "
+        f"{reporting.effort(records, began)}"
     )
