@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def task(given: Any, data: str) -> TimedTask:
     )
     N = compare.workers_of(base)
     slow = tuple((N - 1 - k, SLOWER, 0.0, None) for k in range(max(1, N // SHARE)))
-    return TimedTask(**{**base.__dict__, "stragglers": slow})
+    return replace(base, stragglers=slow)
 
 
 def last(records: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -162,10 +163,10 @@ def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
     )
     return (
         f"One worker in {SHARE}, at least one, is {SLOWER:g} times slower than the others, whose delays are "
-        "log-normal (median 1 s, sigma 0.5). A message costs the same time whether it asks for one gradient or for "
-        "ten, so local steps (FedAvg, DRFA-Prox) are free. Times are those at which the mean of three looks' Acc_w "
-        f"first is {LEVELS[0]:.0%} and {LEVELS[1]:.0%} of the best method's at the end. Every method: {given.trials} "
-        "trials of settings, judged by the worst-worker accuracy on held-out training data averaged over the "
-        f"run's time; then {given.repeats} repeats with the best, mean ± deviation ({each}). "
-        f"{reporting.effort(records, began)}"
+        "log-normal (median 1 s, sigma 0.5). A message costs the same time whether it asks for one gradient "
+        "or for ten, so local steps (FedAvg, DRFA-Prox) are free. Times are those at which the mean of three "
+        f"looks' Acc_w first is {LEVELS[0]:.0%} and {LEVELS[1]:.0%} of the best method's at the end. Every "
+        f"method: {given.trials} trials of settings, judged by the worst-worker accuracy on held-out training "
+        f"data averaged over the run's time; then {given.repeats} repeats with the best, mean ± deviation "
+        f"({each}). {reporting.effort(records, began)}"
     )
