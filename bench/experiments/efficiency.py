@@ -170,5 +170,6 @@ def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
         f"looks' Acc_w first is {LEVELS[0]:.0%} and {LEVELS[1]:.0%} of the best method's at the end. Every "
         f"method: {given.trials} trials of settings, judged by the worst-worker accuracy on held-out "
         "training data averaged over the run's time; then "
-        f"{given.repeats} repeats with the best, mean ± deviation ({each}). {reporting.effort(records, began)}"
+        f"{given.repeats} repeats with the best, mean ± deviation ({each}). "
+        f"{reporting.effort(records, began)}"
     )
