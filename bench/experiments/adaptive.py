@@ -15,7 +15,7 @@ from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import summary
 from bench.experiments.tables import Table, pm
-from bench.experiments.timed import TimedTask, perform
+from bench.experiments.timed import LOADING, TimedTask, perform
 
 COMMAND = "adaptive"
 DATA = ["fashion-mnist"]
@@ -26,7 +26,7 @@ METHODS = {
 }
 SLOW_FROM, SLOW_TO, END = 900.0, 1300.0, 2000.0
 SLOWER = 10.0
-DELAY = (5.0, 0.15)
+DELAY = (10.0, 0.15)
 
 Runs = dict[str, list[dict[str, Any]]]
 
@@ -70,7 +70,7 @@ def task(given: Any, data: str) -> TimedTask:
         batch=None,
         l2=1e-3,
         points=60 if given.quick else 250,
-        options={"digits": (3, 8, 9)} if data == "digits" else {},
+        options={"digits": (3, 8, 9)} if data == "digits" else LOADING.get(data, {}),
         virtual_seconds=END,
         delay=DELAY,
         stragglers=((2, SLOWER, SLOW_FROM, SLOW_TO),),

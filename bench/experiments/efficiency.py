@@ -15,7 +15,7 @@ from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import paired, summary
 from bench.experiments.tables import Table, pm
-from bench.experiments.timed import TimedTask, perform
+from bench.experiments.timed import LOADING, TimedTask, perform
 
 COMMAND = "efficiency"
 DATA = ["fashion-mnist", "person-activity", "sc-ma"]
@@ -24,8 +24,7 @@ REFERENCE = "ASPIRE-EASE"
 SLOWER = 10.0
 SHARE = 5  # one worker in so many is slow, the last ones
 MODEL = {"fashion-mnist": "softmax", "person-activity": "mlp-32", "sc-ma": "mlp-32"}
-SECONDS = {"fashion-mnist": 2000.0, "sc-ma": 500.0}
-BATCH = {"fashion-mnist": 256}
+SECONDS = {"sc-ma": 500.0}
 LEVELS = (0.90, 0.97)  # of the best method's last accuracy
 QUICK = {"seconds": 150.0, "batch": 32, "points": 12}
 
@@ -59,7 +58,7 @@ def task(given: Any, data: str) -> TimedTask:
     """The task that all of a data set are made from."""
     batch = given.batch
     if batch is None:
-        batch = QUICK["batch"] if given.quick else BATCH.get(data, 64)
+        batch = QUICK["batch"] if given.quick else 64
     base = TimedTask(
         COMMAND,
         data,
@@ -71,6 +70,7 @@ def task(given: Any, data: str) -> TimedTask:
         batch=int(batch) or None,
         model=given.model or ("softmax" if given.quick else MODEL.get(data, "softmax")),
         points=int(QUICK["points"]) if given.quick else 40,
+        options=LOADING.get(data, {}),
         virtual_seconds=given.seconds or (QUICK["seconds"] if given.quick else SECONDS.get(data, 1000.0)),
     )
     N = compare.workers_of(base)

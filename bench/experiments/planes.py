@@ -15,7 +15,7 @@ from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import summary
 from bench.experiments.tables import Table, pm
-from bench.experiments.timed import TimedTask, perform
+from bench.experiments.timed import LOADING, TimedTask, perform
 
 COMMAND = "planes"
 DATA = ["person-activity", "sc-ma", "fashion-mnist"]
@@ -68,6 +68,7 @@ def plan(given: Any, data: str) -> dict[tuple[str, str], list[TimedTask]]:
         batch=None,
         l2=1e-3,
         points=20 if given.quick else 50,
+        options=LOADING.get(data, {}),
         virtual_seconds=given.seconds or (QUICK if given.quick else SECONDS.get(data, USUAL)),
         held=0.0,
         parts=("train",),

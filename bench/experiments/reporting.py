@@ -39,7 +39,9 @@ def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: in
 def effort(records: Sequence[Record], began: float) -> str:
     """How much work is behind a result, and on what machine."""
     cpu = sum(record["cpu"] for record in records)
+    pools = sorted({(r["data"], r["options"]["pool"]) for r in records if r["options"].get("pool", 1) > 1})
+    images = "".join(f"Images of {data} are averaged over {n} × {n} pixels. " for data, n in pools)
     return (
-        f"Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start took "
+        f"{images}Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start took "
         f"{(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
     )

@@ -14,7 +14,7 @@ from bench.experiments import compare, curves, figures, options, reporting
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.tables import Table
-from bench.experiments.timed import TimedTask, perform
+from bench.experiments.timed import LOADING, TimedTask, perform
 
 COMMAND = "scale"
 DATA = ["mnist-1000"]
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     made = options.common(COMMAND, __doc__, DATA)
     made.add_argument("--seconds", type=float, help="virtual seconds of the synchronous run (4,000)")
     made.add_argument("--active", nargs="+", type=int, default=[1, 100], help="S of the asynchronous runs")
-    made.add_argument("--pool", type=int, default=1, help="average images over so many pixels squared")
+    made.add_argument("--pool", type=int, default=2, help="average images over so many pixels squared")
     given = options.read(made, arguments, COMMAND)
     given.seconds = given.seconds or (1000.0 if given.quick else 4000.0)
     began, console = time.monotonic(), options.console()
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
     """The synchronous runs, then the asynchronous ones up to the same test accuracy, seed by seed."""
-    loading = {"pool": given.pool} if data.startswith("mnist") else {}
+    loading = {"pool": given.pool} if "pool" in LOADING.get(data, {}) else {}
     base = TimedTask(
         COMMAND,
         data,
