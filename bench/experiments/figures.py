@@ -57,6 +57,8 @@ def direct_labels(axes: Any, ends: list[tuple[float, float, str, str]]) -> None:
     """Names at the right ends of lines, moved apart where they would overlap."""
     from bench.labels import label_ends
 
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right + 0.3 * (right - left))  # room for the names
     label_ends(axes.figure, [(axes, ends)])
 
 

@@ -146,7 +146,7 @@ def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
             active_workers=S,
             iterations=setup.gradients,
             local_steps=steps,
-            worker_step=settings["step"] / own,
+            step_scale=settings["step"],
             penalty=0.5 * settings["penalty"] * own,
             batch_size=setup.batch,
             reported_loss="full" if setup.batch is None else "average",

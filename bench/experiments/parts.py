@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 HELD_OUT = 0.2
-BLOCKS = 25
+BLOCK = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Part:
 
 
 def cut(clients: Sequence[Any], seed: int, share: float = HELD_OUT) -> list[Part]:
-    """Hold a share of every client's training data out, in blocks of neighbouring samples.
+    """Hold a share of every client's training data out: of each label, in blocks of 16 neighbouring samples.
 
     Samples of a time series that lie side by side are nearly the same, so single samples held out would
     say nothing new. Which blocks are taken depends on the seed; the test data is the client's own.
@@ -36,12 +36,16 @@ def cut(clients: Sequence[Any], seed: int, share: float = HELD_OUT) -> list[Part
     parts = []
     for number, client in enumerate(clients):
         n = len(client.y_train)
-        blocks = np.array_split(np.arange(n), min(BLOCKS, n))
         rng = np.random.default_rng([seed, number])
-        taken = set(rng.permutation(len(blocks))[: round(share * len(blocks))].tolist())
         held = np.zeros(n, dtype=bool)
-        for place in taken:
-            held[blocks[place]] = True
+        for label in np.unique(client.y_train):
+            rows = np.flatnonzero(client.y_train == label)
+            blocks = np.array_split(rows, min(rows.size, max(2, rows.size // BLOCK)))
+            for place in rng.permutation(len(blocks))[: round(share * len(blocks))]:
+                held[blocks[place]] = True
+        if held.all() or not held.any():  # so few samples that no rule helps
+            held[:] = False
+            held[: max(1, n // 2)] = n > 1
         X, y = client.X_train, client.y_train
         parts.append(Part((X[~held], y[~held]), (X[held], y[held]), (client.X_test, client.y_test)))
     return parts
