@@ -42,6 +42,6 @@ def effort(records: Sequence[Record], began: float) -> str:
     pools = sorted({(r["data"], r["options"]["pool"]) for r in records if r["options"].get("pool", 1) > 1})
     images = "".join(f"Images of {data} are averaged over {n} × {n} pixels. " for data, n in pools)
     return (
-        f"{images}Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start took "
-        f"{(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
+        f"{images}Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start "
+        f"took {(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
     )
