@@ -132,7 +132,6 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
     adaptive = runs[METHODS["ASPIRE-ADP"]][0]["curve"]
     with figures.canvas(folder, f"adaptive-{data}", columns=3, width=4.2) as (delays, active, loss):
         table_ = np.array(adaptive["delays"])
-        ends = []
         for j in range(table_.shape[1]):
             look = figures.look(j) | {"marker": ""}
             delays.plot(adaptive["clock"], table_[:, j], **look)
@@ -144,8 +143,8 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
             textcoords="offset points",
             fontsize=8,
         )
-        delays.annotate("workers 1 and 2", (150, 8), fontsize=8)
-        delays.set_ylabel("delay of a message as the master sees it, s")
+        delays.annotate("workers 1 and 2", (150, 1.6 * DELAY[0]), fontsize=8)
+        delays.set_ylabel("delay of a message, s")
         delays.set_title("(a) delays")
         active.step(adaptive["clock"], adaptive["active"], where="post", color="black", linewidth=1.3)
         active.set_yticks([1, 2, 3])
@@ -154,15 +153,14 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
         active.set_title("(b) ASPIRE-ADP's S")
         for number, (name, records) in enumerate(runs.items()):
             curve, look = records[0]["curve"], figures.look(number) | {"marker": ""}
-            loss.plot(curve["iteration"], curve["loss_w"], **look)
-            ends.append((curve["iteration"][-1], curve["loss_w"][-1], name, look["color"]))
+            loss.plot(curve["iteration"], curve["loss_w"], label=name, **look)
         loss.set_xlabel("iterations of the master")
         loss.set_ylabel("worst worker's training loss")
         loss.set_title(f"(c) {data}, one run each, {END:.0f} s")
         for axes in (delays, active):
             axes.axvspan(SLOW_FROM, SLOW_TO, color="#eeeeee", zorder=0, linewidth=0)
             axes.set_xlabel("virtual seconds; grey: worker 3 is slow")
-        figures.direct_labels(loss, ends)
+        loss.legend(frameon=False, handlelength=3.5)
 
 
 def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:

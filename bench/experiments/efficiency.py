@@ -139,13 +139,12 @@ def draw(folder: Path, found: Mapping[str, Runs]) -> None:
                 mean, deviation = (100 * part for part in curves.band(records, "acc_w", grid))
                 look = figures.look(number)
                 axes.plot(grid, mean, markevery=12, **look)
-                axes.fill_between(
-                    grid, mean - deviation, mean + deviation, color=look["color"], alpha=0.12, linewidth=0
-                )
+                low, high = np.maximum(mean - deviation, 0.0), np.minimum(mean + deviation, 100.0)
+                axes.fill_between(grid, low, high, color=look["color"], alpha=0.12, linewidth=0)
                 ends.append((grid[-1], mean[-1], method, look["color"]))
             axes.set_title(data)
             axes.set_xlabel("virtual seconds")
-            axes.set_xlim(0, 1.4 * end)
+            axes.set_xlim(0, 1.1 * end)
             axes.set_xticks([tick for tick in axes.get_xticks() if tick <= 1.01 * end])
             axes.spines["bottom"].set_bounds(0, end)
             labels.append((axes, ends))

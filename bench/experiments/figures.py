@@ -62,6 +62,14 @@ def direct_labels(axes: Any, ends: list[tuple[float, float, str, str]]) -> None:
     label_ends(axes.figure, [(axes, ends)])
 
 
+def plain_ticks(axes: Any) -> None:
+    """Ticks 1, 2, 5, 10, … on a logarithmic y axis, written out."""
+    ticker: Any = import_module("matplotlib.ticker")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
+
+
 def band(records: list[dict[str, Any]], name: str) -> tuple[Any, Any]:
     """Mean and deviation over repeats of a curve, cut to the shortest."""
     curves = [record["curve"][name] for record in records]

@@ -126,13 +126,16 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
                     mean, deviation = curves.band(records, quantity, times)
                     look = figures.look(number) | {"marker": ""}
                     axes.plot(times, mean, **look)
-                    low, high = mean - deviation, mean + deviation
+                    low, high = np.maximum(mean - deviation, 0.5 * mean), mean + deviation
                     axes.fill_between(times, low, high, color=look["color"], alpha=0.15, linewidth=0)
-                    ends.append((times[-1], mean[-1], f"{method}, {kind}", look["color"]))
+                    ends.append(
+                        (times[-1], mean[-1], f"{method.removeprefix('ASPIRE-')}, {kind}", look["color"])
+                    )
                 axes.set_yscale("log")
+                figures.plain_ticks(axes)
                 axes.set_title(data)
                 axes.set_xlabel("virtual seconds")
-                axes.set_xlim(0, 1.55 * times[-1])
+                axes.set_xlim(0, 1.1 * times[-1])
                 axes.set_xticks([tick for tick in axes.get_xticks() if tick <= times[-1]])
                 axes.spines["bottom"].set_bounds(0, times[-1])
                 labels.append((axes, ends))
