@@ -134,7 +134,7 @@ def table(data: str, runs: Runs) -> Table:
 
 def draw(folder: Path, data: str, runs: Runs) -> None:
     """Test accuracy and test loss against virtual time, every run a line."""
-    with figures.canvas(folder, f"scale-{data}", columns=2, width=5.0) as panels:
+    with figures.canvas(folder, f"scale-{data}", columns=2, width=4.6) as panels:
         for axes, name, factor, label in (
             (panels[0], "acc", 100.0, "test samples right, %"),
             (panels[1], "test_loss", 1.0, "test loss"),
@@ -143,28 +143,13 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
                 look = figures.look(number) | {"marker": "", "linewidth": 0.9}
                 for record in records:
                     curve = record["curve"]
-                    axes.plot(curve["clock"], factor * np.asarray(curve[name]), alpha=0.6, **look)
-                mark(axes, records[0]["curve"], name, factor, method, look["color"])
+                    known = {} if record is not records[0] else {"label": method}
+                    axes.plot(curve["clock"], factor * np.asarray(curve[name]), alpha=0.7, **look, **known)
             axes.set_xscale("log")
             axes.set_xlabel("virtual seconds")
             axes.set_ylabel(label)
-        count = len(runs["synchronous"])
-        panels[0].set_title(f"{data}: {count} runs each, 5 in 1,000 workers 20 times slower")
-
-
-def mark(axes: Any, curve: dict[str, list[float]], name: str, factor: float, text: str, colour: str) -> None:
-    """The line's name beside its middle on the logarithmic axis."""
-    clock = np.log(curve["clock"])
-    place = int(np.argmin(np.abs(clock - (0.45 * clock[0] + 0.55 * clock[-1]))))
-    rising = curve[name][-1] > curve[name][0]
-    axes.annotate(
-        text,
-        (curve["clock"][place], factor * curve[name][place]),
-        xytext=(7, -9 if rising else 5),
-        textcoords="offset points",
-        fontsize=8,
-        color=colour,
-    )
+        panels[0].legend(frameon=False, handlelength=3.5)
+        panels[0].set_title(f"{data}: a line a run, {len(runs['synchronous'])} of each")
 
 
 def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
