@@ -13,7 +13,7 @@ import pytest
 from bench.__main__ import commands, run
 from bench.experiments import adaptive, curves, efficiency, planes, reporting, scale
 from bench.experiments.records import Records
-from bench.experiments.timed import TimedTask, perform
+from bench.experiments.timed import MOST, TimedTask, columns, perform
 
 DIGITS = TimedTask(
     "test",
@@ -105,6 +105,16 @@ def test_steps_so_long_that_nothing_is_left_are_a_bad_trial() -> None:
     record = perform(replace(DIGITS, settings=settings, batch=32, stage="tune"))
     assert record["metrics"]["held_acc_w"] < 0.5
     assert record["curve"] == {}
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
+    rows = [{"clock": 0.5 + k, "acc": k / 1000} for k in range(1000)]
+    kept = columns(rows)
+    assert 50 < len(kept["clock"]) <= MOST + 1
+    assert (kept["clock"][0], kept["clock"][-1]) == (0.5, 999.5)
+    assert kept["clock"] == sorted(set(kept["clock"]))
+    assert kept["acc"] == [round((clock - 0.5) / 1000, 4) for clock in kept["clock"]]
+    assert columns(rows[:10])["clock"] == [row["clock"] for row in rows[:10]]
 
 
 # -- curves -------------------------------------------------------------------------------------------
