@@ -1,6 +1,7 @@
 """The attack of Table VI as the experiments set it: malicious workers beside the honest ones, and a prior.
 
-The paper's own settings are in a supplement that is not public. Here: `count` malicious workers are added.
+The paper's own settings are in a supplement that is not public. Here: `count` malicious workers are added
+(one for five honest ones).
 Each holds training samples drawn from all honest workers, as many as a mean honest worker has, all with the
 trigger on and the target's label. The prior gives a malicious worker `trust` times the weight of an honest
 one, and no worker's weight may exceed three times its prior (spread = 2q in the CD-norm set).
@@ -42,11 +43,20 @@ class Attack:
     success: Callable[[Predict], float]
 
 
-def settings(data: str, **changes: Any) -> dict[str, Any]:
-    """The attack on a data set: a weak square for images, three features at 2 deviations for the others."""
-    images = data.startswith(("fashion", "mnist", "digits"))
-    own = {"trigger": "square" if images else "features", "value": 0.5 if images else 2.0}
-    return {"count": 1, "trust": 0.1, "target": 0, "seed": 0} | own | changes
+TRIGGERS = {
+    "hidden": {"square": {"place": "centre", "size": 8, "value": 0.5}, "features": {"size": 3, "value": 0.5}},
+    "bright": {"square": {"place": "corner", "size": 4, "value": 1.0}, "features": {"size": 3, "value": 3.0}},
+}
+"""Two kinds: one that is hard to tell from what samples look like, and one that no clean sample has."""
+
+
+def settings(data: Federation, kind: str = "hidden") -> dict[str, Any]:
+    """The attack on a data set: a square in images, the last features of others; one stranger for five."""
+    features = data.clients[0].X_train.shape[1]
+    shape = "square" if features in IMAGES else "features"
+    own = TRIGGERS[kind][shape] | ({"size": 3} if features == 64 else {})
+    count = max(1, len(data.clients) // 5)
+    return {"kind": kind, "shape": shape, "count": count, "trust": 0.1, "target": 0, "seed": 0} | own
 
 
 def prepare(data: Federation, chosen: Mapping[str, Any]) -> Attack:
@@ -75,8 +85,12 @@ def prepare(data: Federation, chosen: Mapping[str, Any]) -> Attack:
 
 
 def make_trigger(features: int, chosen: Mapping[str, Any]) -> Trigger:
-    """A square in the corner of an image, or the last three features at a value that they seldom have."""
-    if chosen["trigger"] == "square":
-        height, width = IMAGES[features]
-        return Trigger.square(height, width, size=4 if height > 8 else 2, value=float(chosen["value"]))
-    return Trigger.of(range(features - 3, features), float(chosen["value"]))
+    """A square of one grey in an image, or the last features at one value."""
+    size, value = int(chosen["size"]), float(chosen["value"])
+    if chosen["shape"] == "features":
+        return Trigger.of(range(features - size, features), value)
+    height, width = IMAGES[features]
+    if chosen["place"] == "corner":
+        return Trigger.square(height, width, size=size, value=value)
+    rows, columns = ((side - size) // 2 + np.arange(size) for side in (height, width))
+    return Trigger.of((rows[:, None] * width + columns).ravel().tolist(), value)

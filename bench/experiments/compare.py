@@ -24,7 +24,7 @@ def tuned_runs(
     pool: Pool, records: Records, options: argparse.Namespace, base: Task, names: Sequence[str], workers: int
 ) -> dict[str, list[dict[str, Any]]]:
     """Search every method's settings, then repeat it with the best: records by method."""
-    known = methods.registry(workers)
+    known = methods.registry(workers, known_prior=base.attack is not None)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"no method is called {unknown[0]!r}; there are: {', '.join(known)}")
@@ -60,7 +60,6 @@ def one_class(base: Task) -> bool:
 
 def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began: float) -> str:
     """How it was done, for under the tables."""
-    cpu = sum(record["cpu"] for record in records)
     budgets = sorted({(r["data"], r["gradients"], r["batch"] or "all", r["model"]) for r in records}, key=str)
     budget = "; ".join(
         f"{data}: {gradients:,} gradients of {batch} samples, {model}"
@@ -70,9 +69,16 @@ def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began:
         f"Every method: {options.trials} trials of settings, judged on held-out training data; then "
         f"{options.repeats} repeats with the best, mean ± deviation. Stopping rule: {stopping.NAME}. "
         f"Budget of a run ({budget}), all workers together. p-values are two-sided, of the paired t-test "
-        f"and of the signed ranks over seeds. Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor "
-        f"time; this start took {(time.monotonic() - began) / 60:.1f} minutes. "
-        f"{machine.line(machine.describe())}."
+        f"and of the signed ranks over seeds. " + run_time(records, began)
+    )
+
+
+def run_time(records: Sequence[dict[str, Any]], began: float) -> str:
+    """How much work it was, and on what machine."""
+    cpu = sum(record["cpu"] for record in records)
+    return (
+        f"Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start took "
+        f"{(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
     )
 
 

@@ -93,7 +93,7 @@ class Method:
 
     def uncertainty_set(self, setup: Setup, settings: Settings) -> CDNorm:
         """The paper's set; methods without a budget are judged with the largest one."""
-        return CDNorm(setup.prior, setup.limits(), settings.get("budget", float(setup.workers)))
+        return CDNorm(setup.prior, setup.limits(), settings.get("budget", 2.0))
 
 
 def _rounds(setup: Setup, settings: Settings) -> dict[str, Any]:
@@ -157,19 +157,22 @@ def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
     return make
 
 
-STEP = Range(0.05, 5.0)
+STEP = Range(0.1, 2.0)  # of 1/L
 LOCAL = Choice((2, 5, 10))
-WEIGHT_STEP = Range(1e-3, 0.3)
-PENALTY = Range(0.1, 10.0)
-BUDGET = Choice((0.25, 0.5, 0.75, 1.0))  # of the number of workers
+WEIGHT_STEP = Range(1e-3, 0.1)
+PENALTY = Range(0.1, 3.0)  # of the default κ₁
+BUDGET = Choice((0.25, 0.5, 1.0, 2.0))  # Γ; 2 is the whole simplex, 1 moves half of the weight
 
 
-def registry(workers: int = 3) -> dict[str, Method]:
-    """All methods by name, with ranges for that number of workers."""
+def registry(workers: int = 3, *, known_prior: bool = False) -> dict[str, Method]:
+    """All methods by name, with ranges for that number of workers.
+
+    Where the prior says something, DRFA-Prox may hold on to it as hard as it likes.
+    """
+    regularisation = Range(0.1, 30.0) if known_prior else Range(1e-3, 1.0)
     step, first = STEP, {"step": 0.5}
-    budget = Choice(tuple(share * workers for share in BUDGET.values))
-    own: dict[str, Range | Choice] = {"step": step, "penalty": PENALTY, "budget": budget}
-    start = first | {"penalty": 1.0, "budget": float(workers)}
+    own: dict[str, Range | Choice] = {"step": step, "penalty": PENALTY, "budget": BUDGET}
+    start = first | {"penalty": 1.0, "budget": 2.0}
     weights: dict[str, Range | Choice] = {"step": step, "weight_step": WEIGHT_STEP}
     methods = [
         Method(
@@ -184,8 +187,8 @@ def registry(workers: int = 3) -> dict[str, Method]:
         Method(
             "DRFA-Prox",
             _drfa,
-            weights | {"local_steps": LOCAL, "regularisation": Range(1e-3, 1.0)},
-            first | {"weight_step": 0.01, "local_steps": 5, "regularisation": 0.01},
+            weights | {"local_steps": LOCAL, "regularisation": regularisation},
+            first | {"weight_step": 0.01, "local_steps": 5, "regularisation": 3.0 if known_prior else 0.01},
         ),
         Method("ASPIRE-EASE", aspire(), own, start),
         Method("ASPIRE-EASE_per", aspire(), own | {"local_steps": LOCAL}, start | {"local_steps": 5}),
