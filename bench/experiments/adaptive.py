@@ -18,7 +18,7 @@ from bench.experiments.tables import Table, pm
 from bench.experiments.timed import LOADING, TimedTask, perform
 
 COMMAND = "adaptive"
-DATA = ["fashion-mnist"]
+DATA = ["person-activity", "fashion-mnist"]
 METHODS = {
     "ASPIRE-ADP": "ASPIRE-ADP",
     "ASPIRE-EASE": "ASPIRE-EASE, S = 1",
@@ -26,7 +26,10 @@ METHODS = {
 }
 SLOW_FROM, SLOW_TO, END = 900.0, 1300.0, 2000.0
 SLOWER = 10.0
-DELAY = (10.0, 0.15)
+THREE: dict[str, dict[str, Any]] = {"digits": {"digits": (3, 8, 9)}, "person-activity": {"persons": "ABC"}}
+"""How data sets of more workers are cut down to three."""
+
+DELAY = (5.0, 0.15)
 
 Runs = dict[str, list[dict[str, Any]]]
 
@@ -70,7 +73,7 @@ def task(given: Any, data: str) -> TimedTask:
         batch=None,
         l2=1e-3,
         points=60 if given.quick else 250,
-        options={"digits": (3, 8, 9)} if data == "digits" else LOADING.get(data, {}),
+        options=THREE.get(data, LOADING.get(data, {})),
         virtual_seconds=END,
         delay=DELAY,
         stragglers=((2, SLOWER, SLOW_FROM, SLOW_TO),),

@@ -23,7 +23,6 @@ METHODS = ["FedAvg", "AFL", "DRFA-Prox", "ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-
 REFERENCE = "ASPIRE-EASE"
 SLOWER = 10.0
 SHARE = 5  # one worker in so many is slow, the last ones
-MODEL = {"fashion-mnist": "softmax", "person-activity": "mlp-32", "sc-ma": "mlp-32"}
 SECONDS = {"sc-ma": 500.0}
 LEVELS = (0.90, 0.97)  # of the best method's last accuracy
 QUICK = {"seconds": 150.0, "batch": 32, "points": 12}
@@ -68,7 +67,7 @@ def task(given: Any, data: str) -> TimedTask:
         seed=given.seed,
         gradients=0,
         batch=int(batch) or None,
-        model=given.model or ("softmax" if given.quick else MODEL.get(data, "softmax")),
+        model=given.model or "softmax",
         points=int(QUICK["points"]) if given.quick else 40,
         options=LOADING.get(data, {}),
         virtual_seconds=given.seconds or (QUICK["seconds"] if given.quick else SECONDS.get(data, 1000.0)),

@@ -202,6 +202,10 @@ def test_person_activity() -> None:
     # recordings A05 and E05 have 5,224 and 8,893 readings: a window of 40, then one sample in 10
     assert abs(len(federation.clients[0].y_test) - (5224 - 39) // 10) <= 1
     assert abs(len(federation.clients[4].y_test) - (8893 - 39) // 10) <= 1
+    three = load("person-activity", persons="CAB")
+    assert [client.name[-1] for client in three.clients] == list("CAB")
+    with pytest.raises(InvalidData, match="letters"):
+        load("person-activity", persons="AX")
     with pytest.raises(InvalidData, match="without training"):
         load("person-activity", test_recordings=("07",))
 
