@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from bench import machine
+from bench.experiments.compare import run_time
 from bench.experiments.statistics import summary
 from bench.experiments.tables import MISSING, pm
-
-Record = Mapping[str, Any]
 
 
 def seconds(times: Sequence[float | None], digits: int = 0) -> str:
@@ -36,12 +33,8 @@ def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: in
     return pm(summary([one / other for one, other in pairs if one is not None and other is not None]), digits)
 
 
-def effort(records: Sequence[Record], began: float) -> str:
-    """How much work is behind a result, and on what machine."""
-    cpu = sum(record["cpu"] for record in records)
+def effort(records: Sequence[dict[str, Any]], began: float) -> str:
+    """How the images were loaded, how much work is behind a result, and on what machine."""
     pools = sorted({(r["data"], r["options"]["pool"]) for r in records if r["options"].get("pool", 1) > 1})
     images = "".join(f"Images of {data} are averaged over {n} × {n} pixels. " for data, n in pools)
-    return (
-        f"{images}Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start "
-        f"took {(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
-    )
+    return images + run_time(records, began)
