@@ -15,7 +15,7 @@ from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import summary
 from bench.experiments.tables import Table, pm
-from bench.experiments.timed import LOADING, TimedTask, perform
+from bench.experiments.timed import LOADING, TimedTask, begin, perform
 
 COMMAND = "adaptive"
 DATA = ["person-activity", "fashion-mnist"]
@@ -62,19 +62,15 @@ def main(arguments: list[str]) -> int:
 
 def task(given: Any, data: str) -> TimedTask:
     """Three workers, the third slow for a while."""
-    return TimedTask(
+    return begin(
         COMMAND,
         data,
-        "",
-        {"report_interval": 1},
-        "run",
-        seed=given.seed,
-        gradients=0,
-        batch=None,
+        given.seed,
+        END,
+        settings={"report_interval": 1},
         l2=1e-3,
         points=60 if given.quick else 250,
         options=THREE.get(data, LOADING.get(data, {})),
-        virtual_seconds=END,
         delay=DELAY,
         stragglers=((2, SLOWER, SLOW_FROM, SLOW_TO),),
         held=0.0,

@@ -15,7 +15,7 @@ from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import paired, summary
 from bench.experiments.tables import Table, pm
-from bench.experiments.timed import LOADING, TimedTask, perform
+from bench.experiments.timed import TimedTask, begin, perform
 
 COMMAND = "efficiency"
 DATA = ["fashion-mnist", "person-activity", "sc-ma"]
@@ -58,19 +58,15 @@ def task(given: Any, data: str) -> TimedTask:
     batch = given.batch
     if batch is None:
         batch = QUICK["batch"] if given.quick else 64
-    base = TimedTask(
+    seconds = given.seconds or (QUICK["seconds"] if given.quick else SECONDS.get(data, 1000.0))
+    base = begin(
         COMMAND,
         data,
-        "",
-        {},
-        "run",
-        seed=given.seed,
-        gradients=0,
+        given.seed,
+        seconds,
         batch=int(batch) or None,
         model=given.model or "softmax",
         points=int(QUICK["points"]) if given.quick else 40,
-        options=LOADING.get(data, {}),
-        virtual_seconds=given.seconds or (QUICK["seconds"] if given.quick else SECONDS.get(data, 1000.0)),
     )
     N = compare.workers_of(base)
     slow = tuple((N - 1 - k, SLOWER, 0.0, None) for k in range(max(1, N // SHARE)))

@@ -15,7 +15,7 @@ from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import summary
 from bench.experiments.tables import Table, pm
-from bench.experiments.timed import LOADING, TimedTask, perform
+from bench.experiments.timed import TimedTask, begin, perform
 
 COMMAND = "planes"
 DATA = ["person-activity", "sc-ma", "fashion-mnist"]
@@ -57,22 +57,9 @@ def main(arguments: list[str]) -> int:
 
 def plan(given: Any, data: str) -> dict[tuple[str, str], list[TimedTask]]:
     """The tasks by set and method."""
-    base = TimedTask(
-        COMMAND,
-        data,
-        "",
-        {},
-        "run",
-        seed=given.seed,
-        gradients=0,
-        batch=None,
-        l2=1e-3,
-        points=20 if given.quick else 50,
-        options=LOADING.get(data, {}),
-        virtual_seconds=given.seconds or (QUICK if given.quick else SECONDS.get(data, USUAL)),
-        held=0.0,
-        parts=("train",),
-    )
+    seconds = given.seconds or (QUICK if given.quick else SECONDS.get(data, USUAL))
+    points = 20 if given.quick else 50
+    base = begin(COMMAND, data, given.seed, seconds, l2=1e-3, points=points, held=0.0, parts=("train",))
     base = replace(base, budget=compare.workers_of(base) / 3)
     seeds = range(given.seed, given.seed + given.repeats)
     return {

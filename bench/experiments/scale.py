@@ -14,7 +14,7 @@ from bench.experiments import compare, curves, figures, options, reporting
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.tables import Table
-from bench.experiments.timed import LOADING, TimedTask, perform
+from bench.experiments.timed import LOADING, TimedTask, begin, perform
 
 COMMAND = "scale"
 DATA = ["mnist-1000"]
@@ -48,20 +48,15 @@ def main(arguments: list[str]) -> int:
 
 def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
     """The synchronous runs, then the asynchronous ones up to the same test accuracy, seed by seed."""
-    loading = {"pool": given.pool} if "pool" in LOADING.get(data, {}) else {}
-    base = TimedTask(
+    base = begin(
         COMMAND,
         data,
-        "ASPIRE-EASE(-)",
-        {},
-        "run",
-        seed=given.seed,
-        gradients=0,
-        batch=None,
+        given.seed,
+        given.seconds,
+        method="ASPIRE-EASE(-)",
         l2=1e-3,
         points=int(given.seconds),
-        options=loading,
-        virtual_seconds=given.seconds,
+        options={"pool": given.pool} if "pool" in LOADING.get(data, {}) else {},
         held=0.0,
         parts=(),
         spread=1.0,

@@ -74,6 +74,20 @@ class TimedTask(Task):
         return VirtualEngine(seed=self.seed, delays=LogNormal(*self.delay), stragglers=slow)
 
 
+def begin(command: str, data: str, seed: int, seconds: float, **more: Any) -> TimedTask:
+    """The task that a command's tasks on a data set are made from, full batches unless `more` says so."""
+    usual = {"method": "", "settings": {}, "batch": None, "options": LOADING.get(data, {})}
+    return TimedTask(
+        experiment=command,
+        data=data,
+        stage="run",
+        seed=seed,
+        gradients=0,
+        virtual_seconds=seconds,
+        **usual | more,
+    )
+
+
 class PartScores(Evaluator):
     """Scores on one part of the data at a time."""
 
