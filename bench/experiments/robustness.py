@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
                 found[data].setdefault(name, {})[size] = [r for task in group if (r := records.get(task))]
     made = [table(data, parts) for data, parts in found.items()]
     remarks = (
-        f"{METHOD} with default settings, {given.repeats} repeats, mean ± deviation. The last size of every set "
+        f"{METHOD} with default settings, {given.repeats} repeats, mean ± deviation. Every set's last size "
         "is the whole simplex; at 0 all weights are equal. "
     )
     compare.publish(console, given.out, made, remarks + compare.run_time(list(records.known.values()), began))
