@@ -89,10 +89,4 @@ def draw(folder: Path, found: dict[tuple[str, str], dict[str, list[dict[str, Any
             each.set_xlim(0, 100)
             each.set_title(f"{data}, {kind} trigger")
             each.set_xlabel("attack succeeds on, % of samples")
-        axes[0].text(
-            0.02,
-            -0.32,
-            "dots: runs, bar: their mean, star: the paper's",
-            transform=axes[0].transAxes,
-            fontsize=8,
-        )
+        axes[0].figure.supxlabel("dots: runs, bar: their mean, star: the paper's", fontsize=8)

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.plots import GREYS, MARKERS, available
 
-__all__ = ["available", "canvas", "direct_labels", "look"]
+__all__ = ["available", "band", "canvas", "direct_labels", "label_all", "look"]
 
 STYLE = {
     "font.size": 9,
@@ -53,13 +53,25 @@ def look(number: int) -> dict[str, Any]:
     }
 
 
-def direct_labels(axes: Any, ends: list[tuple[float, float, str, str]]) -> None:
-    """Names at the right ends of lines, moved apart where they would overlap."""
+End = tuple[float, float, str, str]
+"""x, y, name and colour of a line's right end."""
+
+
+def direct_labels(axes: Any, ends: list[End]) -> None:
+    """Names at the right ends of the lines of one axes; call it last."""
+    label_all({axes: ends})
+
+
+def label_all(ends: dict[Any, list[End]]) -> None:
+    """Names at the right ends of lines, moved apart where they would overlap; call it last, once a figure."""
     from bench.labels import label_ends
 
-    left, right = axes.get_xlim()
-    axes.set_xlim(left, right + 0.3 * (right - left))  # room for the names
-    label_ends(axes.figure, [(axes, ends)])
+    for axes in ends:
+        left, right = axes.get_xlim()
+        ticks = [tick for tick in axes.get_xticks() if min(left, right) <= tick <= max(left, right)]
+        axes.set_xticks(ticks)
+        axes.set_xlim(left, right + 0.32 * (right - left))  # room for the names
+    label_ends(next(iter(ends)).figure, list(ends.items()))
 
 
 def plain_ticks(axes: Any) -> None:

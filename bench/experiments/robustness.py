@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
                 found[data].setdefault(name, {})[size] = [r for task in group if (r := records.get(task))]
     made = [table(data, parts) for data, parts in found.items()]
     remarks = (
-        f"{METHOD} with default settings, {given.repeats} repeats, mean ± deviation. The last size of every set "
+        f"{METHOD} with default settings, {given.repeats} repeats, mean ± deviation. Every set's last size "
         "is the whole simplex; at 0 all weights are equal. "
     )
     compare.publish(console, given.out, made, remarks + compare.run_time(list(records.known.values()), began))
@@ -99,17 +99,17 @@ def draw(folder: Path, found: dict[str, Found]) -> None:
     for data, parts in found.items():
         with figures.canvas(folder, f"size-{data}", columns=2) as (loss, accuracy):
             panels = ((loss, "loss_w_last", 1.0), (accuracy, "acc_w_tail", 100.0))
+            ends: dict[Any, list[Any]] = {loss: [], accuracy: []}
             for axes, metric, scale in panels:
-                ends = []
                 for number, (name, sizes) in enumerate(parts.items()):
                     look = figures.look(number)
                     largest = max(sizes)
                     x = [size / largest for size in sizes]
                     y = [np.nanmean(tables.values(records, metric, scale)) for records in sizes.values()]
                     axes.plot(x, y, **look)
-                    ends.append((x[-1], float(y[-1]), name, look["color"]))
+                    ends[axes].append((x[-1], float(y[-1]), name, look["color"]))
                 axes.set_xlabel("size of the set, of the whole simplex's")
-                figures.direct_labels(axes, ends)
             loss.set_ylabel("worst worker's training loss")
             accuracy.set_ylabel("worst worker's test accuracy, %")
             loss.set_title(data)
+            figures.label_all(ends)
