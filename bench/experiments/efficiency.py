@@ -124,7 +124,7 @@ def _later(method: str, runs: Runs, level: float) -> str:
 def draw(folder: Path, found: Mapping[str, Runs]) -> None:
     """Worst-worker test accuracy against virtual time, a panel a data set."""
     with figures.canvas(folder, COMMAND, columns=len(found), width=4.8, height=3.6) as panels:
-        labels = []
+        labels: dict[Any, list[figures.End]] = {}
         for axes, (data, runs) in zip(panels, found.items(), strict=True):
             ends = []
             for number, (method, records) in enumerate(runs.items()):
@@ -142,10 +142,9 @@ def draw(folder: Path, found: Mapping[str, Runs]) -> None:
             axes.set_xlim(0, 1.1 * end)
             axes.set_xticks([tick for tick in axes.get_xticks() if tick <= 1.01 * end])
             axes.spines["bottom"].set_bounds(0, end)
-            labels.append((axes, ends))
+            labels[axes] = ends
         panels[0].set_ylabel("worst worker's test accuracy, %")
-        for axes, ends in labels:
-            figures.direct_labels(axes, ends)
+        figures.label_all(labels)
 
 
 def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:

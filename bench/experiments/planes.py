@@ -105,7 +105,7 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
         ("planes-objective", "objective", "worst-case objective"),
     ):
         with figures.canvas(folder, name, columns=len(found), width=4.0) as panels:
-            labels = []
+            labels: dict[Any, list[figures.End]] = {}
             for axes, (data, runs) in zip(panels, found.items(), strict=True):
                 ends = []
                 for number, ((kind, method), records) in enumerate(runs.items()):
@@ -125,10 +125,9 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
                 axes.set_xlim(0, 1.1 * times[-1])
                 axes.set_xticks([tick for tick in axes.get_xticks() if tick <= times[-1]])
                 axes.spines["bottom"].set_bounds(0, times[-1])
-                labels.append((axes, ends))
+                labels[axes] = ends
             panels[0].set_ylabel(f"{label} (mean and deviation)")
-            for axes, ends in labels:
-                figures.direct_labels(axes, ends)
+            figures.label_all(labels)
 
 
 def _span(records: list[dict[str, Any]]) -> tuple[float, float]:
