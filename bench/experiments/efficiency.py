@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import compare, curves, figures, options, reporting, tables
+from bench.experiments import compare, curves, figures, methods, options, reporting, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import paired, summary
@@ -24,6 +24,7 @@ REFERENCE = "ASPIRE-EASE"
 SLOWER = 10.0
 SHARE = 5  # one worker in so many is slow, the last ones
 SECONDS = {"sc-ma": 500.0}
+WHOLE_SIMPLEX = 2.0  # Γ: half of Σ|p - q| is at most 1, so every distribution is in the set
 LEVELS = (0.90, 0.97)  # of the best method's last accuracy
 QUICK = {"seconds": 150.0, "batch": 32, "points": 12}
 
@@ -44,13 +45,26 @@ def main(arguments: list[str]) -> int:
         for data in given.data:
             base = task(given, data)
             workers = compare.workers_of(base)
-            found[data] = compare.tuned_runs(pool, records, given, base, given.methods or METHODS, workers)
+            names, known = given.methods or METHODS, one_problem(workers)
+            found[data] = compare.tuned_runs(pool, records, given, base, names, workers, known)
     made_tables = [table(data, runs) for data, runs in found.items()]
     made_tables.append(tables.settings_found(found))
     compare.publish(console, given.out, made_tables, remarks(given, list(records.known.values()), began))
     if figures.available():
         draw(given.out, found)
     return 0
+
+
+def one_problem(workers: int) -> dict[str, methods.Method]:
+    """The methods without a search for Γ: all are to solve the same problem, only the steps are theirs."""
+    return {
+        name: replace(
+            method,
+            search={key: spread for key, spread in method.search.items() if key != "budget"},
+            default={key: value for key, value in method.default.items() if key != "budget"},
+        )
+        for name, method in methods.registry(workers).items()
+    }
 
 
 def task(given: Any, data: str) -> TimedTask:
@@ -67,6 +81,7 @@ def task(given: Any, data: str) -> TimedTask:
         batch=int(batch) or None,
         model=given.model or "softmax",
         points=int(QUICK["points"]) if given.quick else 40,
+        budget=WHOLE_SIMPLEX,
     )
     N = compare.workers_of(base)
     slow = tuple((N - 1 - k, SLOWER, 0.0, None) for k in range(max(1, N // SHARE)))
@@ -159,9 +174,9 @@ def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
     return (
         f"One worker in {SHARE}, at least one, is {SLOWER:g} times slower than the others, whose delays are "
         "log-normal (median 1 s, sigma 0.5). A message costs the same time whether it asks for one gradient "
-        "or for ten, so local steps (FedAvg, DRFA-Prox) are free. Times are those at which the mean of three "
-        f"looks' Acc_w first is {LEVELS[0]:.0%} and {LEVELS[1]:.0%} of the best method's at the end. Every "
-        f"method: {given.trials} trials of settings, judged by the worst-worker accuracy on held-out "
+        "or for ten, so local steps (FedAvg, DRFA-Prox) are free. The set is the whole simplex for all. Times "
+        f"are those at which the mean of three looks' Acc_w first is {LEVELS[0]:.0%} and {LEVELS[1]:.0%} of "
+        f"the best method's at the end. Every method: {given.trials} trials of settings, judged by the worst-worker accuracy on held-out "
         "training data averaged over the run's time; then "
         f"{given.repeats} repeats with the best, mean ± deviation ({each}). "
         f"{reporting.effort(records, began)}"
