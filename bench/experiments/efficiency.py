@@ -174,10 +174,10 @@ def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
     return (
         f"One worker in {SHARE}, at least one, is {SLOWER:g} times slower than the others, whose delays are "
         "log-normal (median 1 s, sigma 0.5). A message costs the same time whether it asks for one gradient "
-        "or for ten, so local steps (FedAvg, DRFA-Prox) are free. The set is the whole simplex for all. Times "
-        f"are those at which the mean of three looks' Acc_w first is {LEVELS[0]:.0%} and {LEVELS[1]:.0%} of "
-        f"the best method's at the end. Every method: {given.trials} trials of settings, judged by the worst-worker accuracy on held-out "
-        "training data averaged over the run's time; then "
-        f"{given.repeats} repeats with the best, mean ± deviation ({each}). "
+        "or for ten, so local steps (FedAvg, DRFA-Prox) are free. The set is the whole simplex for all. "
+        "Times are those at which the mean of three looks' Acc_w first is "
+        f"{LEVELS[0]:.0%} and {LEVELS[1]:.0%} of the best method's at the end. Every method: {given.trials} "
+        "trials of settings, judged by the worst-worker accuracy on held-out training data averaged over the "
+        f"run's time; then {given.repeats} repeats with the best, mean ± deviation ({each}). "
         f"{reporting.effort(records, began)}"
     )
