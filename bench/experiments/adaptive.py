@@ -69,7 +69,7 @@ def task(given: Any, data: str) -> TimedTask:
         END,
         settings={"report_interval": 1},
         l2=1e-3,
-        points=60 if given.quick else 250,
+        points=60 if given.quick else 120,
         options=THREE.get(data, LOADING.get(data, {})),
         delay=DELAY,
         stragglers=((2, SLOWER, SLOW_FROM, SLOW_TO),),

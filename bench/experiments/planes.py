@@ -109,7 +109,7 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
             for axes, (data, runs) in zip(panels, found.items(), strict=True):
                 ends = []
                 for number, ((kind, method), records) in enumerate(runs.items()):
-                    times = np.linspace(*_span(records), 60)
+                    times = np.linspace(*_span(records), 40)
                     mean, deviation = curves.band(records, quantity, times)
                     look = figures.look(number) | {"marker": ""}
                     axes.plot(times, mean, **look)
@@ -118,8 +118,9 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
                     ends.append(
                         (times[-1], mean[-1], f"{method.removeprefix('ASPIRE-')}, {kind}", look["color"])
                     )
-                axes.set_yscale("log")
-                figures.plain_ticks(axes)
+                if quantity == "planes":
+                    axes.set_yscale("log")
+                    figures.plain_ticks(axes)
                 axes.set_title(data)
                 axes.set_xlabel("virtual seconds")
                 axes.set_xlim(0, 1.1 * times[-1])
