@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ class Records:
     def get(self, task: Task) -> dict[str, Any] | None:
         """The record of a task, None where it was not run yet."""
         return self.known.get(task.key())
+
+    def of(self, data: Sequence[str]) -> list[dict[str, Any]]:
+        """All records on these data sets."""
+        return [record for record in self.known.values() if record["data"] in data]
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a record down."""
