@@ -15,15 +15,15 @@ $(BIN)/python:
 	  { rm -rf $(VENV); echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.run: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo,plot]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.run
 
-demo: $(VENV)/.run  ## a short training run: robust against equal weights
-	$(BIN)/python -m bench demo
+demo: $(VENV)/.run  ## a short training run: robust against FedAvg
+	$(BIN)/fdro demo
 
 test: $(VENV)/.dev  ## the test-suite
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
             code = 130
     store.save()
     write(store.document, folder)
-    for table in report.rich_tables(store.document):
+    for table in report.rich_tables(store.document, console.width):
         console.print(table)
     for line in [report.EXPLANATION, *report.remarks(store.document)]:
         console.print(line, soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-import numpy as np
+from uncertainty_sets.drawing import move_apart
 
 End = tuple[float, float, str, str]
 """x, y, text, colour."""
@@ -35,7 +35,7 @@ def _label(axes: Any, ends: list[End], size: float) -> None:
     longest = max(len(text) for _, _, text, _ in ends)
     for members in _columns(pixels[:, 0], 0.6 * size * dpi / 72.0 * longest):
         order = sorted(members, key=lambda k: wanted[k])
-        wanted[order] = spread([float(wanted[k]) for k in order], height)
+        wanted[order] = move_apart([float(wanted[k]) for k in order], height)
     back = axes.transData.inverted()
     for k, (x, y, text, colour) in enumerate(ends):
         moved = abs(wanted[k] - pixels[k, 1]) > 0.3 * height
@@ -52,24 +52,6 @@ def _label(axes: Any, ends: list[End], size: float) -> None:
             arrowprops=leader if moved else None,
             path_effects=[halo],
         )
-
-
-def spread(places: list[float], gap: float) -> list[float]:
-    """Rising places moved as little as can be (least squares) until neighbours are `gap` apart.
-
-    >>> spread([0.0, 1.0, 10.0], 4.0)
-    [-1.5, 2.5, 10.0]
-    """
-    blocks: list[tuple[float, int]] = []  # mean of (place - rank·gap), count: pooled while they fall
-    for rank, place in enumerate(places):
-        mean, count = place - rank * gap, 1
-        while blocks and blocks[-1][0] >= mean:
-            before, many = blocks.pop()
-            mean = (mean * count + before * many) / (count + many)
-            count += many
-        blocks.append((mean, count))
-    levels = np.concatenate([np.full(count, mean) for mean, count in blocks])
-    return [float(level + rank * gap) for rank, level in enumerate(levels)]
 
 
 def _columns(xs: Any, width: float) -> list[list[int]]:

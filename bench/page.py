@@ -1,4 +1,7 @@
-"""Write docs/complexity.md from the committed result files: no number in it is typed by hand."""
+"""Write docs/complexity.md and the README's table of times from the committed result files.
+
+No number in them is typed by hand.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,8 @@ JSON and plots, go on where they were interrupted, and find your own sets too. `
 shows two result files as ratios. This page is written by `python -m bench page`.
 """
 
+BEGIN, END = "<!-- times: begin (python -m bench page writes these lines) -->", "<!-- times: end -->"
+
 ORACLES = """\
 ## Promises and measurements
 
@@ -62,6 +67,19 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
     parts.append("## About the run\n")
     parts += [f"{line}\n" for line in report.remarks(results)]
     return "\n".join(parts)
+
+
+def short_table(results: dict[str, Any]) -> str:
+    """The README's table of times, with what it was measured on."""
+    _, _, entries = report.tables(results)[0]
+    table = _table(report.SHORT, report.short(entries, report.SHORT))
+    return f"{table}\nMeasured on {machine.line(results['machine'])}.\n"
+
+
+def with_times(text: str, results: dict[str, Any]) -> str:
+    """A README whose table of times is that of the results."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{short_table(results)}\n{END}{rest.split(END)[1]}"
 
 
 def _promises(rows: list[dict[str, Any]]) -> str:
@@ -98,9 +116,12 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--oracles", type=Path, default=RESULTS / "oracles.json", help="a file of `oracles`")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "complexity.md")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args(arguments)
     oracles = load(options.oracles) if options.oracles.exists() else None
-    text = page(load(options.results), oracles, options.results, options.to)
-    options.to.write_text(text, encoding="utf-8")
-    print(f"wrote {options.to.name}")
+    results = load(options.results)
+    options.to.write_text(page(results, oracles, options.results, options.to), encoding="utf-8")
+    readme = options.readme.read_text(encoding="utf-8")
+    options.readme.write_text(with_times(readme, results), encoding="utf-8")
+    print(f"wrote {options.to.name} and {options.readme.name}")
     return 0

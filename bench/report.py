@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from bench import machine, paper, summary
@@ -24,6 +25,9 @@ HEADINGS = (
     "cvxpy + Clarabel over ours",
     "gap reached",
 )
+SHORT = ("set", "our cost", "10³", "10⁴", "10⁶", "over argsort", "cvxpy + Clarabel over ours", "gap reached")
+TERMINAL = ("set", "10⁴", "10⁶", "over argsort", "cvxpy + Clarabel over ours")
+NARROW = 150  # columns of a terminal below which the first table is shown in short
 
 EXPLANATION = (
     "Times are medians of one oracle call with the set's default method, by the clock or by processor time, "
@@ -144,14 +148,21 @@ def tables(document: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[li
     return found
 
 
-def rich_tables(document: dict[str, Any]) -> list[Table]:
-    """The tables for a terminal."""
+def short(entries: list[list[str]], names: tuple[str, ...]) -> list[list[str]]:
+    """The first table's lines with some of its columns."""
+    columns = [HEADINGS.index(name) for name in names]
+    return [[entry[column] for column in columns] for entry in entries]
+
+
+def rich_tables(document: dict[str, Any], width: int) -> list[Table]:
+    """The tables for a terminal of that width; table.md has every column."""
     found = []
     for title, headings, entries in tables(document):
-        table = Table(title=title, title_justify="left", show_lines=False)
-        for heading in headings:
-            table.add_column(heading, overflow="fold")
-        for entry in entries:
+        brief = headings is HEADINGS and width < NARROW
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for heading in TERMINAL if brief else headings:
+            table.add_column(heading, overflow="fold", no_wrap=heading == "set")
+        for entry in short(entries, TERMINAL) if brief else entries:
             table.add_row(*entry)
         found.append(table)
     return found

@@ -1,15 +1,18 @@
 """Sphinx configuration: MyST pages, docstrings by autodoc, furo as the theme.
 
-Every code block of the pages is a doctest that pytest runs; nothing is executed here.
+Every code block of the pages is a doctest that pytest runs. What is executed here are the pictures (draw.py).
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # documents this source tree, whatever version is installed
@@ -23,7 +26,7 @@ release = version = _meta["version"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "generated"]
 
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -63,6 +66,23 @@ def escape_bars(*event: Any) -> None:
                 literal = indent
 
 
+def draw_pictures(app: Any) -> None:
+    """The gallery's pictures, drawn anew for every build."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    draw = importlib.import_module("draw")
+    draw.main(Path(__file__).parent / "generated")
+
+
+def trim_blocks(app: Any, doctree: nodes.document) -> None:
+    """Take the empty line off the end of sessions, which only doctest needs."""
+    for block in doctree.findall(nodes.literal_block):
+        text = block.astext().rstrip("\n")
+        block.rawsource, block.children = text, []
+        block.append(nodes.Text(text))
+
+
 def setup(app: Any) -> None:
     """Run after napoleon, which has turned the sections into reStructuredText by then."""
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
+    app.connect("doctree-read", trim_blocks)
+    app.connect("builder-inited", draw_pictures)

@@ -5,6 +5,8 @@
     FdroError
     ├── InvalidInput (ValueError)
     │   ├── InvalidSetting          a setting of the algorithm, the engine or an observer
+    │   │   └── InvalidConfig       a field of a config file; `.line` and `.field` say where
+    │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is no number
     │   └── InvalidProblem          a local problem: dimension, shapes, labels
     └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
@@ -20,11 +22,37 @@ from uncertainty_sets.errors import FdroError, InvalidInput
 if TYPE_CHECKING:
     from fdro_core.result import Result
 
-__all__ = ["Deadlock", "DriverError", "InvalidProblem", "InvalidSetting", "NoWorkersLeft"]
+__all__ = [
+    "Deadlock",
+    "DriverError",
+    "InvalidConfig",
+    "InvalidData",
+    "InvalidProblem",
+    "InvalidSetting",
+    "NoWorkersLeft",
+]
 
 
 class InvalidSetting(InvalidInput):
     """A setting has a value that cannot work; the message says which values can."""
+
+
+class InvalidConfig(InvalidSetting):
+    """A config file cannot be used. The message begins with file and line.
+
+    Attributes:
+        line: in the file, counted from 1.
+        field: dotted, as in "set.radius"; "" for the file as a whole.
+    """
+
+    def __init__(self, message: str, *, path: str, line: int, field: str) -> None:
+        super().__init__(f"{path}:{line}: {f'{field}: ' if field else ''}{message}")
+        self.line = line
+        self.field = field
+
+
+class InvalidData(InvalidInput):
+    """A file of losses or samples cannot be used; the message says which line and column."""
 
 
 class InvalidProblem(InvalidInput):

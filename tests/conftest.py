@@ -6,6 +6,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, not shown
+
 settings.register_profile(
     "default",
     max_examples=60,

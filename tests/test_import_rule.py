@@ -32,7 +32,7 @@ HOME = {
 }
 """The only file that may import each of these."""
 
-LAZY = ("cvxpy", "numba", "scipy", "ot", "clarabel", "highspy", "scs")
+LAZY = ("cvxpy", "numba", "scipy", "ot", "clarabel", "highspy", "scs", "torch", "matplotlib")
 """What `import uncertainty_sets` leaves for later."""
 
 

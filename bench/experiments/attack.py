@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         for (data, kind), runs in found.items()
     ]
     made.append(tables.settings_found({f"{data}, {kind}": runs for (data, kind), runs in found.items()}))
-    compare.publish(console, given.out, made, compare.about(given, list(records.known.values()), began))
+    compare.publish(console, given.out, made, compare.about(given, records.of(given.data), began))
     if figures.available():
         draw(given.out, found)
     return 0

@@ -138,7 +138,7 @@ def _later(method: str, runs: Runs, level: float) -> str:
 
 
 def draw(folder: Path, found: Mapping[str, Runs]) -> None:
-    """Worst-worker test accuracy against virtual time, a panel a data set."""
+    """Worst-worker test accuracy against virtual time, the mean over repeats, a panel a data set."""
     with figures.canvas(folder, COMMAND, columns=len(found), width=4.8, height=3.6) as panels:
         labels: dict[Any, list[figures.End]] = {}
         for axes, (data, runs) in zip(panels, found.items(), strict=True):
@@ -147,11 +147,9 @@ def draw(folder: Path, found: Mapping[str, Runs]) -> None:
                 end = min(record["curve"]["clock"][-1] for record in records)
                 start = max(record["curve"]["clock"][0] for record in records)
                 grid = np.linspace(start, end, 80)
-                mean, deviation = (100 * part for part in curves.band(records, "acc_w", grid))
+                mean = 100 * curves.band(records, "acc_w", grid)[0]
                 look = figures.look(number)
                 axes.plot(grid, mean, markevery=12, **look)
-                low, high = np.maximum(mean - deviation, 0.0), np.minimum(mean + deviation, 100.0)
-                axes.fill_between(grid, low, high, color=look["color"], alpha=0.12, linewidth=0)
                 ends.append((grid[-1], mean[-1], method, look["color"]))
             axes.set_title(data)
             axes.set_xlabel("virtual seconds")
@@ -159,7 +157,7 @@ def draw(folder: Path, found: Mapping[str, Runs]) -> None:
             axes.set_xticks([tick for tick in axes.get_xticks() if tick <= 1.01 * end])
             axes.spines["bottom"].set_bounds(0, end)
             labels[axes] = ends
-        panels[0].set_ylabel("worst worker's test accuracy, %")
+        panels[0].set_ylabel("worst worker's test accuracy, %; mean of runs")
         figures.label_all(labels)
 
 

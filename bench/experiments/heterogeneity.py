@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         for data, runs in found.items()
     ]
     made.append(tables.settings_found(found))
-    compare.publish(console, given.out, made, compare.about(given, list(records.known.values()), began))
+    compare.publish(console, given.out, made, compare.about(given, records.of(given.data), began))
     if figures.available():
         for data, runs in found.items():
             draw(given.out, data, runs)

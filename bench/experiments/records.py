@@ -39,6 +39,10 @@ class Records:
         """The record of a task, None where it was not run yet."""
         return self.known.get(task.key())
 
+    def of(self, data: Sequence[str]) -> list[dict[str, Any]]:
+        """All records on these data sets."""
+        return [record for record in self.known.values() if record["data"] in data]
+
     def add(self, record: dict[str, Any]) -> None:
         """Write a record down."""
         self.known[key(record, self.fields)] = record

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         f"{METHOD} with default settings, {given.repeats} repeats, mean ± deviation. Every set's last size "
         "is the whole simplex; at 0 all weights are equal. "
     )
-    compare.publish(console, given.out, made, remarks + compare.run_time(list(records.known.values()), began))
+    compare.publish(console, given.out, made, remarks + compare.run_time(records.of(given.data), began))
     if figures.available():
         draw(given.out, found)
     return 0

@@ -143,7 +143,7 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
             axes.set_xscale("log")
             axes.set_xlabel("virtual seconds")
             axes.set_ylabel(label)
-        panels[1].legend(frameon=False, handlelength=3.5, loc="upper right")
+        panels[1].legend(frameon=False, handlelength=3.5, loc="lower left")
         panels[0].set_title(f"{data}: a line a run, {len(runs['synchronous'])} of each")
 
 

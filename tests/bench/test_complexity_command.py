@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from bench import compare, complexity, grid, labels, page, paper, peers, report, summary, variants
+from bench import compare, complexity, grid, page, paper, peers, report, summary, variants
 from bench.store import Store, load
 from uncertainty_sets import UncertaintySet, registry
 
@@ -199,13 +199,6 @@ def test_the_paper_counts_more_for_more_constraints_and_digits():
     assert paper.operations("no such set", [50.0]) is None
 
 
-def test_labels_move_apart_and_no_further():
-    assert labels.spread([0.0, 10.0, 20.0], 5.0) == [0.0, 10.0, 20.0]
-    moved = labels.spread([1.0, 1.0, 1.0, 9.0], 2.0)
-    assert np.diff(moved).min() >= 2.0 - 1e-12
-    assert np.mean(moved[:3]) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     ("size", "text"), [(10, "10"), (100, "10²"), (3_000, "3·10³"), (10**6, "10⁶"), (1_234, "1,234")]
 )
@@ -300,8 +293,21 @@ def test_the_page_is_written_from_the_results(folder, document, tmp_path, capsys
         ],
     }
     promises = written(tmp_path / "oracles.json", oracles)
-    assert page.main(["--results", str(folder), "--oracles", promises, "--to", str(target)]) == 0
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", encoding="utf-8")
+    files = ["--results", str(folder), "--oracles", promises, "--to", str(target), "--readme", str(readme)]
+    assert page.main(files) == 0
+    short = readme.read_text(encoding="utf-8")
+    assert short.startswith("before\n")
+    assert short.endswith("\nafter\n")
+    assert "old" not in short
+    assert page.short_table(document) in short
     text = target.read_text(encoding="utf-8")
     assert "| a number (made) | ≤ 0.5 × | 0.25 × |  | yes |" in text
     assert report.lines(document)[0][5] in text
     capsys.readouterr()
+
+
+def test_the_readme_shows_the_committed_results():
+    text = (page.ROOT / "README.md").read_text(encoding="utf-8")
+    assert page.with_times(text, load(page.RESULTS / "complexity")) == text

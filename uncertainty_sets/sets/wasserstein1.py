@@ -141,8 +141,8 @@ class Wasserstein1(UncertaintySet):
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> Wasserstein1:
-        """The integer line and a radius of 1."""
-        return cls(example_center(size, rng), 1.0)
+        """The integer line and a radius of 1; below ten entries N/10, since 1 would be all distributions."""
+        return cls(example_center(size, rng), min(1.0, size / 10.0))
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """On a line ∫|P - Q| <= radius of the distribution functions; else a transport plan."""

@@ -1,0 +1,34 @@
+"""How pytest runs the pages: each in a folder of its own, and only where what it needs is installed.
+
+A page whose examples need an optional package says so in a comment, `<!-- needs: torch -->`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+def missing(page: Path) -> list[str]:
+    """The packages that a page needs and that are not installed."""
+    wanted = re.findall(r"<!-- needs: ([\w, ]+?) -->", page.read_text(encoding="utf-8"))
+    return [name for names in wanted for name in names.split(", ") if find_spec(name) is None]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out generated pages, and pages that cannot run here."""
+    if collection_path.name in {"generated", "_build"}:
+        return True
+    return True if collection_path.suffix == ".md" and missing(collection_path) else None
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a page writes do not stay."""
+    monkeypatch.chdir(tmp_path)

@@ -1,0 +1,134 @@
+"""The nearest point of a box with a budget, in closed form up to two multipliers: Box and CD-norm.
+
+    minimise ½‖p - t‖²   with   lower <= p <= upper,   Σp = 1,   Σ rate·|p - q| <= budget
+
+For multipliers ν of the sum and π of the budget, p = clip(q + shrink(t - ν - q, π·rate), lower, upper), where
+shrink moves a number towards 0. Σp falls with ν, so ν is found by Newton's method on its pieces; what is
+spent falls with π, found around it. O(N) an evaluation, about ten for a box, a few hundred with a budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uncertainty_sets import Box, CDNorm
+from uncertainty_sets.kernels.jit import summing
+
+Array = NDArray[np.float64]
+
+
+@summing
+def _place(
+    t: Array, q: Array, lower: Array, upper: Array, rate: Array, nu: float, pi: float, p: Array
+) -> Any:
+    """Write p for the multipliers; the sum of p, how many entries move with ν, and the budget spent."""
+    total, free, spent = 0.0, 0, 0.0
+    for i in range(t.size):
+        x = t[i] - nu - q[i]
+        less = pi * rate[i]
+        moved = x - less if x > less else (x + less if x < -less else 0.0)
+        value = min(max(q[i] + moved, lower[i]), upper[i])
+        if moved != 0.0 and lower[i] < value < upper[i]:
+            free += 1
+        p[i] = value
+        total += value
+        spent += rate[i] * abs(value - q[i])
+    return total, free, spent
+
+
+@summing
+def _balance(
+    t: Array, q: Array, lower: Array, upper: Array, rate: Array, pi: float, nu: float, p: Array
+) -> Any:
+    """The ν with Σp = 1, from a start; ν and the budget spent there."""
+    low, high = np.inf, -np.inf
+    for i in range(t.size):
+        low = min(low, t[i] - upper[i] - pi * rate[i])
+        high = max(high, t[i] - lower[i] + pi * rate[i])
+    nu = min(max(nu, low), high)
+    spent = 0.0
+    for _ in range(200):
+        total, free, spent = _place(t, q, lower, upper, rate, nu, pi, p)
+        over = total - 1.0
+        if abs(over) <= 1e-15 * t.size or high - low <= 1e-16 * max(abs(low), abs(high)):
+            break
+        if over > 0.0:
+            low = nu
+        else:
+            high = nu
+        step = nu + over / free if free else 0.5 * (low + high)
+        nu = step if low < step < high else 0.5 * (low + high)
+    return nu, spent
+
+
+@summing
+def _nearest(t: Array, q: Array, lower: Array, upper: Array, rate: Array, budget: float) -> Array:
+    p = np.empty(t.size)
+    nu, spent = _balance(t, q, lower, upper, rate, 0.0, 0.0, p)
+    if spent <= budget * (1.0 + 1e-14):
+        return p
+    low, low_excess = 0.0, spent - budget
+    high, high_excess, scale = 0.0, low_excess, 0.0
+    for i in range(t.size):
+        scale = max(scale, abs(t[i] - nu - q[i]) / max(rate[i], 1e-300))
+    high = max(scale, 1e-300)
+    for _ in range(100):
+        nu, spent = _balance(t, q, lower, upper, rate, high, nu, p)
+        high_excess = spent - budget
+        if high_excess <= 0.0:
+            break
+        high *= 2.0
+    # The line through both ends, halving the pull of an end that stays (Illinois), and every third step the
+    # middle: far targets give steep curves on which the line alone crawls.
+    side, left = 0, high_excess
+    for step in range(300):
+        if high - low <= 4e-16 * high or left >= -1e-14 * max(budget, 1.0):
+            break
+        pi = (low * high_excess - high * low_excess) / (high_excess - low_excess)
+        if step % 3 == 2 or not low < pi < high:
+            pi = 0.5 * (low + high)
+        nu, spent = _balance(t, q, lower, upper, rate, pi, nu, p)
+        excess = spent - budget
+        if excess > 0.0:
+            low, low_excess = pi, excess
+            if side == 1:
+                high_excess *= 0.5
+            side = 1
+        else:
+            high, high_excess, left = pi, excess, excess
+            if side == -1:
+                low_excess *= 0.5
+            side = -1
+    _balance(t, q, lower, upper, rate, high, nu, p)  # the end that is within the budget
+    return p
+
+
+def exact_projection(uncertainty_set: Any) -> Callable[[Array], Array] | None:
+    """target ↦ the nearest point of the set, for the sets of this file; None for others.
+
+    >>> from uncertainty_sets import Box
+    >>> exact_projection(Box([0.0] * 3, [1.0] * 3))(np.array([0.5, 0.9, -1.0])).round(12)
+    array([0.3, 0.7, 0. ])
+    """
+    if getattr(uncertainty_set, "rows", None) is not None:
+        return None
+    if type(uncertainty_set) is Box:
+        lower, upper = np.maximum(uncertainty_set.lower, 0.0), np.minimum(uncertainty_set.upper, 1.0)
+        q, rate, budget = uncertainty_set.reference(), np.zeros(lower.size), np.inf
+    elif type(uncertainty_set) is CDNorm:
+        q, spread = uncertainty_set.center.copy(), uncertainty_set.spread
+        lower, upper = np.maximum(q - spread, 0.0), np.minimum(q + spread, 1.0)
+        rate = np.divide(1.0, spread, out=np.zeros_like(q), where=spread > 0.0)
+        budget = float(uncertainty_set.budget)
+    else:
+        return None
+
+    def nearest(target: Array) -> Array:
+        p: Array = _nearest(target, q, lower, upper, rate, budget)
+        return p
+
+    return nearest

@@ -1,0 +1,167 @@
+"""Tables of text: CSV files with or without a header, any of the usual separators."""
+
+from __future__ import annotations
+
+import csv
+import io
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.errors import InvalidData
+
+Array = NDArray[np.float64]
+
+SEPARATORS = ",;\t "
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """ "; did you mean 'x'?" where one of the known names is close, else "".
+
+    >>> nearest("radus", ["radius", "center"])
+    "; did you mean 'radius'?"
+    """
+    close = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def instead(name: str, known: list[str], lead: str = "There are") -> str:
+    """What to say after a name that is not known: the nearest one, and all of them.
+
+    >>> instead("radus", ["radius", "center"], "It takes")
+    "; did you mean 'radius'? It takes: radius, center"
+    """
+    shown = [*known[:20], "…"] if len(known) > 20 else known
+    return f"{nearest(name, known) or '.'} {lead}: {', '.join(shown)}"
+
+
+def one_or_more(names: list[str]) -> str:
+    """Names as a sentence has them.
+
+    >>> one_or_more(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+class Table:
+    """Rows of cells, with the line each row stands on.
+
+    >>> table = Table("worker,loss\\nA,0.5\\nB,0.7\\n", "losses.csv")
+    >>> table.header, table.numbers("loss")
+    (['worker', 'loss'], array([0.5, 0.7]))
+    >>> Table("worker,loss\\nA,0.5\\nB,high\\n", "losses.csv").numbers("loss")
+    Traceback (most recent call last):
+    fdro_core.errors.InvalidData: losses.csv, line 3, column 'loss': 'high' is not a number
+    """
+
+    def __init__(self, text: str, origin: str) -> None:
+        self.origin = origin
+        text = text.removeprefix("\ufeff")  # what spreadsheets put first
+        separator = _separator(text)
+        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+        self.rows: list[list[str]] = []
+        self.lines: list[int] = []
+        try:
+            for row in reader:
+                cells = [cell.strip() for cell in row]
+                if separator == " ":
+                    cells = [cell for cell in cells if cell]
+                if any(cells):
+                    self.rows.append(cells)
+                    self.lines.append(reader.line_num)
+        except csv.Error as error:
+            raise InvalidData(f"{origin}, line {reader.line_num}: {error}") from error
+        if not self.rows:
+            raise InvalidData(f"{origin} is empty: a table with at least one row of numbers is needed")
+        self.header: list[str] | None = None
+        if _is_header(self.rows):
+            self.header, self.rows, self.lines = self.rows[0], self.rows[1:], self.lines[1:]
+            if not self.rows:
+                raise InvalidData(f"{origin} has a header and no rows below it")
+        self.width = len(self.header or self.rows[0])
+        for row, line in zip(self.rows, self.lines, strict=True):
+            if len(row) != self.width:
+                raise InvalidData(
+                    f"{origin}, line {line} has {len(row)} cells where the first line has {self.width}"
+                )
+
+    def names(self) -> list[str]:
+        """The columns' names; their numbers from 0 where there is no header."""
+        return self.header or [str(place) for place in range(self.width)]
+
+    def place(self, column: str) -> int:
+        """Where a column stands."""
+        names = self.names()
+        if column not in names:
+            raise InvalidData(f"{self.origin} has no column {column!r}{instead(column, names, 'It has')}")
+        return names.index(column)
+
+    def text(self, column: str) -> list[str]:
+        """A column as it is written."""
+        place = self.place(column)
+        return [row[place] for row in self.rows]
+
+    def is_numeric(self, column: str) -> bool:
+        """Whether every cell of a column is a number."""
+        return all(map(_is_number, self.text(column)))
+
+    def numbers(self, column: str) -> Array:
+        """A column of numbers; the error names the first cell that is none."""
+        cells = self.text(column)
+        try:
+            return np.array(cells, dtype=np.float64)
+        except ValueError:
+            bad = next(place for place, cell in enumerate(cells) if not _is_number(cell))
+            shown = f"{cells[bad]!r} is not a number" if cells[bad] else "the cell is empty"
+            raise InvalidData(f"{self.origin}, line {self.lines[bad]}, column {column!r}: {shown}") from None
+
+
+def read_text(path: Path) -> str:
+    """A text file, or why it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidData(f"there is no file {path}{_neighbour(path)}") from None
+    except IsADirectoryError:
+        raise InvalidData(f"{path} is a folder, and a file is needed") from None
+    except UnicodeDecodeError as error:
+        raise InvalidData(
+            f"{path} is not a text file (UTF-8): {error.reason} at byte {error.start}"
+        ) from None
+
+
+def _neighbour(path: Path) -> str:
+    """A hint where the folder has a file of a similar name."""
+    if not path.parent.is_dir():
+        return f"; there is no folder {path.parent} either"
+    return nearest(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
+
+
+def _separator(text: str) -> str:
+    """The separator of the first line that has one; a comma where none has."""
+    for line in text.splitlines():
+        for separator in SEPARATORS:
+            if separator in line.strip():
+                return separator
+    return ","
+
+
+def _is_header(rows: list[list[str]]) -> bool:
+    """Whether the first row has names: no number at all, or a word on top of a number."""
+    first = rows[0]
+    if not any(map(_is_number, first)):
+        return True
+    return len(rows) > 1 and any(
+        not _is_number(above) and _is_number(below) for above, below in zip(first, rows[1], strict=False)
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

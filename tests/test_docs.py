@@ -1,0 +1,121 @@
+"""The pages: every example runs.
+
+pytest itself runs what is written as a session (`>>>`), page by page. Here is the rest: blocks marked
+`python`, and what a reader would copy from console and TOML blocks.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SKIPPED_FOLDERS = {"_build", "generated"}
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + [
+    page for page in sorted((ROOT / "docs").rglob("*.md")) if not SKIPPED_FOLDERS & set(page.parts)
+]
+FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+KNOWN = {"pycon", "python", "console", "text", "toml", "json", "csv", "bibtex"}
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Kind and content of every fenced block; MyST directives and their content are left out."""
+    found = ((match["kind"].strip(), match["code"]) for match in FENCE.finditer(text))
+    return [(kind, code) for kind, code in found if not kind.startswith("{")]
+
+
+def run(text: str) -> dict[str, object]:
+    """The Python of a page, in one namespace; sessions run unchecked, for the names they make."""
+    names: dict[str, object] = {"__name__": "page"}
+    for kind, code in blocks(text):
+        if kind == "pycon":
+            for example in doctest.DocTestParser().get_examples(code):
+                exec(compile(example.source, "<page>", "single"), names)
+        elif kind == "python":
+            exec(compile(code, "<page>", "exec"), names)
+    return names
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def docs_conftest():
+    spec = importlib.util.spec_from_file_location("docs_conftest", ROOT / "docs" / "conftest.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_has_only_code_that_is_run(page):
+    for kind, code in blocks(page.read_text(encoding="utf-8")):
+        assert kind in KNOWN, (
+            f"a block of kind {kind!r}: one of {sorted(KNOWN)}, so that it is run or known not to be"
+        )
+        if kind == "pycon":
+            assert code.lstrip().startswith(">>>"), f"a session starts with >>>: {code[:60]!r}"
+            assert code.endswith("\n\n"), f"doctest takes the closing fence for output: {code[-60:]!r}"
+        elif ">>>" in code:
+            assert kind == "text", f"a session in a block of kind {kind!r}"
+
+
+def test_python_blocks_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if "\n```python\n" in text and not docs_conftest().missing(page):
+            try:
+                run(text)
+            except Exception as error:
+                raise AssertionError(f"{name(page)}: a python block raised") from error
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_and_settings_that_pages_show_exist(page):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    extras = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+            "optional-dependencies"
+        ]
+    )
+    text = page.read_text(encoding="utf-8")
+    for kind, code in blocks(text):
+        if kind == "toml":
+            tomllib.loads(code)
+        for target in re.findall(r"^\$ make ([a-z]+)", code, re.MULTILINE) if kind == "console" else ():
+            assert target in targets, f"make {target}"
+        for command in re.findall(r"python -m bench ([a-z_]+)", code) if kind == "console" else ():
+            assert (ROOT / "bench" / f"{command}.py").exists(), f"python -m bench {command}"
+    for wanted in re.findall(r"fdro\[([\w,]+)\]", text):
+        assert set(wanted.split(",")) <= extras, f"fdro[{wanted}]"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{name(page)} links to {target}"
+
+
+def test_a_broken_example_would_be_seen():
+    with pytest.raises(NameError):
+        run("```python\nundefined\n```\n")
+    with pytest.raises(ZeroDivisionError):
+        run("```pycon\n>>> x = 0\n\n```\ntext\n```python\n1 / x\n```\n")
+    assert run("```{image} a.svg\n```\n```text\nnot python\n```\n")["__name__"] == "page"
+    assert len(PAGES) > 10, "the pages have moved"
+
+
+def test_pages_that_need_a_package_say_so(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n<!-- needs: numpy, no_such_package -->\n", encoding="utf-8")
+    assert docs_conftest().missing(page) == ["no_such_package"]
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if re.search(r"^(>>> |\.\.\. )?(import|from) torch\b", text, re.MULTILINE):
+            assert "<!-- needs: torch -->" in text, f"{name(page)} imports torch"

@@ -1,0 +1,139 @@
+"""The worst expected loss as a differentiable PyTorch function. Needs ``pip install "fdro[torch]"``.
+
+    L(f) = max over p in P of pᵀf,    ∂L/∂f = p*
+
+where p* is the worst-case distribution (Danskin; one of the subgradients where p* is not unique). So a
+training loop that has per-group or per-sample losses replaces `losses.mean()` by `robust_loss(losses, set)`
+and nothing else.
+
+torch is imported when a function is called, not with this module.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidLosses
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["robust_loss", "worst_case_weights"]
+
+
+def robust_loss(
+    losses: torch.Tensor, uncertainty_set: UncertaintySet, *, backend: str = "auto"
+) -> torch.Tensor:
+    """The largest expected loss over the set: shape (N,) gives a number, (…, N) one number a row.
+
+    The oracle runs on the CPU in float64 and costs what `worst_case` costs; value and gradient come back on
+    the device and in the dtype of the losses. Leading axes are a batch, answered in one call. First
+    derivatives only: the gradient p* jumps or bends with the losses, and a second backward pass raises
+    `BackendUnsuitable` instead of leaving that out.
+
+    Args:
+        losses: floating point, on any device; NaN or infinity raises `InvalidLosses`.
+        uncertainty_set: any set with N entries.
+        backend: as in `worst_case`.
+    """
+    _check(losses)
+    value: torch.Tensor = _function().apply(losses, uncertainty_set, backend)[0]
+    return value
+
+
+def worst_case_weights(
+    losses: torch.Tensor, uncertainty_set: UncertaintySet, *, backend: str = "auto"
+) -> torch.Tensor:
+    """p*, the gradient of `robust_loss`, in the losses' shape, device and dtype; a constant to autograd."""
+    _check(losses)
+    weights: torch.Tensor = _answer(losses, uncertainty_set, backend)[0]
+    return weights
+
+
+def _check(losses: Any) -> None:
+    torch = _torch()
+    if not isinstance(losses, torch.Tensor):
+        raise InvalidLosses(
+            f"losses must be a torch tensor, got {type(losses).__name__}; without torch call set.worst_case"
+        )
+    if not losses.is_floating_point():
+        raise InvalidLosses(f"losses must be floating point, got {losses.dtype}")
+    if losses.ndim == 0:
+        raise InvalidLosses(
+            "losses must have shape (N,) or (…, N), got a single number; keep the losses of groups or "
+            "samples apart (reduction='none') instead of taking their mean"
+        )
+
+
+def _answer(losses: Any, uncertainty_set: UncertaintySet, backend: str) -> tuple[Any, Any]:
+    """p* and the value as tensors like the losses, outside autograd."""
+    torch = _torch()
+    flat = losses.detach().cpu().to(torch.float64)  # first to the CPU: not every device has float64
+    rows = flat if flat.ndim == 1 else flat.reshape(-1, flat.shape[-1])
+    answer = uncertainty_set.worst_case(rows.numpy(), backend=backend)
+    if flat.ndim == 1 and answer.p.ndim == 2:
+        raise InvalidLosses(
+            f"this set's parameters have {len(answer.p)} rows: losses must have shape {answer.p.shape}, "
+            f"got {tuple(losses.shape)}"
+        )
+    p = torch.from_numpy(answer.p).to(losses.dtype).to(losses.device)
+    value = torch.from_numpy(np.asarray(answer.value)).to(losses.dtype).to(losses.device)
+    return p.reshape(losses.shape), value.reshape(losses.shape[:-1])
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise BackendMissing('robust_loss needs torch: pip install "fdro[torch]"') from error
+    return torch
+
+
+@cache
+def _function() -> Any:
+    """The autograd functions, made when torch is first needed."""
+    torch = _torch()
+
+    class Gradient(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """p*·(what came from above), and a clear end to differentiation."""
+
+        @staticmethod
+        def forward(above: Any, p: Any, losses: Any) -> Any:
+            return above.unsqueeze(-1) * p
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            """Nothing to keep."""
+
+        @staticmethod
+        def backward(ctx: Any, *above: Any) -> Any:
+            raise BackendUnsuitable(
+                "robust_loss has first derivatives only: its gradient is the worst-case distribution, whose "
+                "own derivative is not computed. Call backward() or autograd.grad(…) without "
+                "create_graph=True, or treat worst_case_weights(losses, set) as constant weights if that is "
+                "what you mean"
+            )
+
+    class RobustLoss(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """max over p of pᵀf; its gradient is p*."""
+
+        @staticmethod
+        def forward(losses: Any, uncertainty_set: UncertaintySet, backend: str) -> Any:
+            p, value = _answer(losses, uncertainty_set, backend)
+            return value, p
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.mark_non_differentiable(output[1])
+            ctx.save_for_backward(output[1], inputs[0])
+
+        @staticmethod
+        def backward(ctx: Any, above: Any, _: Any) -> Any:
+            p, losses = ctx.saved_tensors  # the losses go along so that a second pass comes by Gradient
+            return Gradient.apply(above, p, losses), None, None
+
+    return RobustLoss
