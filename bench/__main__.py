@@ -1,4 +1,7 @@
-"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py; without a name, it lists them."""
+"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py or bench/experiments/NAME.py.
+
+Without a name, it lists them.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,21 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
-def commands() -> dict[str, str]:
-    """Every module here with a `main`, and the first line of its docstring."""
+def modules() -> dict[str, tuple[str, str]]:
+    """Every module here and in `experiments` with a `main`: its import name and its first line."""
     found = {}
-    for path in sorted(FOLDER.glob("[a-z]*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
-            found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    for package, folder in (("bench", FOLDER), ("bench.experiments", FOLDER / "experiments")):
+        for path in sorted(folder.glob("[a-z]*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+                line = (ast.get_docstring(tree) or "").partition("\n")[0]
+                found[path.stem] = (f"{package}.{path.stem}", line)
     return found
+
+
+def commands() -> dict[str, str]:
+    """The names of all commands and what they do."""
+    return {name: line for name, (_, line) in modules().items()}
 
 
 def run(arguments: list[str]) -> int:
@@ -28,10 +38,10 @@ def run(arguments: list[str]) -> int:
         if asked:
             print(f"bench has no command {arguments[0]!r}.", file=sys.stderr)
         print("usage: python -m bench NAME [options]\n")
-        print("\n".join(f"  {name:<12} {line}" for name, line in known.items()))
+        print("\n".join(f"  {name:<14} {line}" for name, line in known.items()))
         return 2 if asked else 0
     try:
-        module = importlib.import_module(f"bench.{arguments[0]}")
+        module = importlib.import_module(modules()[arguments[0]][0])
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == "bench":
             raise

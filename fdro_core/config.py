@@ -39,7 +39,8 @@ class AspireEase:
         plane_horizon: T₁, no plane update from this iteration on; None: never stop.
         max_planes: M, binds "ease" only: the two planes of smallest λ are merged when it is full.
         penalty: κ₁; None: ½·mean_j(q_jL_j).
-        worker_step: η_w; None: 1/(s_jL_j + κ₁).
+        worker_step: η_w; None: step_scale/(s_jL_j + κ₁).
+        step_scale: of the default η_w; below 1 where mini-batches are noisy.
         consensus_step: η_z; None: 1/(Nκ₁), the exact minimiser.
         value_update: "exact" takes the h with Σλ = 1; "gradient" is the paper's step on h.
         value_step: η_h, for value_update="gradient".
@@ -83,6 +84,7 @@ class AspireEase:
     max_planes: int = _setting(20, "M", "more did not converge faster; merged planes stay in P")
     penalty: float | None = _setting(None, "κ₁", "½·mean(q_jL_j): half of one worker's curvature in the sum")
     worker_step: float | None = _setting(None, "η_w", "1/(s_jL_j + κ₁): the local Lagrangian's curvature")
+    step_scale: float = _setting(1.0, "", "the whole step; mini-batches may want less")
     consensus_step: float | None = _setting(None, "η_z", "1/(Nκ₁) is the exact z, from running sums")
     value_update: str = _setting("exact", "h", "the paper's gradient step on h oscillates")
     value_step: float | None = _setting(None, "η_h", 'needed only for value_update="gradient"')
@@ -195,6 +197,7 @@ _COUNTS = (
 _STEPS = (
     "penalty",
     "worker_step",
+    "step_scale",
     "consensus_step",
     "value_step",
     "plane_dual_step",

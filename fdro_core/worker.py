@@ -157,7 +157,7 @@ class Worker:
             state.w = message.start
             state.loss, state.gradient = self._evaluate(state.w)
         for _ in range(config.local_steps):
-            step = config.worker_step or 1.0 / (weight * state.curvature + penalty)
+            step = config.worker_step or config.step_scale / (weight * state.curvature + penalty)
             w_old, g_old = state.w, state.gradient
             w_new = np.empty(w_old.size)
             kernels.worker_step(

@@ -1,0 +1,241 @@
+"""The experiments: parts by hand, and every command in its quick form on digits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench.__main__ import commands, run
+from bench.datasets import Client, load
+from bench.experiments import backdoor, methods, options, paper_numbers, sets, statistics, stopping, tuning
+from bench.experiments.models import Perceptron, Softmax
+from bench.experiments.parts import Evaluator, cut
+from bench.experiments.records import Records, read
+from bench.experiments.task import Task, perform
+
+SHORT = Task(
+    "test",
+    "digits",
+    "ASPIRE-EASE",
+    {"step": 0.5, "penalty": 1.0, "budget": 2.0},
+    "run",
+    0,
+    60,
+    16,
+    points=4,
+    options={"digits": [3, 8]},
+)
+
+
+def client(labels) -> Client:
+    y = np.asarray(labels)
+    return Client("one", np.arange(y.size, dtype=float)[:, None], y, np.zeros((1, 1)), y[:1])
+
+
+def test_held_out_data_is_a_share_of_every_label_in_blocks():
+    (part,) = cut([client([0] * 160 + [1] * 80)], seed=3)
+    held = part.held[0].ravel().astype(int)
+    assert sorted([*part.train[0].ravel(), *held]) == list(range(240))
+    assert np.bincount(part.held[1]).tolist() == [32, 16]  # 2 of 10 blocks of 16, 1 of 5
+    starts = np.flatnonzero(np.diff(held, prepend=-9) != 1)
+    assert (held[starts] % 16 == 0).all()
+    again, other = (cut([client([0] * 160 + [1] * 80)], seed=seed)[0].held[0].ravel() for seed in (3, 4))
+    assert np.array_equal(again, held)
+    assert not np.array_equal(other, held)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [0] * 3, [0, 1, 2, 3, 4]])
+def test_a_client_with_few_samples_is_cut_too(labels):
+    (part,) = cut([client(labels)], seed=0)
+    assert len(part.train[1]) >= 1
+    assert len(part.held[1]) >= 1
+
+
+def test_scores_by_hand():
+    # one feature, two classes, w = (0, 1; bias 0, 0): score 1 is x, so x > 0 is class 1
+    X, y = np.array([[2.0], [-1.0], [3.0]]), np.array([1, 1, 0])
+    part = cut([Client("a", X, y, X, y), Client("b", X[:2], y[:2], X[:2], y[:2])], seed=0)
+    scores = Evaluator(part, Softmax(2))(np.array([0.0, 1.0, 0.0, 0.0]))
+    assert scores.test_accuracy.tolist() == [1 / 3, 1 / 2]
+    losses = np.log1p(np.exp([-2.0, 1.0, 3.0]))
+    for found, (_, labels), own in zip(scores.train_loss, [p.train for p in part], [y, y[:2]], strict=True):
+        assert 0 < found <= losses.max()
+        assert len(labels) < len(own)
+
+
+def test_the_rule_takes_the_best_three_looks():
+    rows = [0.1, 0.8, 0.2, 0.5, 0.6, 0.5, 0.0]
+    assert stopping.choose(rows) == 4
+    assert stopping.choose([0.3]) == 0
+    assert stopping.choose([]) is None
+
+
+def test_every_method_is_searched_alike():
+    known = methods.registry(4)
+    for method in known.values():
+        tried = tuning.candidates(method, trials=5, seed=1)
+        assert len(tried) == 5
+        assert tried[0] == dict(method.default)
+        assert all(set(settings) == set(method.search) == set(method.default) for settings in tried)
+        assert tuning.candidates(method, trials=5, seed=1) == tried
+    assert {settings["worker"] for settings in tuning.candidates(known["max{Ind}"], 4)} == {0, 1, 2, 3}
+
+
+def test_the_best_trial_is_the_best_on_held_out_data():
+    records = [
+        {"settings": {"step": step}, "metrics": {"held_acc_w": held, "acc_w": 1 - held}}
+        for step, held in ((0.1, 0.5), (0.2, 0.9), (0.1, 0.7), (0.2, 0.1))
+    ]
+    assert tuning.best(records) == {"step": 0.1}  # 0.6 against 0.5 on average
+
+
+def test_paired_tests():
+    found = statistics.paired([5.0, 6.0, 7.5, 9.0], [4.0, 4.5, 5.0, 5.0])
+    assert found.difference == 2.25
+    gaps = np.array([1.0, 1.5, 2.5, 4.0])
+    t = gaps.mean() / (gaps.std(ddof=1) / 2)
+    assert found.t == pytest.approx(2 * (1 - _student(t, 3)), rel=1e-6)
+    assert found.wilcoxon == 0.125  # 2 · 2⁻⁴
+    assert statistics.paired([1.0], [2.0]) is None
+    assert statistics.paired([1.0, 2.0], [0.0, 1.0]).t == 0.0
+    assert statistics.summary([None, 2.0, 4.0]) == statistics.Summary(3.0, pytest.approx(2**0.5), 2)
+    assert statistics.summary([None]) is None
+
+
+def _student(t: float, freedom: int) -> float:
+    from scipy.integrate import quad
+    from scipy.special import gamma
+
+    scale = gamma((freedom + 1) / 2) / (np.sqrt(freedom * np.pi) * gamma(freedom / 2))
+    return 0.5 + scale * quad(lambda x: (1 + x * x / freedom) ** (-(freedom + 1) / 2), 0, t)[0]
+
+
+def test_the_papers_numbers():
+    cell = paper_numbers.find(paper_numbers.HETEROGENEITY, "ASPIRE-EASE_per", "sc-ma", "std")
+    assert cell == (3.48, 0.0)
+    assert paper_numbers.find(paper_numbers.ATTACK, "AFL", "person-activity", "success") == (43.66, 3.87)
+    assert paper_numbers.find(paper_numbers.HETEROGENEITY, "max{Ind}", "fashion-mnist", "acc_w") is None
+    assert paper_numbers.find(paper_numbers.HETEROGENEITY, "AFL", "digits", "acc_w") is None
+
+
+@pytest.mark.parametrize("name", sets.SETS)
+def test_the_last_size_is_the_whole_simplex(name):
+    q = np.full(4, 0.25)
+    whole = sets.make(name, sets.sizes(name, 4, 3)[-1], q)
+    for corner in np.eye(4):
+        assert whole.contains(corner, tol=1e-7)
+    point = sets.make(name, 0.0, q)
+    assert point.contains(q)
+    assert not point.contains(np.eye(4)[0])
+
+
+@pytest.mark.parametrize("kind", backdoor.TRIGGERS)
+def test_an_attack_adds_strangers_that_the_prior_distrusts(kind):
+    data = load("digits")
+    attack = backdoor.prepare(data, backdoor.settings(data, kind))
+    assert len(attack.clients) == 12
+    assert attack.prior.sum() == pytest.approx(1.0)
+    assert attack.prior[-1] == pytest.approx(0.1 * attack.prior[0])
+    stranger = attack.clients[-1]
+    assert set(stranger.y_train) == {0}
+    assert np.ptp(stranger.X_train, axis=0).min() == 0.0  # the trigger is the same on all
+    assert attack.success(lambda X: np.zeros(len(X), dtype=int)) == 1.0
+    assert attack.success(lambda X: np.ones(len(X), dtype=int)) == 0.0
+
+
+def test_the_same_task_gives_the_same_record():
+    first, second = (perform(SHORT) for _ in range(2))
+    for record in (first, second):
+        del record["seconds"], record["cpu"]
+    assert first == second
+    assert first["metrics"]["accuracies"]
+    assert len(first["curve"]["acc_w"]) == 4
+    assert perform(replace(SHORT, seed=1))["curve"] != first["curve"]
+
+
+@pytest.mark.parametrize("method", ["Mix_Even", "DRFA-Prox", "max{Ind}", "ASPIRE-EASE(-)", "ASPIRE-ADP"])
+def test_every_method_ends_at_its_budget(method):
+    settings = dict(methods.registry(2)[method].default)
+    record = perform(replace(SHORT, method=method, settings=settings))
+    assert record["stop"] == "budget"
+    assert 60 <= record["curve"]["gradients"][-1] < 60 + 2 * 10
+    assert 0 <= record["metrics"]["acc_w"] <= 1
+
+
+def test_a_run_that_diverges_is_a_bad_trial():
+    record = perform(replace(SHORT, method="Mix_Even", settings={"step": 1e308}))
+    assert record["stop"] == "NoWorkersLeft"
+    assert record["metrics"]["acc_w"] <= 0.5
+
+
+def test_the_perceptron_learns():
+    pytest.importorskip("torch")
+    data = load("digits", digits=(3, 8))
+    model = Perceptron(64, 2, seed=0, hidden=(8,) * 3)
+    (part, _) = cut(data.clients, seed=0)
+    problem = model.problem(*part.train)
+    w = problem.initial_point(np.random.default_rng(0))
+    assert model.scores(w, part.test[0]).shape == (len(part.test[1]), 2)
+    assert np.array_equal(w, model.problem(*part.train).initial_point(np.random.default_rng(1)))
+    record = perform(replace(SHORT, model="mlp-8", gradients=20, points=2))
+    assert record["metrics"]["loss_w"] > 0
+
+
+def test_records_survive_a_cut_line(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    records = Records(path)
+    records.add(perform(SHORT))
+    with path.open("a") as file:
+        file.write('{"schema": 1, "data": "dig')
+    again = Records(path)
+    assert again.resumed == 1
+    assert again.get(SHORT) is not None
+    assert again.get(replace(SHORT, seed=5)) is None
+    assert len(read(path)) == len(path.read_text().splitlines()) == 1
+    assert Records(path, fresh=True).resumed == 0
+
+
+def test_the_commands_are_found():
+    assert {"heterogeneity", "attack", "robustness", "optimum"} <= set(commands())
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "files"),
+    [
+        (
+            "heterogeneity",
+            ["--methods", "FedAvg", "AFL", "ASPIRE-EASE"],
+            ["tables.md", "curve-digits.png", "curve-digits.svg"],
+        ),
+        ("attack", ["--methods", "Mix_Even", "ASPIRE-EASE"], ["tables.md", "success.png"]),
+        ("robustness", ["--sets", "cd-norm", "kl", "--sizes", "2"], ["tables.md", "size-digits.svg"]),
+    ],
+)
+def test_quick_commands_on_digits(command, more, files, tmp_path, capsys):
+    arguments = [command, "--quick", "--data", "digits", "--gradients", "100", "--out", str(tmp_path), *more]
+    assert run(arguments) == 0
+    lines = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert {line["data"] for line in lines} == {"digits"}
+    assert {line["seed"] for line in lines if line["stage"] == "run"} == {0, 1}
+    assert all((tmp_path / name).stat().st_size > 500 for name in files)
+    assert "ASPIRE-EASE" in capsys.readouterr().out
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    assert run(arguments) == 0  # nothing is left to do
+    assert (tmp_path / "runs.jsonl").read_bytes() == before
+
+
+def test_unknown_names_are_refused(tmp_path):
+    with pytest.raises(SystemExit, match="no data set is called 'digit'"):
+        run(["heterogeneity", "--data", "digit", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="no method is called 'SGD'"):
+        run(["heterogeneity", "--quick", "--methods", "SGD", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="at least 1"):
+        options.read(options.parser("x", "", ["digits"]), ["--repeats", "0"], "x")
+
+
+def test_the_optimum_is_bounded_from_below(tmp_path, capsys):
+    assert run(["optimum", "--quick", "--budgets", "1", "--out", str(tmp_path)]) == 0
+    assert "lower bound" in capsys.readouterr().out
