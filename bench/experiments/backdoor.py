@@ -43,7 +43,7 @@ class Attack:
     success: Callable[[Predict], float]
 
 
-TRIGGERS = {
+TRIGGERS: dict[str, dict[str, dict[str, Any]]] = {
     "hidden": {"square": {"place": "centre", "size": 8, "value": 0.5}, "features": {"size": 3, "value": 0.5}},
     "bright": {"square": {"place": "corner", "size": 4, "value": 1.0}, "features": {"size": 3, "value": 3.0}},
 }
@@ -54,9 +54,19 @@ def settings(data: Federation, kind: str = "hidden") -> dict[str, Any]:
     """The attack on a data set: a square in images, the last features of others; one stranger for five."""
     features = data.clients[0].X_train.shape[1]
     shape = "square" if features in IMAGES else "features"
-    own = TRIGGERS[kind][shape] | ({"size": 3} if features == 64 else {})
     count = max(1, len(data.clients) // 5)
-    return {"kind": kind, "shape": shape, "count": count, "trust": 0.1, "target": 0, "seed": 0} | own
+    chosen: dict[str, Any] = {
+        "kind": kind,
+        "shape": shape,
+        "count": count,
+        "trust": 0.1,
+        "target": 0,
+        "seed": 0,
+    }
+    chosen |= TRIGGERS[kind][shape]
+    if features == 64:
+        chosen["size"] = 3
+    return chosen
 
 
 def prepare(data: Federation, chosen: Mapping[str, Any]) -> Attack:

@@ -129,6 +129,7 @@ def _drfa(setup: Setup, settings: Settings) -> Algorithm:
     return DRFAProx(
         weight_step=settings["weight_step"],
         regularisation=settings["regularisation"],
+        clients=setup.workers * int(settings["draws"]),
         **_rounds(setup, settings),
     )
 
@@ -158,6 +159,7 @@ def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
 
 
 STEP = Range(0.1, 2.0)  # of 1/L
+DRAWS = Choice((30,))  # m of DRFA in N: with few draws from few one-class workers its noise is all one sees
 LOCAL = Choice((2, 5, 10))
 WEIGHT_STEP = Range(1e-3, 0.1)
 PENALTY = Range(0.1, 3.0)  # of the default κ₁
@@ -187,8 +189,14 @@ def registry(workers: int = 3, *, known_prior: bool = False) -> dict[str, Method
         Method(
             "DRFA-Prox",
             _drfa,
-            weights | {"local_steps": LOCAL, "regularisation": regularisation},
-            first | {"weight_step": 0.01, "local_steps": 5, "regularisation": 3.0 if known_prior else 0.01},
+            weights | {"local_steps": LOCAL, "regularisation": regularisation, "draws": DRAWS},
+            first
+            | {
+                "weight_step": 0.01,
+                "local_steps": 5,
+                "regularisation": 3.0 if known_prior else 0.01,
+                "draws": 30,
+            },
         ),
         Method("ASPIRE-EASE", aspire(), own, start),
         Method("ASPIRE-EASE_per", aspire(), own | {"local_steps": LOCAL}, start | {"local_steps": 5}),

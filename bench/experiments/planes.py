@@ -110,11 +110,9 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
                 ends = []
                 for number, ((kind, method), records) in enumerate(runs.items()):
                     times = np.linspace(*_span(records), 40)
-                    mean, deviation = curves.band(records, quantity, times)
+                    mean, _ = curves.band(records, quantity, times)
                     look = figures.look(number) | {"marker": ""}
                     axes.plot(times, mean, **look)
-                    low, high = np.maximum(mean - deviation, 0.5 * mean), mean + deviation
-                    axes.fill_between(times, low, high, color=look["color"], alpha=0.15, linewidth=0)
                     ends.append(
                         (times[-1], mean[-1], f"{method.removeprefix('ASPIRE-')}, {kind}", look["color"])
                     )
@@ -127,7 +125,7 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
                 axes.set_xticks([tick for tick in axes.get_xticks() if tick <= times[-1]])
                 axes.spines["bottom"].set_bounds(0, times[-1])
                 labels[axes] = ends
-            panels[0].set_ylabel(f"{label} (mean and deviation)")
+            panels[0].set_ylabel(f"{label}, mean of runs")
             figures.label_all(labels)
 
 

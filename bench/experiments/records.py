@@ -32,7 +32,7 @@ class Records:
             self.known[key(record, self.fields)] = record
         self.resumed = len(lines)
         if path.exists():  # without a last line that was cut short
-            text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in lines)
+            text = "".join(dump(record) for record in lines)
             path.write_text(text, encoding="utf-8")
 
     def get(self, task: Task) -> dict[str, Any] | None:
@@ -47,7 +47,12 @@ class Records:
         """Write a record down."""
         self.known[key(record, self.fields)] = record
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write(dump(record))
+
+
+def dump(record: dict[str, Any]) -> str:
+    """One line of the file."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def key(record: dict[str, Any], fields: Sequence[str] = PLAIN) -> str:

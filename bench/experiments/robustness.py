@@ -94,6 +94,12 @@ def table(data: str, found: Found) -> Table:
     return Table(f"{data}: size of the set against worst-case performance", headings, rows)
 
 
+def mean(records: list[dict[str, Any]], metric: str, scale: float) -> float:
+    """Over repeats, NaN where there is nothing."""
+    found = summary(tables.values(records, metric, scale))
+    return np.nan if found is None else found.mean
+
+
 def draw(folder: Path, found: dict[str, Found]) -> None:
     """For every data set, worst loss and worst accuracy against the share of the largest size."""
     for data, parts in found.items():
@@ -105,9 +111,9 @@ def draw(folder: Path, found: dict[str, Found]) -> None:
                     look = figures.look(number)
                     largest = max(sizes)
                     x = [size / largest for size in sizes]
-                    y = [np.nanmean(tables.values(records, metric, scale)) for records in sizes.values()]
+                    y = [mean(records, metric, scale) for records in sizes.values()]
                     axes.plot(x, y, **look)
-                    ends[axes].append((x[-1], float(y[-1]), name, look["color"]))
+                    ends[axes].append((x[-1], y[-1], name, look["color"]))
                 axes.set_xlabel("size of the set, of the whole simplex's")
             loss.set_ylabel("worst worker's training loss")
             accuracy.set_ylabel("worst worker's test accuracy, %")
