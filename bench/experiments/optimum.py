@@ -47,8 +47,10 @@ def lower_bound(problems: list[SoftmaxRegression], p: Array, w: Array, l2: float
     return value - float(slope @ slope) / (2.0 * l2)
 
 
-def measure(data: str, epochs: int, budget: float, l2: float, penalty: float, seed: int) -> dict[str, Any]:
-    """A run with full batches, and the proof of how good it is; penalty counts in default κ₁."""
+def measure(
+    data: str, epochs: int, budget: float, l2: float, penalty: float, step: float, seed: int
+) -> dict[str, Any]:
+    """A run with full batches, and the proof of how good it is; penalty and step count in default ones."""
     clients = load(data).clients
     classes = 1 + max(int(client.y_train.max()) for client in clients)
     problems = [SoftmaxRegression(c.X_train, c.y_train, classes, l2=l2, intercept=True) for c in clients]
@@ -56,7 +58,9 @@ def measure(data: str, epochs: int, budget: float, l2: float, penalty: float, se
     chosen = CDNorm(q, 1.0 - q, budget)
     began = time.process_time()
     usual = schedules.penalty(q, curvatures(problems, seed))
-    config = AspireEase(iterations=epochs * len(problems), penalty=penalty * usual, seed=seed)
+    config = AspireEase(
+        iterations=epochs * len(problems), penalty=penalty * usual, step_scale=step, seed=seed
+    )
     result = solve(problems, chosen, config=config, engine=VirtualEngine(seed=seed))
     cpu = time.process_time() - began
     p = result.weights / result.weights.sum()
@@ -87,6 +91,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--l2", type=float, default=1e-3)
     parser.add_argument("--penalty", type=float, default=0.2, help="κ₁, of the default rule's")
+    parser.add_argument("--step", type=float, default=1.0, help="η_w, of the default rule's")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="digits, 200 epochs")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
@@ -98,7 +103,7 @@ def main(arguments: list[str]) -> int:
     rows = []
     for data in given.data:
         for budget in given.budgets:
-            found = measure(data, given.epochs, budget, given.l2, given.penalty, given.seed)
+            found = measure(data, given.epochs, budget, given.l2, given.penalty, given.step, given.seed)
             rows.append(
                 [
                     data,
@@ -123,7 +128,7 @@ def main(arguments: list[str]) -> int:
     ]
     title = (
         f"Full batches, l2 = {given.l2:g}, {given.epochs} gradients a worker, "
-        f"κ₁ = {given.penalty:g} of the default, S = 1"
+        f"κ₁ = {given.penalty:g} and η_w = {given.step:g} of the default, S = 1"
     )
     compare.publish(options.console(), folder, [Table(title, headings, rows)], "", name="table.md")
     return 0

@@ -183,6 +183,6 @@ def perform(task: Task) -> dict[str, Any]:
     }
     if task.stage == "run":
         record["curve"] = {
-            name: [round(row[name], DIGITS.get(name, 4)) for row in watch.rows] for name in CURVE
+            name: [round(row[name], DIGITS.get(name, 3)) for row in watch.rows] for name in CURVE
         }
     return record
