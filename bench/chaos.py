@@ -141,7 +141,7 @@ def scene(
     chosen = KL(np.full(WORKERS, 1 / WORKERS), 0.1)
     best = solve(sources, chosen).objective
     witness, rng = Witness(engine), np.random.default_rng(seed)
-    over, ended = threading.Event(), threading.Event()
+    over = threading.Event()
     kills: list[str] = []
     masters: list[Any] = []
     whole: list[float] = []  # since when everyone is there
@@ -150,7 +150,6 @@ def scene(
         last = time.monotonic() + seconds  # its own time: while all are away there are no reports
         while not over.wait(every * (0.5 + rng.random())) and time.monotonic() < last:
             kills.append(kill(rng))
-        ended.wait()  # what this thread has started ends with it
 
     thread = threading.Thread(target=rampage, daemon=True)
 
@@ -174,7 +173,6 @@ def scene(
         result = solve(sources, chosen, config=config, engine=witness, observers=[look])
     finally:
         over.set()
-        ended.set()
     events = [entry["event"] for entry in result.history]
     gap = abs(result.objective - best) / abs(best)
     faults = witness.faults(masters[0], result.history)

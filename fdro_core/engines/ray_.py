@@ -112,7 +112,7 @@ class _Cluster:
         return len(self._cluster.worker_nodes)
 
     def add(self) -> None:
-        """One more node; it lives no longer than the thread that added it."""
+        """One more node, from any thread."""
         self._cluster.add_node(num_cpus=1, resources=self._resources, **SMALL)
 
     def kill(self, choice: int) -> str:
@@ -140,8 +140,10 @@ def several_nodes(count: int, resources: Mapping[str, float]) -> Iterator[_Clust
         # A node counts as dead after 5 s of silence instead of half a minute.
         impatient = {"health_check_period_ms": 1000, "health_check_failure_threshold": 5}
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": impatient, **SMALL}
-        # No hooks at exit: they can be set from the main thread alone, and nodes may be added from another.
-        cluster = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=False)
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+    # No hooks at exit for the others: those need the main thread, and a node may be added from another one.
+    # Nodes without their head end by themselves.
+    cluster._shutdown_at_exit = False
     try:
         nodes = _Cluster(cluster, resources)
         for _ in range(count):
