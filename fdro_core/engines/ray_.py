@@ -28,6 +28,8 @@ def load() -> Any:
     """The module ray, told to send no usage statistics."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # By default Ray lets its workers run only when nobody else wants to: on a busy machine a step takes ages.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         import ray
     except ImportError as error:
