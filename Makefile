@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check soak bench torch format clean
+.PHONY: help demo test check soak bench torch ray chaos format clean
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -40,6 +40,12 @@ soak: $(VENV)/.dev  ## 20,000 examples a property (hours)
 
 torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+
+ray: $(VENV)/.dev  ## Ray, at the release that the engine is tested with
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ray==2.60.0
+
+chaos: ray  ## hosts killed at random for two minutes on threads, on Ray's processes and on its nodes
+	$(BIN)/python -m bench chaos $(ARGS)
 
 bench: $(VENV)/.dev  ## the complexity table, measured, in its quick form
 	$(BIN)/python -m bench complexity --quick $(ARGS)

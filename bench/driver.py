@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench import sections
 from bench.driver_baselines import planes_lbfgs, subgradient
 from bench.driver_problems import (
     Scaled,
@@ -301,11 +302,4 @@ SECTIONS = {
 
 def main(arguments: list[str]) -> int:
     """Run the sections named, or all."""
-    unknown = [name for name in arguments if name not in SECTIONS]
-    if unknown:
-        print(f"no section {', '.join(unknown)}; there are: {', '.join(SECTIONS)}")
-        return 2
-    for name in arguments or SECTIONS:
-        CONSOLE.rule(f"{name}: {SECTIONS[name].__doc__}", align="left")
-        SECTIONS[name]()
-    return 0
+    return sections.run(SECTIONS, arguments, CONSOLE)

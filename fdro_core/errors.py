@@ -8,6 +8,7 @@
     │   │   └── InvalidConfig       a field of a config file; `.line` and `.field` say where
     │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is no number
     │   └── InvalidProblem          a local problem: dimension, shapes, labels
+    ├── ClusterUnreachable (ConnectionError)  a running cluster that cannot be joined
     └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
         └── Deadlock                nothing is under way and the master still waits
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fdro_core.result import Result
 
 __all__ = [
+    "ClusterUnreachable",
     "Deadlock",
     "DriverError",
     "InvalidConfig",
@@ -57,6 +59,10 @@ class InvalidData(InvalidInput):
 
 class InvalidProblem(InvalidInput):
     """A local problem cannot be used: wrong dimension, shapes or labels."""
+
+
+class ClusterUnreachable(FdroError, ConnectionError):
+    """The cluster at the address given cannot be joined: it is not there, or refuses the token."""
 
 
 class DriverError(FdroError, RuntimeError):

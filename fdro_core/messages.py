@@ -7,7 +7,7 @@ Plain classes with slots: one is made for every step, and a dataclass costs five
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,8 @@ class Update:
 
 class Hello:
     """Master to worker, before the first step: what is your problem like?"""
+
+    __slots__ = ()
 
     numbers = 1
 
@@ -204,8 +206,8 @@ class Trained:
 Request = Step | Hello | Begin | Probe | Train
 Reply = Update | Introduction | Probed | Trained
 
-KEPT: dict[str, type[Any]] = {kind.__name__: kind for kind in (Step, Update, Train, Trained)}
-"""What can be under way or waiting when a checkpoint is written."""
+KEPT: dict[str, Any] = {kind.__name__: kind for kind in (*get_args(Request), *get_args(Reply))}
+"""What can be under way, waiting or remembered when a checkpoint is written."""
 
 
 def to_fields(message: Any) -> dict[str, Any]:
@@ -216,4 +218,8 @@ def to_fields(message: Any) -> dict[str, Any]:
 
 def from_fields(fields: Mapping[str, Any]) -> Any:
     """The message that `to_fields` made the values from."""
-    return KEPT[fields["kind"]](**{name: value for name, value in fields.items() if name != "kind"})
+    kind = KEPT[fields["kind"]]
+    message = kind.__new__(kind)
+    for name in kind.__slots__:
+        setattr(message, name, fields[name])
+    return message

@@ -43,7 +43,50 @@ class Problem(Protocol):
 
 
 ProblemSource = Problem | Callable[[], Problem]
-"""A problem, or something that makes one where the worker lives (a class with `functools.partial`)."""
+"""A problem, or something that makes one where the worker lives: a `ProblemFrom`, or any callable."""
+
+
+class ProblemFrom:
+    """A problem that is made where its worker lives, so that its data never passes through the master.
+
+    `ProblemFrom(make, *arguments, **named)` stands for `make(*arguments, **named)`. Only the callable and its
+    arguments travel: give a path, not what is in the file. On other machines `make` must be importable there
+    (a function of an installed package), and the path must be good there.
+
+    >>> import tempfile, pathlib
+    >>> from fdro_core import LeastSquares
+    >>> def load(path, l2):
+    ...     with np.load(path, allow_pickle=False) as shard:
+    ...         return LeastSquares(shard["X"], shard["y"], l2=l2)
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.savez(folder / "shard-0.npz", X=np.ones((3, 2)), y=np.zeros(3))
+    >>> source = ProblemFrom(load, folder / "shard-0.npz", l2=0.1)
+    >>> source().dimension
+    2
+    """
+
+    __slots__ = ("arguments", "make", "named")
+
+    def __init__(self, make: Callable[..., Problem], *arguments: Any, **named: Any) -> None:
+        if not callable(make):
+            raise InvalidProblem(
+                f"ProblemFrom needs a callable that makes a problem, then its arguments; got a "
+                f"{type(make).__name__} first"
+            )
+        self.make = make
+        self.arguments = arguments
+        self.named = named
+
+    def __call__(self) -> Problem:
+        """The problem, made now."""
+        return self.make(*self.arguments, **self.named)
+
+    def __repr__(self) -> str:
+        named = [f"{name}={value!r}" for name, value in self.named.items()]
+        inside = ", ".join(
+            [getattr(self.make, "__qualname__", repr(self.make)), *map(repr, self.arguments), *named]
+        )
+        return f"ProblemFrom({inside})"
 
 
 def build(source: ProblemSource, index: int) -> Problem:

@@ -137,8 +137,11 @@ class Roster:
         return True
 
     def close(self, iteration: int) -> list[tuple[int, Any]]:
-        """The active workers of the iteration that closes, with their updates."""
-        active = list(self.pending.items())
+        """The active workers of the iteration that closes, with their updates.
+
+        In the workers' order: sums then round alike whatever order the replies came in.
+        """
+        active = sorted(self.pending.items())
         self.pending.clear()
         for j, _ in active:
             self._visit(j, iteration + 1)

@@ -6,7 +6,7 @@ index and the step's number fix, so a reply depends on its state and the message
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -86,6 +86,27 @@ class Worker:
     def restore(self, state: Mapping[str, Any] | None) -> None:
         """Go back to a snapshot."""
         self.state = None if state is None else WorkerState(**state)
+
+    def recall(self, opening: Sequence[Request], last: Reply | None, replies: int) -> None:
+        """Take up again in a new place, from what the master's side remembers. Costs one gradient.
+
+        Args:
+            opening: the questions answered before the first step.
+            last: the last reply.
+            replies: how many steps were answered.
+        """
+        begin = next((message for message in opening if isinstance(message, Begin)), None)
+        if begin is None:
+            return
+        if not isinstance(last, Update):
+            self.handle(begin)
+            return
+        self.state = WorkerState(
+            last.ticket, last.w, last.w, begin.metric, begin.inverse, last.loss, last.gradient_sq,
+            last.curvature, 1 + replies * self.config.local_steps,
+        )  # fmt: skip
+        whole = self.config.batch_size is None or replies == 0
+        self.state.gradient = (self._evaluate(last.w) if whole else self._sample(last.w))[1]
 
     def _introduce(self) -> Introduction:
         dimension = int(self.problem.dimension)

@@ -101,14 +101,17 @@ def test_the_rule_looks_at_real_files() -> None:
     for tree in ("uncertainty_sets", "tests"):
         assert any((ROOT / tree).rglob("*.py"))
     for home in HOME.values():
-        if home.startswith("uncertainty_sets"):  # the engine on Ray is still to come
-            assert (ROOT / home).exists(), f"{home} has moved"
+        assert (ROOT / home).exists(), f"{home} has moved"
 
 
 def test_import_is_light() -> None:
     loaded = loaded_by("import uncertainty_sets", ROOT)
     assert "uncertainty_sets" in loaded
     assert loaded.isdisjoint(LAZY), f"import uncertainty_sets also loads {sorted(loaded.intersection(LAZY))}"
+
+
+def test_import_of_the_driver_leaves_ray_for_later() -> None:
+    assert "ray" not in loaded_by("from fdro_core import RayEngine; RayEngine()", ROOT)
 
 
 @pytest.mark.parametrize(

@@ -50,23 +50,30 @@ FILE = File(
 
 @dataset("person-activity")
 def person_activity(
-    window: int = 40, stride: int = 10, test_recordings: tuple[str, ...] = ("05",), verify: bool = True
+    persons: str = PERSONS,
+    window: int = 40,
+    stride: int = 10,
+    test_recordings: tuple[str, ...] = ("05",),
+    verify: bool = True,
 ) -> Federation:
     """One client a person.
 
     Args:
+        persons: which, some of "ABCDE".
         window: readings that a sample looks back on.
         stride: readings between two samples.
         test_recordings: of every person, "01" to "05".
         verify: refuse a file with another checksum than the known one.
     """
+    if not persons or not set(persons) <= set(PERSONS) or len(set(persons)) != len(persons):
+        raise InvalidData(f"person-activity: persons must be different letters of {PERSONS}, got {persons!r}")
     if window < 2 or stride < 1:
         raise InvalidData(
             f"person-activity: window >= 2 and stride >= 1 are needed, got {window} and {stride}"
         )
     recordings = _read(read_bytes(locate(FILE, verify=verify)).decode())
     clients = []
-    for person in PERSONS:
+    for person in persons:
         parts: dict[bool, list[tuple[Array, Labels]]] = {False: [], True: []}
         for name, (tags, places, labels) in recordings.items():
             if name[0] == person:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,19 @@ from bench.experiments.task import Task, federation
 
 
 def tuned_runs(
-    pool: Pool, records: Records, options: argparse.Namespace, base: Task, names: Sequence[str], workers: int
+    pool: Pool,
+    records: Records,
+    options: argparse.Namespace,
+    base: Task,
+    names: Sequence[str],
+    workers: int,
+    known: Mapping[str, methods.Method] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Search every method's settings, then repeat it with the best: records by method."""
-    known = methods.registry(workers, known_prior=base.attack is not None)
+    """Search every method's settings, then repeat it with the best: records by method.
+
+    `known` is where methods are looked for, by default `methods.registry`.
+    """
+    known = known or methods.registry(workers, known_prior=base.attack is not None)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"no method is called {unknown[0]!r}; there are: {', '.join(known)}")

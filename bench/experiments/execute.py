@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
@@ -14,12 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench.experiments.records import Records
 from bench.experiments.task import Task, perform
 
+Perform = Callable[[Any], dict[str, Any]]
+"""From a task to its record."""
+
 
 class Pool:
     """Processes that are started once for a command, each with one thread for its arithmetic."""
 
-    def __init__(self, jobs: int, console: Console) -> None:
-        self.jobs, self.console = jobs, console
+    def __init__(self, jobs: int, console: Console, perform: Perform = perform) -> None:
+        self.jobs, self.console, self.perform = jobs, console, perform
         self._executor: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Pool:
@@ -42,10 +45,10 @@ class Pool:
             line = bar.add_task(title, total=len(tasks), completed=len(tasks) - len(missing))
             if self._executor is None:
                 for task in missing:
-                    records.add(perform(task))
+                    records.add(self.perform(task))
                     bar.advance(line)
             else:
-                waiting = [self._executor.submit(perform, task) for task in missing]
+                waiting = [self._executor.submit(self.perform, task) for task in missing]
                 for future in as_completed(waiting):
                     records.add(future.result())
                     bar.advance(line)

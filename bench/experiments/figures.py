@@ -74,6 +74,14 @@ def label_all(ends: dict[Any, list[End]]) -> None:
     label_ends(next(iter(ends)).figure, list(ends.items()))
 
 
+def plain_ticks(axes: Any) -> None:
+    """Ticks 1, 2, 5, 10, … on a logarithmic y axis, written out."""
+    ticker: Any = import_module("matplotlib.ticker")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
+
+
 def band(records: list[dict[str, Any]], name: str) -> tuple[Any, Any]:
     """Mean and deviation over repeats of a curve, cut to the shortest."""
     curves = [record["curve"][name] for record in records]

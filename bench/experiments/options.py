@@ -20,23 +20,34 @@ POINTS = 30
 QUICK = {"gradients": 300, "points": 10, "trials": 2, "repeats": 2, "tune_repeats": 1, "batch": 32}
 
 
-def parser(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
+def common(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
     """The options that all commands share."""
     made = argparse.ArgumentParser(
         prog=f"python -m bench {command}", description=(about or "").partition("\n")[0]
     )
     made.add_argument("--data", nargs="+", metavar="NAME", default=data, help=f"of {', '.join(names())}")
-    made.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
-    made.add_argument("--model", help="softmax, mlp (three layers of 500) or mlp-WIDTH, for all data sets")
     made.add_argument("--repeats", type=int, help="runs of every method, each with its own seed (10)")
     made.add_argument("--seed", type=int, default=0, help="the first run's seed, and the search's")
-    made.add_argument("--trials", type=int, help="settings tried for every method (8)")
-    made.add_argument("--gradients", type=int, help="local gradients of a run, all workers together")
-    made.add_argument("--batch", type=int, help="samples a gradient; 0: all")
     made.add_argument("--jobs", type=int, default=_cores(), help="processes")
     made.add_argument("--quick", action="store_true", help="a few short runs on digits, to see that it works")
     made.add_argument("--fresh", action="store_true", help="forget what is in the results file")
     made.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
+    return made
+
+
+def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the options of commands that tune methods and compare them."""
+    made.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
+    made.add_argument("--model", help="softmax, mlp (three layers of 500) or mlp-WIDTH, for all data sets")
+    made.add_argument("--trials", type=int, help="settings tried for every method (8)")
+    made.add_argument("--batch", type=int, help="samples a gradient; 0: all")
+    return made
+
+
+def parser(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
+    """The options of commands whose runs end after so many gradients."""
+    made = comparing(common(command, about, data))
+    made.add_argument("--gradients", type=int, help="local gradients of a run, all workers together")
     return made
 
 
@@ -49,6 +60,7 @@ def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> a
         if "--jobs" not in arguments:
             options.jobs = 1
     options.points, options.tune_repeats = POINTS, 1
+    options.trials = getattr(options, "trials", None)
     for name, usual in (("trials", 8), ("repeats", 10)):
         if getattr(options, name) is None:
             setattr(options, name, QUICK[name] if options.quick else usual)

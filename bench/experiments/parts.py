@@ -43,7 +43,7 @@ def cut(clients: Sequence[Any], seed: int, share: float = HELD_OUT) -> list[Part
             blocks = np.array_split(rows, min(rows.size, max(2, rows.size // BLOCK)))
             for place in rng.permutation(len(blocks))[: round(share * len(blocks))]:
                 held[blocks[place]] = True
-        if held.all() or not held.any():  # so few samples that no rule helps
+        if share > 0 and (held.all() or not held.any()):  # so few samples that no rule helps
             held[:] = False
             held[: max(1, n // 2)] = n > 1
         X, y = client.X_train, client.y_train

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.experiments.task import SCHEMA, Task
 
-FIELDS = tuple(Task.__dataclass_fields__)
+PLAIN = tuple(Task.__dataclass_fields__)
 
 
 class Records:
@@ -17,17 +17,19 @@ class Records:
 
     Args:
         path: the file; made anew with `fresh`.
+        kind: what its tasks are.
     """
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+    def __init__(self, path: Path, *, fresh: bool = False, kind: type[Task] = Task) -> None:
         self.path = path
+        self.fields = tuple(kind.__dataclass_fields__)
         self.known: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if fresh:
             path.unlink(missing_ok=True)
         lines = read(path)
         for record in lines:
-            self.known[key(record)] = record
+            self.known[key(record, self.fields)] = record
         self.resumed = len(lines)
         if path.exists():  # without a last line that was cut short
             text = "".join(dump(record) for record in lines)
@@ -43,7 +45,7 @@ class Records:
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a record down."""
-        self.known[key(record)] = record
+        self.known[key(record, self.fields)] = record
         with self.path.open("a", encoding="utf-8") as file:
             file.write(dump(record))
 
@@ -53,9 +55,9 @@ def dump(record: dict[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def key(record: dict[str, Any]) -> str:
+def key(record: dict[str, Any], fields: Sequence[str] = PLAIN) -> str:
     """The key of the task that a record is of."""
-    return json.dumps({name: _plain(record[name]) for name in FIELDS}, sort_keys=True)
+    return json.dumps({name: _plain(record[name]) for name in fields}, sort_keys=True)
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,12 @@ from fdro_core.messages import Reply, Request
 
 
 class WorkerMachine(Protocol):
-    """One worker of some algorithm: a message in, a reply out, no clock and no I/O."""
+    """One worker of some algorithm: a message in, a reply out, no clock and no I/O.
+
+    A worker may also have ``recall(opening, last, replies)``: take up again in a new process, given the
+    questions it had answered before its first step, its last reply, and how many steps it had answered.
+    Without it a worker that is made again answers the opening questions again.
+    """
 
     def handle(self, message: Request) -> Reply:
         """The reply to a message."""
@@ -88,14 +93,17 @@ class Engine(Protocol):
         ...
 
     def receive(self, until: float | None) -> Event:
-        """The next event; a tick where none comes before the time `until`.
+        """The next event; a tick where none comes before the time `until`, or earlier.
 
         Raises `Deadlock` where `until` is None and nothing is under way.
         """
         ...
 
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
-        """A round of its own: every worker's reply, or the exception it raised, before anything else."""
+        """A round of its own: every worker's reply, or the exception it raised, before anything else.
+
+        On a wall clock a worker answers after the step that it has under way.
+        """
         ...
 
     def stop(self) -> None:

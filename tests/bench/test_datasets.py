@@ -10,6 +10,7 @@ import hashlib
 import http.server
 import lzma
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,6 +203,10 @@ def test_person_activity() -> None:
     # recordings A05 and E05 have 5,224 and 8,893 readings: a window of 40, then one sample in 10
     assert abs(len(federation.clients[0].y_test) - (5224 - 39) // 10) <= 1
     assert abs(len(federation.clients[4].y_test) - (8893 - 39) // 10) <= 1
+    three = load("person-activity", persons="CAB")
+    assert [client.name[-1] for client in three.clients] == list("CAB")
+    with pytest.raises(InvalidData, match="letters"):
+        load("person-activity", persons="AX")
     with pytest.raises(InvalidData, match="without training"):
         load("person-activity", test_recordings=("07",))
 
@@ -310,6 +315,16 @@ def test_parsed_arrays_are_kept_and_made_anew_when_something_changed(no_data: Pa
         kept.write_bytes(b"PK not an archive")
     files.cached("thing", [source], {"k": 1}, make)
     assert len(calls) == 4
+
+
+def test_without_pooch_files_at_hand_are_still_read(no_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FDRO_CACHE")
+    monkeypatch.setitem(sys.modules, "pooch", None)  # what an import of a missing package finds
+    source = no_data / "source.txt"
+    source.write_text("1")
+    assert files.cached("thing", [source], {}, lambda: {"a": np.ones(2)})["a"].tolist() == [1, 1]
+    with pytest.raises(DataMissing, match=r"fdro\[data\]"):
+        files.locate(files.File("a", "md5:0", "Ask.", ("http://127.0.0.1:9/a",)))
 
 
 def test_a_broken_idx_file_is_refused(tmp_path: Path) -> None:

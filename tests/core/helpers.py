@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,3 +87,62 @@ def same(one: Result, other: Result) -> None:
     for a, b in zip(one.history, other.history, strict=True):
         assert a.keys() == b.keys()
         assert all(np.array_equal(a[key], b[key]) for key in a)
+
+
+class Mishap(Quadratic):
+    """Comes to grief at its call number `at`, as often as `times` says: "raise", "kill" or "hang".
+
+    It counts in files of `folder`, so that a life after the first knows of those before. A hang ends when
+    the folder holds a file `release`.
+    """
+
+    def __init__(self, centre: Any, folder: Any, what: str, at: int, times: int = 1) -> None:
+        super().__init__(centre)
+        self.folder, self.what, self.at, self.times, self.calls = Path(folder), what, at, times, 0
+
+    def loss_and_gradient(self, w: Array, rng: Any = None, batch_size: Any = None) -> tuple[float, Array]:
+        self.calls += 1
+        if self.calls == self.at:
+            name = "-".join(map(str, self.centre))
+            happened = len(list(self.folder.glob(f"{name}_*")))
+            if happened < self.times:
+                (self.folder / f"{name}_{happened}").touch()
+                self._happen()
+        return super().loss_and_gradient(w)
+
+    def _happen(self) -> None:
+        if self.what == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.what == "raise":
+            raise OSError("disk gone")
+        while not (self.folder / "release").exists():
+            time.sleep(0.01)
+
+
+def load_shard(path: Any, made_in: Any) -> LeastSquares:
+    """A problem from a file, with a note of the process that made it."""
+    Path(made_in, f"{Path(path).stem}_{os.getpid()}").touch()
+    with np.load(path, allow_pickle=False) as shard:
+        return LeastSquares(shard["X"], shard["y"], l2=0.1)
+
+
+def broken_shard(path: Any) -> LeastSquares:
+    raise FileNotFoundError(f"no shard at {path}")
+
+
+class Parrot:
+    """A worker machine that answers with what it was made with, and an exception by raising it."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def handle(self, message: Any) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def snapshot(self) -> None:
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass

@@ -1,0 +1,40 @@
+"""What the commands on the virtual clock share: text for times and for how it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.experiments.compare import run_time
+from bench.experiments.statistics import summary
+from bench.experiments.tables import MISSING, pm
+
+
+def seconds(times: Sequence[float | None], digits: int = 0) -> str:
+    """Mean ± deviation of the repeats that got there, and how many did where not all.
+
+    >>> seconds([10.0, 14.0]), seconds([3.0, None]), seconds([None])
+    ('12 ± 3', '3 ± 0 (1 of 2)', 'never')
+    """
+    there = [value for value in times if value is not None]
+    if not there:
+        return "never" if times else MISSING
+    text = pm(summary(there), digits)
+    return text if len(there) == len(times) else f"{text} ({len(there)} of {len(times)})"
+
+
+def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: int = 1) -> str:
+    """Mean ± deviation of slow over fast, repeat by repeat.
+
+    >>> ratio([10.0, 30.0, None], [5.0, 10.0, 1.0])
+    '2.5 ± 0.7'
+    """
+    pairs = zip(slow, fast, strict=True)
+    return pm(summary([one / other for one, other in pairs if one is not None and other is not None]), digits)
+
+
+def effort(records: Sequence[dict[str, Any]], began: float) -> str:
+    """How the images were loaded, how much work is behind a result, and on what machine."""
+    pools = sorted({(r["data"], r["options"]["pool"]) for r in records if r["options"].get("pool", 1) > 1})
+    images = "".join(f"Images of {data} are averaged over {n} × {n} pixels. " for data, n in pools)
+    return images + run_time(records, began)

@@ -1,0 +1,100 @@
+"""What runs on the other side: several workers in one process, made and asked by name."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from fdro_core.engines.base import WorkerFactory, WorkerMachine
+from fdro_core.engines.memory import Past, make, own_copy, recall
+from fdro_core.messages import Reply, Request
+
+
+class Shared:
+    """A message that many workers get, by reference: fetched and held once for all workers of a host."""
+
+    __slots__ = ("key", "reference")
+
+    def __init__(self, key: str, reference: Any) -> None:
+        self.key = key
+        self.reference = reference
+
+
+class Host:
+    """Workers that share a process, and its fate. It begins empty and knows nothing of who calls it.
+
+    Args:
+        fetch: turns a reference to a shared message into the message.
+    """
+
+    def __init__(self, fetch: Callable[[Any], Request]) -> None:
+        self._fetch = fetch
+        self._workers: dict[int, WorkerMachine] = {}
+        self._errors: dict[int, Exception] = {}
+        self._held: tuple[str, Request] | None = None
+
+    def make(
+        self,
+        workers: Mapping[int, tuple[bytes, Past | None]],
+        afresh: bool = True,
+    ) -> dict[int, str]:
+        """Make workers from their packed factories and pasts; what was raised for those that failed."""
+        owned: dict[int, Request] = {}
+        failed = {}
+        for j, (packed, read_only) in workers.items():
+            past = None
+            try:
+                if read_only is not None:
+                    past = Past(
+                        tuple(owned.setdefault(id(m), own_copy(m)) for m in read_only.opening),
+                        None if read_only.last is None else own_copy(read_only.last),
+                        read_only.replies,
+                    )
+                if afresh or j not in self._workers:
+                    self._workers.pop(j, None)
+                    factory: WorkerFactory = pickle.loads(packed)
+                    self._workers[j] = make(factory, past)
+                elif past is not None:
+                    recall(self._workers[j], past)
+                self._errors.pop(j, None)
+            except Exception as error:
+                self._errors[j] = portable(error)
+                failed[j] = f"raised {type(error).__name__}: {error}"
+        return failed
+
+    def handle(
+        self, letters: Sequence[tuple[int, Request | Shared]]
+    ) -> tuple[list[Reply | Exception], float]:
+        """Every worker's reply or what it raised, and how many seconds they took together.
+
+        An exception that is returned, not raised, says that the host is well.
+        """
+        begin = monotonic()
+        replies = [self._handle(worker, message) for worker, message in letters]
+        return replies, monotonic() - begin
+
+    def _handle(self, worker: int, message: Request | Shared) -> Reply | Exception:
+        if worker in self._errors:
+            return self._errors[worker]
+        try:
+            # What comes off the wire is read-only, which compiled kernels do not take.
+            mine = self._share(message) if isinstance(message, Shared) else own_copy(message)
+            return self._workers[worker].handle(mine)
+        except Exception as error:
+            return portable(error)
+
+    def _share(self, shared: Shared) -> Request:
+        if self._held is None or self._held[0] != shared.key:
+            self._held = (shared.key, own_copy(self._fetch(shared.reference)))
+        return self._held[1]
+
+
+def portable(error: Exception) -> Exception:
+    """The exception, or its words where it cannot travel."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,387 @@
+"""What engines on a wall clock share: workers that go and come back, rounds of questions, checkpoints.
+
+An engine for a transport of one's own adds five methods: `_open`, `_post`, `_collect`, `_remake` and
+`_close` (docs/add-an-engine.md).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from math import isfinite
+from time import monotonic
+from typing import Any
+
+from fdro_core.engines.base import Back, Event, Lost, WorkerFactory
+from fdro_core.engines.memory import Memory, Past, fault
+from fdro_core.errors import Deadlock, InvalidSetting
+from fdro_core.messages import Reply, Request
+
+SLICE = 0.25  # seconds without an event after which the loop gets a tick, so that it can see a Ctrl-C
+LONGEST_PAUSE = 60.0  # seconds between two attempts to make a worker again
+
+
+class Answer:
+    """What a worker said to message `number`: a reply, or the exception it raised."""
+
+    __slots__ = ("content", "number")
+
+    def __init__(self, number: int, content: Reply | Exception) -> None:
+        self.number = number
+        self.content = content
+
+
+class Gone:
+    """Workers are lost, or could not be made again."""
+
+    __slots__ = ("reason", "workers")
+
+    def __init__(self, workers: Iterable[int], reason: str) -> None:
+        self.workers = list(workers)
+        self.reason = reason
+
+
+class Here:
+    """Workers that were asked for by `_remake` are there."""
+
+    __slots__ = ("workers",)
+
+    def __init__(self, workers: Iterable[int]) -> None:
+        self.workers = list(workers)
+
+
+Arrival = Answer | Gone | Here
+
+
+class _Letter:
+    """A message that was handed over and not answered yet."""
+
+    __slots__ = ("message", "of_round", "worker")
+
+    def __init__(self, worker: int, message: Request, of_round: bool) -> None:
+        self.worker = worker
+        self.message = message
+        self.of_round = of_round
+
+
+class WallEngine(ABC):
+    """The engine's side of everything but the transport.
+
+    A worker that raises or whose host dies is lost to the master at once, made again after `restart_after`
+    seconds (twice as long after each failure in a row) with the past that the master's side remembers, and
+    then it is back. While nobody else is there, the loss of the last worker is kept from the master for as
+    long as somebody may come back: it would end the run.
+
+    Args:
+        patience: seconds that a round of questions waits without any further answer.
+        restarts: how often in a row a worker is made again before it is given up; 0 for never.
+        restart_after: seconds from a loss to the first attempt.
+    """
+
+    def __init__(self, *, patience: float = 300.0, restarts: int = 10, restart_after: float = 0.5) -> None:
+        name = type(self).__name__
+        if not (isfinite(patience) and patience > 0):
+            raise InvalidSetting(f"{name}.patience must be a finite number of seconds > 0, got {patience}")
+        if not (isinstance(restarts, int) and restarts >= 0):
+            raise InvalidSetting(f"{name}.restarts must be a whole number >= 0, got {restarts!r}")
+        if not (isfinite(restart_after) and restart_after >= 0):
+            raise InvalidSetting(f"{name}.restart_after must be seconds >= 0, got {restart_after}")
+        self.patience = patience
+        self.restarts = restarts
+        self.restart_after = restart_after
+        self._offset = 0.0
+        self._began: float | None = None
+
+    # -- the transport --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self, factories: Sequence[WorkerFactory]) -> None:
+        """Begin to make every worker. One whose factory raises answers every message with that exception."""
+
+    @abstractmethod
+    def _post(self, worker: int, number: int, message: Request) -> None:
+        """Hand a message over; a worker takes its messages in order. `Answer(number, …)` comes later."""
+
+    @abstractmethod
+    def _collect(self, seconds: float) -> list[Arrival]:
+        """What has arrived; waits that long where nothing has."""
+
+    @abstractmethod
+    def _remake(self, pasts: Mapping[int, Past], *, afresh: bool) -> None:
+        """Begin to make workers with their pasts; `Here` or `Gone` comes later.
+
+        Where not `afresh`, a worker that is there may stay and be given its past.
+        """
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Let the workers go."""
+
+    def _flush(self) -> None:
+        """All messages that follow from one event were posted: a transport may send them together."""
+        return
+
+    def _pressed(self, worker: int) -> None:
+        """A step is sent to a worker that has not answered the one before: it may hang."""
+        return
+
+    # -- the engine -----------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> float:
+        """Seconds since the first step was sent, those before a checkpoint included."""
+        return self._offset if self._began is None else self._offset + (monotonic() - self._began)
+
+    def start(self, factories: Sequence[WorkerFactory]) -> None:
+        """Make every worker, where it is to live."""
+        N = len(factories)
+        self._offset, self._began = 0.0, monotonic()
+        self.memory = Memory(N)
+        self._opening = True  # until the first step is sent
+        self._events: deque[Event] = deque()
+        self._letters: dict[int, _Letter] = {}
+        self._latest = [0] * N  # number of the step under way, 0 for none
+        self._number = 0
+        self._present = [True] * N
+        self._reported = [False] * N  # a loss is in the queue or told, and its return is not
+        self._told = [True] * N  # what the master was told
+        self._live = N  # how many of those are True
+        self._held: Event | None = None
+        self._held_at = 0.0
+        self._failures = [0] * N
+        self._due: list[tuple[float, int]] = []
+        self._making: set[int] = set()
+        self._asked: Mapping[int, Request] = {}
+        self._round: dict[int, Reply | Exception] = {}
+        self._ticked = False
+        self._open(factories)
+
+    def stop(self) -> None:
+        """Let the workers go."""
+        if self._began is not None:
+            self._offset, self._began = self.clock, None
+            self._close()
+
+    def send(self, worker: int, message: Request) -> None:
+        """Hand a step to a worker; one that is away gets nothing."""
+        if self._opening:
+            self._opening, self._began = (
+                False,
+                monotonic(),
+            )  # the master takes its first steps to be sent at 0
+        self.memory.under_way[worker] = message
+        if not self._present[worker]:
+            return
+        if self._latest[worker]:
+            self._pressed(worker)
+        self._latest[worker] = self._deliver(worker, message, of_round=False)
+
+    def _deliver(self, worker: int, message: Request, *, of_round: bool) -> int:
+        self._number = number = self._number + 1
+        self._letters[number] = _Letter(worker, message, of_round)
+        self._post(worker, number, message)
+        return number
+
+    def receive(self, until: float | None) -> Event:
+        """The next event; a tick at `until`, and now and then where nothing happens."""
+        self._flush()
+        while True:
+            if until is not None and not self._ticked and self._held is None and self.clock >= until:
+                return self._tick()
+            self._ticked = False
+            while self._events:
+                event = self._events.popleft()
+                if self._tell(event):
+                    event.time = self.clock
+                    return event
+            self._remake_due()
+            if until is None and not (self._letters or self._due or self._making):
+                raise Deadlock(
+                    "nothing is under way and the master still waits; every worker is idle or given up"
+                )
+            wait = SLICE
+            if self._due:
+                wait = min(wait, self._due[0][0] - monotonic())
+            if until is not None and self._held is None:
+                wait = min(wait, until - self.clock)
+            arrivals = self._collect(max(wait, 0.0))
+            if not arrivals:
+                return self._tick()
+            for arrival in arrivals:
+                self._sort(arrival)
+
+    def _tick(self) -> Event:
+        """A tick; the clock stands still for the master while it does not know that all are away."""
+        self._ticked = True
+        return Event(self.clock if self._held is None else self._held_at, -1, None)
+
+    def _tell(self, event: Event) -> bool:
+        """Note what the master is about to be told; False where it is not to be told now."""
+        j, payload = event.worker, event.payload
+        if isinstance(payload, Lost):
+            if self._live == 1 and (self._due or self._making):
+                self._held, self._held_at = event, self.clock
+                return False
+            self._told[j] = False
+            self._live -= 1
+        elif isinstance(payload, Back):
+            held, self._held = self._held, None
+            if held is not None and held.worker == j:
+                self._repeat(j)  # for the master it was only slow
+                return False
+            self._told[j] = True
+            self._live += 1
+            if held is not None:
+                self._events.appendleft(held)
+        else:
+            self.memory.answered(j, payload)
+        return True
+
+    def _repeat(self, worker: int) -> None:
+        """Send the step again that a worker took along."""
+        step = self.memory.under_way[worker]
+        if step is not None:
+            self._latest[worker] = self._deliver(worker, step, of_round=False)
+
+    # -- arrivals -------------------------------------------------------------------------------------
+
+    def _sort(self, arrival: Arrival) -> None:
+        if isinstance(arrival, Gone):
+            self._lose(arrival.workers, arrival.reason)
+        elif isinstance(arrival, Here):
+            last = -1 if self._held is None else self._held.worker  # others first: then its loss can be told
+            for j in sorted(arrival.workers, key=lambda j: (j == last, j)):
+                self._welcome(j)
+        else:
+            letter = self._letters.pop(arrival.number, None)
+            if letter is not None:  # else from before a loss, or too late for its round
+                self._open_answer(letter, arrival)
+
+    def _open_answer(self, letter: _Letter, answer: Answer) -> None:
+        j, content = letter.worker, answer.content
+        if self._latest[j] == answer.number:
+            self._latest[j] = 0
+        if not isinstance(content, Exception):
+            wrong = fault(letter.message, content)
+            if wrong:
+                content = TypeError(f"worker {j} replied {wrong}")
+        if letter.of_round:
+            self._round[j] = content
+            if self._opening and not isinstance(content, Exception):
+                self.memory.opened(j, letter.message, content)
+        elif isinstance(content, Exception):
+            self._lose([j], f"raised {type(content).__name__}: {content}")
+        else:
+            self._failures[j] = 0
+            self._events.append(Event(0.0, j, content))
+
+    def _lose(self, workers: Sequence[int], reason: str) -> None:
+        """Workers are gone: tell the master, and see to it that they return."""
+        gone = set(workers)
+        self._letters = {n: letter for n, letter in self._letters.items() if letter.worker not in gone}
+        now = monotonic()
+        for j in workers:
+            self._present[j] = False
+            self._making.discard(j)
+            self._latest[j] = 0
+            if not self._reported[j]:
+                self._reported[j] = True
+                self._events.append(Event(0.0, j, Lost(reason)))
+            self._failures[j] += 1
+            if self._failures[j] <= self.restarts:
+                pause = min(self.restart_after * 2.0 ** (self._failures[j] - 1), LONGEST_PAUSE)
+                heappush(self._due, (now + pause, j))
+            elif j in self._asked:
+                self._round.setdefault(j, ConnectionError(f"worker {j} is gone: {reason}"))
+        if self._held is not None and not (self._due or self._making):
+            self._events.appendleft(self._held)  # nobody will come back
+            self._held = None
+
+    def _remake_due(self) -> None:
+        now, due = monotonic(), []
+        while self._due and self._due[0][0] <= now:
+            j = heappop(self._due)[1]
+            if not self._present[j]:
+                due.append(j)
+        if due:
+            self._making.update(due)
+            self._remake({j: self.memory.pasts[j] for j in due}, afresh=True)
+
+    def _welcome(self, j: int) -> None:
+        """A worker is there again."""
+        self._present[j] = True
+        self._making.discard(j)
+        if self._reported[j]:
+            self._reported[j] = False
+            self._events.append(Event(0.0, j, Back()))
+        else:
+            self._repeat(j)
+        if j in self._asked and j not in self._round:
+            self._deliver(j, self._asked[j], of_round=True)
+
+    # -- rounds ---------------------------------------------------------------------------------------
+
+    def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
+        """Every worker's reply, or the exception it raised, after the step that it has under way.
+
+        A worker that is being made again is waited for. One that gives no answer while `patience` seconds
+        pass without any counts as silent.
+        """
+        self._asked, self._round = messages, {}
+        for j, message in messages.items():
+            if self._present[j]:
+                self._deliver(j, message, of_round=True)
+            elif self._failures[j] > self.restarts:
+                self._round[j] = ConnectionError(f"worker {j} is away")
+        last = monotonic()
+        try:
+            while len(self._round) < len(messages) and monotonic() - last < self.patience:
+                before = len(self._round)
+                self._remake_due()
+                for arrival in self._collect(SLICE):
+                    self._sort(arrival)
+                if len(self._round) > before:
+                    last = monotonic()
+            silent = f"gave no answer, and for {self.patience:g} s nobody else did (`patience`)"
+            return {j: self._round.get(j, TimeoutError(f"worker {j} {silent}")) for j in messages}
+        finally:
+            self._asked = {}
+            self._letters = {n: letter for n, letter in self._letters.items() if not letter.of_round}
+
+    # -- checkpoints ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """The clock, who is away, and what is remembered of every worker, as the master knows it."""
+        away = [j for j, told in enumerate(self._told) if not told]
+        return {"engine": "wall", "clock": self.clock, "away": away, "memory": self.memory.snapshot()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of any engine on a wall clock, after `start` with the same workers.
+
+        Every worker is given its past and the step it had under way; those that were away are back.
+        """
+        if state.get("engine") != "wall":
+            raise InvalidSetting(
+                f"this checkpoint is not from an engine on a wall clock; {type(self).__name__} cannot go on "
+                "from it. Resume with the engine that the run was started with"
+            )
+        self.memory.restore(state["memory"])
+        self._opening = False
+        N = len(self._told)
+        self._present, self._making = [False] * N, set(range(N))
+        for j in state["away"]:
+            self._told[j], self._reported[j] = False, True
+        self._live = N - len(state["away"])
+        self._remake(dict(enumerate(self.memory.pasts)), afresh=False)
+        last = monotonic()
+        while self._making and monotonic() - last < self.patience:
+            before = len(self._making)
+            for arrival in self._collect(SLICE):
+                self._sort(arrival)
+            if len(self._making) < before:
+                last = monotonic()
+        if self._making:
+            self._lose(sorted(self._making), f"not made again within {self.patience:g} s")
+        self._offset, self._began = state["clock"], monotonic()
