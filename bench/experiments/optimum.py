@@ -85,13 +85,13 @@ def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog=f"python -m bench {COMMAND}", description=__doc__)
     parser.add_argument("--data", nargs="+", default=["fashion-mnist"], help=f"of {', '.join(names())}")
-    parser.add_argument("--epochs", type=int, default=1000, help="gradients of every worker")
+    parser.add_argument("--epochs", type=int, default=6000, help="gradients of every worker")
     parser.add_argument(
         "--budgets", nargs="+", type=float, default=[1.0, 2.0], help="Γ; 2 is the whole simplex"
     )
     parser.add_argument("--l2", type=float, default=1e-3)
-    parser.add_argument("--penalty", type=float, default=0.2, help="κ₁, of the default rule's")
-    parser.add_argument("--step", type=float, default=1.0, help="η_w, of the default rule's")
+    parser.add_argument("--penalty", type=float, default=0.1, help="κ₁, of the default rule's")
+    parser.add_argument("--step", type=float, default=1.5, help="η_w, of the default rule's")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="digits, 200 epochs")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")

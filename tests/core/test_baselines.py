@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fdro_core import Constant, Crash, LogNormal, Straggler, VirtualEngine, resume, solve
+from fdro_core import Constant, Crash, LogNormal, Straggler, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from fdro_core.baselines.rounds import project
 from fdro_core.baselines.worker import RoundWorker
@@ -176,6 +176,13 @@ def test_resume_equals_uninterrupted(name, faults, tmp_path):
     solve(problems, box, config=first, engine=VirtualEngine(seed=2, **engine), observers=[Checkpoint(path)])
     rest = resume(path, problems, box, config=config, engine=VirtualEngine(seed=2, **engine))
     same(whole, rest)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rounds_do_not_depend_on_who_answers_first(name):
+    problems, box = softmax_problems(N), middle_box(N)
+    threads = solve(problems, box, config=METHODS[name], engine=ThreadEngine())
+    assert np.array_equal(threads.w, solve(problems, box, config=METHODS[name]).w)
 
 
 def test_a_checkpoint_of_another_method_is_refused(tmp_path):
