@@ -1,5 +1,6 @@
 """What the master and the workers say to each other.
 
+Arrays in a message are never written to once it is sent (but a Probe's z, which is the master's own).
 Plain classes with slots: one is made for every step, and a dataclass costs five times as much.
 `numbers` is what a message puts on the wire, counted in numbers as Theorem 2 counts them.
 """

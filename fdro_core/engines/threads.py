@@ -14,7 +14,7 @@ from fdro_core.engines.base import WorkerFactory, WorkerMachine
 from fdro_core.engines.memory import Past, make, own_copy, recall
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import InvalidSetting
-from fdro_core.messages import Begin, Reply, Request
+from fdro_core.messages import Probe, Reply, Request
 
 FAREWELL = 2.0  # seconds that `stop` waits for threads in the midst of a step; they end by themselves later
 
@@ -99,8 +99,8 @@ class ThreadEngine(WallEngine):
         self._tasks.put((worker, desk, task))
 
     def _post(self, worker: int, number: int, message: Request) -> None:
-        # The master may write to its arrays again before the worker has read them; one Begin serves all.
-        self._put(worker, (number, message if isinstance(message, Begin) else own_copy(message)))
+        # A Probe holds the master's own z, which moves on; nobody writes to the arrays of other messages.
+        self._put(worker, (number, own_copy(message) if isinstance(message, Probe) else message))
 
     def _pressed(self, worker: int) -> None:
         desk = self._desks[worker]
