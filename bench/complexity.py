@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import grid, overall, peers, plots, report, summary
+from bench import grid, memory, overall, peers, plots, report, summary
 from bench.store import Store
 from bench.variants import Variant, found, parameter_count
 from uncertainty_sets import conic
@@ -78,6 +78,7 @@ def measure(
     runs = overall.sets(only) if overall.available() else []
     bar.update(task, total=len(groups) + len(runs))
     rivals = peers.present()
+    memory.settle()
     left = 0
     deadline = time.monotonic() + seconds
     for variant, size, able in groups:
