@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core import AspireEase, LeastSquares, Result, SoftmaxRegression
-from fdro_core.master import Master
+from fdro_core import LeastSquares, Result, SoftmaxRegression
 from fdro_core.worker import Worker
 from uncertainty_sets import Box
 
@@ -40,10 +39,15 @@ def middle_box(workers: int) -> Box:
     return Box(np.full(workers, 0.2 / workers), np.full(workers, min(1.0, 2.5 / workers)))
 
 
-def machines(problems: list[Any], uncertainty_set: Any, config: AspireEase) -> tuple[Master, list[Worker]]:
+def machines(
+    problems: list[Any], uncertainty_set: Any, config: Any, kind: type[Any] = Worker
+) -> tuple[Any, list[Any]]:
     """A master and its workers with nothing between them."""
-    workers = [Worker(j, problem, config) for j, problem in enumerate(problems)]
-    ask = lambda messages: {j: workers[j].handle(message) for j, message in messages.items()}  # noqa: E731
+    workers = [kind(j, problem, config) for j, problem in enumerate(problems)]
+
+    def ask(messages: dict[int, Any]) -> dict[int, Any]:
+        return {j: workers[j].handle(message) for j, message in messages.items()}
+
     return config.master(uncertainty_set, len(problems), ask, None), workers
 
 

@@ -13,7 +13,7 @@ from fdro_core.engines.base import Event
 from fdro_core.errors import InvalidSetting, NoWorkersLeft
 from fdro_core.messages import Hello, Train, Trained
 from fdro_core.observers import Checkpoint, StopWhenStationary
-from tests.core.helpers import Faulty, Quadratic, middle_box, same, softmax_problems
+from tests.core.helpers import Faulty, Quadratic, machines, middle_box, same, softmax_problems
 from uncertainty_sets import KL, Box
 
 N = 5
@@ -90,9 +90,7 @@ def test_drfa_prox_by_hand():
 
 
 def machine(config, problems, chosen):
-    workers = [RoundWorker(j, problem, config) for j, problem in enumerate(problems)]
-    ask = lambda messages: {j: workers[j].handle(message) for j, message in messages.items()}  # noqa: E731
-    return config.master(chosen, len(problems), ask, None), workers
+    return machines(problems, chosen, config, RoundWorker)
 
 
 def test_drfa_asks_a_few_and_scales_their_losses():

@@ -94,7 +94,10 @@ def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
 def test_an_engine_serves_twice_and_from_another_thread(kind, make):
     engine, found = make(kind), []
     config = AspireEase(active_workers=3, iterations=30)
-    run = lambda: found.append(solve(quadratics(), middle_box(3), config=config, engine=engine))  # noqa: E731
+
+    def run():
+        found.append(solve(quadratics(), middle_box(3), config=config, engine=engine))
+
     run()
     thread = threading.Thread(target=run)
     thread.start()

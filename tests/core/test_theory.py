@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
@@ -72,10 +73,10 @@ def test_traffic():
 
 def test_table_2():
     d = math.log(10)
-    ops = lambda name, m=None: theory.oracle_operations(name, 10, m=m, accuracy=0.1)  # noqa: E731
+    ops = partial(theory.oracle_operations, N=10, accuracy=0.1)
     assert ops("box") == ops("cd-norm") == pytest.approx(10 * d)
     assert ops("ellipsoid") == pytest.approx(2**0.5 * 10 * (100 + 1 + 100) * d)
-    assert ops("polyhedron", 5) == pytest.approx(15**1.5 * 100 * d)
+    assert ops("polyhedron", m=5) == pytest.approx(15**1.5 * 100 * d)
     assert ops("kl") == pytest.approx(10**3.5 * d)
     assert ops("wasserstein-1") == pytest.approx(111**1.5 * 110**2 * d)
     for bad in (lambda: ops("polyhedron"), lambda: theory.oracle_operations("box", 0)):
