@@ -34,9 +34,7 @@ def tuned_runs(
     `known` is where methods are looked for, by default `methods.registry`.
     """
     known = known or methods.registry(workers, known_prior=base.attack is not None)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise SystemExit(f"no method is called {unknown[0]!r}; there are: {', '.join(known)}")
+    methods.check(names, known)
     searches = {
         name: tuning.trials(base, known[name], options.trials, options.tune_repeats, options.seed)
         for name in names
@@ -76,7 +74,7 @@ def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began:
     )
     return (
         f"Every method: {options.trials} trials of settings, judged on held-out training data; then "
-        f"{options.repeats} repeats with the best, mean ± deviation. Stopping rule: {stopping.NAME}. "
+        f"{options.repeats} repeats with the best, mean ± deviation. Stopping rule: {stopping.RULE}. "
         f"Budget of a run ({budget}), all workers together. p-values are two-sided, of the paired t-test "
         f"and of the signed ranks over seeds. " + run_time(records, began)
     )

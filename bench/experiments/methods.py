@@ -5,7 +5,7 @@ Each gets the same search: the same number of trials, drawn alike (`tuning.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -205,3 +205,10 @@ def registry(workers: int = 3, *, known_prior: bool = False) -> dict[str, Method
         Method("ASPIRE-ADP", aspire(adaptive=Adaptive(few=1, rule="median")), own, start),
     ]
     return {method.name: method for method in methods}
+
+
+def check(names: Iterable[str], known: Mapping[str, Method]) -> None:
+    """End with a message where a name is not among the known ones."""
+    for name in names:
+        if name not in known:
+            raise SystemExit(f"no method is called {name!r}; there are: {', '.join(known)}")

@@ -1,47 +1,87 @@
-"""The stopping rule, the same for all methods: "best on held-out training data".
+"""The stopping rule, the same for all methods: from what was seen on held-out training data to a model.
 
-The model is the one with the best worst-worker accuracy on data held out of training, averaged over three
-looks in a row; among equals the last. The test data has no say. `last` metrics are those of the end of the
-run, so that it can be seen what the rule does.
+A rule picks a window of looks in a row, and the model is the mean of the models in it. The test data has no
+say, neither in a run nor in which rule is used: that was chosen by `python -m bench rehearse`, where the test
+data is put away. Metrics called `last` are those of the last look, so that it can be seen what the rule does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-NAME = "best worst-worker accuracy on held-out training data, mean of three looks"
-SMOOTHING = 3
+Array = NDArray[np.float64]
+Rule = Callable[[Array, Array], slice]
+"""From the worst worker's accuracies and losses on held-out data, look by look, to a window of looks."""
 
 
-def choose(held: list[float]) -> int | None:
-    """Which look the rule takes, None where there was none.
+def _window(scores: Array, width: int) -> slice:
+    """The window of that many looks with the largest mean, the last among equals."""
+    width = min(width, scores.size)
+    means = np.convolve(scores, np.full(width, 1 / width), mode="valid")
+    first = int(means.size - 1 - np.argmax(means[::-1].round(12)))
+    return slice(first, first + width)
 
-    >>> choose([0.1, 0.5, 0.9, 0.5, 0.1])
-    2
-    >>> choose([0.2, 0.9, 0.1, 0.6, 0.6, 0.6])
-    4
+
+def _middle(scores: Array, width: int) -> slice:
+    window = _window(scores, width)
+    place = (window.start + window.stop) // 2
+    return slice(place, place + 1)
+
+
+RULES: dict[str, Rule] = {
+    "the last look": lambda accuracy, loss: slice(accuracy.size - 1, accuracy.size),
+    "the best look": lambda accuracy, loss: _window(accuracy, 1),
+    "the middle of the best 3 looks": lambda accuracy, loss: _middle(accuracy, 3),
+    "the mean of the best 3 looks": lambda accuracy, loss: _window(accuracy, 3),
+    "the mean of the best 6 looks": lambda accuracy, loss: _window(accuracy, 6),
+    "the mean of the best 10 looks": lambda accuracy, loss: _window(accuracy, 10),
+    "the mean of the 3 looks of least loss": lambda accuracy, loss: _window(-loss, 3),
+    "the mean of the 6 looks of least loss": lambda accuracy, loss: _window(-loss, 6),
+    "the mean of the last 10 looks": lambda accuracy, loss: slice(max(0, accuracy.size - 10), accuracy.size),
+}
+RULE = "the middle of the best 3 looks"
+
+
+def choose(accuracy: Sequence[float], loss: Sequence[float], rule: str = RULE) -> slice | None:
+    """Which looks the rule takes, None where there was none.
+
+    >>> choose([0.1, 0.5, 0.9, 0.5, 0.1], [1, 1, 1, 1, 1], "the mean of the best 3 looks")
+    slice(1, 4, None)
+    >>> choose([0.2, 0.9, 0.1, 0.6, 0.6, 0.6], [1, 1, 1, 1, 1, 1], "the middle of the best 3 looks")
+    slice(4, 5, None)
     """
-    if not held:
+    if not accuracy:
         return None
-    values = np.asarray(held)
-    width = min(SMOOTHING, values.size)
-    means = np.convolve(values, np.full(width, 1 / width), mode="valid")
-    best = int(values.size - width - np.argmax(means[::-1].round(12)))  # the last among equals
-    return best + width // 2
+    return RULES[rule](np.asarray(accuracy, dtype=float), np.asarray(loss, dtype=float))
 
 
-def metrics(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], int | None]:
-    """What the tables show, of the look that the rule takes and of the last one; and which look it was."""
-    best = choose([row["held_acc_w"] for row in rows])
-    if best is None:
+def metrics(
+    rows: Sequence[Mapping[str, Any]],
+    models: Sequence[Array],
+    score: Callable[[Array], dict[str, Any]],
+    rule: str = RULE,
+) -> tuple[dict[str, Any], Array | None]:
+    """What the tables show of the rule's model and of the last look; and that model.
+
+    Args:
+        rows: the looks.
+        models: the model at each look.
+        score: from a model to the entries of a look that depend on it.
+        rule: a name of RULES.
+    """
+    window = choose([row["held_acc_w"] for row in rows], [row["held_loss_w"] for row in rows], rule)
+    if window is None:
         return {"acc_w": 0.0, "loss_w": None, "std": None, "held_acc_w": 0.0}, None
-    row, last = rows[best], rows[-1]
+    w = np.mean(models[window], axis=0)
+    row, last = {**rows[window.stop - 1], **score(w)}, rows[-1]
     names = ("acc_w", "loss_w", "std", "held_acc_w", "held_loss_w", "gradients", "clock", "bits", "planes")
     found = {name: row[name] for name in names}
     found |= {f"{name}_last": last[name] for name in ("acc_w", "loss_w", "std", "held_acc_w")}
     found["acc_w_tail"] = float(np.mean([one["acc_w"] for one in rows[-max(1, len(rows) // 5) :]]))
     found["accuracies"] = row["scores"].test_accuracy.round(4).tolist()
     found["losses"] = row["scores"].train_loss.round(4).tolist()
-    return found, best
+    return found, w

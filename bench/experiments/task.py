@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -91,7 +91,6 @@ class Watch:
             return None
         self.next = (entry["gradients"] // self.spacing + 1) * self.spacing
         w = run.master.z.copy()
-        scores = self.evaluator(w)
         self.models.append(w)
         self.rows.append(
             {
@@ -99,15 +98,22 @@ class Watch:
                 "clock": entry["clock"],
                 "bits": entry["bits_down"] + entry["bits_up"],
                 "planes": entry["planes"],
-                "loss_w": float(scores.train_loss.max()),
-                "acc_w": float(scores.test_accuracy.min()),
-                "std": float(scores.test_accuracy.std()),
-                "held_acc_w": float(scores.held_accuracy.min()),
-                "held_loss_w": float(scores.held_loss.max()),
-                "scores": scores,
+                **self.score(w),
             }
         )
         return "budget" if entry["gradients"] >= self.gradients else None
+
+    def score(self, w: Array) -> dict[str, Any]:
+        """How a model does on every worker's data."""
+        scores = self.evaluator(w)
+        return {
+            "loss_w": float(scores.train_loss.max()),
+            "acc_w": float(scores.test_accuracy.min()),
+            "std": float(scores.test_accuracy.std()),
+            "held_acc_w": float(scores.held_accuracy.min()),
+            "held_loss_w": float(scores.held_loss.max()),
+            "scores": scores,
+        }
 
 
 def curvatures(problems: list[Any], seed: int) -> Array:
@@ -131,10 +137,16 @@ CURVE = ("gradients", "clock", "loss_w", "acc_w", "std", "held_acc_w", "held_los
 DIGITS = {"gradients": 0, "planes": 0, "clock": 1}
 
 
-def perform(task: Task) -> dict[str, Any]:
-    """Run it; the record is one line of the results file."""
+def perform(
+    task: Task, data: Federation | None = None, rules: Sequence[str] = (stopping.RULE,)
+) -> dict[str, Any]:
+    """Run it; the record is one line of the results file.
+
+    `data` stands in for the task's own. The metrics are those of the first rule; with several, those of
+    each are beside them.
+    """
     began, cpu = time.perf_counter(), time.process_time()
-    data = federation(task)
+    data = data or federation(task)
     attack = None if task.attack is None else backdoor.prepare(data, task.attack)
     clients = list(data.clients) if attack is None else attack.clients
     parts = cut(clients, task.seed)
@@ -167,20 +179,25 @@ def perform(task: Task) -> dict[str, Any]:
         weights, objective, reason = result.weights.round(5).tolist(), result.objective, result.stop_reason
     except DriverError as error:  # steps so long that nothing finite is left: a bad trial, not a bug
         reason = type(error).__name__
-    metrics, best = stopping.metrics(watch.rows)
-    if attack is not None and best is not None:
-        w = watch.models[best]
+    metrics, w = stopping.metrics(watch.rows, watch.models, watch.score, rules[0])
+    if attack is not None and w is not None:
         metrics["success"] = attack.success(lambda X: models.labels(model.scores(w, X)))
         metrics["success_last"] = attack.success(lambda X: models.labels(model.scores(watch.models[-1], X)))
     record = asdict(task) | {
         "schema": SCHEMA,
         "metrics": metrics,
+        "rule": rules[0],
         "weights": weights,
         "objective": objective,
         "stop": reason,
         "seconds": round(time.perf_counter() - began, 2),
         "cpu": round(time.process_time() - cpu, 2),
     }
+    if len(rules) > 1:
+        every = {rule: stopping.metrics(watch.rows, watch.models, watch.score, rule)[0] for rule in rules}
+        record["rules"] = {
+            rule: {name: found[name] for name in ("held_acc_w", "acc_w")} for rule, found in every.items()
+        }
     if task.stage == "run":
         record["curve"] = {
             name: [round(row[name], DIGITS.get(name, 3)) for row in watch.rows] for name in CURVE

@@ -10,10 +10,22 @@ import pytest
 
 from bench.__main__ import commands, run
 from bench.datasets import Client, load
-from bench.experiments import backdoor, methods, options, paper_numbers, sets, statistics, stopping, tuning
+from bench.experiments import (
+    backdoor,
+    methods,
+    options,
+    paper_numbers,
+    quote,
+    rehearse,
+    sets,
+    statistics,
+    stopping,
+    tuning,
+)
 from bench.experiments.models import Perceptron, Softmax
 from bench.experiments.parts import Evaluator, cut
 from bench.experiments.records import Records, read
+from bench.experiments.tables import Table
 from bench.experiments.task import Task, perform
 
 SHORT = Task(
@@ -66,11 +78,55 @@ def test_scores_by_hand():
         assert len(labels) < len(own)
 
 
-def test_the_rule_takes_the_best_three_looks():
-    rows = [0.1, 0.8, 0.2, 0.5, 0.6, 0.5, 0.0]
-    assert stopping.choose(rows) == 4
-    assert stopping.choose([0.3]) == 0
-    assert stopping.choose([]) is None
+def test_every_rule_by_hand():
+    accuracy = [0.1, 0.8, 0.2, 0.5, 0.6, 0.5, 0.5, 0.0, 0.1, 0.1, 0.1, 0.1]
+    loss = [1.0, 3.0, 0.2, 0.1, 0.2, 0.4, 0.5, 0.5, 0.6, 0.7, 0.8, 0.9]
+    windows = {name: stopping.choose(accuracy, loss, name) for name in stopping.RULES}
+    assert {name: (window.start, window.stop) for name, window in windows.items()} == {
+        "the last look": (11, 12),
+        "the best look": (1, 2),
+        "the middle of the best 3 looks": (5, 6),  # 0.6, 0.5, 0.5; the earlier 0.5, 0.6, 0.5 is as good
+        "the mean of the best 3 looks": (4, 7),
+        "the mean of the best 6 looks": (1, 7),
+        "the mean of the best 10 looks": (1, 11),
+        "the mean of the 3 looks of least loss": (2, 5),
+        "the mean of the 6 looks of least loss": (2, 8),
+        "the mean of the last 10 looks": (2, 12),
+    }
+    for name in stopping.RULES:
+        assert stopping.choose([0.3], [1.0], name) == slice(0, 1)
+        assert stopping.choose([], [], name) is None
+
+
+def test_the_model_is_the_mean_of_the_window_and_is_scored_as_that():
+    rows = [
+        {"held_acc_w": held, "held_loss_w": 1.0, "acc_w": 0.0, "loss_w": 1.0, "std": 0.0}
+        | {"gradients": 10 * (k + 1), "clock": k, "bits": 0, "planes": 0, "scores": None}
+        for k, held in enumerate([0.1, 0.6, 0.9, 0.6, 0.2])
+    ]
+    models = [np.full(2, float(k)) for k in range(5)]
+    seen = []
+
+    def score(w):
+        seen.append(w)
+        scores = Evaluator(cut([client([0, 1, 0, 1])], seed=0), Softmax(2))(np.zeros(4))
+        return {"acc_w": 0.75, "held_acc_w": 0.5, "scores": scores}
+
+    found, w = stopping.metrics(rows, [*models[:-1], np.full(2, 7.0)], score, "the mean of the best 3 looks")
+    assert w.tolist() == [2.0, 2.0] == seen[0].tolist()
+    assert (found["acc_w"], found["held_acc_w"], found["gradients"]) == (0.75, 0.5, 40)
+    assert found["held_acc_w_last"] == 0.2
+
+
+def test_a_rehearsal_never_sees_the_test_data():
+    data = load("digits", digits=[3, 8])
+    away = rehearse.put_away(data, seed=5)
+    for before, after in zip(data.clients, away.clients, strict=True):
+        together = np.concatenate([after.X_train, after.X_test])
+        assert sorted(map(bytes, together)) == sorted(map(bytes, before.X_train))
+        assert 0.1 < len(after.y_test) / len(before.y_train) < 0.3
+    record = rehearse.rehearse(replace(SHORT, gradients=20, points=2))
+    assert list(record["rules"]) == list(stopping.RULES)
 
 
 def test_every_method_is_searched_alike():
@@ -227,6 +283,18 @@ def test_quick_commands_on_digits(command, more, files, tmp_path, capsys):
     assert (tmp_path / "runs.jsonl").read_bytes() == before
 
 
+def test_a_rehearsal_on_digits(tmp_path, capsys):
+    arguments = ["rehearse", "--quick", "--gradients", "60", "--repeats", "2", "--out", str(tmp_path)]
+    assert run([*arguments, "--methods", "AFL", "ASPIRE-EASE"]) == 0
+    shown = (tmp_path / "tables.md").read_text()
+    assert all(rule in shown for rule in stopping.RULES)
+    assert "search with 1 seed |" in shown
+    with pytest.raises(SystemExit, match="at least 2"):
+        run([*arguments, "--repeats", "1"])
+    with pytest.raises(SystemExit, match="no method is called 'SGD'"):
+        run([*arguments, "--methods", "SGD"])
+
+
 def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(SystemExit, match="no data set is called 'digit'"):
         run(["heterogeneity", "--data", "digit", "--out", str(tmp_path)])
@@ -239,3 +307,26 @@ def test_unknown_names_are_refused(tmp_path):
 def test_the_optimum_is_bounded_from_below(tmp_path, capsys):
     assert run(["optimum", "--quick", "--budgets", "1", "--out", str(tmp_path)]) == 0
     assert "lower bound" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", quote.PAGES, ids=lambda page: page.name)
+def test_the_pages_show_the_results(page):
+    text = page.read_text(encoding="utf-8")
+    assert quote.filled(text) == text, "python -m bench quote writes the tables into the pages"
+    assert len(quote.PLACE.findall(text)) >= 5
+
+
+def test_a_table_is_quoted_by_its_title(tmp_path):
+    one, two = (Table(title, ["x", "y"], [["1", title]]).markdown() for title in ("a: first", "b: second"))
+    (tmp_path / "t.md").write_text("\n".join([one, two, "How it was done.", ""]))
+    page = "before\n<!-- results: t.md, b -->\nold\n<!-- results end -->\n<!-- results: t.md, remarks -->\n"
+    found = quote.filled(page + "<!-- results end -->\nafter", tmp_path)
+    assert "| 1 | b: second |" in found
+    assert "How it was done." in found
+    assert "old" not in found
+    assert "a: first" not in found
+    assert found.startswith("before\n")
+    assert found.endswith("\nafter")
+    assert quote.filled(found, tmp_path) == found
+    with pytest.raises(SystemExit, match=r"no table 'c'; there are: a: first, b: second"):
+        quote.quoted("t.md", "c", tmp_path)
