@@ -22,6 +22,7 @@ from fdro_core.problem import Problem
 Array = NDArray[np.float64]
 
 POWER_ITERATIONS = 8
+POWER_SAMPLES = 1024  # enough for L_j: with mini-batches nobody wants eight epochs before the first step
 MEASURE_ALL, MEASURE_EVERY = 16, 8  # the first steps are measured all, then one in eight: it is a whole pass
 AVERAGING = 0.1  # weight of the newest batch in the running loss
 
@@ -129,7 +130,15 @@ class Worker:
         return Update(-1, z, loss, size, curvature)
 
     def _power_iterations(self, z: Array, gradient: Array, metric: Array) -> float:
-        """The largest curvature of f_j at z in the metric, by power iterations on gradient differences."""
+        """The largest curvature of f_j at z in the metric, by power iterations on gradient differences.
+
+        A worker that takes mini-batches of a large data set measures it on one fixed sample.
+        """
+        evaluate = self._evaluate
+        batch = self.config.batch_size
+        if batch is not None and (getattr(self.problem, "samples", None) or 0) > max(batch, POWER_SAMPLES):
+            evaluate = self._evaluate_some
+            gradient = evaluate(z)[1]
         direction = self._rng(0).standard_normal(z.size) / np.sqrt(metric)
         reach = 1e-4 * max(1.0, float(np.sqrt(np.sum(metric * z * z))))
         largest = 0.0
@@ -138,7 +147,7 @@ class Worker:
             if not (np.isfinite(length) and length > 0):
                 break
             nearby = z + (reach / length) * direction
-            change = self._evaluate(nearby)[1] - gradient
+            change = evaluate(nearby)[1] - gradient
             slope = float(np.sqrt(np.sum(change * change / metric))) / reach
             if not np.isfinite(slope):
                 break
@@ -198,6 +207,12 @@ class Worker:
 
     def _evaluate(self, w: Array) -> tuple[float, Array]:
         loss, gradient = self.problem.loss_and_gradient(w)
+        return float(loss), np.ascontiguousarray(gradient, dtype=np.float64)
+
+    def _evaluate_some(self, w: Array) -> tuple[float, Array]:
+        """On a sample that is the same in every call."""
+        size = max(self.config.batch_size or 0, POWER_SAMPLES)
+        loss, gradient = self.problem.loss_and_gradient(w, self._rng(0), size)
         return float(loss), np.ascontiguousarray(gradient, dtype=np.float64)
 
     def _sample(self, w: Array) -> tuple[float, Array]:

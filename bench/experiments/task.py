@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -116,13 +116,15 @@ class Watch:
         }
 
 
-def curvatures(problems: list[Any], seed: int) -> Array:
+def curvatures(problems: list[Any], seed: int, batch: int | None = None) -> Array:
     """L_j of every problem at its starting point, as the driver measures it."""
     from fdro_core import AspireEase, schedules
     from fdro_core.messages import Begin, Hello, Introduction, Update
     from fdro_core.worker import Worker
 
-    workers = [Worker(j, problem, AspireEase(seed=seed)) for j, problem in enumerate(problems)]
+    workers = [
+        Worker(j, problem, AspireEase(seed=seed, batch_size=batch)) for j, problem in enumerate(problems)
+    ]
     known = [worker.handle(Hello()) for worker in workers]
     first = known[0]
     assert isinstance(first, Introduction)
@@ -131,6 +133,17 @@ def curvatures(problems: list[Any], seed: int) -> Array:
     begin = Begin(z, schedules.metric(metrics, first.dimension))
     begun = [worker.handle(begin) for worker in workers]
     return np.array([reply.curvature for reply in begun if isinstance(reply, Update)])
+
+
+_MEASURED: dict[str, Array] = {}
+
+
+def measured(task: Task, problems: list[Any]) -> Array:
+    """`curvatures`, once a process: the runs of one data set and seed differ in how they are solved."""
+    name = replace(task, method="", settings={}, stage="", gradients=0, points=0, uncertainty=None).key()
+    if name not in _MEASURED:
+        _MEASURED[name] = curvatures(problems, task.seed, task.batch)
+    return _MEASURED[name]
 
 
 CURVE = ("gradients", "clock", "loss_w", "acc_w", "std", "held_acc_w", "held_loss_w", "planes")
@@ -160,7 +173,7 @@ def perform(
         gradients=task.gradients,
         batch=task.batch,
         seed=task.seed,
-        curvatures=curvatures(problems, task.seed),
+        curvatures=measured(task, problems),
     )
     method = methods.registry(len(parts))[task.method]
     chosen = method.uncertainty_set(setup, task.settings)

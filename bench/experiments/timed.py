@@ -185,7 +185,7 @@ def perform(task: TimedTask) -> dict[str, Any]:
         gradients=ENDLESS,
         batch=task.batch,
         seed=task.seed,
-        curvatures=np.ones(len(parts)) if ruled(task) else curvatures(problems, task.seed),
+        curvatures=np.ones(len(parts)) if ruled(task) else curvatures(problems, task.seed, task.batch),
     )
     try:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -21,8 +21,9 @@ Array = NDArray[np.float64]
 class RoundWorker(Worker):
     """E times w ← w - η/D·∇f_j(w) from the model sent. Costs E gradients and O(p).
 
-    It introduces itself and measures its curvature as a worker of ASPIRE-EASE does. It remembers the metric
-    alone: its random draws depend on the ticket, so a repeated message gets the same answer again.
+    It introduces itself as a worker of ASPIRE-EASE does, and measures its curvature where no step is given,
+    since the curvature serves for nothing else. It remembers the metric alone: its random draws depend on the
+    ticket, so a repeated message gets the same answer again.
     """
 
     def __init__(self, index: int, problem: Problem, settings: Rounds) -> None:
@@ -32,6 +33,9 @@ class RoundWorker(Worker):
     def handle(self, message: Request) -> Reply:
         """The reply to a message."""
         return self._train(message) if isinstance(message, Train) else super().handle(message)
+
+    def _power_iterations(self, z: Array, gradient: Array, metric: Array) -> float:
+        return super()._power_iterations(z, gradient, metric) if self.settings.step is None else 0.0
 
     def _train(self, message: Train) -> Trained:
         assert self.state is not None

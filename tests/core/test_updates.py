@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Constant, VirtualEngine, solve
+from fdro_core import AspireEase, Constant, LeastSquares, VirtualEngine, solve
 from fdro_core.engines.base import Event
 from fdro_core.messages import Step, Update
 from fdro_core.schedules import setting_2
@@ -267,6 +267,31 @@ def test_a_step_asked_twice_is_taken_once():
     assert master.handle(Event(1.2, 0, again)) == []
     assert master.iteration == before[0]
     assert np.array_equal(master.z, before[1])
+
+
+class Counting(LeastSquares):
+    """Writes down on how many samples it is evaluated."""
+
+    def __init__(self, A, b):
+        super().__init__(A, b)
+        self.sizes = []
+
+    def loss_and_gradient(self, w, rng=None, batch_size=None):
+        self.sizes.append(self.samples if batch_size is None else min(batch_size, self.samples))
+        return super().loss_and_gradient(w, rng, batch_size)
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(None, {5000}), (8, {5000, 1024}), (2000, {5000, 2000})])
+def test_with_mini_batches_the_curvature_is_that_of_a_sample(batch, sizes):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(5000, 4)) * [3.0, 1.0, 1.0, 0.1]
+    problem = Counting(A, rng.normal(size=5000))
+    config = AspireEase(batch_size=batch, metric="none", seed=1)
+    master, _ = machines([problem], middle_box(1), config)
+    assert set(problem.sizes) == sizes
+    assert problem.sizes.count(5000) == (9 if batch is None else 1)
+    largest = np.linalg.eigvalsh(A.T @ A / 5000)[-1]
+    assert master.adversary.curvature[0] == pytest.approx(largest, rel=0.1 if batch else 1e-3)
 
 
 def test_losses_below_zero_are_followed_or_refused():
