@@ -36,7 +36,7 @@ def tuned_runs(
     known = known or methods.registry(workers, known_prior=base.attack is not None)
     methods.check(names, known)
     searches = {
-        name: tuning.trials(base, known[name], options.trials, options.tune_repeats, options.seed)
+        name: tuning.trials(base, known[name], options.trials, options.search_seeds, options.seed)
         for name in names
     }
     flat = [task for tasks in searches.values() for task in tasks]
@@ -73,8 +73,9 @@ def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began:
         for data, gradients, batch, model in budgets
     )
     return (
-        f"Every method: {options.trials} trials of settings, judged on held-out training data; then "
-        f"{options.repeats} repeats with the best, mean ± deviation. Stopping rule: {stopping.RULE}. "
+        f"Every method: {options.trials} trials of settings with {options.search_seeds} seeds each, judged on "
+        f"held-out training data; then {options.repeats} repeats with the best, mean ± deviation. Stopping "
+        f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data). "
         f"Budget of a run ({budget}), all workers together. p-values are two-sided, of the paired t-test "
         f"and of the signed ranks over seeds. " + run_time(records, began)
     )

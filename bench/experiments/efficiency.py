@@ -176,7 +176,7 @@ def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
         "or for ten, so local steps (FedAvg, DRFA-Prox) are free. The set is the whole simplex for all. "
         "Times are those at which the mean of three looks' Acc_w first is "
         f"{LEVELS[0]:.0%} and {LEVELS[1]:.0%} of the best method's at the end. Every method: {given.trials} "
-        "trials of settings, judged by the worst-worker accuracy on held-out training data averaged over the "
+        f"trials of settings with {given.search_seeds} seeds each, judged by the worst-worker accuracy on held-out training data averaged over the "
         f"run's time; then {given.repeats} repeats with the best, mean ± deviation ({each}). "
         f"{reporting.effort(records, began)}"
     )

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GRADIENTS = {"fashion-mnist": 9000, "fashion-mnist-10": 20_000, "sc-ma": 12_000, "person-activity": 9000}
 BATCH = 64
 POINTS = 30
-QUICK = {"gradients": 300, "points": 10, "trials": 2, "repeats": 2, "tune_repeats": 1, "batch": 32}
+QUICK = {"gradients": 300, "points": 10, "trials": 2, "repeats": 2, "search_seeds": 1, "batch": 32}
 
 
 def common(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
@@ -40,6 +40,7 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     made.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
     made.add_argument("--model", help="softmax, mlp (three layers of 500) or mlp-WIDTH, for all data sets")
     made.add_argument("--trials", type=int, help="settings tried for every method (8)")
+    made.add_argument("--search-seeds", type=int, help="runs of every trial, judged by their mean (3)")
     made.add_argument("--batch", type=int, help="samples a gradient; 0: all")
     return made
 
@@ -59,18 +60,14 @@ def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> a
             options.data = ["digits"]
         if "--jobs" not in arguments:
             options.jobs = 1
-    options.points, options.tune_repeats = POINTS, 1
-    options.trials = getattr(options, "trials", None)
-    for name, usual in (("trials", 8), ("repeats", 10)):
-        if getattr(options, name) is None:
+    for name, usual in (("trials", 8), ("repeats", 10), ("search_seeds", 3), ("points", POINTS)):
+        if getattr(options, name, None) is None:
             setattr(options, name, QUICK[name] if options.quick else usual)
-    if options.quick:
-        options.points, options.tune_repeats = QUICK["points"], QUICK["tune_repeats"]
     unknown = [name for name in options.data if name not in names()]
     if unknown:
         raise SystemExit(f"no data set is called {unknown[0]!r}; there are: {', '.join(names())}")
-    if options.repeats < 1 or options.trials < 1 or options.jobs < 1:
-        raise SystemExit("--repeats, --trials and --jobs must be at least 1")
+    if min(options.repeats, options.trials, options.search_seeds, options.jobs) < 1:
+        raise SystemExit("--repeats, --trials, --search-seeds and --jobs must be at least 1")
     if options.out is None:
         options.out = ROOT / "out" / (f"{command}-quick" if options.quick else command)
     return options

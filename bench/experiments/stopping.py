@@ -43,7 +43,7 @@ RULES: dict[str, Rule] = {
     "the mean of the 6 looks of least loss": lambda accuracy, loss: _window(-loss, 6),
     "the mean of the last 10 looks": lambda accuracy, loss: slice(max(0, accuracy.size - 10), accuracy.size),
 }
-RULE = "the middle of the best 3 looks"
+RULE = "the mean of the best 3 looks"
 
 
 def choose(accuracy: Sequence[float], loss: Sequence[float], rule: str = RULE) -> slice | None:
