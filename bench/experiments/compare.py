@@ -73,7 +73,7 @@ def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began:
         for data, gradients, batch, model in budgets
     )
     return (
-        f"Every method: {options.trials} trials of settings with {options.search_seeds} seeds each, judged on "
+        f"Every method: {options.trials} trials of settings, {options.search_seeds} seeds each, judged on "
         f"held-out training data; then {options.repeats} repeats with the best, mean ± deviation. Stopping "
         f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data). "
         f"Budget of a run ({budget}), all workers together. p-values are two-sided, of the paired t-test "

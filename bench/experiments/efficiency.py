@@ -35,9 +35,7 @@ Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 def main(arguments: list[str]) -> int:
     """Run it, print the tables, write the files."""
     made = options.comparing(options.common(COMMAND, __doc__, DATA))
-    made.add_argument(
-        "--seconds", type=float, help="virtual seconds of a run (1,000; Fashion-MNIST 2,000, SC-MA 500)"
-    )
+    made.add_argument("--seconds", type=float, help="virtual seconds of a run (1,000; SC-MA 500)")
     given = options.read(made, arguments, COMMAND)
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
@@ -176,7 +174,8 @@ def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
         "or for ten, so local steps (FedAvg, DRFA-Prox) are free. The set is the whole simplex for all. "
         "Times are those at which the mean of three looks' Acc_w first is "
         f"{LEVELS[0]:.0%} and {LEVELS[1]:.0%} of the best method's at the end. Every method: {given.trials} "
-        f"trials of settings with {given.search_seeds} seeds each, judged by the worst-worker accuracy on held-out training data averaged over the "
-        f"run's time; then {given.repeats} repeats with the best, mean ± deviation ({each}). "
+        f"trials of settings, {given.search_seeds} seeds each, judged by the worst-worker accuracy on "
+        "held-out training data averaged over the run's time; then "
+        f"{given.repeats} repeats with the best, mean ± deviation ({each}). "
         f"{reporting.effort(records, began)}"
     )
