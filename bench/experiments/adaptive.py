@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import compare, curves, figures, options, reporting
+from bench.experiments import compare, curves, figures, options, reporting, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import summary
@@ -103,10 +103,12 @@ def table(data: str, runs: Runs) -> Table:
         *(f"iterations in {start:.0f}–{end:.0f} s" for start, end in phases),
         f"fall of Loss_w in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s",
         "Loss_w at the end",
+        "less ADP's (p: t, ranks)",
         "S = 1 after",
         "S = N again after",
     ]
     rows = []
+    ends = {name: [record["metrics"]["loss_w"] for record in records] for name, records in runs.items()}
     for name, records in runs.items():
         counts = []
         for start, end in phases:
@@ -119,7 +121,8 @@ def table(data: str, runs: Runs) -> Table:
                 name,
                 *counts,
                 pm(summary([-between(r, "loss_w", SLOW_FROM, SLOW_TO) for r in records]), 4),
-                pm(summary([r["metrics"]["loss_w"] for r in records]), 4),
+                pm(summary(ends[name]), 4),
+                tables.MISSING if adapts else reporting.less(ends[name], ends[METHODS["ASPIRE-ADP"]], 4),
                 *(reporting.seconds([times[k] for times in seen], 0) for k in (0, 1)),
             ]
         )

@@ -13,7 +13,7 @@ import numpy as np
 from bench.experiments import compare, curves, figures, methods, options, reporting, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
-from bench.experiments.statistics import paired, summary
+from bench.experiments.statistics import summary
 from bench.experiments.tables import Table, pm
 from bench.experiments.timed import TimedTask, begin, perform
 
@@ -130,9 +130,7 @@ def _later(method: str, runs: Runs, level: float) -> str:
     """The paired tests of the times to the lower level, over the seeds where both got there."""
     if method == REFERENCE or REFERENCE not in runs:
         return tables.MISSING
-    pairs = zip(times(runs[method], level), times(runs[REFERENCE], level), strict=True)
-    both = [(one, other) for one, other in pairs if one is not None and other is not None]
-    return tables.chance(paired([one for one, _ in both], [other for _, other in both]))
+    return reporting.less(times(runs[method], level), times(runs[REFERENCE], level))
 
 
 def draw(folder: Path, found: Mapping[str, Runs]) -> None:

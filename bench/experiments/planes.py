@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import compare, curves, figures, options, reporting
+from bench.experiments import compare, curves, figures, options, reporting, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import summary
@@ -80,6 +80,7 @@ def there(record: Mapping[str, Any], level: float) -> float | None:
 def table(data: str, runs: Runs) -> Table:
     """Planes, objective and time, set by set."""
     headings = ["set, method", "most planes", "planes at the end", "objective", "s to within 1 %"]
+    headings += [f"objective less {METHODS[1].removeprefix('ASPIRE-')}'s (p: t, ranks)"]
     rows = []
     for name in SETS:
         pairs = zip(*(runs[name, method] for method in METHODS), strict=True)
@@ -93,9 +94,14 @@ def table(data: str, runs: Runs) -> Table:
                     pm(summary([record["curve"]["planes"][-1] for record in records]), 1),
                     pm(summary([record["objective"] for record in records]), 4),
                     reporting.seconds([there(r, at) for r, at in zip(records, levels, strict=True)]),
+                    tables.MISSING if method == METHODS[1] else _less(records, runs[name, METHODS[1]]),
                 ]
             )
     return Table(data, headings, rows)
+
+
+def _less(records: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
+    return reporting.less([r["objective"] for r in records], [r["objective"] for r in others], 5)
 
 
 def draw(folder: Path, found: dict[str, Runs]) -> None:

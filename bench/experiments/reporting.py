@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.experiments.compare import run_time
-from bench.experiments.statistics import summary
-from bench.experiments.tables import MISSING, pm
+from bench.experiments.statistics import paired, summary
+from bench.experiments.tables import MISSING, chance, pm
 
 
 def seconds(times: Sequence[float | None], digits: int = 0) -> str:
@@ -31,6 +31,17 @@ def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: in
     """
     pairs = zip(slow, fast, strict=True)
     return pm(summary([one / other for one, other in pairs if one is not None and other is not None]), digits)
+
+
+def less(first: Sequence[float | None], second: Sequence[float | None], digits: int = 1) -> str:
+    """The mean of first - second and the p-values of the paired tests, over the repeats that have both.
+
+    >>> less([5.0, 6.0, 7.5, None], [4.0, 4.5, 5.0, 1.0])
+    '+1.7 (0.065, 0.25)'
+    """
+    pairs = zip(first, second, strict=True)
+    both = [(one, other) for one, other in pairs if one is not None and other is not None]
+    return chance(paired([one for one, _ in both], [other for _, other in both]), digits)
 
 
 def effort(records: Sequence[dict[str, Any]], began: float) -> str:

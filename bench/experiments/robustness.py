@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import compare, figures, methods, options, sets, tables
+from bench.experiments import compare, figures, methods, options, reporting, sets, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.statistics import summary
@@ -80,6 +80,7 @@ def table(data: str, found: Found) -> Table:
     """Sets and sizes down, metrics across."""
     rows = []
     for name, parts in found.items():
+        first = parts[min(parts)]
         for size, records in parts.items():
             cells = [
                 tables.pm(summary(tables.values(records, metric, scale)), digits)
@@ -89,9 +90,15 @@ def table(data: str, found: Found) -> Table:
                     ("std_last", 100.0, 2),
                 )
             ]
-            rows.append([f"{name}: {sets.SETS[name][0]}", f"{size:.3g}", *cells])
+            tested = tables.MISSING if records is first else reporting.less(_tail(records), _tail(first), 2)
+            rows.append([f"{name}: {sets.SETS[name][0]}", f"{size:.3g}", *cells, tested])
     headings = ["set", "size", "Acc_w %, last fifth of the run", "Loss_w at the end", "Std"]
+    headings.append("Acc_w less size 0's (p: t, ranks)")
     return Table(f"{data}: size of the set against worst-case performance", headings, rows)
+
+
+def _tail(records: list[dict[str, Any]]) -> list[float | None]:
+    return tables.values(records, "acc_w_tail", 100.0)
 
 
 def mean(records: list[dict[str, Any]], metric: str, scale: float) -> float:

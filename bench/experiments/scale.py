@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import compare, curves, figures, options, reporting
+from bench.experiments import compare, curves, figures, options, reporting, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.tables import Table
@@ -110,6 +110,7 @@ def table(data: str, runs: Runs) -> Table:
         *(f"to {level:.0%} right" for level in LEVELS),
         f"to the synchronous end ({np.mean(last):.1%})",
         "times sooner",
+        "s less the synchronous run's (p: t, ranks)",
         "gradients",
     ]
     rows = []
@@ -121,6 +122,7 @@ def table(data: str, runs: Runs) -> Table:
                 *(reporting.seconds(times(records, [level] * len(records))) for level in LEVELS),
                 reporting.seconds(there),
                 reporting.ratio(ends, there),
+                tables.MISSING if records is synchronous else reporting.less(there, ends, 0),
                 f"{np.mean([record['metrics']['gradients'] for record in records]):,.0f}",
             ]
         )

@@ -66,7 +66,7 @@ def printed(cell: paper_numbers.Cell, digits: int) -> str:
     return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if deviation else f"{mean:.{digits}f}"
 
 
-def chance(found: Paired | None) -> str:
+def chance(found: Paired | None, digits: int = 1) -> str:
     """The difference to the reference method and the p-values of the t-test and of the signed ranks.
 
     >>> chance(Paired(-9.31, 0.00002, 0.00195))
@@ -74,7 +74,7 @@ def chance(found: Paired | None) -> str:
     """
     if found is None:
         return MISSING
-    return f"{found.difference:+.1f} ({_p(found.t)}, {_p(found.wilcoxon)})"
+    return f"{found.difference:+.{digits}f} ({_p(found.t)}, {_p(found.wilcoxon)})"
 
 
 def _p(value: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments.methods import Method
+from bench.experiments.methods import Choice, Method
 from bench.experiments.task import Task
 
 FIRST_SEED = 10_000
@@ -22,12 +22,15 @@ FIRST_SEED = 10_000
 def candidates(method: Method, trials: int, seed: int = 0) -> list[dict[str, Any]]:
     """The settings to try."""
     rng = np.random.default_rng([seed, *method.name.encode()])
+    workers = method.search.get("worker")
+    if isinstance(workers, Choice):  # Ind_j's best is over all j: each of them is to be seen
+        trials = max(trials, len(workers.values))
     drawn = [
         {name: spread.draw(rng) for name, spread in method.search.items()} for _ in range(max(0, trials - 1))
     ]
-    if "worker" in method.search:  # Ind_j's search is over j: each of them is to be seen
+    if isinstance(workers, Choice):
         for place, settings in enumerate(drawn, start=1):
-            settings["worker"] = place % len(method.search["worker"].values)  # type: ignore[union-attr]
+            settings["worker"] = workers.values[place % len(workers.values)]
     return [dict(method.default), *drawn]
 
 
