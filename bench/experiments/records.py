@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.experiments.stopping import RULE
 from bench.experiments.task import SCHEMA, Task
 
 PLAIN = tuple(Task.__dataclass_fields__)
@@ -65,7 +66,7 @@ def _plain(value: Any) -> Any:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a file; a line cut short by a crash is left out, as are those of another version."""
+    """The records of a file; not a line cut short by a crash, nor one of another version or rule."""
     records = []
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -73,6 +74,12 @@ def read(path: Path) -> list[dict[str, Any]]:
                 record = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            if record.get("schema") == SCHEMA:
+            if _current(record):
                 records.append(record)
     return records
+
+
+def _current(record: dict[str, Any]) -> bool:
+    """Whether it is of this version and of the rule in use; a rehearsal's has all rules."""
+    rule = RULE if "rules" in record else record.get("rule", RULE)
+    return record.get("schema") == SCHEMA and rule == RULE

@@ -253,6 +253,8 @@ def test_records_survive_a_cut_line(tmp_path):
     assert again.get(SHORT) is not None
     assert again.get(replace(SHORT, seed=5)) is None
     assert len(read(path)) == len(path.read_text().splitlines()) == 1
+    path.write_text(path.read_text().replace(stopping.RULE, "the last look"))
+    assert Records(path).resumed == 0  # another rule's numbers are not taken for this one's
     assert Records(path, fresh=True).resumed == 0
 
 
