@@ -83,13 +83,15 @@ class Method:
         config: from a setup and settings to an algorithm.
         search: what is searched.
         default: where the search begins.
-        robust: whether it adapts weights.
+        family: methods of one family, with the same ranges, are tried with the same settings; by default the
+            name, so that each draws its own.
     """
 
     name: str
     config: Callable[[Setup, Settings], Algorithm]
     search: Mapping[str, Range | Choice]
     default: Settings = field(default_factory=dict)
+    family: str = ""
 
     def uncertainty_set(self, setup: Setup, settings: Settings) -> CDNorm:
         """The paper's set; methods without a budget are judged with the largest one."""

@@ -33,11 +33,24 @@ def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: in
     return pm(summary([one / other for one, other in pairs if one is not None and other is not None]), digits)
 
 
+def ratio_of_means(slow: Sequence[float | None], fast: Sequence[float | None]) -> str:
+    """The mean of slow over the mean of fast, over the repeats that have both: no single short time decides.
+
+    >>> ratio_of_means([10.0, 30.0, None], [19.0, 1.0, 1.0])
+    '2.0'
+    """
+    both = [
+        (one, other) for one, other in zip(slow, fast, strict=True) if one is not None and other is not None
+    ]
+    total = sum(other for _, other in both)
+    return f"{sum(one for one, _ in both) / total:.1f}" if total > 0 else MISSING
+
+
 def less(first: Sequence[float | None], second: Sequence[float | None], digits: int = 1) -> str:
     """The mean of first - second and the p-values of the paired tests, over the repeats that have both.
 
     >>> less([5.0, 6.0, 7.5, None], [4.0, 4.5, 5.0, 1.0])
-    '+1.7 (0.065, 0.25)'
+    '+1.7 (0.063, 0.25)'
     """
     pairs = zip(first, second, strict=True)
     both = [(one, other) for one, other in pairs if one is not None and other is not None]

@@ -21,7 +21,7 @@ FIRST_SEED = 10_000
 
 def candidates(method: Method, trials: int, seed: int = 0) -> list[dict[str, Any]]:
     """The settings to try."""
-    rng = np.random.default_rng([seed, *method.name.encode()])
+    rng = np.random.default_rng([seed, *(method.family or method.name).encode()])
     workers = method.search.get("worker")
     if isinstance(workers, Choice):  # Ind_j's best is over all j: each of them is to be seen
         trials = max(trials, len(workers.values))

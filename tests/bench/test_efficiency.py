@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench.__main__ import commands, run
-from bench.experiments import adaptive, curves, efficiency, planes, reporting, scale
+from bench.experiments import adaptive, curves, efficiency, planes, reporting, scale, tuning
 from bench.experiments.records import Records
 from bench.experiments.timed import MOST, TimedTask, columns, perform
 
@@ -195,3 +195,12 @@ def test_what_cannot_work_is_said(arguments: list[str], said: str, tmp_path: Pat
 
     with pytest.raises((SystemExit, DataMissing), match=said):
         run([*arguments, "--out", str(tmp_path)])
+
+
+def test_variants_are_tried_with_the_same_settings() -> None:
+    known = efficiency.one_problem(5)
+    tried = [tuning.candidates(known[name], 6) for name in ("ASPIRE-EASE", "ASPIRE-CP", "ASPIRE-EASE(-)")]
+    assert tried[0] == tried[1] == tried[2]
+    assert "budget" not in tried[0][0]
+    own = [settings["step"] for settings in tuning.candidates(known["AFL"], 6)]
+    assert own[1:] != [settings["step"] for settings in tried[0]][1:]
