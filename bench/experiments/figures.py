@@ -39,7 +39,7 @@ def canvas(
         axes = figure.subplots(1, columns, squeeze=False)[0]
         yield list(axes)
         for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
-            figure.savefig(folder / f"{name}.{kind}", **options)
+            figure.savefig(folder / f"{name}.{kind}", bbox_inches="tight", **options)  # no name cut off
 
 
 def look(number: int) -> dict[str, Any]:

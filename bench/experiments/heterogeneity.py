@@ -48,7 +48,11 @@ def main(arguments: list[str]) -> int:
 
 
 def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:
-    """Test Acc_w against the worst training loss, and against gradients: the mean over repeats."""
+    """Test Acc_w against the worst training loss, and against gradients: the mean over repeats.
+
+    Without max{Ind}, whose losses on others' data are so large that nothing else could be seen.
+    """
+    runs = {method: records for method, records in runs.items() if method != "max{Ind}"}
     with figures.canvas(folder, f"curve-{data}", columns=2) as (by_loss, by_work):
         ends: dict[Any, list[Any]] = {by_loss: [], by_work: []}
         for number, (method, records) in enumerate(runs.items()):
@@ -61,6 +65,7 @@ def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None
         by_loss.invert_xaxis()
         by_loss.set_xlabel("worst worker's training loss (falls to the right)")
         by_work.set_xlabel("gradients, all workers together")
+        by_work.locator_params(axis="x", nbins=5)
         by_loss.set_ylabel("worst worker's test accuracy, %")
         by_loss.set_title(f"{data}: mean of {len(next(iter(runs.values())))} runs")
         for method, below in (("AFL", 11), ("ASPIRE-EASE", 0)):
