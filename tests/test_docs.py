@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import commands
+
 ROOT = Path(__file__).resolve().parent.parent
 SKIPPED_FOLDERS = {"_build", "generated"}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + [
     page for page in sorted((ROOT / "docs").rglob("*.md")) if not SKIPPED_FOLDERS & set(page.parts)
 ]
 FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-KNOWN = {"pycon", "python", "console", "text", "toml", "json", "csv", "bibtex"}
+KNOWN = {"pycon", "python", "py", "console", "text", "toml", "json", "csv", "bibtex"}  # py: a file, see below
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
@@ -91,9 +93,18 @@ def test_commands_and_settings_that_pages_show_exist(page):
         for target in re.findall(r"^\$ make ([a-z]+)", code, re.MULTILINE) if kind == "console" else ():
             assert target in targets, f"make {target}"
         for command in re.findall(r"python -m bench ([a-z_]+)", code) if kind == "console" else ():
-            assert (ROOT / "bench" / f"{command}.py").exists(), f"python -m bench {command}"
+            assert command in commands(), f"python -m bench {command}"
     for wanted in re.findall(r"fdro\[([\w,]+)\]", text):
         assert set(wanted.split(",")) <= extras, f"fdro[{wanted}]"
+
+
+def test_whole_files_that_pages_show_are_run_elsewhere():
+    """A block of kind `py` begins with its file's name, and some test takes it from the page by that name."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for page in PAGES:
+        for kind, code in blocks(page.read_text(encoding="utf-8")):
+            if kind == "py":
+                assert f'file_of("{page.name}", "{code.split()[1]}")' in tests
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -5,7 +5,7 @@ One file a data set, found by itself; docs/datasets.md says what each is and whe
 
 from bench.datasets.errors import DataCorrupt, DataError, DataMissing, InvalidData
 from bench.datasets.federation import Client, Federation
-from bench.datasets.registry import load, names
+from bench.datasets.registry import dataset, load, names
 
 __all__ = [
     "Client",
@@ -14,6 +14,7 @@ __all__ = [
     "DataMissing",
     "Federation",
     "InvalidData",
+    "dataset",
     "load",
     "names",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import backdoor, compare, figures, options, paper_numbers, tables
+from bench.experiments import backdoor, compare, figures, methods, options, paper_numbers, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 from bench.experiments.task import federation
@@ -40,13 +40,14 @@ def main(arguments: list[str]) -> int:
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh)
     found: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
-    with Pool(given.jobs, console) as pool:
+    with Pool(given.jobs, console, files=given.plugins) as pool:
         for data in given.data:
             for kind in given.trigger:
                 base = options.base(given, COMMAND, data)
                 base = options.base(given, COMMAND, data, attack=backdoor.settings(federation(base), kind))
                 workers = compare.workers_of(base)
-                runs = compare.tuned_runs(pool, records, given, base, given.methods or METHODS, workers)
+                names = given.methods or [*METHODS, *methods.own()]
+                runs = compare.tuned_runs(pool, records, given, base, names, workers)
                 found[data, kind] = {name: [_weigh(record) for record in rs] for name, rs in runs.items()}
     made = [
         tables.comparison(

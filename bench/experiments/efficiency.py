@@ -40,11 +40,11 @@ def main(arguments: list[str]) -> int:
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
     found: dict[str, Runs] = {}
-    with Pool(given.jobs, console, perform) as pool:
+    with Pool(given.jobs, console, perform, given.plugins) as pool:
         for data in given.data:
             base = task(given, data)
             workers = compare.workers_of(base)
-            names, known = given.methods or METHODS, one_problem(workers)
+            names, known = given.methods or [*METHODS, *methods.own()], one_problem(workers)
             found[data] = compare.tuned_runs(pool, records, given, base, names, workers, known)
     made_tables = [table(data, runs) for data, runs in found.items()]
     made_tables.append(tables.settings_found(found))

@@ -6,11 +6,13 @@ import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench.experiments import plugins
 from bench.experiments.records import Records
 from bench.experiments.task import Task, perform
 
@@ -19,10 +21,15 @@ Perform = Callable[[Any], dict[str, Any]]
 
 
 class Pool:
-    """Processes that are started once for a command, each with one thread for its arithmetic."""
+    """Processes that are started once for a command, each with one thread for its arithmetic.
 
-    def __init__(self, jobs: int, console: Console, perform: Perform = perform) -> None:
-        self.jobs, self.console, self.perform = jobs, console, perform
+    `files` are run in each of them first, see `plugins`.
+    """
+
+    def __init__(
+        self, jobs: int, console: Console, perform: Perform = perform, files: Sequence[Path] = ()
+    ) -> None:
+        self.jobs, self.console, self.perform, self.files = jobs, console, perform, files
         self._executor: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Pool:
@@ -30,7 +37,9 @@ class Pool:
             for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
                 os.environ.setdefault(name, "1")
             context = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(self.jobs, mp_context=context)
+            self._executor = ProcessPoolExecutor(
+                self.jobs, mp_context=context, initializer=plugins.load, initargs=(self.files,)
+            )
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.experiments import compare, figures, options, paper_numbers, tables
+from bench.experiments import compare, figures, methods, options, paper_numbers, tables
 from bench.experiments.execute import Pool
 from bench.experiments.records import Records
 
@@ -27,11 +27,11 @@ def main(arguments: list[str]) -> int:
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh)
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    with Pool(given.jobs, console) as pool:
+    with Pool(given.jobs, console, files=given.plugins) as pool:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             workers = compare.workers_of(base)
-            names = given.methods or METHODS
+            names = given.methods or [*METHODS, *methods.own()]
             if compare.one_class(base):
                 names = [name for name in names if name != "max{Ind}"]  # it would learn one label alone
             found[data] = compare.tuned_runs(pool, records, given, base, names, workers)

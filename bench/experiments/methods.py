@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fdro_core import Adaptive, AspireEase
 from fdro_core.algorithm import Algorithm
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
-from uncertainty_sets import CDNorm
+from uncertainty_sets import CDNorm, UncertaintySet
 
 Array = NDArray[np.float64]
 Settings = Mapping[str, Any]
@@ -83,6 +83,7 @@ class Method:
         config: from a setup and settings to an algorithm.
         search: what is searched.
         default: where the search begins.
+        make_set: from a setup and settings to an uncertainty set; None: the paper's.
         family: methods of one family, with the same ranges, are tried with the same settings; by default the
             name, so that each draws its own.
     """
@@ -91,10 +92,13 @@ class Method:
     config: Callable[[Setup, Settings], Algorithm]
     search: Mapping[str, Range | Choice]
     default: Settings = field(default_factory=dict)
+    make_set: Callable[[Setup, Settings], UncertaintySet] | None = None
     family: str = ""
 
-    def uncertainty_set(self, setup: Setup, settings: Settings) -> CDNorm:
-        """The paper's set; methods without a budget are judged with the largest one."""
+    def uncertainty_set(self, setup: Setup, settings: Settings) -> UncertaintySet:
+        """The method's own set, or the paper's; methods without a budget are judged with the largest one."""
+        if self.make_set is not None:
+            return self.make_set(setup, settings)
         return CDNorm(setup.prior, setup.limits(), settings.get("budget", 2.0))
 
 
@@ -206,7 +210,24 @@ def registry(workers: int = 3, *, known_prior: bool = False) -> dict[str, Method
         Method("ASPIRE-CP", aspire(planes="cp"), own, start),
         Method("ASPIRE-ADP", aspire(adaptive=Adaptive(few=1, rule="median")), own, start),
     ]
-    return {method.name: method for method in methods}
+    return {method.name: method for method in methods} | _own
+
+
+_own: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Take in a method of one's own: it gets the same search and a row in the tables (see `plugins`)."""
+    missing = set(method.search) ^ set(method.default)
+    if missing:
+        raise ValueError(f"{method.name}: search and default must name the same settings, not so {missing}")
+    _own[method.name] = method
+    return method
+
+
+def own() -> list[str]:
+    """The names of the methods taken in."""
+    return list(_own)
 
 
 def check(names: Iterable[str], known: Mapping[str, Method]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from bench.datasets import names
+from bench.experiments import plugins
 from bench.experiments.task import Task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,6 +32,15 @@ def common(command: str, about: str | None, data: list[str]) -> argparse.Argumen
     made.add_argument("--jobs", type=int, default=_cores(), help="processes")
     made.add_argument("--quick", action="store_true", help="a few short runs on digits, to see that it works")
     made.add_argument("--fresh", action="store_true", help="forget what is in the results file")
+    made.add_argument(
+        "--with",
+        dest="plugins",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE.py",
+        help="Python files that register methods or data sets of your own",
+    )
     made.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
     return made
 
@@ -55,6 +65,7 @@ def parser(command: str, about: str | None, data: list[str]) -> argparse.Argumen
 def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> argparse.Namespace:
     """The options given, with what --quick and the data sets say filled in."""
     options = made.parse_args(arguments)
+    plugins.load(options.plugins)
     if options.quick:
         if "--data" not in arguments:
             options.data = ["digits"]

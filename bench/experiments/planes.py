@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
     found: dict[str, Runs] = {}
-    with Pool(given.jobs, console, perform) as pool:
+    with Pool(given.jobs, console, perform, given.plugins) as pool:
         for data in given.data:
             tasks = plan(given, data)
             flat = [task for some in tasks.values() for task in some]

@@ -43,11 +43,11 @@ def main(arguments: list[str]) -> int:
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh)
     scores: dict[str, dict[str, Array]] = {}
-    with Pool(given.jobs, console, rehearse) as pool:
+    with Pool(given.jobs, console, rehearse, given.plugins) as pool:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             known = methods.registry(compare.workers_of(base))
-            names = given.methods or METHODS
+            names = given.methods or [*METHODS, *methods.own()]
             methods.check(names, known)
             tasks = {name: trials(base, known[name], given) for name in names}
             pool.run(

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh)
     found: dict[str, Found] = {}
-    with Pool(given.jobs, console) as pool:
+    with Pool(given.jobs, console, files=given.plugins) as pool:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             grid = tasks(base, given.sets, count, given.repeats, given.seed)

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
     tables = []
-    with Pool(given.jobs, console, perform) as pool:
+    with Pool(given.jobs, console, perform, given.plugins) as pool:
         for data in given.data:
             runs = run(given, data, pool, records)
             tables.append(table(data, runs))

@@ -114,17 +114,20 @@ def comparison(
 ) -> Table:
     """Methods down, metrics across, ours and the paper's; the first metric is tested against one method's."""
     headings = ["method"]
+    printed_there = {
+        metric
+        for _, metric, _, _ in columns
+        if any(paper_numbers.find(paper, method, data, metric) is not None for method in runs)
+    }
     for heading, metric, _, _ in columns:
-        headings.append(heading)
-        if any(metric in cells for cells in paper.values()):
-            headings.append("paper")
+        headings += [heading, "paper"] if metric in printed_there else [heading]
     headings.append(f"less {reference}'s (p: t, ranks)")
     rows = []
     for method, records in runs.items():
         row = [method]
         for _, metric, scale, digits in columns:
             row.append(pm(summary(values(records, metric, scale)), digits))
-            if any(metric in cells for cells in paper.values()):
+            if metric in printed_there:
                 row.append(printed(paper_numbers.find(paper, method, data, metric), digits))
         row.append(chance(against(runs, columns[0][1], method, reference, columns[0][2])))
         rows.append(row)

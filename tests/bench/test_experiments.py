@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -297,6 +299,40 @@ def test_a_rehearsal_on_digits(tmp_path, capsys):
         run([*arguments, "--repeats", "1"])
     with pytest.raises(SystemExit, match="no method is called 'SGD'"):
         run([*arguments, "--methods", "SGD"])
+
+
+def file_of(page: str, name: str) -> str:
+    """A file that a page shows."""
+    text = (quote.ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text.partition(f"```py\n# {name}\n")[2].partition("```\n")[0]
+
+
+def test_a_method_and_data_of_ones_own(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(file_of("paper-experiments.md", "mine.py"))
+    out = tmp_path / "out"
+    given = ["heterogeneity", "--quick", "--gradients", "60", "--with", str(mine), "--data", "even-digits"]
+    command = [sys.executable, "-m", "bench", *given, "--jobs", "2", "--out", str(out)]
+    subprocess.run(command, check=True, cwd=quote.ROOT, capture_output=True)
+    lines = read(out / "runs.jsonl")
+    assert {line["data"] for line in lines} == {"even-digits"}
+    mine_only = [line for line in lines if line["method"] == "ASPIRE-EASE, KL"]
+    assert {line["stage"] for line in mine_only} == {"tune", "run"}
+    assert mine_only[0]["settings"] == {"step": 0.5, "penalty": 1.0, "radius": 0.3}
+    table = (out / "tables.md").read_text()
+    assert "| ASPIRE-EASE, KL |" in table
+    assert "paper" not in table  # it has nothing on this data
+
+
+def test_own_methods_that_cannot_be_searched_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="search and default must name the same settings"):
+        methods.register(methods.Method("mine", methods.aspire(), {"step": methods.STEP}, {}))
+    with pytest.raises(SystemExit, match="there is no Python file"):
+        run(["heterogeneity", "--quick", "--with", str(tmp_path / "none.py")])
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        run(["heterogeneity", "--quick", "--with", str(broken)])
 
 
 def test_unknown_names_are_refused(tmp_path):
