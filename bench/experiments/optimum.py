@@ -15,6 +15,7 @@ from bench.experiments import compare, options
 from bench.experiments.tables import Table
 from bench.experiments.task import curvatures
 from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, schedules, solve
+from fdro_core.observers import Progress
 from uncertainty_sets import CDNorm
 
 Array = NDArray[np.float64]
@@ -61,7 +62,7 @@ def measure(
     config = AspireEase(
         iterations=epochs * len(problems), penalty=penalty * usual, step_scale=step, seed=seed
     )
-    result = solve(problems, chosen, config=config, engine=VirtualEngine(seed=seed))
+    result = solve(problems, chosen, config=config, engine=VirtualEngine(seed=seed), observers=[Progress()])
     cpu = time.process_time() - began
     p = result.weights / result.weights.sum()
     bound = lower_bound(problems, p, result.w, l2)
@@ -85,10 +86,8 @@ def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog=f"python -m bench {COMMAND}", description=__doc__)
     parser.add_argument("--data", nargs="+", default=["fashion-mnist"], help=f"of {', '.join(names())}")
-    parser.add_argument("--epochs", type=int, default=6000, help="gradients of every worker")
-    parser.add_argument(
-        "--budgets", nargs="+", type=float, default=[1.0, 2.0], help="Γ; 2 is the whole simplex"
-    )
+    parser.add_argument("--epochs", type=int, default=16_000, help="gradients of every worker; 12 minutes")
+    parser.add_argument("--budgets", nargs="+", type=float, default=[2.0], help="Γ; 2 is the whole simplex")
     parser.add_argument("--l2", type=float, default=1e-3)
     parser.add_argument("--penalty", type=float, default=0.1, help="κ₁, of the default rule's")
     parser.add_argument("--step", type=float, default=1.5, help="η_w, of the default rule's")
