@@ -103,7 +103,9 @@ class AspireEase:
     metric: str = _setting("problem", "", "features of condition 1e4 stall without it")
     local_steps: int = _setting(1, "per", "one local step a message")
     batch_size: int | None = _setting(None, "", "full batches reach the optimum")
-    reported_loss: str = _setting("full", "f_j", "a mini-batch's loss biases the maximum")
+    reported_loss: str = _setting(
+        "full", "f_j", "a mini-batch's loss biases the maximum, and makes weights swing on round sets"
+    )
     adaptive: Adaptive | None = field(default=None, metadata={"letter": "ADP", "why": "S stays as set"})
     deadline: float | None = _setting(None, "", "the paper assumes that every worker answers")
     resends: int = _setting(1, "", "one lost message should not cost a worker its place in z")
