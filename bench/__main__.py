@@ -31,7 +31,10 @@ def commands() -> dict[str, str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Find the command and run it; the exit code is its own, 2 where there is none of that name."""
+    """Find the command and run it; the exit code is its own, 2 where there is none of that name.
+
+    3: a package is missing; 4: so is data.
+    """
     known = commands()
     if not arguments or arguments[0] not in known:
         asked = arguments and arguments[0] not in {"-h", "--help"}
@@ -51,7 +54,13 @@ def run(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 3
-    code: int = module.main(arguments[1:])
+    from bench.datasets.errors import DataError
+
+    try:
+        code: int = module.main(arguments[1:])
+    except DataError as error:  # it says what is missing and where to get it; a traceback would hide that
+        print(error, file=sys.stderr)
+        return 4
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -333,6 +334,19 @@ def test_own_methods_that_cannot_be_searched_are_refused(tmp_path):
     broken.write_text("1 / 0\n")
     with pytest.raises(ZeroDivisionError):
         run(["heterogeneity", "--quick", "--with", str(broken)])
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_data_that_is_not_there_is_said_in_a_line(jobs, tmp_path):
+    command = [sys.executable, "-m", "bench", "heterogeneity", "--data", "sc-ma", "--jobs", jobs]
+    command += ["--trials", "1", "--repeats", "1", "--methods", "AFL", "--out", str(tmp_path)]
+    surroundings = {key: value for key, value in os.environ.items() if key != "FDRO_DATA"}
+    found = subprocess.run(
+        command, cwd=quote.ROOT, check=False, capture_output=True, text=True, env=surroundings
+    )
+    assert found.returncode == 4
+    assert "FDRO_DATA is not set" in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_unknown_names_are_refused(tmp_path):
