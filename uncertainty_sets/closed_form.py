@@ -145,7 +145,10 @@ def _in_parallel(
 
     def run(first: int, after: int) -> None:
         piece = slice(first, after)
-        cut: Callable[[Array], Array] = lambda array: array[piece] if len(array) > 1 else array  # noqa: E731
+
+        def cut(array: Array) -> Array:
+            return array[piece] if len(array) > 1 else array
+
         kernel(F[piece], *(cut(parameter) for parameter in parameters), cut(warm), P[piece], out[piece])
 
     waiting = [pool.submit(run, a, b) for a, b in pairwise(edges[1:])]

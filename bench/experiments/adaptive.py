@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     given = options.read(options.common(COMMAND, __doc__, DATA), arguments, COMMAND)
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
-    tables = []
+    shown = []
     with Pool(given.jobs, console, perform, given.plugins) as pool:
         for data in given.data:
             base = task(given, data)
@@ -53,10 +53,10 @@ def main(arguments: list[str]) -> int:
             ]
             found = pool.run(f"{data}: {given.repeats} repeats", tasks, records)
             runs = {name: [r for r in found if r["method"] == method] for method, name in METHODS.items()}
-            tables.append(table(data, runs))
+            shown.append(table(data, runs))
             if figures.available():
                 draw(given.out, data, runs)
-    compare.publish(console, given.out, tables, remarks(given, list(records.known.values()), began))
+    compare.publish(console, given.out, shown, remarks(given, list(records.known.values()), began))
     return 0
 
 

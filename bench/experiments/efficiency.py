@@ -65,7 +65,7 @@ def one_problem(workers: int) -> dict[str, methods.Method]:
             method,
             search={key: spread for key, spread in method.search.items() if key != "budget"},
             default={key: value for key, value in method.default.items() if key != "budget"},
-            family="ASPIRE" if name in VARIANTS else "",
+            family="ASPIRE" if name in VARIANTS else method.family,
         )
         for name, method in methods.registry(workers).items()
     }

@@ -53,6 +53,8 @@ def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None
     Without max{Ind}, whose losses on others' data are so large that nothing else could be seen.
     """
     runs = {method: records for method, records in runs.items() if method != "max{Ind}"}
+    if not runs:
+        return
     with figures.canvas(folder, f"curve-{data}", columns=2) as (by_loss, by_work):
         ends: dict[Any, list[Any]] = {by_loss: [], by_work: []}
         for number, (method, records) in enumerate(runs.items()):

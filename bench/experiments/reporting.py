@@ -29,8 +29,7 @@ def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: in
     >>> ratio([10.0, 30.0, None], [5.0, 10.0, 1.0])
     '2.5 ± 0.7'
     """
-    pairs = zip(slow, fast, strict=True)
-    return pm(summary([one / other for one, other in pairs if one is not None and other is not None]), digits)
+    return pm(summary([one / other for one, other in _both(slow, fast)]), digits)
 
 
 def ratio_of_means(slow: Sequence[float | None], fast: Sequence[float | None]) -> str:
@@ -39,9 +38,7 @@ def ratio_of_means(slow: Sequence[float | None], fast: Sequence[float | None]) -
     >>> ratio_of_means([10.0, 30.0, None], [19.0, 1.0, 1.0])
     '2.0'
     """
-    both = [
-        (one, other) for one, other in zip(slow, fast, strict=True) if one is not None and other is not None
-    ]
+    both = _both(slow, fast)
     total = sum(other for _, other in both)
     return f"{sum(one for one, _ in both) / total:.1f}" if total > 0 else MISSING
 
@@ -52,9 +49,14 @@ def less(first: Sequence[float | None], second: Sequence[float | None], digits: 
     >>> less([5.0, 6.0, 7.5, None], [4.0, 4.5, 5.0, 1.0])
     '+1.7 (0.063, 0.25)'
     """
-    pairs = zip(first, second, strict=True)
-    both = [(one, other) for one, other in pairs if one is not None and other is not None]
+    both = _both(first, second)
     return chance(paired([one for one, _ in both], [other for _, other in both]), digits)
+
+
+def _both(first: Sequence[float | None], second: Sequence[float | None]) -> list[tuple[float, float]]:
+    """The pairs of which neither is missing."""
+    pairs = zip(first, second, strict=True)
+    return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
 def effort(records: Sequence[dict[str, Any]], began: float) -> str:

@@ -35,14 +35,14 @@ def main(arguments: list[str]) -> int:
     given.seconds = given.seconds or (1000.0 if given.quick else 4000.0)
     began, console = time.monotonic(), options.console()
     records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
-    tables = []
+    shown = []
     with Pool(given.jobs, console, perform, given.plugins) as pool:
         for data in given.data:
             runs = run(given, data, pool, records)
-            tables.append(table(data, runs))
+            shown.append(table(data, runs))
             if figures.available():
                 draw(given.out, data, runs)
-    compare.publish(console, given.out, tables, remarks(given, list(records.known.values()), began))
+    compare.publish(console, given.out, shown, remarks(given, list(records.known.values()), began))
     return 0
 
 

@@ -15,6 +15,7 @@ from bench.__main__ import commands, run
 from bench.datasets import Client, load
 from bench.experiments import (
     backdoor,
+    heterogeneity,
     methods,
     options,
     paper_numbers,
@@ -347,6 +348,11 @@ def test_data_that_is_not_there_is_said_in_a_line(jobs, tmp_path):
     assert found.returncode == 4
     assert "FDRO_DATA is not set" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_a_table_of_single_workers_alone_has_no_figure(tmp_path):
+    heterogeneity.draw(tmp_path, "digits", {"max{Ind}": [perform(SHORT)]})
+    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_names_are_refused(tmp_path):

@@ -34,7 +34,8 @@ def test_sets_are_those_of_the_registry():
 def test_sets_line_to_try_works():
     for name in ("box", "cd-norm", "ellipsoid", "kl", "wasserstein-1"):
         line = fdro("sets", name).stdout.partition("try: fdro ")[2]
-        fdro(*line.split())
+        assert line.startswith(f"oracle --set {name} ")
+        assert "proved upper bound" in fdro(*line.split()).stdout
 
 
 def test_sets_unknown():

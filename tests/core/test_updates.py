@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -72,7 +73,9 @@ def test_every_update_is_the_lagrangians_gradient_step():
     t = 0
     c1 = setting_2(config.plane_dual_step, t, config.plane_damping_floor)
     c2 = setting_2(config.consensus_dual_step, t, config.consensus_damping_floor)
-    L = lambda W, z, h, lam, Phi: lagrangian(problems, planes, W, z, h, lam, Phi, kappa, c1, c2)  # noqa: E731
+
+    def value(W, z, h, lam, Phi):
+        return lagrangian(problems, planes, W, z, h, lam, Phi, kappa, c1, c2)
 
     # Workers 0 and 2 step from (z, λ); φ stands still in this first half.
     steps = dict(master.start())
@@ -84,7 +87,7 @@ def test_every_update_is_the_lagrangians_gradient_step():
     for j in (0, 2):
 
         def along(row, j=j):
-            return L(np.vstack([row if i == j else W[i] for i in range(N)]), z, h, lam, Phi)
+            return value(np.vstack([row if i == j else W[i] for i in range(N)]), z, h, lam, Phi)
 
         new_W[j] = W[j] - config.worker_step * slope(along, W[j])
         np.testing.assert_allclose(replies[j].w, new_W[j], rtol=1e-7)
@@ -92,13 +95,13 @@ def test_every_update_is_the_lagrangians_gradient_step():
     # The master closes the iteration.
     assert master.handle(Event(1.0, 0, replies[0])) == []
     outgoing = dict(master.handle(Event(1.1, 2, replies[2])))
-    new_z = z - config.consensus_step * slope(lambda v: L(new_W, v, h, lam, Phi), z)
+    new_z = z - config.consensus_step * slope(lambda v: value(new_W, v, h, lam, Phi), z)
     np.testing.assert_allclose(master.z, new_z, rtol=1e-7)
-    new_h = h - config.value_step * float(slope(lambda v: L(new_W, new_z, v[0], lam, Phi), [h])[0])
+    new_h = h - config.value_step * float(slope(lambda v: value(new_W, new_z, v[0], lam, Phi), [h])[0])
     assert master.adversary.value == pytest.approx(new_h, rel=1e-7)
-    new_lam = lam + config.plane_dual_step * slope(lambda v: L(new_W, new_z, new_h, v, Phi), lam)
+    new_lam = lam + config.plane_dual_step * slope(lambda v: value(new_W, new_z, new_h, v, Phi), lam)
     np.testing.assert_allclose(master.adversary.planes.multipliers, np.maximum(new_lam, 0.0), rtol=1e-6)
-    gradient = slope(lambda v: L(new_W, new_z, new_h, new_lam, v), Phi)
+    gradient = slope(lambda v: value(new_W, new_z, new_h, new_lam, v), Phi)
     new_Phi = Phi.copy()
     new_Phi[[0, 2]] += config.consensus_dual_step * gradient[[0, 2]]
     np.testing.assert_allclose(state.U, new_Phi, rtol=1e-7)
@@ -196,7 +199,7 @@ def test_running_sums_stay_what_they_sum():
 
 def test_one_pass_for_one_worker_equals_the_general_passes():
     problems, box = softmax_problems(5), middle_box(5)
-    engine = lambda: VirtualEngine(seed=1, delays=Constant(1.0))  # noqa: E731
+    engine = partial(VirtualEngine, seed=1, delays=Constant(1.0))
     given = {"iterations": 200, "plane_dual_step": 0.1}  # so that no plane hangs on the last bit of a λ
     fast = solve(problems, box, config=AspireEase(**given), engine=engine())
     slow = solve(problems, box, config=AspireEase(**given, parameter_bound=1e300), engine=engine())
