@@ -65,9 +65,9 @@ def answer(
             if vectors:
                 dual.update((key, vector[0]) for key, vector in vectors.items())
             return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
-    unproved = (
-        () if (out[:, STATUS] == OK).all() else _redo(kernel, F, parameters, len(keys), vectors, P, out)
-    )
+    unproved: tuple[int, ...] = ()
+    if (out[:, STATUS] != OK).any():
+        unproved = _redo(kernel, F, parameters, len(keys), vectors, P, out)
     columns = out.T.copy()
     named = {key: columns[DUAL + k] for k, key in enumerate(keys)} | (vectors or {})
     if single:

@@ -11,7 +11,7 @@
     └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
         ├── BackendMissing (ImportError)  its package is not installed
         ├── BackendUnsuitable (ValueError)  it lacks a cone that the set needs
-        └── SolverFailed                  it ran and gave no answer with a good certificate; `.answer`, `.rows`
+        └── SolverFailed                  it gave no answer with a good certificate; `.answer`, `.rows`
 
 Every message names the argument, what it got and what it needs.
 """

@@ -194,7 +194,8 @@ def threshold_by_digits(
 ) -> tuple[float, float, float]:
     """`threshold` among keys[:count], the weight `above` lying higher: bucket by bucket from the first digit.
 
-    All weights are positive. Overwrites keys and weights. Two passes a digit over what is left, six digits at most.
+    All weights are positive; keys and weights are overwritten. Two passes a digit over what is left, and six
+    digits at most.
     """
     for i in range(count):
         keys[i] += 0.0  # -0.0 is 0.0 to everyone else

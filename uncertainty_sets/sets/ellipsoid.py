@@ -161,7 +161,7 @@ class Ellipsoid(UncertaintySet):
         return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
 
     def _by_solver(self, losses: Array) -> WorstCase:
-        """The conic answer; for a dense Q with the closed form's multipliers: y from its cone, ν and μ from y."""
+        """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y."""
         if not self._dense:
             return super()._by_solver(losses)
         from uncertainty_sets import conic
