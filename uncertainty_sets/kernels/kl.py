@@ -1,7 +1,12 @@
-"""KL: exponential tilting p_θ ∝ q·exp(θf), with θ the root of KL(p_θ‖q) = radius.
+"""KL: exponential tilting p_θ ∝ q·exp(θg), with θ the root of D(θ) = KL(p_θ‖q) = radius.
 
-√KL is nearly linear in θ (exactly so for normal losses), so Newton's method on √KL - √radius takes 3 to
-10 passes. Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along with them.
+Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along with them; x = θg. D rises from 0 to
+M = -log q(argmax f), like a power of θ first and exponentially close to M last, and log(D/(M - D)) is nearly
+linear in log θ at both ends: Newton's method on it takes 3 to 8 passes, and halving a bracket in log θ takes
+over where steps of D in between mislead it.
+
+Every θ with D(θ) <= radius is an answer with a gap of (radius - D)/θ. Losses so close to the top that only an
+enormous θ tells them apart therefore need no such θ: the tilt that treats them as one face has that gap.
 """
 
 from __future__ import annotations
@@ -13,31 +18,39 @@ from uncertainty_sets.kernels.exponential import exp, exp_minus_line
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import DUAL, GAP, NOT_SOLVED, OK, STATUS, finish, scan
 
-PASSES = 100
+PASSES = 40
+PATIENCE = 12  # passes after which a gap of rounding size is enough
+HIGHEST = 1e150  # of θ: x² stays finite
+
+# Of the radius: what D is aimed at, and how far over it may end.
+AIM, OVER = 1e-13, 1e-11
 
 
 @summing
-def moments(f: Array, q: Array, top: float, scale: float) -> tuple[float, float, float]:
-    """Mean and second moment of g = (f - top)·scale under q, and the mass at the top."""
-    mean, square, mass = 0.0, 0.0, 0.0
+def moments(f: Array, q: Array, top: float, scale: float) -> tuple[float, float, float, float]:
+    """Mean and second moment of g under q, and the masses at the top and below it."""
+    mean, square, mass, rest = 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         g = (f[i] - top) * scale
         mean += q[i] * g
         square += q[i] * g * g
         mass += q[i] if f[i] == top else 0.0
-    return mean, square, mass
+        rest += q[i] if f[i] < top else 0.0
+    return mean, square, mass, rest
 
 
 @summing
-def tilt(f: Array, q: Array, top: float, scale: float, theta: float) -> tuple[float, float, float]:
-    """Σ q·eˣ, Σ q·eˣ·g, Σ q·eˣ·g² with x = θg <= 0."""
+def tilt(
+    f: Array, q: Array, top: float, scale: float, theta: float, lift: float
+) -> tuple[float, float, float]:
+    """Σ q·eʸ, Σ q·eʸ·x, Σ q·eʸ·x² with y = x + lift; the lift keeps a tiny mass at the top from underflow."""
     s0, s1, s2 = 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = (f[i] - top) * scale
-        e = q[i] * exp(theta * g)
+        x = theta * ((f[i] - top) * scale)
+        e = q[i] * exp(x + lift)
         s0 += e
-        s1 += e * g
-        s2 += e * g * g
+        s1 += e * x
+        s2 += e * x * x
     return s0, s1, s2
 
 
@@ -45,34 +58,92 @@ def tilt(f: Array, q: Array, top: float, scale: float, theta: float) -> tuple[fl
 def tilt_little(
     f: Array, q: Array, top: float, scale: float, center: float, theta: float
 ) -> tuple[float, float, float]:
-    """The same about the mean under q, for θ <= 1: Σ q·(eˣ-1-x), Σ q·(eˣ-1)·g, Σ q·eˣ·g².
+    """With x about the mean under q, for θ <= 1: Σ q·(eˣ-1-x), Σ q·(eˣ-1)·x, Σ q·eˣ·x².
 
-    Nothing of first order in x cancels here, so KL keeps its digits down to a radius of 1e-20.
+    Nothing of first order in x cancels here, so D keeps its digits down to a radius of 1e-20.
     """
     s0, s1, s2 = 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = (f[i] - top) * scale - center
-        x = theta * g
+        x = theta * ((f[i] - top) * scale - center)
         e = exp_minus_line(x)
         s0 += q[i] * e
-        s1 += q[i] * (e + x) * g
-        s2 += q[i] * (e + x + 1.0) * g * g
+        s1 += q[i] * (e + x) * x
+        s2 += q[i] * (e + x + 1.0) * x * x
     return s0, s1, s2
 
 
 @summing
+def tilt_exactly(
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float
+) -> tuple[float, float, float, float]:
+    """With x about a centre that makes Σ q·eˣ nearly 1: Σ q·(eˣ-1), Σ q·(x·eˣ-eˣ+1), Σ q·eˣ·x, Σ q·eˣ·x².
+
+    The second is D in terms that are each >= 0, whatever the size of θ.
+    """
+    s0, divergence, s1, s2 = 0.0, 0.0, 0.0, 0.0
+    for i in range(f.size):
+        x = theta * ((f[i] - top) * scale - center)
+        near = min(max(x, -1.0), 1.0)
+        line = exp_minus_line(near)
+        half = exp(0.5 * x)
+        e = q[i] * half * half
+        s0 += q[i] * (line + near) if near == x else e - q[i]
+        divergence += q[i] * (near * (line + near) - line) if near == x else e * (x - 1.0) + q[i]
+        s1 += e * x
+        s2 += e * x * x
+    return s0, divergence, s1, s2
+
+
+@summing
 def write(
-    f: Array, q: Array, top: float, scale: float, center: float, theta: float, weight: float, p: Array
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float, log_weight: float, p: Array
 ) -> tuple[float, float]:
-    """p = q·exp(θ(g - center))/weight; return Σ p·(g - center) and Σ p."""
+    """p = q·exp(θ(g - center) - log_weight); return Σ p·(g - center) and Σ p."""
     value, total = 0.0, 0.0
     for i in range(f.size):
         g = (f[i] - top) * scale - center
-        x = q[i] * exp(theta * g) * weight
+        half = exp(0.5 * (theta * g - log_weight))
+        x = q[i] * half * half
         p[i] = x
         total += x
         value += x * g
     return value, total
+
+
+@kernel
+def evaluate(
+    f: Array, q: Array, top: float, scale: float, mean: float, most: float, theta: float, radius: float
+) -> tuple[float, float, float, float, float]:
+    """(c, log Σ q·exp(θ(g-c)), D, dD/dlog θ, rounding of D) at θ, about the c that keeps the digits."""
+    if theta <= 1.0:
+        s0, s1, s2 = tilt_little(f, q, top, scale, mean, theta)
+        log_weight, s0, center = np.log1p(s0), 1.0 + s0, mean
+    else:
+        lift = 0.5 * most
+        s0, s1, s2 = tilt(f, q, top, scale, theta, lift)
+        log_weight, center = np.log(s0) - lift, 0.0
+    first = s1 / s0
+    divergence, growth = first - log_weight, s2 / s0 - first * first
+    noise = 2e-16 * (abs(first) + abs(log_weight))
+    if center == 0.0 and noise + 1e-16 > OVER * radius:
+        center = log_weight / theta
+        s0, divergence, s1, s2 = tilt_exactly(f, q, top, scale, center, theta)
+        log_weight, first = np.log1p(s0), s1 / (1.0 + s0)
+        divergence = divergence / (1.0 + s0) - (log_weight - s0 / (1.0 + s0))
+        growth = s2 / (1.0 + s0) - first * first
+        noise = 2e-16 * divergence
+    return center, log_weight, divergence, growth, noise
+
+
+@kernel
+def newton(divergence: float, growth: float, radius: float, most: float) -> float:
+    """The change of log θ that takes log(D/(M - D)) to where D = radius; NaN where its slope is lost."""
+    left = most - divergence
+    if not (divergence > 0.0 and left > 0.0 and growth > 0.0):
+        return np.nan
+    return (np.log(radius / divergence) + np.log(left / (most - radius))) / (
+        growth / divergence + growth / left
+    )
 
 
 @kernel
@@ -89,66 +160,64 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         out[DUAL] = 0.0
         return
     scale = 1.0 / spread
-    mean, square, mass = moments(f, q, top, scale)
+    mean, square, mass, rest = moments(f, q, top, scale)
     if radius == 0.0:
         p[:] = q
         finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1)
         out[DUAL] = np.inf
         return
-    if radius >= -np.log(mass):
+    most = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
+    if radius >= most:
         for i in range(f.size):
             p[i] = q[i] / mass if f[i] == top else 0.0
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1)
         out[DUAL] = 0.0
         return
 
+    low = np.sqrt(8.0 * radius) * (1.0 - 1e-9)  # D(θ) <= θ²/8, since g varies within [-1, 0]
+    high, stride, before = np.inf, 4.0, np.inf
     variance = square - mean * mean
-    theta = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 1.0
-    if not np.isfinite(theta):
-        theta = 1.0
+    theta = np.sqrt(2.0 * radius / variance) if variance > 0.0 else low
     if spread > 1e-4 * theta * warm and spread < 1e4 * theta * warm:  # else it is of another problem
         theta = spread / warm
-    low, high, stride = 0.0, np.inf, 4.0
-    passes, center, log_weight = 1, 0.0, 0.0
+    theta = min(max(theta, low), HIGHEST)
+    passes = 1
     while True:
         passes += 1
-        if theta <= 1.0:
-            center = mean
-            s0, s1, s2 = tilt_little(f, q, top, scale, center, theta)
-            log_weight, s0 = np.log1p(s0), 1.0 + s0
-        else:
-            center = 0.0
-            s0, s1, s2 = tilt(f, q, top, scale, theta)
-            log_weight = np.log(s0)
-        mean_p = s1 / s0
-        variance = s2 / s0 - mean_p * mean_p
-        divergence = theta * mean_p - log_weight
+        center, log_weight, divergence, growth, noise = evaluate(f, q, top, scale, mean, most, theta, radius)
         off = divergence - radius
-        # 1e-13 of the radius, or what rounding leaves of θ·mean - log Σ.
-        noise = 2e-16 * (abs(theta * mean_p) + abs(log_weight))
-        if abs(off) <= max(1e-13 * radius, noise) or passes >= PASSES:
+        move = newton(divergence, growth, radius, most)
+        if abs(off) <= max(AIM * radius, noise) or (abs(move) <= 1e-15 and abs(off) <= OVER * radius):
             break
-        if passes > 12 and abs(off) <= min(1e-15 * theta, 1e-12 * max(1.0, radius)):
-            break  # slow, and the gap off/θ is down to rounding
+        if passes > PATIENCE and off <= OVER * radius and -off <= 1e-15 * theta:
+            break
         if off > 0.0:
             high = theta
         else:
-            low = theta
-        root = np.sqrt(max(divergence, 0.0))
-        step = theta - 2.0 * root * (root - np.sqrt(radius)) / (theta * variance)
-        if not (step > low and step < high):
-            if high == np.inf or low == 0.0:
-                step = theta * stride if high == np.inf else theta / stride
+            low = max(low, theta)
+        step = theta * np.exp(move)
+        if high == np.inf:
+            if not step < HIGHEST:
+                step = min(theta * stride, HIGHEST)
                 stride *= stride
-            else:
-                step = np.sqrt(low * high)
-        if step == theta or (high < np.inf and high - low <= 1e-15 * high):
+        elif not (step > low and step < high) or abs(move) > 0.5 * before:
+            step = np.sqrt(low) * np.sqrt(high)
+            before = np.log(high / low)
+        else:
+            before = abs(move)
+        if passes >= PASSES or not (step > low and step < high):
+            # Nothing between them: the feasible end.
+            if off > OVER * radius:
+                theta = low
+                center, log_weight, divergence, growth, noise = evaluate(
+                    f, q, top, scale, mean, most, theta, radius
+                )
             break
         theta = step
-    value, total = write(f, q, top, scale, center, theta, np.exp(-log_weight), p)
+    value, total = write(f, q, top, scale, center, theta, log_weight, p)
     bound = center + (radius + log_weight) / theta
-    violation = max(abs(total - 1.0), theta * value - log_weight * total - radius)
-    if not violation <= 1e-10 * max(1.0, radius):
+    violation = max(abs(total - 1.0), (theta * value - log_weight * total - radius) / max(1.0, radius))
+    if not violation <= 1e-10:
         out[STATUS] = NOT_SOLVED
         return
     finish(out, top, spread * (center + value), spread * bound, violation, passes)
