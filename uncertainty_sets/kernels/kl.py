@@ -16,7 +16,7 @@ import numpy as np
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import DUAL, GAP, NOT_SOLVED, OK, STATUS, finish, scan
+from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, scan
 
 PASSES = 40
 PATIENCE = 12  # passes after which a gap of rounding size is enough
@@ -147,40 +147,13 @@ def newton(divergence: float, growth: float, radius: float, most: float) -> floa
 
 
 @kernel
-def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) -> None:
-    """One row; losses where q = 0 repeat one where q > 0; `warm` is the η of a similar problem, or NaN."""
-    least, top, status = scan(f)
-    if status != OK:
-        out[STATUS] = status
-        return
-    spread = top - least
-    if spread == 0.0:
-        p[:] = q
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 0)
-        out[DUAL] = 0.0
-        return
-    scale = 1.0 / spread
-    mean, square, mass, rest = moments(f, q, top, scale)
-    if radius == 0.0:
-        p[:] = q
-        finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1)
-        out[DUAL] = np.inf
-        return
-    most = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
-    if radius >= most:
-        for i in range(f.size):
-            p[i] = q[i] / mass if f[i] == top else 0.0
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1)
-        out[DUAL] = 0.0
-        return
-
+def search(
+    f: Array, q: Array, top: float, scale: float, mean: float, most: float, radius: float, start: float
+) -> tuple[float, float, float, int]:
+    """θ with D(θ) = radius, or one below with a gap of rounding size: (θ, c, log Σ q·exp(θ(g-c)), passes)."""
     low = np.sqrt(8.0 * radius) * (1.0 - 1e-9)  # D(θ) <= θ²/8, since g varies within [-1, 0]
     high, stride, before = np.inf, 4.0, np.inf
-    variance = square - mean * mean
-    theta = np.sqrt(2.0 * radius / variance) if variance > 0.0 else low
-    if spread > 1e-4 * theta * warm and spread < 1e4 * theta * warm:  # else it is of another problem
-        theta = spread / warm
-    theta = min(max(theta, low), HIGHEST)
+    theta = min(max(start, low), HIGHEST)
     passes = 1
     while True:
         passes += 1
@@ -206,21 +179,52 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         else:
             before = abs(move)
         if passes >= PASSES or not (step > low and step < high):
-            # Nothing between them: the feasible end.
-            if off > OVER * radius:
-                theta = low
-                center, log_weight, divergence, growth, noise = evaluate(
-                    f, q, top, scale, mean, most, theta, radius
-                )
+            if off > OVER * radius:  # the other end of the bracket is feasible
+                theta, passes = low, passes + 1
+                center, log_weight, _, _, _ = evaluate(f, q, top, scale, mean, most, theta, radius)
             break
         theta = step
+    return theta, center, log_weight, passes
+
+
+@kernel
+def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) -> None:
+    """One row; losses where q = 0 repeat one where q > 0; `warm` is the η of a similar problem, or NaN."""
+    least, top, status = scan(f)
+    if status != OK:
+        out[STATUS] = status
+        return
+    spread = top - least
+    if spread == 0.0:
+        p[:] = q
+        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 0, spread)
+        out[DUAL] = 0.0
+        return
+    scale = 1.0 / spread
+    mean, square, mass, rest = moments(f, q, top, scale)
+    if radius == 0.0:
+        p[:] = q
+        finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1, spread)
+        out[DUAL] = np.inf
+        return
+    most = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
+    if radius >= most:
+        for i in range(f.size):
+            p[i] = q[i] / mass if f[i] == top else 0.0
+        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
+        out[DUAL] = 0.0
+        return
+
+    variance = square - mean * mean
+    start = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 0.0
+    if spread > 1e-4 * start * warm and spread < 1e4 * start * warm:  # else it is of another problem
+        start = spread / warm
+    theta, center, log_weight, passes = search(f, q, top, scale, mean, most, radius, start)
     value, total = write(f, q, top, scale, center, theta, log_weight, p)
     bound = center + (radius + log_weight) / theta
-    violation = max(abs(total - 1.0), (theta * value - log_weight * total - radius) / max(1.0, radius))
-    if not violation <= 1e-10:
-        out[STATUS] = NOT_SOLVED
-        return
-    finish(out, top, spread * (center + value), spread * bound, violation, passes)
+    excess = theta * value - log_weight * total - radius
+    violation = max(abs(total - 1.0), excess / max(1.0, radius))
+    finish(out, top, spread * (center + value), spread * bound, violation, passes, spread)
     out[DUAL] = spread / theta
     # The gap before the rounding of center + ...: what matters at a small radius.
     out[GAP] = spread * ((radius + log_weight) / theta - value)
