@@ -22,6 +22,8 @@ PASSES = 40
 PATIENCE = 12  # passes after which a gap of rounding size is enough
 HIGHEST = 1e150  # of θ: x² stays finite
 
+EPS = 2.0**-52
+
 # Of the radius: what D is aimed at, and how far over it may end.
 AIM, OVER = 1e-13, 1e-11
 
@@ -119,19 +121,21 @@ def evaluate(
         s0, s1, s2 = tilt_little(f, q, top, scale, mean, theta)
         log_weight, s0, center = np.log1p(s0), 1.0 + s0, mean
     else:
-        lift = 0.5 * most
+        lift = max(0.0, most - 600.0)
         s0, s1, s2 = tilt(f, q, top, scale, theta, lift)
         log_weight, center = np.log(s0) - lift, 0.0
     first = s1 / s0
     divergence, growth = first - log_weight, s2 / s0 - first * first
-    noise = 2e-16 * (abs(first) + abs(log_weight))
-    if center == 0.0 and noise + 1e-16 > OVER * radius:
+    noise = EPS * (abs(first) + abs(log_weight))
+    if theta > 1.0:
+        noise += EPS * (1.0 + lift)
+    if theta > 1.0 and noise > OVER * radius:
         center = log_weight / theta
         s0, divergence, s1, s2 = tilt_exactly(f, q, top, scale, center, theta)
         log_weight, first = np.log1p(s0), s1 / (1.0 + s0)
         divergence = divergence / (1.0 + s0) - (log_weight - s0 / (1.0 + s0))
         growth = s2 / (1.0 + s0) - first * first
-        noise = 2e-16 * divergence
+        noise *= divergence
     return center, log_weight, divergence, growth, noise
 
 
@@ -152,7 +156,7 @@ def search(
 ) -> tuple[float, float, float, int]:
     """θ with D(θ) = radius, or one below with a gap of rounding size: (θ, c, log Σ q·exp(θ(g-c)), passes)."""
     low = np.sqrt(8.0 * radius) * (1.0 - 1e-9)  # D(θ) <= θ²/8, since g varies within [-1, 0]
-    high, stride, before = np.inf, 4.0, np.inf
+    high, stride, before, missed = np.inf, 4.0, np.inf, np.inf
     theta = min(max(start, low), HIGHEST)
     passes = 1
     while True:
@@ -160,10 +164,13 @@ def search(
         center, log_weight, divergence, growth, noise = evaluate(f, q, top, scale, mean, most, theta, radius)
         off = divergence - radius
         move = newton(divergence, growth, radius, most)
-        if abs(off) <= max(AIM * radius, noise) or (abs(move) <= 1e-15 and abs(off) <= OVER * radius):
+        if abs(off) <= max(AIM * radius, noise):
             break
+        if abs(off) <= OVER * radius and abs(off) > 0.5 * missed:
+            break  # Newton squares the error: one that stays is rounding
         if passes > PATIENCE and off <= OVER * radius and -off <= 1e-15 * theta:
             break
+        missed = abs(off)
         if off > 0.0:
             high = theta
         else:
