@@ -23,6 +23,7 @@ PATIENCE = 12  # passes after which a gap of rounding size is enough
 HIGHEST = 1e150  # of θ: x² stays finite
 
 EPS = 2.0**-52
+NEAR = 0.5
 
 # Of the radius: what D is aimed at, and how far over it may end.
 AIM, OVER = 1e-13, 1e-11
@@ -114,22 +115,30 @@ def write(
 
 @kernel
 def evaluate(
-    f: Array, q: Array, top: float, scale: float, mean: float, most: float, theta: float, radius: float
+    f: Array,
+    q: Array,
+    top: float,
+    scale: float,
+    mean: float,
+    lift: float,
+    summing_noise: float,
+    theta: float,
+    radius: float,
 ) -> tuple[float, float, float, float, float]:
     """(c, log Σ q·exp(θ(g-c)), D, dD/dlog θ, rounding of D) at θ, about the c that keeps the digits."""
     if theta <= 1.0:
         s0, s1, s2 = tilt_little(f, q, top, scale, mean, theta)
         log_weight, s0, center = np.log1p(s0), 1.0 + s0, mean
     else:
-        lift = max(0.0, most - 600.0)
         s0, s1, s2 = tilt(f, q, top, scale, theta, lift)
         log_weight, center = np.log(s0) - lift, 0.0
     first = s1 / s0
     divergence, growth = first - log_weight, s2 / s0 - first * first
     noise = EPS * (abs(first) + abs(log_weight))
-    if theta > 1.0:
-        noise += EPS * (1.0 + lift)
-    if theta > 1.0 and noise > OVER * radius:
+    if theta <= 1.0:
+        return center, log_weight, divergence, growth, noise
+    noise += summing_noise
+    if noise > OVER * radius and abs(divergence - radius) <= max(NEAR * radius, 100.0 * noise):
         center = log_weight / theta
         s0, divergence, s1, s2 = tilt_exactly(f, q, top, scale, center, theta)
         log_weight, first = np.log1p(s0), s1 / (1.0 + s0)
@@ -141,13 +150,12 @@ def evaluate(
 
 @kernel
 def newton(divergence: float, growth: float, radius: float, most: float) -> float:
-    """The change of log θ that takes log(D/(M - D)) to where D = radius; NaN where its slope is lost."""
+    """The change of log θ that takes log(D/(M - D)) to where D = radius; ∞ where its slope is lost."""
     left = most - divergence
     if not (divergence > 0.0 and left > 0.0 and growth > 0.0):
-        return np.nan
-    return (np.log(radius / divergence) + np.log(left / (most - radius))) / (
-        growth / divergence + growth / left
-    )
+        return np.inf
+    odds = (radius * left) / (divergence * (most - radius))
+    return np.log(odds) * (divergence * left) / (growth * most)
 
 
 @kernel
@@ -157,13 +165,14 @@ def search(
     """θ with D(θ) = radius, or one below with a gap of rounding size: (θ, c, log Σ q·exp(θ(g-c)), passes)."""
     low = np.sqrt(8.0 * radius) * (1.0 - 1e-9)  # D(θ) <= θ²/8, since g varies within [-1, 0]
     high, stride, before, missed = np.inf, 4.0, np.inf, np.inf
+    lift = max(0.0, most - 600.0)
+    summing_noise = EPS * (1.0 + lift + np.sqrt(f.size) / 32.0)
     theta = min(max(start, low), HIGHEST)
     passes = 1
     while True:
         passes += 1
-        center, log_weight, divergence, growth, noise = evaluate(f, q, top, scale, mean, most, theta, radius)
+        center, log_weight, divergence, growth, noise = evaluate(f, q, top, scale, mean, lift, summing_noise, theta, radius)
         off = divergence - radius
-        move = newton(divergence, growth, radius, most)
         if abs(off) <= max(AIM * radius, noise):
             break
         if abs(off) <= OVER * radius and abs(off) > 0.5 * missed:
@@ -175,9 +184,10 @@ def search(
             high = theta
         else:
             low = max(low, theta)
-        step = theta * np.exp(move)
+        move = newton(divergence, growth, radius, most)
+        step = theta * exp(move) if move < 300.0 else np.inf
         if high == np.inf:
-            if not step < HIGHEST:
+            if not (step > low and step < HIGHEST):
                 step = min(theta * stride, HIGHEST)
                 stride *= stride
         elif not (step > low and step < high) or abs(move) > 0.5 * before:
@@ -188,7 +198,7 @@ def search(
         if passes >= PASSES or not (step > low and step < high):
             if off > OVER * radius:  # the other end of the bracket is feasible
                 theta, passes = low, passes + 1
-                center, log_weight, _, _, _ = evaluate(f, q, top, scale, mean, most, theta, radius)
+                center, log_weight, _, _, _ = evaluate(f, q, top, scale, mean, lift, summing_noise, theta, radius)
             break
         theta = step
     return theta, center, log_weight, passes
