@@ -14,19 +14,16 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.base import Array
-from uncertainty_sets.kernels.exponential import exp, exp_minus_line
+from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, scan
 
-PASSES = 40
+PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough
 HIGHEST = 1e150  # of θ: x² stays finite
 
 EPS = 2.0**-52
-NEAR = 0.5
-
-# Of the radius: what D is aimed at, and how far over it may end.
-AIM, OVER = 1e-13, 1e-11
+AIM, OVER = 1e-13, 1e-11  # of the radius: what D is aimed at, and how far over it may end
 
 
 @summing
@@ -88,8 +85,7 @@ def tilt_exactly(
         x = theta * ((f[i] - top) * scale - center)
         near = min(max(x, -1.0), 1.0)
         line = exp_minus_line(near)
-        half = exp(0.5 * x)
-        e = q[i] * half * half
+        e = times_exp(q[i], x)
         s0 += q[i] * (line + near) if near == x else e - q[i]
         divergence += q[i] * (near * (line + near) - line) if near == x else e * (x - 1.0) + q[i]
         s1 += e * x
@@ -105,8 +101,7 @@ def write(
     value, total = 0.0, 0.0
     for i in range(f.size):
         g = (f[i] - top) * scale - center
-        half = exp(0.5 * (theta * g - log_weight))
-        x = q[i] * half * half
+        x = times_exp(q[i], theta * g - log_weight)
         p[i] = x
         total += x
         value += x * g
@@ -125,25 +120,28 @@ def evaluate(
     theta: float,
     radius: float,
 ) -> tuple[float, float, float, float, float]:
-    """(c, log Σ q·exp(θ(g-c)), D, dD/dlog θ, rounding of D) at θ, about the c that keeps the digits."""
+    """(c, log Σ q·exp(θ(g-c)), D, dD/dlog θ, rounding of D) at θ, about the c that keeps the digits.
+
+    About the top, terms as large as `most` cancel to D. Where that would cost digits of a D near the radius,
+    a second pass about the c that makes the sum 1 has them all.
+    """
     if theta <= 1.0:
         s0, s1, s2 = tilt_little(f, q, top, scale, mean, theta)
-        log_weight, s0, center = np.log1p(s0), 1.0 + s0, mean
+        center, log_weight, s0, noise = mean, np.log1p(s0), 1.0 + s0, 0.0
     else:
         s0, s1, s2 = tilt(f, q, top, scale, theta, lift)
-        log_weight, center = np.log(s0) - lift, 0.0
+        center, log_weight, noise = 0.0, np.log(s0) - lift, summing_noise
     first = s1 / s0
     divergence, growth = first - log_weight, s2 / s0 - first * first
-    noise = EPS * (abs(first) + abs(log_weight))
-    if theta <= 1.0:
-        return center, log_weight, divergence, growth, noise
-    noise += summing_noise
-    if noise > OVER * radius and abs(divergence - radius) <= max(NEAR * radius, 100.0 * noise):
+    noise += EPS * (abs(first) + abs(log_weight))
+    near = abs(divergence - radius) <= max(0.5 * radius, 100.0 * noise)
+    if theta > 1.0 and near and noise > OVER * radius:
         center = log_weight / theta
         s0, divergence, s1, s2 = tilt_exactly(f, q, top, scale, center, theta)
-        log_weight, first = np.log1p(s0), s1 / (1.0 + s0)
-        divergence = divergence / (1.0 + s0) - (log_weight - s0 / (1.0 + s0))
-        growth = s2 / (1.0 + s0) - first * first
+        log_weight, weight = np.log1p(s0), 1.0 + s0
+        divergence = divergence / weight - (log_weight - s0 / weight)
+        first = s1 / weight
+        growth = s2 / weight - first * first
         noise *= divergence
     return center, log_weight, divergence, growth, noise
 
@@ -165,20 +163,22 @@ def search(
     """θ with D(θ) = radius, or one below with a gap of rounding size: (θ, c, log Σ q·exp(θ(g-c)), passes)."""
     low = np.sqrt(8.0 * radius) * (1.0 - 1e-9)  # D(θ) <= θ²/8, since g varies within [-1, 0]
     high, stride, before, missed = np.inf, 4.0, np.inf, np.inf
-    lift = max(0.0, most - 600.0)
+    lift = max(0.0, most - 600.0)  # e^-708 is the least there is
     summing_noise = EPS * (1.0 + lift + np.sqrt(f.size) / 32.0)
     theta = min(max(start, low), HIGHEST)
     passes = 1
     while True:
         passes += 1
-        center, log_weight, divergence, growth, noise = evaluate(f, q, top, scale, mean, lift, summing_noise, theta, radius)
+        center, log_weight, divergence, growth, noise = evaluate(
+            f, q, top, scale, mean, lift, summing_noise, theta, radius
+        )
         off = divergence - radius
         if abs(off) <= max(AIM * radius, noise):
             break
         if abs(off) <= OVER * radius and abs(off) > 0.5 * missed:
             break  # Newton squares the error: one that stays is rounding
         if passes > PATIENCE and off <= OVER * radius and -off <= 1e-15 * theta:
-            break
+            break  # feasible, with a gap of rounding size
         missed = abs(off)
         if off > 0.0:
             high = theta
@@ -198,7 +198,9 @@ def search(
         if passes >= PASSES or not (step > low and step < high):
             if off > OVER * radius:  # the other end of the bracket is feasible
                 theta, passes = low, passes + 1
-                center, log_weight, _, _, _ = evaluate(f, q, top, scale, mean, lift, summing_noise, theta, radius)
+                center, log_weight, _, _, _ = evaluate(
+                    f, q, top, scale, mean, lift, summing_noise, theta, radius
+                )
             break
         theta = step
     return theta, center, log_weight, passes
