@@ -153,7 +153,8 @@ def newton(divergence: float, growth: float, radius: float, most: float) -> floa
     if not (divergence > 0.0 and left > 0.0 and growth > 0.0):
         return np.inf
     odds = (radius * left) / (divergence * (most - radius))
-    return np.log(odds) * (divergence * left) / (growth * most)
+    change: float = np.log(odds) * (divergence * left) / (growth * most)
+    return change
 
 
 @kernel
