@@ -204,3 +204,19 @@ def test_a_warm_start_from_anywhere_gives_the_same_answer() -> None:
         warm = KL(center, another).worst_case(other, backend="closed-form")
         answer = KL(q, limit).worst_case(f, backend="closed-form", warm_start=warm)
         check(f, np.asarray(KL(q, limit).center), limit, answer)
+
+
+def test_the_place_of_p_in_memory_does_not_matter() -> None:
+    """Compilers guard a loop that stores against overlap, and take the slow loop for arrays too close."""
+    from uncertainty_sets.closed_form import COLD, COLUMNS
+    from uncertainty_sets.kernels.kl import rows
+
+    for size in (5, 9, 33):
+        memory, answers = np.zeros(4 * size + 400), []
+        memory[:size] = np.random.default_rng(size).normal(size=size)
+        for place in (size, size + 1, size + 3, size + 8, size + 300):
+            losses, p = memory[:size].reshape(1, -1), memory[place : place + size].reshape(1, -1)
+            out = np.empty((1, COLUMNS))
+            rows(losses, np.full((1, size), 1.0 / size), np.array([0.01]), COLD, p, out)
+            answers.append(np.append(out[0, :-1], p))
+        np.testing.assert_array_equal(answers, answers[:1] * len(answers))

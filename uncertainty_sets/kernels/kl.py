@@ -22,6 +22,7 @@ PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough
 HIGHEST = 1e150  # of θ: x² stays finite
 
+BLOCK = 1024  # entries that stay in the cache between two loops over them
 EPS = 2.0**-52
 AIM, OVER = 1e-13, 1e-11  # of the radius: what D is aimed at, and how far over it may end
 
@@ -93,18 +94,41 @@ def tilt_exactly(
     return s0, divergence, s1, s2
 
 
+@kernel
+def fill(
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float, log_weight: float, p: Array
+) -> None:
+    """p = q·exp(θ(g - center) - log_weight)."""
+    for i in range(f.size):
+        g = (f[i] - top) * scale - center
+        p[i] = times_exp(q[i], theta * g - log_weight)
+
+
 @summing
+def totals(f: Array, p: Array, top: float, scale: float, center: float) -> tuple[float, float]:
+    """Σ p·(g - center) and Σ p."""
+    value, total = 0.0, 0.0
+    for i in range(f.size):
+        value += p[i] * ((f[i] - top) * scale - center)
+        total += p[i]
+    return value, total
+
+
+@kernel
 def write(
     f: Array, q: Array, top: float, scale: float, center: float, theta: float, log_weight: float, p: Array
 ) -> tuple[float, float]:
-    """p = q·exp(θ(g - center) - log_weight); return Σ p·(g - center) and Σ p."""
+    """p = q·exp(θ(g - center) - log_weight); return Σ p·(g - center) and Σ p.
+
+    A loop that stores p and sums at once would add in another order where p lies just behind f in memory.
+    """
     value, total = 0.0, 0.0
-    for i in range(f.size):
-        g = (f[i] - top) * scale - center
-        x = times_exp(q[i], theta * g - log_weight)
-        p[i] = x
-        total += x
-        value += x * g
+    for first in range(0, f.size, BLOCK):
+        part = slice(first, first + BLOCK)
+        fill(f[part], q[part], top, scale, center, theta, log_weight, p[part])
+        more, share = totals(f[part], p[part], top, scale, center)
+        value += more
+        total += share
     return value, total
 
 
