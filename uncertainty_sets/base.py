@@ -182,8 +182,21 @@ class UncertaintySet(ABC):
         """Whether p is in the set, up to a violation of tol."""
         return self.violation(p) <= tol
 
+    def with_size(self, size: int) -> UncertaintySet:
+        """The set over that many entries: itself if it has them, a copy that does if it leaves them open.
+
+        For whoever knows N before there are losses, as a driver knows its workers. InvalidInput if the set
+        has another size, or its constraints cannot be written for that one.
+        """
+        from uncertainty_sets import sizing
+
+        return sizing.with_size(self, size)
+
     def reference(self) -> Array:
-        """A distribution in the set: its centre, or else the uniform one projected onto the set."""
+        """A distribution in the set: its centre, or else the uniform one projected onto the set.
+
+        A set that leaves its size to the losses has one for each: `with_size(N).reference()`.
+        """
         from uncertainty_sets import conic
 
         return conic.projection_of_uniform(self)
