@@ -8,6 +8,7 @@
     │   ├── InvalidParameter              a set's parameter: sign, shape, sum, symmetry
     │   ├── EmptySet                      the parameters leave no distribution at all
     │   └── UnknownName (LookupError)     no set or backend has that name
+    ├── BrokenSet (RuntimeError)          a set's own code breaks what every set promises
     └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
         ├── BackendMissing (ImportError)  its package is not installed
         ├── BackendUnsuitable (ValueError)  it lacks a cone that the set needs
@@ -22,6 +23,7 @@ __all__ = [
     "BackendError",
     "BackendMissing",
     "BackendUnsuitable",
+    "BrokenSet",
     "EmptySet",
     "FdroError",
     "InvalidInput",
@@ -54,6 +56,10 @@ class EmptySet(InvalidInput):
 
 class UnknownName(InvalidInput, LookupError):
     """No set or backend has that name."""
+
+
+class BrokenSet(FdroError, RuntimeError):
+    """A set's own code is wrong: what it answered is not true, or breaks what every set promises."""
 
 
 class BackendError(FdroError, RuntimeError):
