@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncertainty_sets.base import WorstCase
+from uncertainty_sets.closed_form import reject_not_finite
 from uncertainty_sets.errors import BrokenSet
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ FEASIBLE = 1e-9
 ROUNDING = float(np.finfo(np.float64).eps)
 
 NUMBERS = ("value", "upper_bound", "gap", "violation", "iterations")
+
+
+def closed_form(
+    uncertainty_set: UncertaintySet, losses: Array, warm_start: WorstCase | None
+) -> WorstCase | None:
+    """The answer of the set's `_closed_form`, with the rows marked that a solver has to answer."""
+    reject_not_finite(losses)
+    answer = uncertainty_set._closed_form(losses, warm_start)
+    if answer is not None:
+        rows = unproved_rows(uncertainty_set, losses, answer)
+        answer.unproved = rows
+    return answer
 
 
 def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> tuple[int, ...]:
@@ -95,6 +108,8 @@ def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> 
         raise _wrong(uncertainty_set, f"p must be float64 of shape {losses.shape}, got {kind}")
     if not np.isfinite(p).all():
         raise _wrong(uncertainty_set, f"p must be finite, got {p[~np.isfinite(p)][0]}")
+    if not p.flags.writeable:
+        answer.p = p.copy()  # a solver's rows may have to be written into it
     for name in NUMBERS:
         numbers = _numbers(uncertainty_set, name, getattr(answer, name), losses.shape[:-1])
         setattr(answer, name, float(numbers) if losses.ndim == 1 else numbers)
@@ -103,8 +118,12 @@ def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> 
             uncertainty_set,
             f"dual must hold the multipliers that upper_bound is computed from, got {answer.dual!r}",
         )
-    for key, multiplier in answer.dual.items():
-        _numbers(uncertainty_set, f"dual[{key!r}]", multiplier, losses.shape[:-1])
+    dual = {
+        key: _numbers(uncertainty_set, f"dual[{key!r}]", multiplier, losses.shape[:-1])
+        for key, multiplier in answer.dual.items()
+    }
+    if losses.ndim == 2:
+        answer.dual = dual
 
 
 def _numbers(uncertainty_set: UncertaintySet, name: str, given: Any, leading: tuple[int, ...]) -> Array:
