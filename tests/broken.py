@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets import UncertaintySet, WorstCase
+from uncertainty_sets.program import polyhedral_program
 
 
 class Tail(UncertaintySet):
@@ -73,3 +74,177 @@ def always(value):
 
 ONES = claims(p=lambda p, answer, losses: np.ones_like(p))
 HIGH = claims(value=lambda value, answer, losses: value + 100.0)
+
+
+class FalseBound(Tail):
+    """A p that is in the set and not the worst, with a bound that says it is."""
+
+    def answer(self, f):
+        """The uniform distribution."""
+        p = np.full(f.size, 1.0 / f.size)
+        value = float(p @ f)
+        return WorstCase(p, value, value, 0.0, 0.0, {"nu": value}, "closed-form", 1)
+
+
+class FarBound(Tail):
+    """Promises less than it could; the solver answers instead."""
+
+    def answer(self, f):
+        """With the largest loss for a bound."""
+        answer = super().answer(f)
+        answer.upper_bound = float(f.max()) + 1.0
+        answer.gap = answer.upper_bound - answer.value
+        return answer
+
+
+class Blind(Tail):
+    """Everything is a member."""
+
+    def _residual(self, p):
+        return 0.0
+
+
+class Strict(Tail):
+    """Nothing in the middle is a member, only what the oracle gives."""
+
+    def _residual(self, p):
+        return super()._residual(p) if (p == p.max()).sum() < p.size and (p == 0.0).any() else 0.1
+
+
+class OtherSet(Tail):
+    """Constraints of a smaller set than the closed form's."""
+
+    def constraints(self, p):
+        return [p <= 0.75 * self.most]
+
+
+class Forgetful(Tail):
+    """Every call makes it smaller."""
+
+    def _closed_form(self, losses, warm_start):
+        answer = super()._closed_form(losses, warm_start)
+        self.most = 0.999 * self.most
+        return answer
+
+
+class Lent(Tail):
+    """Its limits are a view of what it gives as its reference."""
+
+    def __init__(self, size, most=0.4):
+        super().__init__(size, most)
+        self.middle = np.full(size, 1.0 / size)
+
+    @property
+    def most(self):
+        return 2.0 * float(self.middle[0])
+
+    @most.setter
+    def most(self, value):
+        """Taken from the middle."""
+
+    def reference(self):
+        return self.middle
+
+
+class Writing(Tail):
+    """Sorts the caller's losses."""
+
+    def _closed_form(self, losses, warm_start):
+        answer = super()._closed_form(losses.copy(), warm_start)
+        losses.sort()
+        return answer
+
+
+class Swapped(Tail):
+    """Answers the rows of a batch in the wrong order."""
+
+    def worst_case(self, losses, **options):
+        answer = super().worst_case(losses, **options)
+        if answer.p.ndim == 2:
+            for field in ("p", "value", "upper_bound"):
+                setattr(answer, field, getattr(answer, field)[::-1])
+        return answer
+
+
+class LostInTransit(Tail):
+    """A pickle of it is another set."""
+
+    def __getstate__(self):
+        return {"size": self.size, "most": 1.0}
+
+
+class NotForPickle(Tail):
+    """Cannot be pickled at all."""
+
+    def __init__(self, size, most=0.4):
+        super().__init__(size, most)
+        self.rule = lambda x: x
+
+
+class Lazy(FalseBound):
+    """Right from nothing, wrong from an earlier answer."""
+
+    def worst_case(self, losses, *, backend="auto", warm_start=None):
+        if warm_start is None:
+            return Tail(self.size, self.most).worst_case(losses, backend=backend)
+        return super().worst_case(losses, backend=backend)
+
+
+class Positive(FalseBound):
+    """Takes for granted that losses are not negative."""
+
+    def answer(self, f):
+        """Right for those."""
+        return Tail.answer(self, f) if f.min() >= 0.0 else super().answer(f)
+
+
+class Elsewhere(Tail):
+    """Its reference is not in the set."""
+
+    def reference(self):
+        return np.eye(self.size)[0]
+
+
+class Nameless(Tail):
+    """Does not print."""
+
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+class Overflowing(Tail):
+    """Its arithmetic does not reach 1e150."""
+
+    def answer(self, f):
+        """NaN beyond 1e100."""
+        answer = super().answer(f)
+        answer.value += 0.0 * float(np.abs(f).max()) if np.abs(f).max() < 1e100 else np.nan
+        return answer
+
+
+class AnyLength(Tail):
+    """Cuts what is too long."""
+
+    def worst_case(self, losses, **options):
+        return super().worst_case(np.asarray(losses)[..., : self.size], **options)
+
+
+class OtherProgram(Tail):
+    """Its own conic program is that of a larger set."""
+
+    def _conic_program(self, size):
+        return polyhedral_program(np.eye(size), np.full(size, 1.0))
+
+
+class OtherBackend(OtherProgram):
+    """The same, looked at from the backends."""
+
+
+class Empty(Tail):
+    """Holds no distribution, whatever its closed form says."""
+
+    def constraints(self, p):
+        return [p <= 0.1 / self.size]
+
+    def _closed_form(self, losses, warm_start):
+        return None

@@ -154,6 +154,6 @@ def _refuse(
 def _wrong(uncertainty_set: UncertaintySet, what: str) -> BrokenSet:
     return BrokenSet(
         f"{type(uncertainty_set).__name__}._closed_form answered wrongly: {what}. "
-        "uncertainty_sets.check_set(…) tries all of a set; until it is mended, backend='clarabel' goes without "
-        "the closed form"
+        "uncertainty_sets.check_set(…) tries all that it does; until it is mended, backend='clarabel' goes "
+        "without the closed form"
     )

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import WorstCase
+    from uncertainty_sets.suite import SetReport
 
 __all__ = [
     "BackendError",
@@ -65,7 +66,13 @@ class UnknownName(InvalidInput, LookupError):
 
 
 class BrokenSet(FdroError, RuntimeError):
-    """A set's own code is wrong: what it answered is not true, or breaks what every set promises."""
+    """A set's own code is wrong: what it answered is not true, or breaks what every set promises.
+
+    Attributes:
+        report: all that `check_set` found; None for a single answer that was refused.
+    """
+
+    report: SetReport | None = None
 
 
 class BackendError(FdroError, RuntimeError):
