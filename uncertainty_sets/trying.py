@@ -86,6 +86,10 @@ class Subject:
         return Model(self.set, self.size)
 
 
+NOTHING = 1e-7
+"""A probability that an interior point leaves where there is none."""
+
+
 class Model:
     """maximise pᵀf over `constraints(p)` and the simplex, by cvxpy alone."""
 
@@ -109,7 +113,8 @@ class Model:
                 return None
         if self.problem.status != cp.OPTIMAL:
             return None
-        return float(self.problem.value), np.asarray(self.p.value, dtype=np.float64)
+        p = np.where(self.p.value < NOTHING, 0.0, self.p.value)
+        return float(self.problem.value), p / p.sum()
 
 
 def in_units(f: Array) -> tuple[Array, float, float]:
