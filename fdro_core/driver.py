@@ -22,6 +22,7 @@ from fdro_core.config import AspireEase
 from fdro_core.engines.base import Engine
 from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import DriverError
+from fdro_core.named_set import sized
 from fdro_core.problem import ProblemSource, check_sources
 from fdro_core.result import Result
 from uncertainty_sets.backends import cold
@@ -110,7 +111,7 @@ def solve(
 
     Args:
         problems: one a worker: a `Problem`, or a callable that makes one where the worker lives.
-        uncertainty_set: P, with one entry a worker.
+        uncertainty_set: P, with one entry a worker or open to any number.
         config: the algorithm and its settings; `AspireEase()` by default.
         engine: what runs the workers; `VirtualEngine()` by default.
         observers: called with the run and every report; see `fdro_core.observers`.
@@ -129,6 +130,7 @@ def solve(
     runner = VirtualEngine() if engine is None else engine
     sources = check_sources(problems)
     algorithm.check(len(sources), uncertainty_set)
+    uncertainty_set = sized(uncertainty_set, len(sources))
     point = None if start is None else np.array(start, dtype=np.float64).ravel()
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
     try:
@@ -159,6 +161,7 @@ def resume(
     runner = VirtualEngine() if engine is None else engine
     sources = check_sources(problems)
     algorithm.check(len(sources), uncertainty_set)
+    uncertainty_set = sized(uncertainty_set, len(sources))
     state = snapshot.read(path)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
     try:
