@@ -21,9 +21,10 @@ from fdro_core.algorithm import Algorithm, MasterMachine
 from fdro_core.config import AspireEase
 from fdro_core.engines.base import Engine
 from fdro_core.engines.virtual import VirtualEngine
-from fdro_core.errors import DriverError
+from fdro_core.errors import DriverError, ObserverFailed
 from fdro_core.problem import ProblemSource, check_sources
 from fdro_core.result import Result
+from fdro_core.watching import Failure, leaving, observer_failed
 from uncertainty_sets.backends import cold
 
 Observer = Callable[["Run", dict[str, Any]], str | None]
@@ -38,6 +39,7 @@ class Run:
         engine: the engine.
         history: the reports and notices so far.
         stop_reason: why it ended, "" before.
+        failures: what observers raised.
     """
 
     def __init__(self, master: MasterMachine, engine: Engine, observers: Sequence[Observer]) -> None:
@@ -46,6 +48,7 @@ class Run:
         self.observers = list(observers)
         self.history: list[dict[str, Any]] = []
         self.stop_reason = ""
+        self.failures: list[Failure] = []
 
     def stationarity(self) -> float:
         """‖∇G‖² of Definition 1 now, by a round of probes: two evaluations a worker."""
@@ -70,12 +73,27 @@ class Run:
             entry["losses"] = losses
 
     def tell(self, entry: dict[str, Any]) -> None:
-        """Put a report or notice in the history and show it to the observers."""
+        """Put a report or notice in the history and show it to the observers; one that raises ends the run."""
         self.history.append(entry)
-        for observer in self.observers:
-            reason = observer(self, entry)
+        for place, observer in enumerate(self.observers):
+            try:
+                reason = observer(self, entry)
+            except BaseException as error:  # raised again when everyone has finished
+                self._failed(place, error, in_finish=False)
+                reason = ObserverFailed.__name__
             if reason and not self.stop_reason:
                 self.stop_reason = reason
+
+    def finish(self) -> None:
+        """Let every observer finish, whatever the others raise."""
+        for place, observer in enumerate(self.observers):
+            try:
+                getattr(observer, "finish", _nothing)(self)
+            except BaseException as error:  # raised again when everyone has finished
+                self._failed(place, error, in_finish=True)
+
+    def _failed(self, place: int, error: BaseException, *, in_finish: bool) -> None:
+        self.failures.append(Failure(place, self.observers[place], in_finish, self.master.iteration, error))
 
     def result(self) -> Result:
         """The state as a Result, by a round of probes."""
@@ -189,17 +207,33 @@ def _loop(run: Run) -> Result:
                         run.tell(notice)
                 if master.iteration >= master.next_report:
                     run.tell(master.report())
-            for observer in run.observers:
-                getattr(observer, "finish", _nothing)(run)
-            return run.result()
         except DriverError as error:
             run.stop_reason = run.stop_reason or type(error).__name__
             for notice in master.take_notices():
                 run.tell(notice)
-            for observer in run.observers:
-                getattr(observer, "finish", _nothing)(run)
-            error.result = run.result()
+            run.finish()
+            if (leave := leaving(run.failures)) is not None:
+                raise leave from error
+            for failure in run.failures:
+                error.add_note(str(failure))
+            _attach_result(run, error)
             raise
+        run.finish()
+        if (leave := leaving(run.failures)) is not None:
+            raise leave
+        if run.failures:
+            failed = observer_failed(run.failures)
+            _attach_result(run, failed)
+            raise failed
+        return run.result()
+
+
+def _attach_result(run: Run, error: DriverError) -> None:
+    """The state at the end, to an error; where it cannot be judged the error says that too."""
+    try:
+        error.result = run.result()
+    except Exception as another:
+        error.add_note(f"there is no `.result`, since judging the state raised {another!r}")
 
 
 def _nothing(run: Run) -> None:
