@@ -73,7 +73,7 @@ class Run:
             entry["losses"] = losses
 
     def tell(self, entry: dict[str, Any]) -> None:
-        """Put a report or notice in the history and show it to the observers; one that raises ends the run."""
+        """Put a report or notice in the history and tell the observers; one that raises ends the run."""
         self.history.append(entry)
         for place, observer in enumerate(self.observers):
             try:

@@ -104,6 +104,10 @@ class FileNotWritten(FdroError, OSError):
     `errno` and `filename` are those of the system's error.
     """
 
+    def __str__(self) -> str:
+        """The sentence alone, which names the file."""
+        return str(self.strerror)
+
 
 class DriverError(FdroError, RuntimeError):
     """The run cannot go on. `result` holds the last good state."""
