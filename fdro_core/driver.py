@@ -21,11 +21,16 @@ from fdro_core.algorithm import Algorithm, MasterMachine
 from fdro_core.config import AspireEase
 from fdro_core.engines.base import Engine
 from fdro_core.engines.virtual import VirtualEngine
-from fdro_core.errors import DriverError, ObserverFailed
+from fdro_core.errors import CheckpointMismatch, DriverError, ObserverFailed
+from fdro_core.identity import RollCall, identify
+from fdro_core.identity import check as check_identity
+from fdro_core.messages import Hello
 from fdro_core.problem import ProblemSource, check_sources
 from fdro_core.result import Result
+from fdro_core.state_checks import check as check_state
 from fdro_core.watching import Failure, leaving, observer_failed
 from uncertainty_sets.backends import cold
+from uncertainty_sets.errors import FdroError
 
 Observer = Callable[["Run", dict[str, Any]], str | None]
 """Called with the run and a report or notice; a string it returns ends the run and is the stop reason."""
@@ -37,14 +42,22 @@ class Run:
     Attributes:
         master: the master's state machine.
         engine: the engine.
+        belongs_to: what it is a run of (`identity.py`), which checkpoints keep.
         history: the reports and notices so far.
         stop_reason: why it ended, "" before.
         failures: what observers raised.
     """
 
-    def __init__(self, master: MasterMachine, engine: Engine, observers: Sequence[Observer]) -> None:
+    def __init__(
+        self,
+        master: MasterMachine,
+        engine: Engine,
+        observers: Sequence[Observer],
+        belongs_to: dict[str, Any],
+    ) -> None:
         self.master = master
         self.engine = engine
+        self.belongs_to = belongs_to
         self.observers = list(observers)
         self.history: list[dict[str, Any]] = []
         self.stop_reason = ""
@@ -58,6 +71,7 @@ class Run:
         """Write all that `resume` needs."""
         reports = [entry for entry in self.history if "losses" in entry]
         state = {
+            "belongs_to": self.belongs_to,
             "master": self.master.snapshot(),
             "engine": self.engine.snapshot(),
             "history": [{**entry, "losses": None} if "losses" in entry else entry for entry in self.history],
@@ -150,8 +164,10 @@ def solve(
     point = None if start is None else np.array(start, dtype=np.float64).ravel()
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
     try:
-        master = algorithm.master(uncertainty_set, len(sources), runner.ask, point)
-        run = Run(master, runner, observers)
+        ask = RollCall(runner.ask, len(sources))
+        master = algorithm.master(uncertainty_set, len(sources), ask, point)
+        belongs_to = identify(algorithm, uncertainty_set, runner, ask.problems)
+        run = Run(master, runner, observers, belongs_to)
         outgoing = master.start()
         for worker, message in outgoing:
             runner.send(worker, message)
@@ -168,10 +184,13 @@ def resume(
     config: Algorithm | None = None,
     engine: Engine | None = None,
     observers: Sequence[Observer] = (),
+    force: bool = False,
 ) -> Result:
     """Go on from a checkpoint, bit for bit as if the run had never stopped.
 
-    Give the same problems, set, settings and engine arguments as the first time; `iterations` may differ.
+    Give the same problems, set, settings and engine arguments as the first time; `iterations` and
+    `report_interval` may differ. A checkpoint of another run is refused with `CheckpointMismatch`, which
+    lists what differs; with `force` that is a `CheckpointWarning`, and the run goes on if the state fits.
     """
     algorithm = AspireEase() if config is None else config
     runner = VirtualEngine() if engine is None else engine
@@ -180,13 +199,35 @@ def resume(
     state = snapshot.read(path)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
     try:
-        master = algorithm.restore(uncertainty_set, len(sources), state["master"])
-        runner.restore(state["engine"])
-        run = Run(master, runner, observers)
-        run.remember(state)
+        ask = RollCall(runner.ask, len(sources))
+        ask({j: Hello() for j in range(len(sources))})  # a worker's answer to this leaves its state as it is
+        belongs_to = identify(algorithm, uncertainty_set, runner, ask.problems)
+        if state["format"] != snapshot.FIRST_FORMAT:
+            check_identity(path, state.get("belongs_to"), belongs_to, force=force)
+        with _taking_up(path):
+            check_state(path, state, len(sources), ask.dimensions)
+            master = algorithm.restore(uncertainty_set, len(sources), state["master"])
+            runner.restore(state["engine"])
+            run = Run(master, runner, observers, belongs_to)
+            run.remember(state)
         return _loop(run)
     finally:
         runner.stop()
+
+
+@contextmanager
+def _taking_up(path: str | Path) -> Iterator[None]:
+    """What an algorithm or engine raises that finds something else than its own state, in words."""
+    try:
+        yield
+    except FdroError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        raise CheckpointMismatch(
+            f"{path} does not hold the state of this algorithm on this engine ({what}): give the same config "
+            "and engine as the first time"
+        ) from error
 
 
 def _loop(run: Run) -> Result:

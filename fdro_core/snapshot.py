@@ -9,7 +9,6 @@ mistake. Whoever changes a file on purpose can compute it anew; it is no signatu
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import warnings
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from fdro_core import digests
 from fdro_core.errors import CheckpointDamaged, CheckpointWarning, InvalidSetting
 from fdro_core.files import replacing
 
@@ -69,22 +69,12 @@ def unpack(tree: Any, arrays: Mapping[str, AnyArray]) -> Any:
     return tree
 
 
-def digest(arrays: Mapping[str, AnyArray]) -> str:
-    """SHA-256 over names, types, shapes and contents."""
-    sha = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        sha.update(f"{name} {array.dtype.str} {arrays[name].shape}\n".encode())
-        sha.update(array.view(np.uint8).data if array.size else b"")
-    return sha.hexdigest()
-
-
 def write(path: str | Path, state: dict[str, Any]) -> None:
     """Write a state; the file is replaced as a whole, so an interrupted write leaves the old one."""
     arrays: dict[str, AnyArray] = {}
     tree = pack({"format": FORMAT, **state}, arrays, {})
     arrays[TREE] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
-    arrays[DIGEST] = np.frombuffer(digest(arrays).encode(), dtype=np.uint8)
+    arrays[DIGEST] = np.frombuffer(digests.of_arrays(arrays).encode(), dtype=np.uint8)
     with replacing(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # savez's stub takes `allow_pickle` here
 
@@ -104,7 +94,7 @@ def read(path: str | Path) -> dict[str, Any]:
         try:
             arrays = _members(file)
             stored = arrays.pop(DIGEST, None)
-            found = digest(arrays)
+            found = digests.of_arrays(arrays)
             state = unpack(json.loads(arrays.pop(TREE).tobytes()), arrays)
             if not isinstance(state, dict):
                 raise ValueError(f"it holds a {type(state).__name__}, where a run's state is needed")
@@ -115,7 +105,7 @@ def read(path: str | Path) -> dict[str, Any]:
             raise CheckpointDamaged(
                 f"{path} is not a checkpoint of fdro, or is damaged: {_reason(error)}"
             ) from error
-    if version not in (FIRST_FORMAT, FORMAT):
+    if not isinstance(version, int) or version not in {FIRST_FORMAT, FORMAT}:
         raise InvalidSetting(
             f"{path} has checkpoint format {version!r}, this version reads {FIRST_FORMAT} and {FORMAT}: "
             "resume with the version of fdro that wrote it"

@@ -58,7 +58,7 @@ def _name(observer: Any) -> str:
     name = getattr(observer, "__qualname__", None)
     if isinstance(name, str):
         return name.rpartition("<locals>.")[2]
-    return type(observer).__name__ if type(observer).__repr__ is object.__repr__ else repr(observer)
+    return type(observer).__name__ if "object at 0x" in repr(observer) else repr(observer)
 
 
 def _words(error: BaseException) -> str:
