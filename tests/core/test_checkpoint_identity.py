@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,18 +23,16 @@ from fdro_core import (
     solve,
 )
 from fdro_core import snapshot as snapshots
-from fdro_core.baselines import AFL, DRFAProx, FedAvg
-from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning, InvalidProblem
+from fdro_core.baselines import FedAvg
+from fdro_core.errors import CheckpointMismatch, CheckpointWarning, InvalidProblem
 from fdro_core.identity import describe
 from fdro_core.observers import Checkpoint, StopAfter
 from tests.core.engine_kinds import PAGE, RAY, THREAD, VIRTUAL, N, quadratics
-from tests.core.helpers import Quadratic, middle_box, same, softmax_problems
+from tests.core.helpers import Quadratic, load_shard, middle_box, softmax_problems
 from tests.plugins import TotalVariation
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.errors import FdroError
 
-DATA = Path(__file__).parent / "data"
 q = np.full(N, 1 / N)
 
 FIRST = {
@@ -257,11 +253,6 @@ def test_a_fingerprint_of_the_parts_own():
     assert describe({"f": softmax_problems}) == {"f": "softmax_problems"}
 
 
-def read_shard(path):
-    with np.load(path, allow_pickle=False) as shard:
-        return LeastSquares(shard["X"], shard["y"])
-
-
 @pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
 def test_data_that_live_with_the_worker_are_known_too(kind, make, tmp_path):
     """Factories: the master never sees the shards, and a changed one is found all the same."""
@@ -269,7 +260,7 @@ def test_data_that_live_with_the_worker_are_known_too(kind, make, tmp_path):
     shards = [tmp_path / f"{j}.npz" for j in range(N)]
     for shard in shards:
         np.savez(shard, X=rng.normal(size=(5, 2)), y=rng.normal(size=5))
-    problems = [ProblemFrom(read_shard, shard) for shard in shards]
+    problems = [ProblemFrom(load_shard, shard, tmp_path) for shard in shards]
     config = AspireEase(iterations=12)
     solve(problems, KL(q, 0.3), config=config, engine=make(kind), observers=[Checkpoint(path)])
     resume(path, problems, KL(q, 0.3), config=replace(config, iterations=24), engine=make(kind))
@@ -313,178 +304,3 @@ def test_a_long_fingerprint_is_shortened(tmp_path):
     problems[1].words += "y"
     with pytest.raises(CheckpointMismatch, match=r"problems\[1\]"):
         resume(path, problems, middle_box(2), config=config)
-
-
-# -- what a file holds --------------------------------------------------------------------------------
-
-
-def old(name):
-    return DATA / f"checkpoint-0.1-{name}.npz"
-
-
-OLD = {
-    "aspire-virtual": (AspireEase(iterations=40), lambda: VirtualEngine(seed=2)),
-    "fedavg-virtual": (FedAvg(iterations=12), lambda: VirtualEngine(seed=2)),
-    "aspire-threads": (AspireEase(active_workers=3, iterations=40), lambda: ThreadEngine(2)),
-}
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_a_checkpoint_of_0_1_goes_on_with_a_warning(name):
-    config, engine = OLD[name]
-    with pytest.warns(CheckpointWarning, match=r"0\.1.*could not be checked"):
-        rest = resume(old(name), quadratics(), middle_box(3), config=config, engine=engine())
-    whole = solve(quadratics(), middle_box(3), config=config, engine=engine())
-    assert np.array_equal(rest.w, whole.w)
-    if name.endswith("virtual"):
-        same(whole, rest)
-
-
-@pytest.mark.parametrize(
-    ("name", "config", "engine", "message"),
-    [
-        ("fedavg-virtual", AspireEase(), VirtualEngine(), "not one of AspireEase"),
-        ("aspire-virtual", FedAvg(), VirtualEngine(), "not one of FedAvg"),
-        ("aspire-threads", AspireEase(), VirtualEngine(), "from an engine on a wall clock"),
-        ("aspire-virtual", AspireEase(), ThreadEngine(2), "not from an engine on a wall clock"),
-        ("aspire-virtual", AspireEase(), VirtualEngine(delays=[Constant()] * 3), "1 delay laws"),
-    ],
-)
-def test_an_old_checkpoint_of_something_else_is_refused_in_words(name, config, engine, message):
-    with pytest.warns(CheckpointWarning), pytest.raises(FdroError, match=message):
-        resume(old(name), quadratics(), middle_box(3), config=config, engine=engine)
-
-
-def test_an_old_checkpoint_for_other_numbers_of_things():
-    with (
-        pytest.warns(CheckpointWarning),
-        pytest.raises(CheckpointMismatch, match="3 workers and there are 2"),
-    ):
-        resume(old("aspire-virtual"), quadratics()[:2], middle_box(2))
-    problems = [Quadratic([0.0]) for _ in range(3)]
-    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointMismatch, match=r"2 parameters.* have 1"):
-        resume(old("aspire-virtual"), problems, middle_box(3))
-
-
-METHODS = {
-    "aspire": AspireEase(iterations=20, active_workers=2),
-    "drfa-prox": DRFAProx(iterations=8),
-    "afl": AFL(iterations=8),
-}
-
-
-@pytest.fixture(scope="module", params=METHODS)
-def sound(request, tmp_path_factory):
-    """The config and the state of a checkpoint, and a function that resumes from another state."""
-    config, path = METHODS[request.param], tmp_path_factory.mktemp("sound") / "run.npz"
-    problems, box = softmax_problems(3), middle_box(3)
-    solve(problems, box, config=config, observers=[Checkpoint(path)])
-
-    def go_on(state):
-        snapshots.write(path, state)
-        return resume(path, problems, box, config=replace(config, iterations=config.iterations + 4))
-
-    return request.param, path.read_bytes(), path, go_on
-
-
-def fresh(sound):
-    _, content, path, _ = sound
-    path.write_bytes(content)
-    return snapshots.read(path)
-
-
-CHANGES = {
-    "model": (["aspire"], "master.consensus.z", lambda z: z * np.nan, "NaN"),
-    "round's model": (["drfa-prox", "afl"], "master.state.w", lambda w: w * np.inf, "NaN or infinity"),
-    "iteration": (METHODS, "master.iteration", lambda t: -1, "whole number >= 0, got -1"),
-    "half an iteration": (METHODS, "master.iteration", lambda t: t + 0.5, "whole number"),
-    "no iteration": (METHODS, "master.iteration", lambda t: None, "whole number"),
-    "a short model": (["aspire"], "master.consensus.z", lambda z: z[:-1], "parameters"),
-    "short duals": (["aspire"], "master.consensus.U", lambda U: U[:, :-1], "8 entries where p is 9"),
-    "a worker too few": (["aspire"], "master.consensus.w", lambda w: w[:-1], "2 entries where N is 3"),
-    "sum": (["aspire"], "master.consensus.total", lambda total: total + 1e-3, "not the sum"),
-    "a point": (["aspire"], "master.consensus.w", lambda w: [w[0] + 1.0, *w[1:]], "not the sum"),
-    "penalty": (["aspire"], "master.consensus.penalty", lambda k: 0.0, "> 0"),
-    "metric": (["aspire"], "master.consensus.metric", lambda D: -D, "> 0"),
-    "live": (METHODS, "master.roster.live", lambda n: n - 1, "workers are alive"),
-    "nobody": (METHODS, "master.roster.under_way", lambda w: [7], "worker 7"),
-    "plane": (["aspire"], "master.adversary.planes.table", lambda P: 2 * P, "no distribution"),
-    "loss": (["aspire"], "master.adversary.losses", lambda f: f + 1.0, "do not agree"),
-    "planes": (["aspire"], "master.adversary.planes.size", lambda n: 99, "with room for 20"),
-    "weights": (["drfa-prox", "afl"], "master.state.weights", lambda p: 2 * p, "no distribution"),
-    "step": (["drfa-prox", "afl"], "master.state.step", lambda s: float("inf"), "finite number > 0"),
-    "float32": (["aspire"], "master.consensus.z", lambda z: z.astype(np.float32), "float64"),
-    "clock": (METHODS, "engine.clock", lambda t: float("nan"), "finite number"),
-    "events": (METHODS, "engine.events", lambda e: [[1.0]], "lists of six"),
-    "a worker's model": (METHODS, "engine.workers", lambda w: [{**w[0], "w": w[0]["w"][:2]}, *w[1:]], "p"),
-    "history": (METHODS, "history", lambda h: [3], "dicts"),
-    "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", CHANGES)
-def test_values_are_checked(what, sound):
-    which, name, change, message = CHANGES[what]
-    if sound[0] not in which:
-        pytest.skip("not in this method's state")
-    state = fresh(sound)
-    *parents, last = name.split(".")
-    place = state
-    for key in parents:
-        place = place[key]
-    place[last] = change(place[last])
-    with pytest.raises((CheckpointDamaged, CheckpointMismatch), match=message):
-        sound[3](state)
-
-
-def names_of(value, prefix=()):
-    """The names of all entries of nested dicts."""
-    for key, part in value.items():
-        yield (*prefix, key)
-        if isinstance(part, dict):
-            yield from names_of(part, (*prefix, key))
-
-
-def test_whatever_is_missing_is_missed_in_words(sound):
-    """Each entry taken out: an error of ours, or a run that can do without it. Nothing raw."""
-    refused, words = [], []
-    for name in list(names_of(fresh(sound))):
-        state = fresh(sound)
-        place = state
-        for key in name[:-1]:
-            place = place[key]
-        del place[name[-1]]
-        try:
-            result = sound[3](state)
-        except FdroError as error:
-            refused.append(name)
-            words.append(str(error))
-        else:
-            assert np.isfinite(result.objective)
-    assert {("master",), ("engine",), ("history",), ("losses",), ("belongs_to",)} <= set(refused)
-    assert ("master", "roster") in refused
-    assert len(refused) > 20
-    assert min(map(len, words)) > 40
-
-
-JUNK = [None, "x", -1, 2.5, float("nan"), [], {}, np.zeros((2, 2))]
-
-
-def test_whatever_is_junk_is_told_in_words(sound):
-    """Each entry replaced by something else, with a digest that fits: an error of ours, or a run."""
-    rng = np.random.default_rng(0)
-    names = list(names_of(fresh(sound)))
-    for name in names:
-        state = fresh(sound)
-        place = state
-        for key in name[:-1]:
-            place = place[key]
-        place[name[-1]] = JUNK[rng.integers(len(JUNK))]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CheckpointWarning)
-            try:
-                sound[3](state)
-            except FdroError:
-                pass
-            except Exception as error:
-                raise AssertionError(f"{name} = {place[name[-1]]!r}") from error
