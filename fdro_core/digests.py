@@ -29,6 +29,6 @@ def short(**arrays: Any) -> str:
     """The first digits, for people; numbers and texts may stand among the arrays.
 
     >>> short(x=[1.0, 2.0], name="linear", l2=0.1)
-    'sha256 2...'
+    'sha256 a2f46f0c37565444'
     """
     return f"sha256 {of_arrays({name: np.asarray(value) for name, value in arrays.items()})[:SHORT]}"
