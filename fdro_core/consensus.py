@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fdro_core import kernels
 from fdro_core.config import AspireEase
 from fdro_core.messages import Update
+from fdro_core.replies import LARGEST_SQ
 
 Array = NDArray[np.float64]
 
@@ -74,16 +75,21 @@ class Consensus:
             )  # fmt: skip
         return pulls
 
-    def move_one(self, j: int, w: Array) -> Array | None:
-        """`move` for one active worker in one pass, where `free`; None where w is not finite."""
+    def move_one(self, j: int, w: Array, sizes: Array) -> Array | None:
+        """`move` for one active worker in one pass, where `free`; None where w is out of range.
+
+        ‖w‖² falls out of that pass and is noted in `sizes`.
+        """
         pull = np.empty(w.size)
         own, penalty = self.w, self.penalty
-        moved = kernels.advance_one(
-            w, own[j], self._u[j], self.total, self.z, pull, self.live, penalty, self._dual_step or penalty
-        )
-        if not moved:
+        size = kernels.advance_one(
+            w, own[j], self._u[j], self.total, self.z, pull, self.live, penalty,
+            self._dual_step or penalty, LARGEST_SQ,
+        )  # fmt: skip
+        if not size <= LARGEST_SQ:
             return None
         own[j] = w
+        sizes[j] = size
         return pull
 
     def pull(self, j: int) -> Array:

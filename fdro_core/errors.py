@@ -8,10 +8,14 @@
     │   │   └── InvalidConfig       a field of a config file; `.line` and `.field` say where
     │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is no number
     │   └── InvalidProblem          a local problem: dimension, shapes, labels
+    ├── InvalidReply (TypeError)    what a worker sent is no reply: its kind, a shape, a type, a number
     ├── ClusterUnreachable (ConnectionError)  a running cluster that cannot be joined
     └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
+        ├── WorkerFailed            a worker failed before the first step; the cause is chained
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
         └── Deadlock                nothing is under way and the master still waits
+
+A run that goes on without a worker says so by a `WorkerWarning`.
 """
 
 from __future__ import annotations
@@ -30,8 +34,11 @@ __all__ = [
     "InvalidConfig",
     "InvalidData",
     "InvalidProblem",
+    "InvalidReply",
     "InvalidSetting",
     "NoWorkersLeft",
+    "WorkerFailed",
+    "WorkerWarning",
 ]
 
 
@@ -61,6 +68,10 @@ class InvalidProblem(InvalidInput):
     """A local problem cannot be used: wrong dimension, shapes or labels."""
 
 
+class InvalidReply(FdroError, TypeError):
+    """A worker's reply cannot be used: wrong kind, shape or type, or a number out of range."""
+
+
 class ClusterUnreachable(FdroError, ConnectionError):
     """The cluster at the address given cannot be joined: it is not there, or refuses the token."""
 
@@ -71,9 +82,23 @@ class DriverError(FdroError, RuntimeError):
     result: Result | None = None
 
 
+class WorkerFailed(DriverError):
+    """A worker failed before the first step; what it raised is the cause.
+
+    Attributes:
+        worker: its index in `problems`.
+    """
+
+    worker: int = -1
+
+
 class NoWorkersLeft(DriverError):
     """Every worker crashed, was dropped or fell silent."""
 
 
 class Deadlock(DriverError):
     """The master waits and nothing is under way that could reach it."""
+
+
+class WorkerWarning(RuntimeWarning):
+    """A worker was lost to an exception, dropped, or sends numbers that the others make unlikely."""

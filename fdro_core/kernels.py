@@ -59,12 +59,12 @@ def curvature(
 
 
 @summing
-def finite(values: Array) -> bool:
-    """Whether every entry is a number; 0·x is 0 for those and NaN for the others."""
+def norm_sq(values: Array) -> float:
+    """‖x‖²; NaN or infinity where an entry is, or where the square overflows."""
     total = 0.0
     for i in range(values.size):
-        total += 0.0 * values[i]
-    return total == 0.0
+        total += values[i] * values[i]
+    return total
 
 
 @summing
@@ -133,13 +133,15 @@ def advance_one(
     live: int,
     penalty: float,
     dual_step: float,
-) -> bool:
+    limit_sq: float,
+) -> float:
     """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass.
 
-    False, and nothing changed, where w_new is not finite.
+    Returns ‖w_new‖²; where that is not within `limit_sq`, NaN for instance, nothing is changed.
     """
-    if not finite(w_new):
-        return False
+    size = norm_sq(w_new)
+    if not size <= limit_sq:
+        return size
     scale, ratio = 1.0 / live, dual_step / penalty
     for i in range(w_new.size):
         new = w_new[i]
@@ -151,7 +153,7 @@ def advance_one(
         own = u[i] + dual_step * gap
         u[i] = own
         pull[i] = own + penalty * middle
-    return True
+    return size
 
 
 @kernel
