@@ -112,7 +112,9 @@ class AspireEase:
     resends: int = _setting(1, "", "one lost message should not cost a worker its place in z")
     dead_losses: str = _setting("freeze", "", "a silent worker's loss is still the best guess")
     max_bad_updates: int = _setting(3, "", "one NaN can be an accident")
-    on_failed_start: str = _setting("raise", "", "a worker that never began is a mistake more often than a fault")
+    on_failed_start: str = _setting(
+        "raise", "", "a worker that never began is a mistake more often than a fault"
+    )
     report_interval: int | None = _setting(None, "", "⌈N/S⌉ iterations: one report an epoch")
     seed: int = _setting(0, "", "fixes every bit")
 

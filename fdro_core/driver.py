@@ -81,7 +81,7 @@ class Run:
                 self.stop_reason = reason
 
     def _warn(self, entry: dict[str, Any]) -> None:
-        """Warn of a worker that failed, with its traceback, and of one whose numbers look wrong; once each."""
+        """Warn of a worker that failed, with its traceback, or whose numbers look wrong; once each."""
         doubt = entry["event"] == "suspicious"
         if not (doubt or "traceback" in entry or entry["event"] == "worker-dropped"):
             return

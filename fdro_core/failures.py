@@ -1,4 +1,4 @@
-"""Exceptions of workers on their way to the user: in words, with their traceback, and as the run's own error."""
+"""Workers' exceptions on their way to the user: in words, with their traceback, as the run's own error."""
 
 from __future__ import annotations
 

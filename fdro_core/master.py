@@ -336,9 +336,7 @@ class Master:
             self._leave(j, f"{bad} updates with {OUT_OF_RANGE}", for_good=True)
         return []
 
-    def _leave(
-        self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None
-    ) -> None:
+    def _leave(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         """Worker j leaves the sums and gives up its claim on τ; its loss stays or is dropped."""
         self.roster.leave(j, for_good)
         self.consensus.leave(j)

@@ -1,8 +1,8 @@
 """Is a reply what was asked for? Every one is looked at before anything else touches it.
 
-Engines call `fault` on each reply: its kind, and the type and shape of what is in it. The numbers of an update
-are for the master (`in_range`, and the pass over w_j that it makes anyway): one that is out of range is
-counted and asked for again, where a reply of the wrong form is like a worker that raised.
+Engines call `fault` on each reply: its kind, and the type and shape of what is in it. The numbers of an
+update are for the master (`in_range`, and the pass over w_j that it makes anyway): one that is out of range
+is counted and asked for again, where a reply of the wrong form is like a worker that raised.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def _number(reply: Any, name: str, least: float = -np.inf, most: float = np.inf)
     if not isinstance(value, float):
         return f"{name} of type {type(value).__name__}, where a float is needed"
     unbounded = least == -np.inf and most == np.inf
-    return "" if unbounded or least <= value <= most else f"{name} = {value}; it must be in {least:g}..{most:g}"
+    return (
+        "" if unbounded or least <= value <= most else f"{name} = {value}; it must be in {least:g}..{most:g}"
+    )
 
 
 def _whole(reply: Any, name: str, least: int) -> str:

@@ -65,10 +65,8 @@ class Result:
 
     @property
     def suspicious(self) -> dict[int, str]:
-        """Workers whose numbers are far beyond the others', and what was seen, by the notices in `history`."""
-        return {
-            entry["worker"]: entry["reason"] for entry in self.history if entry["event"] == "suspicious"
-        }
+        """Workers whose numbers are far beyond the others', and what was seen: notices in `history`."""
+        return {entry["worker"]: entry["reason"] for entry in self.history if entry["event"] == "suspicious"}
 
     def __repr__(self) -> str:
         proof = "" if self.proved else f" {self.caveat()}"

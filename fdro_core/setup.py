@@ -131,8 +131,8 @@ def _end_on(failures: Mapping[int, Exception], workers: int, setting: str) -> No
         ) from error
     others = f"; so did {one_or_more([str(k) for k in failures if k != j])}" if len(failures) > 1 else ""
     failed = WorkerFailed(
-        f"worker {j} failed before the first step: {words(error)}{others}. The traceback is above. Mend it, or "
-        'go on without: on_failed_start="warn" among the settings'
+        f"worker {j} failed before the first step: {words(error)}{others}. The traceback is above. "
+        'Mend it, or go on without: on_failed_start="warn" among the settings'
     )
     failed.worker = j
     raise failed from error

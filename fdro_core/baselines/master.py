@@ -53,7 +53,9 @@ class RoundMaster:
         self.last_words = ""
         self.last_failure: tuple[int, Exception] | None = None
         self.roster = Roster(self.plan)
-        reports = [(np.nan, 0.0, 0.0) if u is None else (u.loss, u.gradient_sq, u.curvature) for u in met.first]
+        reports = [
+            (np.nan, 0.0, 0.0) if u is None else (u.loss, u.gradient_sq, u.curvature) for u in met.first
+        ]
         losses, gradient_sq, curvature = np.array(reports).T.copy()
         good = np.isfinite(losses)
         losses[~good] = losses[good].mean()
@@ -218,9 +220,7 @@ class RoundMaster:
             self._leave(j, f"{bad} updates with {OUT_OF_RANGE}", for_good=True)
         return []
 
-    def _leave(
-        self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None
-    ) -> None:
+    def _leave(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         self.roster.leave(j, for_good)
         self.last_words = reason
         facts = {"worker": j, "reason": reason}

@@ -95,8 +95,8 @@ WorkerFactory = Callable[[], WorkerMachine]
 class Engine(Protocol):
     """Runs workers and carries messages. Times are seconds on the engine's own clock.
 
-    A reply has passed `fdro_core.replies.fault` before it comes out of `receive` or `ask`; one that has not is
-    as good as an exception that the worker raised.
+    A reply has passed `fdro_core.replies.fault` before it comes out of `receive` or `ask`; one that does not
+    pass is as good as an exception that the worker raised.
     """
 
     @property

@@ -13,7 +13,6 @@ from fdro_core.failures import traceback_of, words
 from fdro_core.messages import Reply, Request
 from fdro_core.replies import checked
 
-
 WHERE = "Where it was raised:\n"
 
 

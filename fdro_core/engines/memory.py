@@ -114,7 +114,10 @@ class Memory:
 
 
 def own_copy(message: Any) -> Any:
-    """The message with arrays of its own: no two threads may hold the same buffer. What is none stays as it is."""
+    """The message with arrays of its own: no two threads may hold the same buffer.
+
+    What is no message stays as it is.
+    """
     kind: Any = type(message)
     if kind not in KINDS:
         return message

@@ -189,7 +189,7 @@ def test_a_bad_update_is_left_out_and_counted():
 
 def test_too_many_bad_updates_and_the_worker_is_dropped():
     problems = [Quadratic([0.0]), Quadratic([1.0]), Faulty([3.0], bad=range(20, 10**6))]
-    with pytest.warns(WorkerWarning, match="worker 2.*2 updates with NaN"):
+    with pytest.warns(WorkerWarning, match=r"worker 2.*2 updates with NaN"):
         result = run(AspireEase(iterations=1000, max_bad_updates=2), problems=problems)
     assert [entry["count"] for entry in notices(result, "bad-update")] == [1, 2]
     assert [entry["worker"] for entry in notices(result, "worker-dropped")] == [2]
