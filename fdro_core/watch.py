@@ -47,20 +47,20 @@ class Watch:
         if seen.size == 0:
             return []
         norms = np.sqrt(self.sizes[seen])
-        usual = lower_median(norms)
+        usual, largest = lower_median(norms), int(np.argmax(norms))
         found: Found = []
         if usual > 0:
-            limit = max(FAR, 100.0 * len(alive)) * usual
-            for j, norm in zip(seen[norms > limit].tolist(), norms[norms > limit], strict=True):
-                said = f"its model has a norm of {norm:.2g}, those of the others {usual:.2g}"
-                found.append((j, said))
+            # Once a worker has drawn the model away, those that follow are beyond those that have not yet.
+            known = max([usual, *np.sqrt(self.sizes[[j for j in self.told if j >= 0]])])
+            if norms[largest] > max(FAR, 100.0 * len(alive)) * known:
+                said = f"its model has a norm of {norms[largest]:.2g}, those of the others {usual:.2g}"
+                found.append((int(seen[largest]), said))
             self.baseline = self.baseline or usual
         grown = max(usual / self.baseline if self.baseline else 0.0, self._growth(objective))
         if grown > GROWTH and -1 not in self.told:
             self.told.append(-1)
-            largest = int(seen[np.argmax(norms)])
             said = f"model or losses have grown {grown:.1g}-fold since the start, and its copy is the largest"
-            found.append((largest, said))
+            found.append((int(seen[largest]), said))
         return self._new(found)
 
     def probed(self, losses: Array, known: Array) -> Found:
