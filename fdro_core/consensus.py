@@ -58,8 +58,11 @@ class Consensus:
         """ρ₂."""
         return self.config.consensus_dual_step or self.penalty
 
-    def move(self, active: Sequence[tuple[int, Update]], damping: float) -> list[Array]:
-        """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ."""
+    def move(self, active: Sequence[tuple[int, Update]], damping: float, books: Array) -> list[Array]:
+        """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ.
+
+        `books` has a row a worker, for `kernels.enter`.
+        """
         size, live, config = self.z.size, float(self.live), self.config
         for j, update in active:
             kernels.absorb(self.w[j], update.w, self.total)
@@ -73,23 +76,21 @@ class Consensus:
                 self.w[j], self._u[j], self.total, self.inverse, self.z, pull, self.penalty,
                 self.dual_step, damping, config.consensus_dual_bound,
             )  # fmt: skip
+            sent = kernels.norm_sq(pull) / self.penalty**2
+            kernels.enter(books[j], kernels.norm_sq(self.w[j]), sent)
         return pulls
 
-    def move_one(self, j: int, w: Array, sizes: Array) -> Array | None:
-        """`move` for one active worker in one pass, where `free`; None where w is out of range.
-
-        ‖w‖² falls out of that pass and is noted in `sizes`.
-        """
+    def move_one(self, j: int, w: Array, book: Array) -> Array | None:
+        """`move` for one active worker in one pass, where `free`; None where w is out of range."""
         pull = np.empty(w.size)
         own, penalty = self.w, self.penalty
-        size = kernels.advance_one(
+        moved = kernels.advance_one(
             w, own[j], self._u[j], self.total, self.z, pull, self.live, penalty,
-            self._dual_step or penalty, LARGEST_SQ,
+            self._dual_step or penalty, LARGEST_SQ, book,
         )  # fmt: skip
-        if not size <= LARGEST_SQ:
+        if not moved:
             return None
         own[j] = w
-        sizes[j] = size
         return pull
 
     def pull(self, j: int) -> Array:

@@ -67,6 +67,20 @@ def norm_sq(values: Array) -> float:
     return total
 
 
+@kernel
+def enter(book: Array, size: float, sent: float) -> None:
+    """One worker's book after a reply of ‖w_j‖² = size: that, what its next step starts from, the excess.
+
+    An honest step ends between w_j, y_j/κ₁ and the minimum of f_j; so ‖w_j‖² is at most a few times the
+    larger of the first two (`sent` is the second's square), once those are far from the minimum. The excess
+    is how far beyond them it ever was, and fades.
+    """
+    excess = size / book[1] if book[1] > 0.0 else 0.0
+    book[0] = size
+    book[1] = max(size, sent)
+    book[2] = max(0.9 * book[2], excess)
+
+
 @summing
 def absorb(w_old: Array, w_new: Array, total: Array) -> None:
     """Σ_j(w_j - φ_j/(κ₁D)), here `total`, follows one worker's move."""
@@ -134,14 +148,16 @@ def advance_one(
     penalty: float,
     dual_step: float,
     limit_sq: float,
-) -> float:
-    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass.
+    book: Array,
+) -> bool:
+    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass; and `enter`.
 
-    Returns ‖w_new‖²; where that is not within `limit_sq`, NaN for instance, nothing is changed.
+    False, and nothing changed, where ‖w_new‖² is not within `limit_sq`, NaN for instance.
     """
     size = norm_sq(w_new)
     if not size <= limit_sq:
-        return size
+        return False
+    pulled = 0.0
     scale, ratio = 1.0 / live, dual_step / penalty
     for i in range(w_new.size):
         new = w_new[i]
@@ -152,8 +168,11 @@ def advance_one(
         total[i] = moved - ratio * gap
         own = u[i] + dual_step * gap
         u[i] = own
-        pull[i] = own + penalty * middle
-    return size
+        next_pull = own + penalty * middle
+        pull[i] = next_pull
+        pulled += next_pull * next_pull
+    enter(book, size, pulled / (penalty * penalty))
+    return True
 
 
 @kernel

@@ -146,10 +146,9 @@ class Master:
         self.received += self.up
         if update.ticket < roster.tickets[j] or j in roster.pending:
             return []  # a repeated message, or one from before a crash
-        size = kernels.norm_sq(update.w)
-        if update.ticket != roster.tickets[j] or not (in_range(update) and size <= LARGEST_SQ):
+        sound = in_range(update) and kernels.norm_sq(update.w) <= LARGEST_SQ
+        if update.ticket != roster.tickets[j] or not sound:
             return self._refuse(j)
-        self.watch.sizes[j] = size
         if not roster.alive[j]:
             if roster.staleness(j, self.iteration) > self.plan.max_staleness:
                 return self._return(j)
@@ -180,7 +179,7 @@ class Master:
         c1 = c2 = 0.0
         if self.damped:
             c1, c2 = self._setting_2()
-        pulls = consensus.move(active, c2)
+        pulls = consensus.move(active, c2, self.watch.books)
         self.theorem_numbers += len(active) * (2 * consensus.z.size + 1 + adversary.planes.size)
         weights = adversary.respond(active, c1)
         self.iteration += 1
@@ -201,7 +200,7 @@ class Master:
         """
         if not in_range(update):
             return None
-        pull = self.consensus.move_one(j, update.w, self.watch.sizes)
+        pull = self.consensus.move_one(j, update.w, self.watch.rows[j])
         if pull is None:
             return None
         adversary = self.adversary

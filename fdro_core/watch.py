@@ -18,64 +18,84 @@ Found = list[tuple[int, str]]
 
 FAR = 1e4  # times the others' norm; honest copies of one model are within a few N of each other
 GROWTH = 1e8  # of the model's norm, or of the losses, since the start
+LOST = 1e12  # the same, where it will not come back
 UNEQUAL = 1e8  # of metrics or curvatures: the others' steps are that much too short
+EXCESS = 2.0  # of ‖w_j‖ over what the worker was sent: less may be an honest step
+LEADS = 1.05  # the same, where the model runs away for certain and nobody was named
 BEFORE = 3  # tickets, so two answers: copies that start from 0 are as different as the first gradients
 
-STATE = ("sizes", "scale", "baseline", "told")
+STATE = ("books", "scale", "baseline", "told")
 
 
 class Watch:
     """What the master remembers to compare its workers by.
 
     Attributes:
-        sizes: ‖w_j‖² as last received.
+        books: a row a worker, kept by `kernels.enter`: ‖w_j‖² as last received, the square of what it was
+            sent since, and its excess over that.
         scale: of the losses at the start, |f_j| + ‖g_j‖²/L_j.
         baseline: the model's norm after the first answers, 0 before.
-        told: workers that were named, each once; -1 where the model ran away and that was told.
+        told: workers that were named, each once.
     """
 
     def __init__(self, workers: int, z: Array, losses: Array, gradient_sq: Array, curvature: Array) -> None:
-        self.sizes = np.full(workers, float(z @ z))
+        self.books = np.zeros((workers, 3))
+        self.books[:, :2] = float(z @ z)
         drop = np.divide(gradient_sq, curvature, out=np.zeros(workers), where=curvature > 0)
         self.scale = float(np.max(np.abs(losses) + drop))
         self.baseline = 0.0
         self.told: list[int] = []
+        self._derive()
+
+    def _derive(self) -> None:
+        self.rows = list(self.books)  # views, made once: one is needed in every iteration
 
     def look(self, alive: Sequence[bool], tickets: Sequence[int], objective: float) -> Found:
-        """Who is far beyond the others now and was not before."""
+        """Who draws the model away, where somebody does and was not named before.
+
+        That somebody does shows in the copies' norms, in the model's or in the losses. By then honest copies
+        follow; who leads is the one that went beyond what it was sent.
+        """
         seen = np.flatnonzero(np.asarray(alive) & (np.asarray(tickets) >= BEFORE))
         if seen.size == 0:
             return []
-        norms = np.sqrt(self.sizes[seen])
-        usual, largest = lower_median(norms), int(np.argmax(norms))
-        found: Found = []
-        if usual > 0:
-            # Once a worker has drawn the model away, those that follow are beyond those that have not yet.
-            known = max([usual, *np.sqrt(self.sizes[[j for j in self.told if j >= 0]])])
-            if norms[largest] > max(FAR, 100.0 * len(alive)) * known:
-                said = f"its model has a norm of {norms[largest]:.2g}, those of the others {usual:.2g}"
-                found.append((int(seen[largest]), said))
-            self.baseline = self.baseline or usual
+        norms = np.sqrt(self.books[seen, 0])
+        usual, largest = lower_median(norms), float(norms.max())
+        self.baseline = self.baseline or usual
+        spread = largest / usual if usual > 0 else 0.0
         grown = max(usual / self.baseline if self.baseline else 0.0, self._growth(objective))
-        if grown > GROWTH and -1 not in self.told:
-            self.told.append(-1)
-            said = f"model or losses have grown {grown:.1g}-fold since the start, and its copy is the largest"
-            found.append((int(seen[largest]), said))
-        return self._new(found)
+        if spread <= max(FAR, 100.0 * len(alive)) and grown <= GROWTH:
+            return []
+        leader = int(seen[np.argmax(self.books[seen, 2])])
+        excess = float(np.sqrt(self.books[leader, 2]))
+        if excess <= self._needed(grown):
+            return []  # nobody stands out yet
+        said = f"its model has up to {excess:.2g} times the norm of what it was sent, and "
+        if grown > GROWTH:
+            said += f"model or losses have grown {grown:.1g}-fold since the start"
+        else:
+            said += f"norms of models reach {largest:.2g} where the usual is {usual:.2g}"
+        return self._new([(leader, said)])
 
     def probed(self, losses: Array, known: Array) -> Found:
         """Whose loss at the model is far beyond what it reported before and what the others have."""
         measured = np.isfinite(losses)
         if not measured.any():
             return []
-        sizes = np.abs(losses)
-        usual = max(lower_median(sizes[measured]), self.scale)
-        odd = measured & (sizes > GROWTH * np.maximum(usual, np.abs(known)))
+        magnitude = np.abs(losses)
+        usual = max(lower_median(magnitude[measured]), self.scale)
+        odd = measured & (magnitude > GROWTH * np.maximum(usual, np.abs(known)))
         found = [
             (int(j), f"its loss at the model is {losses[j]:.2g}, and it reported {known[j]:.2g} before")
             for j in np.flatnonzero(odd)
         ]
         return self._new(found)
+
+    def _needed(self, grown: float) -> float:
+        """The excess that singles a worker out; whoever has most does where the model is lost anyway."""
+        if self.told or grown <= GROWTH:
+            return EXCESS
+        return LEADS if grown <= LOST else 0.0
 
     def _growth(self, objective: float) -> float:
         return abs(objective) / self.scale if self.scale > 0 else 0.0
@@ -94,6 +114,7 @@ class Watch:
         """Go back to a snapshot."""
         for name in STATE:
             setattr(self, name, state[name])
+        self._derive()
 
 
 def unequal(what: str, values: Mapping[int, float]) -> Found:

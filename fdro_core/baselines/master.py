@@ -142,7 +142,8 @@ class RoundMaster:
         if reply.ticket != roster.tickets[j] or not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
         if reply.w is not None:
-            self.watch.sizes[j] = size
+            self.watch.books[j, 1] = kernels.norm_sq(self.state.w)  # where its steps began, whatever it had
+            kernels.enter(self.watch.books[j], size, size)
         if not roster.alive[j]:
             self._join(j)
         if roster.sent_in[j] != self.opened or j not in self.job.workers:
