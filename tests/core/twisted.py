@@ -9,6 +9,7 @@ import numpy as np
 
 from fdro_core.messages import from_fields, to_fields
 from fdro_core.replies import LARGEST
+from tests.core.helpers import Quadratic
 
 
 def changed(reply, **fields):
@@ -77,3 +78,43 @@ OF_STEPS = {
     "negative square": lambda reply: changed(reply, gradient_sq=-1.0),
     "huge curvature": lambda reply: changed(reply, curvature=1e300),
 }
+
+
+# -- problems that raise ----------------------------------------------------------------------------
+
+
+class Raising(Quadratic):
+    """Raises from its call number `at` on, or when it is asked for its metric.
+
+    `error` is an exception, or makes one where it is raised.
+    """
+
+    def __init__(self, centre, error, at=10**9, metric=False):
+        super().__init__(centre)
+        self.error, self.at, self.calls = error, at, 0
+        if metric:
+            self.metric = self.fail
+
+    def fail(self):
+        raise self.error() if callable(self.error) else self.error
+
+    def loss_and_gradient(self, w, rng=None, batch_size=None):
+        self.calls += 1
+        if self.calls >= self.at:
+            self.fail()
+        return super().loss_and_gradient(w)
+
+
+class Mute(Exception):
+    """Has no words for itself."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+class NoTraveller(Exception):
+    """Can be packed and not unpacked: its arguments are not those of its constructor."""
+
+    def __init__(self, one, other):
+        super().__init__("lost on the way")
+        self.both = one, other
