@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from fdro_core.algorithm import Algorithm, MasterMachine
 from fdro_core.config import AspireEase
 from fdro_core.engines.base import Engine
 from fdro_core.engines.virtual import VirtualEngine
-from fdro_core.errors import CheckpointMismatch, DriverError, ObserverFailed
+from fdro_core.errors import CheckpointMismatch, DriverError, ObserverFailed, WorkerWarning
 from fdro_core.identity import RollCall, identify
 from fdro_core.identity import check as check_identity
 from fdro_core.messages import Hello
@@ -63,6 +64,7 @@ class Run:
         self.history: list[dict[str, Any]] = []
         self.stop_reason = ""
         self.failures: list[Failure] = []
+        self._warned: set[tuple[int, bool]] = set()
 
     def stationarity(self) -> float:
         """‖∇G‖² of Definition 1 now, by a round of probes: two evaluations a worker."""
@@ -90,6 +92,7 @@ class Run:
     def tell(self, entry: dict[str, Any]) -> None:
         """Put a report or notice in the history and tell the observers; one that raises ends the run."""
         self.history.append(entry)
+        self._warn(entry)
         for place, observer in enumerate(self.observers):
             try:
                 reason = observer(self, entry)
@@ -98,6 +101,18 @@ class Run:
                 reason = ObserverFailed.__name__
             if reason and not self.stop_reason:
                 self.stop_reason = reason
+
+    def _warn(self, entry: dict[str, Any]) -> None:
+        """Warn of a worker that failed, with its traceback, or whose numbers look wrong; once each."""
+        doubt = entry["event"] == "suspicious"
+        if not (doubt or "traceback" in entry or entry["event"] == "worker-dropped"):
+            return
+        worker = entry["worker"]
+        if (worker, doubt) in self._warned:
+            return
+        self._warned.add((worker, doubt))
+        said = f"worker {worker}, iteration {entry['iteration']}: {entry['event']}: {entry['reason']}"
+        warnings.warn(f"{said}\n{entry.get('traceback', '')}".rstrip(), WorkerWarning, stacklevel=4)
 
     def finish(self) -> None:
         """Let every observer finish, whatever the others raise."""
@@ -114,9 +129,13 @@ class Run:
         """The state as a Result, by a round of probes."""
         master = self.master
         verdict = master.judge(self.engine.ask(master.probes()))
+        for notice in master.take_notices():  # the observers are done
+            self.history.append(notice)
+            self._warn(notice)
         return Result(
             w=master.z.copy(),
             losses=verdict.losses,
+            known_at=verdict.known_at,
             worst_case=verdict.worst_case,
             objective=verdict.objective,
             weights=verdict.weights,

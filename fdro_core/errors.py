@@ -10,14 +10,17 @@
     │   │   └── CheckpointMismatch  a checkpoint of another run; `.differences` says in what
     │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is no number
     │   └── InvalidProblem          a local problem: dimension, shapes, labels
+    ├── InvalidReply (TypeError)    what a worker sent is no reply: its kind, a shape, a type, a number
     ├── ClusterUnreachable (ConnectionError)  a running cluster that cannot be joined
     ├── FileNotWritten (OSError)    a file that could not be replaced; the one from before is as it was
     └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
+        ├── WorkerFailed            a worker failed before the first step; the cause is chained
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
         ├── Deadlock                nothing is under way and the master still waits
         └── ObserverFailed          an observer raised; the others finished
 
     CheckpointWarning (UserWarning) a checkpoint that is gone on from though something is open
+    WorkerWarning (RuntimeWarning)  a run that goes on without a worker, or in doubt of one
 """
 
 from __future__ import annotations
@@ -41,9 +44,12 @@ __all__ = [
     "InvalidConfig",
     "InvalidData",
     "InvalidProblem",
+    "InvalidReply",
     "InvalidSetting",
     "NoWorkersLeft",
     "ObserverFailed",
+    "WorkerFailed",
+    "WorkerWarning",
 ]
 
 
@@ -94,6 +100,10 @@ class InvalidProblem(InvalidInput):
     """A local problem cannot be used: wrong dimension, shapes or labels."""
 
 
+class InvalidReply(FdroError, TypeError):
+    """A worker's reply cannot be used: wrong kind, shape or type, or a number out of range."""
+
+
 class ClusterUnreachable(FdroError, ConnectionError):
     """The cluster at the address given cannot be joined: it is not there, or refuses the token."""
 
@@ -115,6 +125,16 @@ class DriverError(FdroError, RuntimeError):
     result: Result | None = None
 
 
+class WorkerFailed(DriverError):
+    """A worker failed before the first step; what it raised is the cause.
+
+    Attributes:
+        worker: its index in `problems`.
+    """
+
+    worker: int = -1
+
+
 class NoWorkersLeft(DriverError):
     """Every worker crashed, was dropped or fell silent."""
 
@@ -128,3 +148,7 @@ class ObserverFailed(DriverError):
 
     Where several raised, the message names them all, and the cause is an ExceptionGroup.
     """
+
+
+class WorkerWarning(RuntimeWarning):
+    """A worker was lost to an exception, dropped, or sends numbers that the others make unlikely."""

@@ -103,6 +103,10 @@ class RunFolder:
     def result(self) -> dict[str, Any]:
         """The numbers of the result."""
         content: dict[str, Any] = json.loads((self / RESULT).read_text(encoding="utf-8"))
+        if "proved" not in content:  # written by fdro 0.1
+            lost = [worker["name"] for worker in content["workers"] if worker["loss"] is None]
+            caveat = f"with old or guessed losses of {', '.join(lost)}" if lost else ""
+            content |= {"proved": not lost, "caveat": caveat, "suspicious": {}}
         return content
 
     def history(self) -> list[dict[str, Any]]:
