@@ -139,6 +139,17 @@ def test_a_p_outside_that_says_so_goes_to_the_solver_too():
     assert answer.violation <= tolerances.VIOLATION
 
 
+@either
+def test_what_the_closed_form_gives_up_itself_claims_nothing(losses):
+    def nothing(field, answer, losses):
+        return np.nan * field
+
+    last = (len(losses) - 1,) if losses.ndim == 2 else (0,)
+    fields = ("p", "value", "upper_bound", "gap", "violation")
+    given_up = claims(**dict.fromkeys(fields, nothing), unproved=always(tuple(range(last[0] + 1))))(5)
+    np.testing.assert_allclose(given_up.worst_case(losses).value, Tail(5).worst_case(losses).value)
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-20, 1e20, 1e150, 1e300, 1e307])
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 @either

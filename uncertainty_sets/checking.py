@@ -38,7 +38,7 @@ def closed_form(
     reject_not_finite(losses)
     answer = uncertainty_set._closed_form(losses, warm_start)
     if answer is not None:
-        rows = unproved_rows(uncertainty_set, losses, answer)
+        rows = unproved_rows(uncertainty_set, losses, answer)  # first: it may not be a WorstCase
         answer.unproved = rows
     return answer
 
@@ -46,44 +46,48 @@ def closed_form(
 def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> tuple[int, ...]:
     """The rows whose certificate is weaker than the promise; BrokenSet if it is not even true.
 
+    A row that the closed form itself gives up (`unproved`) claims nothing, and is not looked at.
+
     Args:
         uncertainty_set: whose `_closed_form` answered.
         losses: (N,), one row, or (B, N).
         answer: what it returned; its numbers become floats, or arrays for a batch.
     """
-    _check_form(uncertainty_set, losses, answer)
-    F, P = np.atleast_2d(losses), np.atleast_2d(answer.p)
-    value, bound, gap, claimed = (np.atleast_1d(getattr(answer, name)) for name in NUMBERS[:4])
-    measured = measure_violation(uncertainty_set, P, losses.ndim)
-    _refuse(
-        uncertainty_set, answer, measured > claimed + FEASIBLE,
-        "its violation is said to be {:.6g}, and p is off the set by {:.6g}", claimed, measured,
+    if not isinstance(answer, WorstCase):
+        raise _wrong(uncertainty_set, f"it must return a WorstCase or None, got {type(answer).__name__}")
+    claims = np.ones(len(np.atleast_2d(losses)), dtype=bool)
+    claims[list(answer.unproved)] = False
+    _check_form(uncertainty_set, losses, answer, claims)
+    F, P = np.atleast_2d(losses)[claims], np.atleast_2d(answer.p)[claims]
+    value, bound, gap, said = (np.atleast_1d(getattr(answer, name))[claims] for name in NUMBERS[:4])
+    rows, batch = np.flatnonzero(claims), losses.ndim == 2
+
+    def refuse(bad: Any, words: str, *numbers: Array) -> None:
+        """Raise with the numbers of the first bad row, if there is one."""
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            where = f"in row {rows[first]}, " if batch else ""
+            raise _wrong(uncertainty_set, where + words.format(*(each[first] for each in numbers)))
+
+    owners = [uncertainty_set._row(int(row)) if batch else uncertainty_set for row in rows]
+    measured = np.array([owner.violation(p) for owner, p in zip(owners, P, strict=True)])
+    refuse(
+        measured > said + FEASIBLE,
+        "its violation is said to be {:.6g}, and p is off the set by {:.6g}", said, measured,
     )  # fmt: skip
     expected, spread, rounding = expected_loss(F, P)
     room = PROMISE * spread + rounding + measured * np.abs(F).max(axis=1)
     with np.errstate(invalid="ignore", over="ignore"):  # bounds may be infinite, and losses near 1e308
-        _refuse(
-            uncertainty_set, answer, ~(np.abs(value - expected) <= room),
+        difference = bound - value
+        wrong_gap = ~((np.abs(gap - difference) <= room) | (gap == difference))
+        refuse(
+            ~(np.abs(value - expected) <= room),
             "its value is {:.10g}, and pᵀf is {:.10g}", value, expected,
         )  # fmt: skip
-        difference = bound - value
-        _refuse(
-            uncertainty_set, answer, ~(difference >= -room),
-            "its upper_bound, {:.10g}, is below its value, {:.10g}", bound, value,
-        )  # fmt: skip
-        _refuse(
-            uncertainty_set, answer, ~((np.abs(gap - difference) <= room) | (gap == difference)),
-            "its gap is {:.6g}, and upper_bound - value is {:.6g}", gap, difference,
-        )  # fmt: skip
-    proved = (gap <= np.maximum(PROMISE * spread, rounding)) & (measured <= FEASIBLE)
-    return tuple(int(row) for row in np.flatnonzero(~proved))
-
-
-def measure_violation(uncertainty_set: UncertaintySet, P: Array, axes: int) -> Array:
-    """Every row's violation, by the set of that row."""
-    if axes == 1:
-        return np.array([uncertainty_set.violation(P[0])])
-    return np.array([uncertainty_set._row(row).violation(p) for row, p in enumerate(P)])
+        refuse(~(difference >= -room), "its upper_bound, {:.10g}, is below its value, {:.10g}", bound, value)
+        refuse(wrong_gap, "its gap is {:.6g}, and upper_bound - value is {:.6g}", gap, difference)
+    claims[rows] = (gap <= np.maximum(PROMISE * spread, rounding)) & (measured <= FEASIBLE)
+    return tuple(int(row) for row in np.flatnonzero(~claims))
 
 
 def expected_loss(F: Array, P: Array) -> tuple[Array, Array, Array]:
@@ -98,36 +102,39 @@ def expected_loss(F: Array, P: Array) -> tuple[Array, Array, Array]:
         return np.ldexp(expected, exponent), np.ldexp(spread, exponent), rounding
 
 
-def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> None:
+def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, claims: Any) -> None:
     """The kinds and shapes; numbers become floats or float arrays, which others may then rely on."""
-    if not isinstance(answer, WorstCase):
-        raise _wrong(uncertainty_set, f"it must return a WorstCase or None, got {type(answer).__name__}")
-    p = answer.p
+    p: Any = answer.p
     if not isinstance(p, np.ndarray) or p.dtype != np.float64 or p.shape != losses.shape:
         kind = f"{p.dtype} of shape {p.shape}" if isinstance(p, np.ndarray) else type(p).__name__
         raise _wrong(uncertainty_set, f"p must be float64 of shape {losses.shape}, got {kind}")
-    if not np.isfinite(p).all():
-        raise _wrong(uncertainty_set, f"p must be finite, got {p[~np.isfinite(p)][0]}")
+    claimed = np.atleast_2d(p)[claims]
+    if not np.isfinite(claimed).all():
+        raise _wrong(uncertainty_set, f"p must be finite, got {claimed[~np.isfinite(claimed)][0]}")
     if not p.flags.writeable:
         answer.p = p.copy()  # a solver's rows may have to be written into it
+    leading = losses.shape[:-1]
     for name in NUMBERS:
-        numbers = _numbers(uncertainty_set, name, getattr(answer, name), losses.shape[:-1])
+        numbers = _numbers(uncertainty_set, name, getattr(answer, name), leading, claims)
         setattr(answer, name, float(numbers) if losses.ndim == 1 else numbers)
+    answer.iterations = np.asarray(answer.iterations).astype(np.int64)[()]
     if not isinstance(answer.dual, Mapping) or not answer.dual:
         raise _wrong(
             uncertainty_set,
             f"dual must hold the multipliers that upper_bound is computed from, got {answer.dual!r}",
         )
     dual = {
-        key: _numbers(uncertainty_set, f"dual[{key!r}]", multiplier, losses.shape[:-1])
+        key: _numbers(uncertainty_set, f"dual[{key!r}]", multiplier, leading, claims)
         for key, multiplier in answer.dual.items()
     }
     if losses.ndim == 2:
         answer.dual = dual
 
 
-def _numbers(uncertainty_set: UncertaintySet, name: str, given: Any, leading: tuple[int, ...]) -> Array:
-    """Numbers without NaN, with those axes first (only those, unless they are multipliers)."""
+def _numbers(
+    uncertainty_set: UncertaintySet, name: str, given: Any, leading: tuple[int, ...], claims: Any
+) -> Array:
+    """Numbers without NaN where they are claimed; these axes first, and only these unless multipliers."""
     try:
         numbers = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -136,19 +143,9 @@ def _numbers(uncertainty_set: UncertaintySet, name: str, given: Any, leading: tu
     if shape != leading:
         needed = f"shape {leading}" if leading else "a number"
         raise _wrong(uncertainty_set, f"{name} must be {needed}, got shape {numbers.shape}")
-    if np.isnan(numbers).any():
+    if np.isnan(numbers[claims] if leading else numbers).any() and claims.any():
         raise _wrong(uncertainty_set, f"{name} is NaN")
     return numbers
-
-
-def _refuse(
-    uncertainty_set: UncertaintySet, answer: WorstCase, bad: Any, words: str, *numbers: Array
-) -> None:
-    """Raise with the numbers of the first bad row, if there is one."""
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        where = f"in row {row}, " if answer.p.ndim == 2 else ""
-        raise _wrong(uncertainty_set, where + words.format(*(each[row] for each in numbers)))
 
 
 def _wrong(uncertainty_set: UncertaintySet, what: str) -> BrokenSet:
