@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from fdro_core.algorithm import Algorithm, MasterMachine
 from fdro_core.config import AspireEase
 from fdro_core.engines.base import Engine
 from fdro_core.engines.virtual import VirtualEngine
-from fdro_core.errors import DriverError
+from fdro_core.errors import DriverError, WorkerSilent
 from fdro_core.problem import ProblemSource, check_sources
 from fdro_core.result import Result
 from uncertainty_sets.backends import cold
@@ -72,6 +73,8 @@ class Run:
     def tell(self, entry: dict[str, Any]) -> None:
         """Put a report or notice in the history and show it to the observers."""
         self.history.append(entry)
+        if entry["event"] == "worker-silent":
+            warnings.warn(_silence(entry), WorkerSilent, stacklevel=4)
         for observer in self.observers:
             reason = observer(self, entry)
             if reason and not self.stop_reason:
@@ -202,8 +205,16 @@ def _loop(run: Run) -> Result:
             raise
 
 
-def _nothing(run: Run) -> None:
-    """An observer without a `finish`."""
+def _nothing(*_: Any) -> None:
+    """An observer without a `finish`, an engine without a `hurry`."""
+
+
+def _silence(entry: dict[str, Any]) -> str:
+    """The warning for a worker that may hang."""
+    return (
+        f"worker {entry['worker']} has been {entry['reason']}. It is asked again; if it stays silent it "
+        "counts as dead until it speaks (`deadline` of the algorithm: seconds, or None to wait for ever)"
+    )
 
 
 @contextmanager
@@ -223,6 +234,7 @@ def _interrupts(run: Run) -> Iterator[None]:
     def handler(number: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         run.stop_reason = run.stop_reason or "interrupted"
+        getattr(run.engine, "hurry", _nothing)()
 
     signal.signal(signal.SIGINT, handler)
     try:

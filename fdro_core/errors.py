@@ -12,6 +12,9 @@
     └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
         └── Deadlock                nothing is under way and the master still waits
+
+    RuntimeWarning
+    └── WorkerSilent                a worker that may hang
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ __all__ = [
     "InvalidProblem",
     "InvalidSetting",
     "NoWorkersLeft",
+    "WorkerSilent",
 ]
 
 
@@ -77,3 +81,10 @@ class NoWorkersLeft(DriverError):
 
 class Deadlock(DriverError):
     """The master waits and nothing is under way that could reach it."""
+
+
+class WorkerSilent(RuntimeWarning):
+    """A worker has been silent for longer than `deadline="auto"` allows; the message says how long and why.
+
+    A notice in the history says the same.
+    """

@@ -47,7 +47,7 @@ class Event:
     Attributes:
         time: the engine's clock, in seconds.
         worker: who it is from; -1 for a tick.
-        payload: an Update, `Lost`, `Back`, or None for a tick.
+        payload: an Update, `Lost`, `Back`, `Silent`, or None for a tick.
     """
 
     __slots__ = ("payload", "time", "worker")
@@ -59,12 +59,17 @@ class Event:
 
 
 class Lost:
-    """The worker crashed or raised; what it was doing is gone."""
+    """The worker crashed or raised; what it was doing is gone.
 
-    __slots__ = ("reason",)
+    `returns` says that `Back` will follow, or another `Lost` where that comes to nothing: the master then
+    waits for it even if nobody else is left.
+    """
 
-    def __init__(self, reason: str) -> None:
+    __slots__ = ("reason", "returns")
+
+    def __init__(self, reason: str, returns: bool = False) -> None:
         self.reason = reason
+        self.returns = returns
 
 
 class Back:
@@ -73,11 +78,38 @@ class Back:
     __slots__ = ()
 
 
+class Silent:
+    """The worker has not answered its step for longer than the engine thinks normal; it may hang.
+
+    Only engines whose workers can hang say so. The master heeds it where its `deadline` is "auto".
+
+    Attributes:
+        seconds: how long it has been silent.
+        deadline: how long it may be.
+        why: where that number comes from.
+    """
+
+    __slots__ = ("deadline", "seconds", "why")
+
+    def __init__(self, seconds: float, deadline: float, why: str) -> None:
+        self.seconds = seconds
+        self.deadline = deadline
+        self.why = why
+
+    @property
+    def reason(self) -> str:
+        """All of it in words."""
+        return f"silent for {self.seconds:.3g} s, past the deadline of {self.deadline:.3g} s: {self.why}"
+
+
 WorkerFactory = Callable[[], WorkerMachine]
 
 
 class Engine(Protocol):
-    """Runs workers and carries messages. Times are seconds on the engine's own clock."""
+    """Runs workers and carries messages. Times are seconds on the engine's own clock.
+
+    An engine may also have ``hurry()``, called on Ctrl-C: rounds wait for nobody who may hang from then on.
+    """
 
     @property
     def clock(self) -> float:
