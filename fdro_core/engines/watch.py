@@ -62,5 +62,4 @@ class Watch:
 
     def round_limit(self, patience: float, *, haste: bool) -> float:
         """How many seconds a round of questions waits without any further answer."""
-        slowest = self.slowest
-        return HASTE + HASTE_TIMES * slowest if haste else max(patience, TIMES * slowest)
+        return HASTE + HASTE_TIMES * self.slowest if haste else max(patience, TIMES * max(self.longest))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +18,17 @@ from fdro_core.messages import Begin, Hello, Introduction, Step, Update
 from fdro_core.observers import Checkpoint
 from fdro_core.worker import Worker
 from tests.core.engine_kinds import RAY, THREAD, N, StopWhen, happened, needs_ray, quadratics
-from tests.core.helpers import Mishap, Parrot, Quadratic, machines, middle_box, same
+from tests.core.helpers import (
+    Mishap,
+    Parrot,
+    Quadratic,
+    Slow,
+    hang_until_released,
+    machines,
+    middle_box,
+    one_life,
+    same,
+)
 
 LAST = [3.0, 1.0]
 FLOOR = 2.0  # a busy machine lets a process wait for a second now and then
@@ -62,13 +71,6 @@ def hung(tmp_path):
 
     yield problem
     (tmp_path / "release").touch()
-
-
-def hang_until_released(folder):
-    """A factory that does not come back."""
-    while not (folder / "release").exists():
-        time.sleep(0.01)
-    return Quadratic(LAST)
 
 
 # -- in the midst of a run ------------------------------------------------------------------------
@@ -215,14 +217,6 @@ def test_a_worker_that_is_never_made_again(kind, short, tmp_path):
         (tmp_path / "release").touch()
 
 
-def one_life(folder):
-    """The first time a problem that raises after a while, then nothing."""
-    if (folder / "lived").exists():
-        return hang_until_released(folder)
-    (folder / "lived").touch()
-    return Mishap(LAST, folder, "raise", at=LATER)
-
-
 def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path):
     path, first, more = tmp_path / "run.npz", AspireEase(iterations=40), AspireEase(iterations=90)
     solve(quadratics(), middle_box(3), config=first, engine=make(THREAD), observers=[Checkpoint(path)])
@@ -333,19 +327,6 @@ def test_a_state_with_another_deadline_asks_nobody_in_vain():
 
 
 # -- the engine, without a master -----------------------------------------------------------------
-
-
-class Slow(Parrot):
-    """Takes a while over a Step."""
-
-    def __init__(self, answer, seconds):
-        super().__init__(answer)
-        self.seconds = seconds
-
-    def handle(self, message):
-        if isinstance(message, Step):
-            time.sleep(self.seconds)
-        return super().handle(message)
 
 
 @pytest.mark.parametrize("kind", [THREAD, RAY])
