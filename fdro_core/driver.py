@@ -22,7 +22,7 @@ from fdro_core.algorithm import Algorithm, MasterMachine
 from fdro_core.config import AspireEase
 from fdro_core.engines.base import Engine
 from fdro_core.engines.virtual import VirtualEngine
-from fdro_core.errors import CheckpointMismatch, DriverError, ObserverFailed, WorkerWarning
+from fdro_core.errors import CheckpointMismatch, DriverError, ObserverFailed, WorkerSilent, WorkerWarning
 from fdro_core.identity import RollCall, identify
 from fdro_core.identity import check as check_identity
 from fdro_core.messages import Hello
@@ -104,6 +104,8 @@ class Run:
 
     def _warn(self, entry: dict[str, Any]) -> None:
         """Warn of a worker that failed, with its traceback, or whose numbers look wrong; once each."""
+        if entry["event"] == "worker-silent":
+            warnings.warn(_silence(entry), WorkerSilent, stacklevel=4)
         doubt = entry["event"] == "suspicious"
         if not (doubt or "traceback" in entry or entry["event"] == "worker-dropped"):
             return
@@ -299,8 +301,16 @@ def _attach_result(run: Run, error: DriverError) -> None:
         error.add_note(f"there is no `.result`, since judging the state raised {another!r}")
 
 
-def _nothing(run: Run) -> None:
-    """An observer without a `finish`."""
+def _nothing(*_: Any) -> None:
+    """An observer without a `finish`, an engine without a `hurry`."""
+
+
+def _silence(entry: dict[str, Any]) -> str:
+    """The warning for a worker that may hang."""
+    return (
+        f"worker {entry['worker']} has been {entry['reason']}. It is asked again; if it stays silent it "
+        "counts as dead until it speaks (`deadline` of the algorithm: seconds, or None to wait for ever)"
+    )
 
 
 @contextmanager
@@ -320,6 +330,7 @@ def _interrupts(run: Run) -> Iterator[None]:
     def handler(number: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         run.stop_reason = run.stop_reason or "interrupted"
+        getattr(run.engine, "hurry", _nothing)()
 
     signal.signal(signal.SIGINT, handler)
     try:

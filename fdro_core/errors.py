@@ -21,6 +21,7 @@
 
     CheckpointWarning (UserWarning) a checkpoint that is gone on from though something is open
     WorkerWarning (RuntimeWarning)  a run that goes on without a worker, or in doubt of one
+    WorkerSilent (RuntimeWarning)   a worker that may hang
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ __all__ = [
     "NoWorkersLeft",
     "ObserverFailed",
     "WorkerFailed",
+    "WorkerSilent",
     "WorkerWarning",
 ]
 
@@ -152,3 +154,10 @@ class ObserverFailed(DriverError):
 
 class WorkerWarning(RuntimeWarning):
     """A worker was lost to an exception, dropped, or sends numbers that the others make unlikely."""
+
+
+class WorkerSilent(RuntimeWarning):
+    """A worker has been silent for longer than `deadline="auto"` allows; the message says how long and why.
+
+    A notice in the history says the same.
+    """

@@ -17,7 +17,7 @@ from fdro_core.adversary import Adversary, Oracle
 from fdro_core.algorithm import Verdict
 from fdro_core.config import Plan
 from fdro_core.consensus import Consensus
-from fdro_core.engines.base import Back, Event, Lost
+from fdro_core.engines.base import Back, Event, Lost, Silent
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.failures import no_workers_left, traceback_of, words
 from fdro_core.judge import judge
@@ -87,7 +87,7 @@ class Master:
         """Counts that every step needs."""
         self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
         self.steps_each = self.plan.config.local_steps
-        self.ticks = self.plan.config.deadline is not None or self.plan.config.adaptive is not None
+        self.ticks = self.roster.deadline is not None or self.plan.config.adaptive is not None
         self.single = self.consensus.free
         self.damped = self.plan.config.regularisation == "setting-2"
         self.never = [j for j, iteration in enumerate(self.roster.visited) if iteration == NEVER]
@@ -114,7 +114,7 @@ class Master:
     @property
     def wake_at(self) -> float | None:
         """When to tick if nothing comes before: the next deadline or look at the delays."""
-        return self.roster.wake_at() if self.ticks else None
+        return self.roster.wake_at() if self.ticks or self.roster.retries else None
 
     def handle(self, event: Event) -> Outgoing:
         """The steps to send after an event."""
@@ -128,15 +128,17 @@ class Master:
             out = self._take(j, payload)
         elif isinstance(payload, Lost):
             out = []
-            if self.roster.alive[j]:
+            if self.roster.lost(j, payload.returns):
                 self._leave(j, payload.reason, error=payload.error)
         elif isinstance(payload, Back):
             out = [] if self.roster.alive[j] or j in self.roster.dropped else self._return(j)
+        elif isinstance(payload, Silent):
+            out = self._suspect(j, payload)
         elif payload is None:
             out = self._tick()
         else:
             out = self._refuse(j)
-        if not self.roster.live:
+        if self.roster.deserted:
             when = f"at iteration {self.iteration}"
             raise no_workers_left(when, j, self.last_words, self.last_failure)
         return out + self._advance() if self.roster.ready(self.iteration) else out
@@ -159,16 +161,24 @@ class Master:
 
     def _tick(self) -> Outgoing:
         self._adapt(tick=True)
-        out: Outgoing = []
-        for j in self.roster.overdue(self.time):
-            if self.roster.ask_again(j, self.time):
-                out.append((j, self._repeat(j)))
-                continue
-            if self.roster.alive[j]:
-                self._leave(j, f"silent for {self.plan.config.deadline} s")
-            out.append((j, self._fresh(j)))
-            self.roster.retry(j, self.time)
-        return out
+        return [(j, self._press(j)) for j in self.roster.overdue(self.time)]
+
+    def _suspect(self, j: int, silent: Silent) -> Outgoing:
+        """The engine says that j may hang."""
+        if not self.roster.silent(j, silent.deadline):
+            return []
+        self.notice("worker-silent", worker=j, seconds=silent.seconds, reason=silent.reason)
+        return [(j, self._press(j))]
+
+    def _press(self, j: int) -> Step:
+        """What silent j is sent: its step again; a fresh one once it counts as dead."""
+        if self.roster.ask_again(j, self.time):
+            return self._repeat(j)
+        if self.roster.alive[j]:
+            self._leave(j, f"silent for {self.time - self.roster.sent_at[j]:.3g} s")
+        step = self._fresh(j)
+        self.roster.retry(j, self.time)
+        return step
 
     # -- one iteration --------------------------------------------------------------------------------
 

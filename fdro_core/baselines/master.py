@@ -13,7 +13,7 @@ from fdro_core import kernels
 from fdro_core.adversary import Oracle, without
 from fdro_core.algorithm import Verdict
 from fdro_core.baselines.rounds import Job, Rounds, RoundState
-from fdro_core.engines.base import Back, Event, Lost
+from fdro_core.engines.base import Back, Event, Lost, Silent
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.failures import no_workers_left, traceback_of, words
 from fdro_core.judge import look_over, stand_in
@@ -120,18 +120,20 @@ class RoundMaster:
         if isinstance(payload, Trained):
             out = self._take(j, payload)
         elif isinstance(payload, Lost):
-            if self.roster.alive[j]:
+            if self.roster.lost(j, payload.returns):
                 self._leave(j, payload.reason, error=payload.error)
         elif isinstance(payload, Back):
             if not self.roster.alive[j] and j not in self.roster.dropped:
                 out = self._return(j)
+        elif isinstance(payload, Silent):
+            out = self._suspect(j, payload)
         elif payload is None:
-            out = self._tick()
+            out = [(k, self._press(k)) for k in self.roster.overdue(self.time)]
         else:
             out = self._refuse(j)
-        if not self.roster.live:
+        if self.roster.deserted:
             raise no_workers_left(f"in round {self.iteration}", j, self.last_words, self.last_failure)
-        return out if self.roster.under_way else out + self._close()
+        return out if self.roster.under_way or not self.roster.live else out + self._close()
 
     def _take(self, j: int, reply: Trained) -> Outgoing:
         roster = self.roster
@@ -153,18 +155,23 @@ class RoundMaster:
         roster.accept(j, reply, self.time)
         return []
 
-    def _tick(self) -> Outgoing:
-        out: Outgoing = []
-        for j in self.roster.overdue(self.time):
-            if self.roster.ask_again(j, self.time):
-                self.notice("asked-again", worker=j)
-                out.append((j, self._message(self.roster.tickets[j])))
-                continue
-            if self.roster.alive[j]:
-                self._leave(j, f"silent for {self.plan.config.deadline} s")
-            out.append((j, self._send(j)))
-            self.roster.retry(j, self.time)
-        return out
+    def _suspect(self, j: int, silent: Silent) -> Outgoing:
+        """The engine says that j may hang."""
+        if not self.roster.silent(j, silent.deadline):
+            return []
+        self.notice("worker-silent", worker=j, seconds=silent.seconds, reason=silent.reason)
+        return [(j, self._press(j))]
+
+    def _press(self, j: int) -> Train:
+        """What silent j is sent: its message again; a fresh one once it counts as dead."""
+        if self.roster.ask_again(j, self.time):
+            self.notice("asked-again", worker=j)
+            return self._message(self.roster.tickets[j])
+        if self.roster.alive[j]:
+            self._leave(j, f"silent for {self.time - self.roster.sent_at[j]:.3g} s")
+        message = self._send(j)
+        self.roster.retry(j, self.time)
+        return message
 
     # -- one phase ------------------------------------------------------------------------------------
 

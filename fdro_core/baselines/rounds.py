@@ -81,7 +81,8 @@ class Rounds:
         batch_size: samples a gradient; None: all.
         reported_loss: with mini-batches, "full" sends f_j on all data, "batch" that of the first batch.
         metric: "problem" takes steps in the mean of the problems' metrics, "none" in D = 1.
-        deadline: seconds of silence after which a worker is dead until it speaks; None: never.
+        deadline: seconds of silence after which a worker is asked again; "auto" goes by the answers seen so
+            far, on engines whose workers can hang (never on a virtual clock); None: wait for ever.
         resends: how often a silent worker is asked again before it counts as dead.
         dead_losses: where λ adapts, "freeze" keeps a dead worker's last loss and its weight, "drop" gives its
             weight to the others.
@@ -97,7 +98,7 @@ class Rounds:
     batch_size: int | None = None
     reported_loss: str = "full"
     metric: str = "problem"
-    deadline: float | None = None
+    deadline: float | str | None = "auto"
     resends: int = 1
     dead_losses: str = "freeze"
     max_bad_updates: int = 3

@@ -22,7 +22,9 @@ class VirtualEngine:
     """Workers in this process, times from delay laws, no waiting.
 
     A step's delay is drawn when it is sent; the worker computes when the reply arrives, so between events
-    its state is what the master knows. Rounds of their own (`ask`) take no virtual time.
+    its state is what the master knows. Rounds of their own (`ask`) take no virtual time. A virtual clock
+    cannot hang: a slow law answers in the end, and nothing under way is a `Deadlock`, so `deadline="auto"`
+    never strikes here.
 
     Args:
         seed: fixes every delay, loss and repetition.
@@ -134,21 +136,22 @@ class VirtualEngine:
                 try:
                     reply = checked(worker, payload, self._workers[worker].handle(payload))
                 except Exception as error:
-                    self._gone(worker)
-                    return Event(time, worker, Lost.raised(error))
+                    return self._gone(time, worker, error)
                 if self.lost and self._chances.next() < self.lost:
                     continue
                 return Event(time, worker, reply)
             self._clock = time
             if kind == CRASH:
-                self._gone(worker)
-                return Event(time, worker, Lost("crashed"))
+                return self._gone(time, worker)
             self._away[worker] = False
             return Event(time, worker, Back())
 
-    def _gone(self, worker: int) -> None:
+    def _gone(self, time: float, worker: int, error: Exception | None = None) -> Event:
         self._away[worker] = True
         self._life[worker] += 1
+        returns = any(kind == RETURN and who == worker for _, _, kind, who, _, _ in self._heap)
+        lost = Lost("crashed", returns=returns) if error is None else Lost.raised(error, returns=returns)
+        return Event(time, worker, lost)
 
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
         """Every worker's reply at once, outside virtual time."""
