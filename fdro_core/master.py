@@ -19,7 +19,7 @@ from fdro_core.algorithm import Verdict
 from fdro_core.config import Plan
 from fdro_core.consensus import Consensus
 from fdro_core.engines.base import Back, Event, Lost
-from fdro_core.errors import InvalidSetting, NoWorkersLeft
+from fdro_core.errors import CheckpointMismatch, NoWorkersLeft
 from fdro_core.judge import judge
 from fdro_core.messages import Probe, Reply, Request, Step, Update
 from fdro_core.roster import Roster
@@ -282,11 +282,15 @@ class Master:
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
         """The master of a snapshot."""
+        if "consensus" not in state:
+            raise CheckpointMismatch(
+                "the checkpoint is not one of AspireEase: give the same problems and config as the first time"
+            )
         master = cls.__new__(cls)
         master.plan = plan
         workers = len(state["weights"])
         if workers != plan.workers:
-            raise InvalidSetting(
+            raise CheckpointMismatch(
                 f"the checkpoint has {workers} workers and there are {plan.workers} problems"
             )
         for name in STATE:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core import digests
 from fdro_core.errors import InvalidProblem
 
 Array = NDArray[np.float64]
@@ -17,12 +18,14 @@ Array = NDArray[np.float64]
 class Problem(Protocol):
     """One worker's loss f_j.
 
-    Two more methods and a number are used where a problem has them:
+    Three more methods and a number are used where a problem has them:
 
     - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is taken.
     - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal guess at the curvature of
       f_j. Steps are taken in the mean metric of all workers; without it D = 1.
     - ``samples``: how many samples it has, by which FedAvg weighs.
+    - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint is refused to
+      another problem. Without it class, dimension and samples are compared.
 
     docs/problems.md shows one from start to finish.
     """
@@ -87,6 +90,20 @@ class ProblemFrom:
             [getattr(self.make, "__qualname__", repr(self.make)), *map(repr, self.arguments), *named]
         )
         return f"ProblemFrom({inside})"
+
+
+def identity_of(problem: Problem) -> str:
+    """The problem's class, and its fingerprint where it has one; long ones are shortened to a digest."""
+    kind, own = type(problem).__name__, getattr(problem, "fingerprint", None)
+    if not callable(own):
+        return kind
+    fingerprint = own()
+    if not isinstance(fingerprint, str):
+        raise InvalidProblem(
+            f"{kind}.fingerprint() must give a string, got a {type(fingerprint).__name__}; "
+            "fdro_core.digests.short(X=…, y=…) makes one of arrays"
+        )
+    return f"{kind} {fingerprint if len(fingerprint) <= 80 else digests.short(text=fingerprint)}"
 
 
 def build(source: ProblemSource, index: int) -> Problem:

@@ -17,7 +17,7 @@ from fdro_core import kernels
 from fdro_core.config import AspireEase
 from fdro_core.errors import InvalidProblem
 from fdro_core.messages import Begin, Hello, Introduction, Probe, Probed, Reply, Request, Step, Update
-from fdro_core.problem import Problem
+from fdro_core.problem import Problem, identity_of
 
 Array = NDArray[np.float64]
 
@@ -115,7 +115,8 @@ class Worker:
         start = None
         if self.index == 0 and hasattr(self.problem, "initial_point"):
             start = np.array(self.problem.initial_point(self._rng(0)), dtype=np.float64)
-        return Introduction(dimension, metric, start, getattr(self.problem, "samples", None))
+        samples = getattr(self.problem, "samples", None)
+        return Introduction(dimension, metric, start, samples, identity_of(self.problem))
 
     def _begin(self, message: Begin) -> Update:
         z, metric, inverse = message.z, message.metric, message.inverse

@@ -15,7 +15,7 @@ from fdro_core.adversary import Oracle, without
 from fdro_core.algorithm import Verdict
 from fdro_core.baselines.rounds import Job, Rounds, RoundState
 from fdro_core.engines.base import Back, Event, Lost
-from fdro_core.errors import InvalidSetting, NoWorkersLeft
+from fdro_core.errors import CheckpointMismatch, NoWorkersLeft
 from fdro_core.messages import Probe, Probed, Reply, Request, Train, Trained
 from fdro_core.roster import Roster
 from fdro_core.setup import Meeting
@@ -269,7 +269,7 @@ class RoundMaster:
     def restored(cls, method: Rounds, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> RoundMaster:
         """The master of a snapshot."""
         if "job" not in saved or len(saved["state"]["weights"]) != workers:
-            raise InvalidSetting(
+            raise CheckpointMismatch(
                 f"the checkpoint is not one of {type(method).__name__} with {workers} workers: give the same "
                 "problems and config as the first time"
             )

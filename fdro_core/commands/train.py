@@ -86,6 +86,9 @@ def resume(
     iterations: Annotated[
         int | None, typer.Option(help="Iterations in all: more than the config's to train on.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on though config or data are not those of the checkpoint.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +99,7 @@ def resume(
     from fdro_core.experiment import run
 
     shown = Output(quiet=quiet, as_json=as_json)
-    found, numbers = run.go_on(folder, iterations, observers=watchers(shown))
+    found, numbers = run.go_on(folder, iterations, force=force, observers=watchers(shown))
     finish(shown, found, numbers)
 
 

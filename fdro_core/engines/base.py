@@ -77,7 +77,11 @@ WorkerFactory = Callable[[], WorkerMachine]
 
 
 class Engine(Protocol):
-    """Runs workers and carries messages. Times are seconds on the engine's own clock."""
+    """Runs workers and carries messages. Times are seconds on the engine's own clock.
+
+    It may also have ``fingerprint()``: plain values by which a checkpoint knows that it belongs to this
+    engine; without it those are its class and the arguments of its constructor.
+    """
 
     @property
     def clock(self) -> float:

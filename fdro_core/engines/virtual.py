@@ -10,7 +10,7 @@ import numpy as np
 
 from fdro_core.engines.base import Back, Event, Lost, WorkerFactory, WorkerMachine
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
-from fdro_core.errors import Deadlock, InvalidSetting
+from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
 from fdro_core.messages import Reply, Request, from_fields, to_fields
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
@@ -182,8 +182,23 @@ class VirtualEngine:
             "workers": [worker.snapshot() for worker in self._workers],
         }
 
+    def fingerprint(self) -> dict[str, Any]:
+        """All that fixes the times: seed, laws and faults."""
+        names = ("seed", "stragglers", "crashes", "lost", "repeated")
+        return {"": type(self).__name__, "delays": self.law} | {name: getattr(self, name) for name in names}
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
+        if "events" not in state:
+            raise CheckpointMismatch(
+                "this checkpoint is from an engine on a wall clock; VirtualEngine cannot go on from it. "
+                "Resume with an engine of the kind that the run was started with"
+            )
+        if len(state["delays"]) != len(self._delays):
+            raise CheckpointMismatch(
+                f"the checkpoint has {len(state['delays'])} delay laws and VirtualEngine.delays "
+                f"{len(self._delays)}: give the same laws as the first time"
+            )
         self._clock = state["clock"]
         self._order = state["order"]
         self._life = list(state["life"])

@@ -16,7 +16,7 @@ from typing import Any
 
 from fdro_core.engines.base import Back, Event, Lost, WorkerFactory
 from fdro_core.engines.memory import Memory, Past, fault
-from fdro_core.errors import Deadlock, InvalidSetting
+from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
 from fdro_core.messages import Reply, Request
 
 SLICE = 0.25  # seconds without an event after which the loop gets a tick, so that it can see a Ctrl-C
@@ -357,13 +357,17 @@ class WallEngine(ABC):
         away = [j for j, told in enumerate(self._told) if not told]
         return {"engine": "wall", "clock": self.clock, "away": away, "memory": self.memory.snapshot()}
 
+    def fingerprint(self) -> str:
+        """Checkpoints pass from one engine on a wall clock to another, whatever their settings."""
+        return "an engine on a wall clock"
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of any engine on a wall clock, after `start` with the same workers.
 
         Every worker is given its past and the step it had under way; those that were away are back.
         """
         if state.get("engine") != "wall":
-            raise InvalidSetting(
+            raise CheckpointMismatch(
                 f"this checkpoint is not from an engine on a wall clock; {type(self).__name__} cannot go on "
                 "from it. Resume with the engine that the run was started with"
             )

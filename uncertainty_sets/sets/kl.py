@@ -54,6 +54,7 @@ class KL(UncertaintySet):
 
     name: ClassVar[str] = "kl"
     complexity: ClassVar[str] = "O(N)"
+    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
         q = as_center(center)
