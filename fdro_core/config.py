@@ -242,7 +242,7 @@ def _check(config: AspireEase, workers: int) -> None:
         value = getattr(config, name)
         if value is not None and not (isfinite(value) and value > 0):
             raise InvalidSetting(f"{_label(name)} must be a finite number > 0, got {value!r}")
-    if config.deadline not in {None, "auto"} and not _positive(config.deadline):
+    if config.deadline not in (None, "auto") and not _positive(config.deadline):
         raise InvalidSetting(
             f'deadline must be "auto", None or a finite number of seconds > 0, got {config.deadline!r}'
         )

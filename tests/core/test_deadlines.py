@@ -13,7 +13,7 @@ from fdro_core import AspireEase, LogNormal, ProblemFrom, Straggler, VirtualEngi
 from fdro_core.baselines import AFL, FedAvg
 from fdro_core.baselines.worker import RoundWorker
 from fdro_core.engines.base import Event, Silent
-from fdro_core.errors import NoWorkersLeft, WorkerSilent
+from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerSilent
 from fdro_core.messages import Begin, Hello, Introduction, Step, Update
 from fdro_core.observers import Checkpoint
 from fdro_core.worker import Worker
@@ -324,6 +324,13 @@ def test_a_state_with_another_deadline_asks_nobody_in_vain():
     assert timed.restore(middle_box(2), 2, state).wake_at is not None
     for deadline in (None, "auto"):
         assert AspireEase(deadline=deadline).restore(middle_box(2), 2, state).wake_at is None
+
+
+@pytest.mark.parametrize("deadline", ["soon", "", True, 0, -1.0, float("inf"), float("nan"), [5.0]])
+def test_what_is_no_deadline_is_refused(deadline):
+    for config in (AspireEase(deadline=deadline), FedAvg(deadline=deadline)):
+        with pytest.raises(InvalidSetting, match='deadline must be "auto", None or a finite number'):
+            solve(quadratics(), middle_box(3), config=config)
 
 
 # -- the engine, without a master -----------------------------------------------------------------
