@@ -27,10 +27,10 @@ from fdro_core.identity import RollCall, identify
 from fdro_core.identity import check as check_identity
 from fdro_core.messages import Hello
 from fdro_core.named_set import sized
+from fdro_core.observer_failures import Failure, leaving, observer_failed
 from fdro_core.problem import ProblemSource, check_sources
 from fdro_core.result import Result
 from fdro_core.state_checks import check as check_state
-from fdro_core.watching import Failure, leaving, observer_failed
 from uncertainty_sets.backends import cold
 from uncertainty_sets.errors import FdroError
 
@@ -229,7 +229,7 @@ def resume(
         if state["format"] != snapshot.FIRST_FORMAT:
             check_identity(path, state.get("belongs_to"), belongs_to, force=force)
         with _taking_up(path):
-            check_state(path, state, len(sources), ask.dimensions)
+            check_state(path, state, len(sources), ask.dimensions, force=force)
             master = algorithm.restore(uncertainty_set, len(sources), state["master"])
             runner.restore(state["engine"])
             run = Run(master, runner, observers, belongs_to)

@@ -8,7 +8,7 @@ import platform
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,10 +23,13 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
 
     File and folder are synchronised, so that the new file is there after a power failure too. Its name on
-    the way is its own: two runs that write to one path do not meet.
+    the way is its own: two runs that write to one path do not meet. A link stays, and what it points to is
+    replaced.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     try:
+        if target.exists() and not target.is_file():  # a rename would put a file in the place of /dev/null
+            raise OSError(errno.EINVAL, "it is a folder" if target.is_dir() else "it is no file but a device")
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_orphans(target)
         part = target.with_name(f"{target.name}.{_owner()}.{secrets.token_hex(4)}{PART}")
@@ -42,8 +45,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         _sync_folder(target.parent)
     except OSError as error:
         kept = "; the file from before is as it was" if target.is_file() else ""
-        words = f"{target} could not be written ({error.strerror or error}){kept}"
-        raise FileNotWritten(error.errno or errno.EIO, words, str(target)) from error
+        words = f"{path} could not be written ({error.strerror or error}){kept}"
+        raise FileNotWritten(error.errno or errno.EIO, words, str(path)) from error
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -54,7 +57,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def _owner() -> str:
     """Machine and process, as part of a file's name."""
-    return f"{re.sub('[^A-Za-z0-9]+', '-', platform.node())}-{os.getpid()}"
+    return f"{re.sub('[^A-Za-z0-9]+', '-', platform.node())[:32]}-{os.getpid()}"
 
 
 def _remove_orphans(target: Path) -> None:
@@ -64,7 +67,8 @@ def _remove_orphans(target: Path) -> None:
     for each in target.parent.iterdir():
         match = wanted.fullmatch(each.name)
         if match and not _runs(int(match[1])):
-            each.unlink(missing_ok=True)
+            with suppress(OSError):  # another user's, or gone by now
+                each.unlink()
 
 
 def _runs(process: int) -> bool:

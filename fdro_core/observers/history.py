@@ -34,7 +34,12 @@ class HistoryFile:
 
     def __call__(self, run: Run, entry: dict[str, Any]) -> None:
         """Write what is new; a resumed run writes what it brought along first."""
-        if self._written is None:  # replaced as a whole: a crash here must not cost the lines that were there
+        if self.path.exists() and not self.path.is_file():  # a pipe or a screen
+            with self.path.open("w", encoding="utf-8") as file:
+                file.write(_lines(run.history[self._written or 0 :]))
+        elif (
+            self._written is None
+        ):  # replaced as a whole: a crash here must not cost the lines that were there
             files.write_text(self.path, _lines(run.history))
         else:
             self._append(_lines(run.history[self._written :]).encode())

@@ -83,9 +83,10 @@ def sound(request, tmp_path_factory):
     problems, box = softmax_problems(3), middle_box(3)
     solve(problems, box, config=config, observers=[Checkpoint(path)])
 
-    def go_on(state):
+    def go_on(state, **settings):
         snapshots.write(path, state)
-        return resume(path, problems, box, config=replace(config, iterations=config.iterations + 4))
+        longer = replace(config, iterations=config.iterations + 4)
+        return resume(path, problems, box, config=longer, **settings)
 
     content = path.read_bytes()
 
@@ -156,6 +157,25 @@ def test_values_are_checked(what, sound):
     change(state, entry, by)
     with pytest.raises((CheckpointDamaged, CheckpointMismatch), match=message):
         go_on(state)
+
+
+@pytest.mark.parametrize("sound", ["aspire"], indirect=True)
+def test_sums_that_do_not_agree_can_be_forced(sound):
+    fresh, go_on = sound
+    state = fresh()
+    change(state, ["master", "consensus", "total"], lambda total: total + 1e-3)
+    with pytest.warns(CheckpointWarning, match="not the sum"):
+        go_on(state, force=True)
+
+
+def test_a_model_that_came_to_lie_at_zero(tmp_path):
+    """What was rounded when the numbers were large is large beside numbers that are tiny now: no damage."""
+    path, problems = tmp_path / "run.npz", [Quadratic([0.0], scale=each) for each in (1.0, 2.0, 3.0)]
+    config = AspireEase(iterations=3000, plane_horizon=3)
+    run = {"problems": problems, "uncertainty_set": middle_box(3)}
+    solve(**run, config=config, start=[1e6], observers=[Checkpoint(path)])
+    assert abs(snapshots.read(path)["master"]["consensus"]["z"]).max() < 1e-6
+    assert resume(path, **run, config=replace(config, iterations=3010)).iterations == 3010
 
 
 def names_of(value, prefix=()):
