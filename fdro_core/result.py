@@ -82,7 +82,7 @@ def in_words(known_at: Mapping[int, int], names: Sequence[str] | None = None) ->
     """How the losses of workers that could not be asked are known, "" where there are none.
 
     >>> in_words({3: 120, 4: -1})
-    'with the last known losses of worker 3 from iteration 120 and a guess for worker 4, which never answered'
+    'with the last known loss of worker 3 from iteration 120 and a guess for worker 4, which never answered'
     """
     parts = []
     old = {j: iteration for j, iteration in known_at.items() if iteration >= 0}
