@@ -2,8 +2,8 @@
 ellipsoid holds with equality.
 
 On a given set A of entries with p > 0 both multipliers come out in closed form; the entries that turn out
-negative leave A, and 2 to 12 passes settle it. Should that cycle, a nested search (ν for each τ, then τ)
-brings them close first.
+negative leave A, and 2 to 12 passes settle it. Where the certificate of that is not good enough (weights or
+losses of very different size) the search in ellipsoid_search.py takes more care.
 
 Losses are measured from `base`, the loss of the entry with the largest Q, and n = ν - base: ν lies next to
 that loss where its Q is far larger than the others', and its h = f - ν then needs more digits than ν has.
@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.ellipsoid_search import NEAR, ROUNDING, search
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, NOT_SOLVED, OK, STATUS, finish, larger, scan
+from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
 
-PASSES = 40
+PASSES = 16
 SETTLED, STUCK, FEW = range(3)
 
 
@@ -51,21 +52,32 @@ def sums(
 
 
 @summing
-def face(f: Array, q: Array, Q: Array, a: Array, top: float) -> tuple[float, float, float]:
-    """Over the largest losses: ΣQ, Σq; over the rest: Σq·a."""
-    width, mass, cost = 0.0, 0.0, 0.0
+def overview(
+    f: Array, q: Array, Q: Array, a: Array, base: float, unit: float, top: float
+) -> tuple[float, float, float, float, float, float]:
+    """Over all: ΣQ, ΣQg, ΣQg² with g = (f - base)·unit; over the largest losses: ΣQ, Σq; over the rest: Σq·a."""
+    s0, s1, s2, width, mass, cost = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
+        g = (f[i] - base) * unit
+        w, x = Q[i], q[i]
+        s0 += w
+        s1 += w * g
+        s2 += w * g * g
         at = f[i] == top
-        width += Q[i] if at else 0.0
-        mass += q[i] if at else 0.0
-        cost += 0.0 if at else q[i] * a[i]
-    return width, mass, cost
+        width += w if at else 0.0
+        mass += x if at else 0.0
+        cost += 0.0 if at else x * a[i]
+    return s0, s1, s2, width, mass, cost
 
 
 @strict
-def as_given(base: float, n: float) -> float:
-    """n after ν = base + n has been rounded: the bound is computed for the ν that is handed out."""
-    return (base + n) - base
+def moved(q: float, d: float) -> float:
+    """max(0, q + d), rounded towards q: where Q is tiny, one unit in the last place too far is too far."""
+    x = q + d
+    if abs(x - q) > abs(d):
+        x -= np.copysign(2.3e-16 * x, d)
+        x = q if abs(x - q) > abs(d) else x
+    return x if x > 0.0 else 0.0
 
 
 @summing
@@ -76,91 +88,75 @@ def write(
     a: Array,
     radius: float,
     base: float,
+    unit: float,
     n: float,
     tau: float,
     add: float,
     p: Array,
 ) -> tuple[float, float, float, float, float]:
     """p, its value, the bound ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa), the violation, Σp, and ΣQ
-    where p > 0. `add` corrects Σp for the rounding of ν: p = max(0, q + Q((f - ν)/τ + add)).
+    where p > 0; losses, n and τ in units of 1/unit. `add` corrects Σp: p = max(0, q + Q((f - ν)/τ + add)).
+
+    The bound is that of ν as rounded to the size of the losses, since that is the one that is handed out.
     """
     value, total, linear, square, size, width = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    rate = 1.0 / tau
-    given = as_given(base, n)
+    rate, nu = 1.0 / tau, base + n / unit
     for i in range(f.size):
-        g = f[i] - base
-        h = g - n
-        x = larger(0.0, q[i] + Q[i] * (h * rate + add))
+        g = (f[i] - base) * unit
+        x = moved(q[i], Q[i] * ((g - n) * rate + add))
         width += Q[i] if x > 0.0 else 0.0
         p[i] = x
         total += x
         value += x * g
-        y = larger(g - given, -tau * a[i])
+        y = larger((f[i] - nu) * unit, -tau * a[i])
         linear += q[i] * y
         square += Q[i] * y * y
         d = x - q[i]
         size += d * d / Q[i]
-    bound = given + linear + np.sqrt(radius * square)
+    bound = (nu - base) * unit + linear + np.sqrt(radius * square)
     return value, bound, max(abs(total - 1.0), (size - radius) / max(1.0, radius)), total, width
 
 
 @kernel
 def write_twice(
-    f: Array, q: Array, Q: Array, a: Array, radius: float, base: float, n: float, tau: float, p: Array
+    f: Array,
+    q: Array,
+    Q: Array,
+    a: Array,
+    radius: float,
+    base: float,
+    unit: float,
+    n: float,
+    tau: float,
+    p: Array,
 ) -> tuple[float, float, float]:
     """The same, and once more with Σp corrected where it is off."""
-    value, bound, violation, total, width = write(f, q, Q, a, radius, base, n, tau, 0.0, p)
+    value, bound, violation, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, p)
     if abs(total - 1.0) > 1e-13 and width > 0.0:
         add = (1.0 - total) / width
-        value, bound, violation, total, width = write(f, q, Q, a, radius, base, n, tau, add, p)
+        value, bound, violation, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, p)
     return value, bound, violation
 
 
-@summing
-def mass_and_slope(
-    f: Array, q: Array, Q: Array, a: Array, base: float, n: float, tau: float
-) -> tuple[float, float, float]:
-    """Σp, -dΣp/dν and Σ(p-q)²/Q at ν, τ."""
-    mass, slope, size = 0.0, 0.0, 0.0
-    for i in range(f.size):
-        h = f[i] - base - n
-        inside = h + tau * a[i] > 0.0
-        d = Q[i] * h / tau if inside else -q[i]
-        mass += q[i] + d
-        slope += Q[i] / tau if inside else 0.0
-        size += d * d / Q[i]
-    return mass, slope, size
-
-
 @kernel
-def nested(
-    f: Array, q: Array, Q: Array, a: Array, radius: float, base: float, spread: float, tau: float
+def write_face(
+    f: Array, q: Array, Q: Array, radius: float, top: float, unit: float, near: float, p: Array
 ) -> tuple[float, float]:
-    """ν and τ by bisection on log τ, with ν by Newton's method for each: slow and sure."""
-    low, high, n = 0.0, np.inf, -spread
-    for _ in range(120):
-        n = (
-            -2.0 * spread - tau * a.max()
-        )  # every entry is positive here and Σp >= 1: Newton comes from the left
-        for _ in range(200):
-            mass, slope, size = mass_and_slope(f, q, Q, a, base, n, tau)
-            step = (mass - 1.0) / slope if slope > 0.0 else 0.0
-            if step <= 1e-15 * spread:
-                break
-            n += step
-        if size > radius:
-            low = tau
-        else:
-            high = tau
-        if high < np.inf and high - low <= 1e-12 * high:
-            break
-        if high == np.inf:
-            tau *= 4.0
-        elif low == 0.0:
-            tau *= 0.25
-        else:
-            tau = np.sqrt(low * high)
-    return n, tau
+    """The nearest distribution on the losses within `near` of the largest: its value and violation."""
+    width, mass = 0.0, 0.0
+    for i in range(f.size):
+        if (top - f[i]) * unit <= near:
+            width += Q[i]
+            mass += q[i]
+    rest = max(0.0, 1.0 - mass) / width
+    value, total, size = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        p[i] = moved(q[i], Q[i] * rest) if (top - f[i]) * unit <= near else 0.0
+        d = p[i] - q[i]
+        total += p[i]
+        value += p[i] * ((f[i] - top) * unit)
+        size += d * d / Q[i]
+    return value, max(abs(total - 1.0), (size - radius) / max(1.0, radius))
 
 
 @kernel
@@ -227,17 +223,23 @@ def settle_few(
 
 
 @kernel
-def at_center(
-    f: Array, q: Array, Q: Array, radius: float, base: float, n: float, p: Array
+def write_center(
+    f: Array, q: Array, Q: Array, radius: float, base: float, unit: float, n: float, p: Array
 ) -> tuple[float, float]:
     """p = q: its value, and the bound at ν with τ = ∞."""
-    value, square = 0.0, 0.0
+    value, square, nu = 0.0, 0.0, base + n / unit
     for i in range(f.size):
         p[i] = q[i]
-        h = f[i] - base
-        value += q[i] * h
-        square += Q[i] * (h - n) * (h - n)
+        value += q[i] * ((f[i] - base) * unit)
+        y = (f[i] - nu) * unit
+        square += Q[i] * y * y
     return value, value + np.sqrt(radius * square)
+
+
+@kernel
+def is_good(value: float, bound: float, violation: float, rounding: float) -> bool:
+    """Whether an answer is as good as numbers allow."""
+    return abs(bound - value) <= 1e-12 + rounding and violation <= 1e-11
 
 
 @kernel
@@ -259,46 +261,43 @@ def solve(
         out[STATUS] = status
         return
     spread, base = top - least, f[heavy]
-    below = -2.0 * spread  # here every entry counts as positive
-    _, s0, s1, s2, _, _ = sums(f, q, Q, a, base, below, 0.0)
-    n, square = below + s1 / s0, s2 - s1 * s1 / s0
-    if radius * square <= (1e-15 * spread) * (1e-15 * spread):
-        # All losses equal, or a radius that moves nothing by more than rounding.
-        value, bound = at_center(f, q, Q, radius, base, n, p)
-        finish(out, base, value, bound, abs(p.sum() - 1.0), 1)
-        out[DUAL], out[DUAL + 1] = base + n, np.inf
-        return
-    width, mass, cost = face(f, q, Q, a, top)
+    unit = 1.0 / spread if spread > 0.0 else 1.0
+    size = spread if spread > 0.0 else 1.0
+    s0, s1, s2, width, mass, cost = overview(f, q, Q, a, base, unit, top)
+    n, square = s1 / s0, s2 - s1 * (s1 / s0)
     rest = max(0.0, 1.0 - mass)
-    if rest * rest / width + cost <= radius:
+    if cost + rest * (rest / width) <= radius * (1.0 + ROUNDING):
         # The largest losses alone are within reach: the nearest point of that face.
-        total = 0.0
-        for i in range(f.size):
-            p[i] = q[i] + Q[i] * (rest / width) if f[i] == top else 0.0
-            total += p[i]
-        finish(out, top, 0.0, 0.0, abs(total - 1.0), 1)
+        value, violation = write_face(f, q, Q, radius, top, unit, 0.0, p)
+        finish(out, top, value, 0.0, violation, 2)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
-    # The bound is for ν as rounded to the size of the losses, which costs it this much.
-    rounding = 4e-16 * (abs(base) + spread) * (1.0 + np.sqrt(radius * s0))
-    tau = np.sqrt(square / radius)
+    if radius * square <= 1e-30:
+        # A radius that moves nothing by more than rounding.
+        value, bound = write_center(f, q, Q, radius, base, unit, n, p)
+        finish(out, base, value * size, bound * size, abs(p.sum() - 1.0), 2)
+        out[DUAL], out[DUAL + 1] = base + n * size, np.inf
+        return
+    # The bound is for ν as rounded to the size of the losses, which costs it a few units in the last place.
+    rounding = 4e-16 * max(abs(top), abs(least)) * unit
+    tau = np.sqrt(square / radius) * spread
+    n *= spread
     if abs(nu - base) <= 2.0 * spread and rate > 1e-6 * tau and rate < 1e6 * tau:  # else of another problem
         n, tau = nu - base, rate
-    n1, tau1, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
-    value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-    if not (settled and abs(bound - value) <= 1e-12 * spread + rounding and violation <= 1e-11):
-        n2, tau2 = nested(f, q, Q, a, radius, base, spread, tau)
-        n1, tau1, more, settled = settle_few(f, q, Q, a, radius, base, n2, tau2)
+    n, tau, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
+    n, tau = n * unit, tau * unit
+    value, bound, violation = write_twice(f, q, Q, a, radius, base, unit, n, tau, p)
+    if not (settled and is_good(value, bound, violation, rounding)):
+        base, n, V, more = search(f, q, Q, radius, top, unit)
         passes += more + 1
-        value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-        if not (settled and abs(bound - value) <= 1e-12 * spread + rounding and violation <= 1e-11):
-            n1, tau1 = n2, tau2
-            value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-        if not (abs(bound - value) <= 1e-9 * spread + rounding and violation <= 1e-10):
-            out[STATUS] = NOT_SOLVED
-            return
-    finish(out, base, value, bound, violation, passes + 2)
-    out[DUAL], out[DUAL + 1] = base + n1, tau1
+        tau = V / radius
+        if V > 0.0:
+            value, bound, violation = write_twice(f, q, Q, a, radius, base, unit, n, tau, p)
+        else:
+            value, violation = write_face(f, q, Q, radius, top, unit, NEAR, p)
+            bound = 0.0
+    finish(out, base, value * size, bound * size, violation, passes + 3)
+    out[DUAL], out[DUAL + 1] = base + n / unit, tau * size
 
 
 @kernel
