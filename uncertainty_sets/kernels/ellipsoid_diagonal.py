@@ -269,13 +269,13 @@ def solve(
     if cost + rest * (rest / width) <= radius * (1.0 + ROUNDING):
         # The largest losses alone are within reach: the nearest point of that face.
         value, violation = write_face(f, q, Q, radius, top, unit, 0.0, p)
-        finish(out, top, value, 0.0, violation, 2)
+        finish(out, top, value, 0.0, violation, 2, spread)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
     if radius * square <= 1e-30:
         # A radius that moves nothing by more than rounding.
         value, bound = write_center(f, q, Q, radius, base, unit, n, p)
-        finish(out, base, value * size, bound * size, abs(p.sum() - 1.0), 2)
+        finish(out, base, value * size, bound * size, abs(p.sum() - 1.0), 2, spread)
         out[DUAL], out[DUAL + 1] = base + n * size, np.inf
         return
     # The bound is for ν as rounded to the size of the losses, which costs it a few units in the last place.
@@ -296,7 +296,7 @@ def solve(
         else:
             value, violation = write_face(f, q, Q, radius, top, unit, NEAR, p)
             bound = 0.0
-    finish(out, base, value * size, bound * size, violation, passes + 3)
+    finish(out, base, value * size, bound * size, violation, passes + 3, spread)
     out[DUAL], out[DUAL + 1] = base + n / unit, tau * size
 
 
