@@ -20,6 +20,7 @@ from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
 
 PASSES = 16
+EPS = 2.0**-52
 SETTLED, STUCK, FEW = range(3)
 
 
@@ -118,7 +119,7 @@ def write(
 
 
 @kernel
-def write_twice(
+def write_corrected(
     f: Array,
     q: Array,
     Q: Array,
@@ -128,12 +129,16 @@ def write_twice(
     unit: float,
     n: float,
     tau: float,
+    precise: float,
     p: Array,
 ) -> tuple[float, float, float]:
-    """The same, and once more with Σp corrected where it is off."""
+    """The same, and again with Σp corrected where it is off by more than `precise`."""
     value, bound, violation, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, p)
-    if abs(total - 1.0) > 1e-13 and width > 0.0:
-        add = (1.0 - total) / width
+    add = 0.0
+    for _ in range(2):
+        if not (abs(total - 1.0) > precise and width > 0.0):
+            break
+        add += (1.0 - total) / width
         value, bound, violation, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, p)
     return value, bound, violation
 
@@ -148,14 +153,19 @@ def write_face(
         if (top - f[i]) * unit <= near:
             width += Q[i]
             mass += q[i]
-    rest = max(0.0, 1.0 - mass) / width
+    step = max(0.0, 1.0 - mass) / width
     value, total, size = 0.0, 0.0, 0.0
-    for i in range(f.size):
-        p[i] = moved(q[i], Q[i] * rest) if (top - f[i]) * unit <= near else 0.0
-        d = p[i] - q[i]
-        total += p[i]
-        value += p[i] * ((f[i] - top) * unit)
-        size += d * d / Q[i]
+    for _ in range(2):  # the second time with Σp corrected
+        value, total, size = 0.0, 0.0, 0.0
+        for i in range(f.size):
+            p[i] = moved(q[i], Q[i] * step) if (top - f[i]) * unit <= near else 0.0
+            d = p[i] - q[i]
+            total += p[i]
+            value += p[i] * ((f[i] - top) * unit)
+            size += d * d / Q[i]
+        if abs(total - 1.0) <= 2.0 * EPS:
+            break
+        step += (1.0 - total) / width
     return value, max(abs(total - 1.0), (size - radius) / max(1.0, radius))
 
 
@@ -278,21 +288,24 @@ def solve(
         finish(out, base, value * size, bound * size, abs(p.sum() - 1.0), 2, spread)
         out[DUAL], out[DUAL + 1] = base + n * size, np.inf
         return
-    # The bound is for ν as rounded to the size of the losses, which costs it a few units in the last place.
-    rounding = 4e-16 * max(abs(top), abs(least)) * unit
+    # The bound is for ν as rounded to the size of the losses, which costs it a few units in the last place;
+    # far from 0 the value feels every digit of Σp.
+    offset = max(abs(top), abs(least)) * unit
+    rounding = 2.0 * EPS * offset
+    precise = max(3.0 * EPS, 1e-13 / max(1.0, offset))
     tau = np.sqrt(square / radius) * spread
     n *= spread
     if abs(nu - base) <= 2.0 * spread and rate > 1e-6 * tau and rate < 1e6 * tau:  # else of another problem
         n, tau = nu - base, rate
     n, tau, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
     n, tau = n * unit, tau * unit
-    value, bound, violation = write_twice(f, q, Q, a, radius, base, unit, n, tau, p)
+    value, bound, violation = write_corrected(f, q, Q, a, radius, base, unit, n, tau, precise, p)
     if not (settled and is_good(value, bound, violation, rounding)):
         base, n, V, more = search(f, q, Q, radius, top, unit)
         passes += more + 1
         tau = V / radius
         if V > 0.0:
-            value, bound, violation = write_twice(f, q, Q, a, radius, base, unit, n, tau, p)
+            value, bound, violation = write_corrected(f, q, Q, a, radius, base, unit, n, tau, precise, p)
         else:
             value, violation = write_face(f, q, Q, radius, top, unit, NEAR, p)
             bound = 0.0

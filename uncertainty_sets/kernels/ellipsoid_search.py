@@ -17,6 +17,7 @@ import numpy as np
 
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
+from uncertainty_sets.kernels.scan import larger
 
 ROUNDS = 500
 ROUNDING = 1e-14  # of the radius: what its part that is left may lose to the sums
@@ -38,30 +39,18 @@ def near_face(
     return width, mass, cost
 
 
-@kernel
-def bounds(f: Array, q: Array, w: Array, top: float, unit: float) -> tuple[float, float]:
-    """A number that ν - top is not below, and one that V is not above."""
-    high = 0.0
-    for i in range(f.size):
-        high += q[i] * ((top - f[i]) * unit)
-    least = -np.inf
-    for i in range(f.size):
-        least = max(least, (f[i] - top) * unit - high * (1.0 - q[i]) / w[i])
-    return least - 4e-16 * abs(least), high
-
-
 @strict
 def keep(
     x: Array, count: int, base: float, unit: float, n: float, V: float
 ) -> tuple[int, int, float, float]:
-    """Move the columns of x (rows f, q, w, t) with p >= 0 to the front.
+    """Move the columns of x (rows f, q, w, t, room) with p >= 0 to the front.
 
     Returns their number, the place of the heaviest, and Σq, Σq·t of those that leave.
     """
     kept, heavy, mass, cost = 0, 0, 0.0, 0.0
     for i in range(count):
         if ((x[0, i] - base) * unit - n) + V * x[3, i] >= 0.0:
-            for k in range(4):
+            for k in range(5):
                 x[k, kept] = x[k, i]
             if x[2, kept] > x[2, heavy]:
                 heavy = kept
@@ -97,6 +86,15 @@ def mean_and_square(f: Array, w: Array, base: float, unit: float) -> tuple[float
     return s0, mean, square
 
 
+@summing
+def least(f: Array, room: Array, base: float, unit: float, V: float) -> float:
+    """What ν - base is not below: the largest f - base - V·room, with room = (1-q)/w."""
+    found = -np.inf
+    for i in range(f.size):
+        found = larger(found, (f[i] - base) * unit - V * room[i])
+    return found - 4e-16 * abs(found)
+
+
 @kernel
 def search(
     f: Array, q: Array, Q: Array, radius: float, top: float, unit: float
@@ -106,19 +104,23 @@ def search(
     V = 0 says that the losses next to the largest are within reach alone.
     """
     size = f.size
-    x = np.empty((4, size))
+    x = np.empty((5, size))
+    V, heavy = 0.0, 0
     for i in range(size):
         w = radius * Q[i]
         x[0, i], x[1, i], x[2, i], x[3, i] = f[i], q[i], w, q[i] / w
+        x[4, i] = (1.0 - q[i] + 1e-15) / w  # q may be 1 by rounding
+        V += q[i] * ((top - f[i]) * unit)
+        heavy = i if Q[i] > Q[heavy] else heavy
     width, mass, cost = near_face(x[0], x[1], x[2], x[3], top, unit)
     rest = max(0.0, 1.0 - mass)
     if cost + rest * (rest / width) <= 1.0 + ROUNDING:
         return top, 0.0, 0.0, 2
-    n, V = bounds(x[0], x[1], x[2], top, unit)
-    base, mass, cost, count, work = top, 0.0, 0.0, size, 4 * size
+    base, mass, cost, count, work = f[heavy], 0.0, 0.0, size, 3 * size
+    n = least(x[0], x[4], base, unit, V)
     for k in range(ROUNDS):
         kept, heavy, lost_mass, lost_cost = keep(x, count, base, unit, n, V)
-        work += 2 * count
+        work += 3 * count
         if k > 0 and kept == count or kept == 0:
             break
         count = kept
@@ -127,6 +129,6 @@ def search(
         base = x[0, heavy]
         s0, mean, square = mean_and_square(x[0, :count], x[2, :count], base, unit)
         left = max(1.0 - cost - mass * (mass / s0), ROUNDING)
-        V = np.sqrt(square / left)
-        n = mean - V * (mass / s0)
+        V = min(V, np.sqrt(square / left))
+        n = max(mean - V * (mass / s0), least(x[0, :count], x[4, :count], base, unit, V))
     return base, n, V, work // size
