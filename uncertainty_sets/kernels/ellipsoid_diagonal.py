@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uncertainty_sets.base import Array
-from uncertainty_sets.kernels.ellipsoid_search import NEAR, ROUNDING, search
+from uncertainty_sets.kernels.ellipsoid_search import ROUNDING, search
 from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
 
@@ -144,29 +144,23 @@ def write_corrected(
 
 
 @kernel
-def write_face(
-    f: Array, q: Array, Q: Array, radius: float, top: float, unit: float, near: float, p: Array
-) -> tuple[float, float]:
-    """The nearest distribution on the losses within `near` of the largest: its value and violation."""
-    width, mass = 0.0, 0.0
-    for i in range(f.size):
-        if (top - f[i]) * unit <= near:
-            width += Q[i]
-            mass += q[i]
-    step = max(0.0, 1.0 - mass) / width
-    value, total, size = 0.0, 0.0, 0.0
+def write_face(f: Array, q: Array, Q: Array, radius: float, top: float, step: float, p: Array) -> float:
+    """p = q + Q·step on the largest losses and 0 elsewhere; returns its violation."""
+    violation = 0.0
     for _ in range(2):  # the second time with Σp corrected
-        value, total, size = 0.0, 0.0, 0.0
+        total, size, width = 0.0, 0.0, 0.0
         for i in range(f.size):
-            p[i] = moved(q[i], Q[i] * step) if (top - f[i]) * unit <= near else 0.0
+            at = f[i] == top
+            p[i] = moved(q[i], Q[i] * step) if at else 0.0
             d = p[i] - q[i]
+            width += Q[i] if at else 0.0
             total += p[i]
-            value += p[i] * ((f[i] - top) * unit)
             size += d * d / Q[i]
+        violation = max(abs(total - 1.0), (size - radius) / max(1.0, radius))
         if abs(total - 1.0) <= 2.0 * EPS:
             break
         step += (1.0 - total) / width
-    return value, max(abs(total - 1.0), (size - radius) / max(1.0, radius))
+    return violation
 
 
 @kernel
@@ -278,8 +272,8 @@ def solve(
     rest = max(0.0, 1.0 - mass)
     if cost + rest * (rest / width) <= radius * (1.0 + ROUNDING):
         # The largest losses alone are within reach: the nearest point of that face.
-        value, violation = write_face(f, q, Q, radius, top, unit, 0.0, p)
-        finish(out, top, value, 0.0, violation, 2, spread)
+        violation = write_face(f, q, Q, radius, top, rest / width, p)
+        finish(out, top, 0.0, 0.0, violation, 2, spread)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
     if radius * square <= 1e-30:
@@ -304,11 +298,7 @@ def solve(
         base, n, V, more = search(f, q, Q, radius, top, unit)
         passes += more + 1
         tau = V / radius
-        if V > 0.0:
-            value, bound, violation = write_corrected(f, q, Q, a, radius, base, unit, n, tau, precise, p)
-        else:
-            value, violation = write_face(f, q, Q, radius, top, unit, NEAR, p)
-            bound = 0.0
+        value, bound, violation = write_corrected(f, q, Q, a, radius, base, unit, n, tau, precise, p)
     finish(out, base, value * size, bound * size, violation, passes + 3, spread)
     out[DUAL], out[DUAL + 1] = base + n / unit, tau * size
 

@@ -1,11 +1,15 @@
 """Diagonal ellipsoid, for losses and shapes of any range: an active set that only shrinks.
 
 In units where the spread of the losses and the radius are 1, with w = radius·Q and t = q/w:
-p = max(0, q + w(f - ν)/V). As V falls from its largest value entries leave A = {p > 0} and none comes back.
+p(V) = max(0, q + w(f - ν)/V), ν such that Σp = 1. As V falls entries leave A = {p > 0} and none comes back,
+the distance Σ(p-q)²/w grows from 0, and V is right where it is 1. Where it is d <= 1, p(V) is feasible and
+its gap V(√d - d), so nothing below V = SMALLEST need be told apart.
+
 With an A that holds the right one, the closed form without p >= 0 gives a V that is too large or right, and
-entries that it makes negative are 0 in the answer too. So A shrinks round by round and ends at the right
-one. It starts from two bounds: V <= max f - qᵀf, and ν >= f - V(1-q)/w for every entry, since p <= 1; these
-remove at once the heavy entries that would otherwise go one a round.
+entries that it makes negative are 0 in the answer too: A shrinks round by round and ends at the right one.
+It starts from V <= max f - qᵀf, and p <= 1 says ν >= f - V(1-q)/w for every entry, which removes at once the
+heavy entries that would otherwise go one a round. Where rounds remain many (shapes that fall like powers),
+bisection on log V helps, with ν for each V by selection.
 
 What keeps digits: losses are measured from the loss of the heaviest entry of A, whose own h = f - ν may be
 far below the rounding of ν. Its weight then also bounds what cancels in the variance, to a factor N.
@@ -20,44 +24,43 @@ from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.scan import larger
 
 ROUNDS = 500
+FIRST = 6  # rounds before bisection joins in
+SMALLEST = 1e-13  # the least V that matters
 ROUNDING = 1e-14  # of the radius: what its part that is left may lose to the sums
-NEAR = 1e-13  # of the spread: losses this close to the largest are taken for it
+F, CENTER, W, T, ROOM = range(5)  # the rows of x: f, q, w, q/w, (1-q)/w
 
 
 @kernel
-def near_face(
-    f: Array, q: Array, w: Array, t: Array, top: float, unit: float
-) -> tuple[float, float, float]:
-    """Over the losses next to the largest: Σw, Σq; over the rest: Σq·t."""
-    width, mass, cost = 0.0, 0.0, 0.0
+def gather(f: Array, q: Array, Q: Array, radius: float) -> tuple[Array, int]:
+    """x, and the place of the heaviest entry."""
+    x, heavy = np.empty((5, f.size)), 0
     for i in range(f.size):
-        if (top - f[i]) * unit <= NEAR:
-            width += w[i]
-            mass += q[i]
-        else:
-            cost += q[i] * t[i]
-    return width, mass, cost
+        w = radius * Q[i]
+        x[F, i], x[CENTER, i], x[W, i], x[T, i] = f[i], q[i], w, q[i] / w
+        x[ROOM, i] = (1.0 - q[i] + 1e-15) / w  # q may be 1 by rounding
+        heavy = i if Q[i] > Q[heavy] else heavy
+    return x, heavy
 
 
 @strict
 def keep(
     x: Array, count: int, base: float, unit: float, n: float, V: float
 ) -> tuple[int, int, float, float]:
-    """Move the columns of x (rows f, q, w, t, room) with p >= 0 to the front.
+    """Move the columns of x with p >= 0 to the front.
 
     Returns their number, the place of the heaviest, and Σq, Σq·t of those that leave.
     """
     kept, heavy, mass, cost = 0, 0, 0.0, 0.0
     for i in range(count):
-        if ((x[0, i] - base) * unit - n) + V * x[3, i] >= 0.0:
+        if ((x[F, i] - base) * unit - n) + V * x[T, i] >= 0.0:
             for k in range(5):
                 x[k, kept] = x[k, i]
-            if x[2, kept] > x[2, heavy]:
+            if x[W, kept] > x[W, heavy]:
                 heavy = kept
             kept += 1
         else:
-            mass += x[1, i]
-            cost += x[1, i] * x[3, i]
+            mass += x[CENTER, i]
+            cost += x[CENTER, i] * x[T, i]
     return kept, heavy, mass, cost
 
 
@@ -75,7 +78,7 @@ def moments(f: Array, w: Array, base: float, unit: float, n: float) -> tuple[flo
 
 @kernel
 def mean_and_square(f: Array, w: Array, base: float, unit: float) -> tuple[float, float, float]:
-    """Σw, the mean of f - base with weights w, and Σw(f - mean)²; from the mean where sums about base cancel."""
+    """Σw, the mean of f - base with weights w, and Σw(f - mean)²: about the mean where sums about base cancel."""
     s0, s1, s2 = moments(f, w, base, unit, 0.0)
     mean = s1 / s0
     square = s2 - s1 * mean
@@ -88,7 +91,7 @@ def mean_and_square(f: Array, w: Array, base: float, unit: float) -> tuple[float
 
 @summing
 def least(f: Array, room: Array, base: float, unit: float, V: float) -> float:
-    """What ν - base is not below: the largest f - base - V·room, with room = (1-q)/w."""
+    """What ν - base is not below, since p <= 1."""
     found = -np.inf
     for i in range(f.size):
         found = larger(found, (f[i] - base) * unit - V * room[i])
@@ -96,39 +99,107 @@ def least(f: Array, room: Array, base: float, unit: float, V: float) -> float:
 
 
 @kernel
+def swap(y: Array, i: int, k: int) -> None:
+    """Exchange two columns."""
+    for row in range(4):
+        y[row, i], y[row, k] = y[row, k], y[row, i]
+
+
+@kernel
+def level(y: Array, count: int, V: float, mass: float) -> float:
+    """c with Σw(g - c) = V·(mass + Σq), left over the columns with b > c and right over the others.
+
+    The rows of y are b, g, w and q. By selection; the columns are reordered.
+    """
+    low, high, s0, s1, draw = 0, count, 0.0, 0.0, 1
+    while low < high:
+        draw = (draw * 1103515245 + 12345) % 2147483648
+        pivot = y[0, low + draw % (high - low)]
+        k, above0, above1, below = low, s0, s1, mass
+        for i in range(low, high):
+            if y[0, i] > pivot:
+                above0 += y[2, i]
+                above1 += y[2, i] * y[1, i]
+                swap(y, i, k)
+                k += 1
+            else:
+                below += y[3, i]
+        if above1 - above0 * pivot >= V * below:
+            high, mass = k, below
+            continue
+        s0, s1, low = above0, above1, k
+        for i in range(k, high):
+            if y[0, i] == pivot:
+                s0 += y[2, i]
+                s1 += y[2, i] * y[1, i]
+                swap(y, i, low)
+                low += 1
+    return (s1 - V * mass) / s0
+
+
+@kernel
+def at(x: Array, count: int, heavy: int, unit: float, V: float, mass: float, y: Array) -> tuple[float, float, float]:
+    """base, n and the distance of p(V) within the first `count`; `mass` is Σq of the others, y is work space."""
+    base, n = x[F, heavy], 0.0
+    for _ in range(3):
+        base = x[F, heavy]
+        floor = least(x[F, :count], x[ROOM, :count], base, unit, V)
+        found, heaviest, out = 0, -1, mass
+        for i in range(count):
+            g = (x[F, i] - base) * unit - floor
+            if g + V * x[T, i] >= 0.0:
+                y[0, found], y[1, found], y[2, found], y[3, found] = g + V * x[T, i], g, x[W, i], x[CENTER, i]
+                found += 1
+                if heaviest < 0 or x[W, i] > x[W, heaviest]:
+                    heaviest = i
+            else:
+                out += x[CENTER, i]
+        n = floor + level(y, found, V, out)
+        if heaviest == heavy:
+            break
+        heavy = heaviest  # the heaviest is out: once more, from one that is in
+    size = 0.0
+    for i in range(count):
+        h = (x[F, i] - base) * unit - n
+        size += x[W, i] * (h / V) * (h / V) if h + V * x[T, i] > 0.0 else x[CENTER, i] * x[T, i]
+    return base, n, size
+
+
+@kernel
 def search(
     f: Array, q: Array, Q: Array, radius: float, top: float, unit: float
 ) -> tuple[float, float, float, int]:
-    """base, n, V of p = max(0, q + radius·Q·((f - base)·unit - n)/V), and the passes over all entries.
-
-    V = 0 says that the losses next to the largest are within reach alone.
-    """
-    size = f.size
-    x = np.empty((5, size))
-    V, heavy = 0.0, 0
-    for i in range(size):
-        w = radius * Q[i]
-        x[0, i], x[1, i], x[2, i], x[3, i] = f[i], q[i], w, q[i] / w
-        x[4, i] = (1.0 - q[i] + 1e-15) / w  # q may be 1 by rounding
+    """base, n, V of p = max(0, q + radius·Q·((f - base)·unit - n)/V), and the passes over all entries."""
+    x, heavy = gather(f, q, Q, radius)
+    y = np.empty((4, f.size))
+    base, n, size = at(x, f.size, heavy, unit, SMALLEST, 0.0, y)
+    if size <= 1.0:
+        return base, n, SMALLEST, 8
+    low, V = SMALLEST, 0.0
+    for i in range(f.size):
         V += q[i] * ((top - f[i]) * unit)
-        heavy = i if Q[i] > Q[heavy] else heavy
-    width, mass, cost = near_face(x[0], x[1], x[2], x[3], top, unit)
-    rest = max(0.0, 1.0 - mass)
-    if cost + rest * (rest / width) <= 1.0 + ROUNDING:
-        return top, 0.0, 0.0, 2
-    base, mass, cost, count, work = f[heavy], 0.0, 0.0, size, 3 * size
-    n = least(x[0], x[4], base, unit, V)
+    base, mass, cost, count, visits = x[F, heavy], 0.0, 0.0, f.size, 10 * f.size
+    n = floor = least(x[F], x[ROOM], base, unit, V)
     for k in range(ROUNDS):
-        kept, heavy, lost_mass, lost_cost = keep(x, count, base, unit, n, V)
-        work += 3 * count
+        kept, heavy, lost_mass, lost_cost = keep(x, count, base, unit, max(n, floor), V)
+        visits += 3 * count
         if k > 0 and kept == count or kept == 0:
             break
         count = kept
         mass += lost_mass
         cost += lost_cost
-        base = x[0, heavy]
-        s0, mean, square = mean_and_square(x[0, :count], x[2, :count], base, unit)
+        base = x[F, heavy]
+        s0, mean, square = mean_and_square(x[F, :count], x[W, :count], base, unit)
         left = max(1.0 - cost - mass * (mass / s0), ROUNDING)
         V = min(V, np.sqrt(square / left))
-        n = max(mean - V * (mass / s0), least(x[0, :count], x[4, :count], base, unit, V))
-    return base, n, V, work // size
+        n = mean - V * (mass / s0)
+        if k >= FIRST and V > 4.0 * low:
+            middle = np.sqrt(low * V)
+            start, n1, size = at(x, count, heavy, unit, middle, mass, y)
+            visits += 6 * count
+            if cost + size > 1.0:
+                low = middle
+            else:
+                base, n, V = start, n1, middle
+        floor = least(x[F, :count], x[ROOM, :count], base, unit, V)
+    return base, n, V, visits // f.size
