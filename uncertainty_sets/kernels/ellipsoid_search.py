@@ -24,6 +24,7 @@ from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.scan import larger
 
 ROUNDS = 500
+LOOKS = 20
 FIRST = 6  # rounds before bisection joins in
 SMALLEST = 1e-13  # the least V that matters
 ROUNDING = 1e-14  # of the radius: what its part that is left may lose to the sums
@@ -43,6 +44,12 @@ def gather(f: Array, q: Array, Q: Array, radius: float) -> tuple[Array, int]:
 
 
 @strict
+def is_heavier(w: float, b: float, w1: float, b1: float) -> bool:
+    """Whether an entry is better to measure from than another: heavier, or as heavy and deeper in A."""
+    return w > w1 or (w == w1 and b > b1)
+
+
+@strict
 def keep(
     x: Array, count: int, base: float, unit: float, n: float, V: float
 ) -> tuple[int, int, float, float]:
@@ -50,13 +57,14 @@ def keep(
 
     Returns their number, the place of the heaviest, and Σq, Σq·t of those that leave.
     """
-    kept, heavy, mass, cost = 0, 0, 0.0, 0.0
+    kept, heavy, most, mass, cost = 0, 0, 0.0, 0.0, 0.0
     for i in range(count):
-        if ((x[F, i] - base) * unit - n) + V * x[T, i] >= 0.0:
+        b = ((x[F, i] - base) * unit - n) + V * x[T, i]
+        if b >= 0.0:
             for k in range(5):
                 x[k, kept] = x[k, i]
-            if x[W, kept] > x[W, heavy]:
-                heavy = kept
+            if kept == 0 or is_heavier(x[W, kept], b, x[W, heavy], most):
+                heavy, most = kept, b
             kept += 1
         else:
             mass += x[CENTER, i]
@@ -138,27 +146,43 @@ def level(y: Array, count: int, V: float, mass: float) -> float:
 
 
 @kernel
-def at(x: Array, count: int, heavy: int, unit: float, V: float, mass: float, y: Array) -> tuple[float, float, float]:
-    """base, n and the distance of p(V) within the first `count`; `mass` is Σq of the others, y is work space."""
-    base, n = x[F, heavy], 0.0
-    for _ in range(3):
+def place(x: Array, count: int, heavy: int, unit: float, V: float) -> tuple[float, float]:
+    """base, the loss of the heaviest entry that p <= 1 leaves in A, and what ν - base is not below.
+
+    Seen from an entry that is out, ν and the heavy entries next to it may look the same; each look is from
+    a lighter one.
+    """
+    base, floor = x[F, heavy], 0.0
+    for _ in range(LOOKS):
         base = x[F, heavy]
         floor = least(x[F, :count], x[ROOM, :count], base, unit, V)
-        found, heaviest, out = 0, -1, mass
+        heaviest, most = -1, 0.0
         for i in range(count):
-            g = (x[F, i] - base) * unit - floor
-            if g + V * x[T, i] >= 0.0:
-                y[0, found], y[1, found], y[2, found], y[3, found] = g + V * x[T, i], g, x[W, i], x[CENTER, i]
-                found += 1
-                if heaviest < 0 or x[W, i] > x[W, heaviest]:
-                    heaviest = i
-            else:
-                out += x[CENTER, i]
-        n = floor + level(y, found, V, out)
-        if heaviest == heavy:
+            b = ((x[F, i] - base) * unit - floor) + V * x[T, i]
+            if b >= 0.0 and (heaviest < 0 or is_heavier(x[W, i], b, x[W, heaviest], most)):
+                heaviest, most = i, b
+        if heaviest < 0 or heaviest == heavy:
             break
-        heavy = heaviest  # the heaviest is out: once more, from one that is in
-    size = 0.0
+        heavy = heaviest
+    return base, floor
+
+
+@kernel
+def at(
+    x: Array, count: int, heavy: int, unit: float, V: float, mass: float, y: Array
+) -> tuple[float, float, float]:
+    """base, n and the distance of p(V) within the first `count`; `mass` is Σq of the others, y is work space."""
+    base, floor = place(x, count, heavy, unit, V)
+    found = 0
+    for i in range(count):
+        g = (x[F, i] - base) * unit - floor
+        b = g + V * x[T, i]
+        if b >= 0.0:
+            y[0, found], y[1, found], y[2, found], y[3, found] = b, g, x[W, i], x[CENTER, i]
+            found += 1
+        else:
+            mass += x[CENTER, i]
+    n, size = floor + level(y, found, V, mass), 0.0
     for i in range(count):
         h = (x[F, i] - base) * unit - n
         size += x[W, i] * (h / V) * (h / V) if h + V * x[T, i] > 0.0 else x[CENTER, i] * x[T, i]
@@ -178,12 +202,13 @@ def search(
     low, V = SMALLEST, 0.0
     for i in range(f.size):
         V += q[i] * ((top - f[i]) * unit)
-    base, mass, cost, count, visits = x[F, heavy], 0.0, 0.0, f.size, 10 * f.size
-    n = floor = least(x[F], x[ROOM], base, unit, V)
+    mass, cost, count, visits = 0.0, 0.0, f.size, 12 * f.size
+    base, n = place(x, count, heavy, unit, V)
+    closed = False  # whether ν and V are the closed form of A
     for k in range(ROUNDS):
-        kept, heavy, lost_mass, lost_cost = keep(x, count, base, unit, max(n, floor), V)
+        kept, heavy, lost_mass, lost_cost = keep(x, count, base, unit, n, V)
         visits += 3 * count
-        if k > 0 and kept == count or kept == 0:
+        if closed and kept == count or kept == 0:
             break
         count = kept
         mass += lost_mass
@@ -192,14 +217,17 @@ def search(
         s0, mean, square = mean_and_square(x[F, :count], x[W, :count], base, unit)
         left = max(1.0 - cost - mass * (mass / s0), ROUNDING)
         V = min(V, np.sqrt(square / left))
-        n = mean - V * (mass / s0)
-        if k >= FIRST and V > 4.0 * low:
+        n, closed = mean - V * (mass / s0), True
+        if k < FIRST:
+            continue
+        visits += 6 * count
+        if k % 2 == 0 and V > 4.0 * low:
             middle = np.sqrt(low * V)
             start, n1, size = at(x, count, heavy, unit, middle, mass, y)
-            visits += 6 * count
             if cost + size > 1.0:
                 low = middle
             else:
-                base, n, V = start, n1, middle
-        floor = least(x[F, :count], x[ROOM, :count], base, unit, V)
+                base, n, V, closed = start, n1, middle, False
+        else:
+            base, n, size = at(x, count, heavy, unit, V, mass, y)
     return base, n, V, visits // f.size
