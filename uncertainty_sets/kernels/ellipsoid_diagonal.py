@@ -75,9 +75,9 @@ def overview(
 def moved(q: float, d: float) -> float:
     """max(0, q + d), rounded towards q: where Q is tiny, one unit in the last place too far is too far."""
     x = q + d
-    if abs(x - q) > abs(d):
-        x -= np.copysign(2.3e-16 * x, d)
-        x = q if abs(x - q) > abs(d) else x
+    less = x - 2.3e-16 * abs(x) if d > 0.0 else x + 2.3e-16 * abs(x)
+    less = q if abs(less - q) > abs(d) else less
+    x = less if abs(x - q) > abs(d) else x
     return x if x > 0.0 else 0.0
 
 
@@ -95,7 +95,7 @@ def write(
     add: float,
     p: Array,
 ) -> tuple[float, float, float, float, float]:
-    """p, its value, the bound ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa), the violation, Σp, and ΣQ
+    """p, its value, the bound ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa), Σ(p-q)²/Q, Σp, and ΣQ
     where p > 0; losses, n and τ in units of 1/unit. `add` corrects Σp: p = max(0, q + Q((f - ν)/τ + add)).
 
     The bound is that of ν as rounded to the size of the losses, since that is the one that is handed out.
@@ -115,11 +115,31 @@ def write(
         d = x - q[i]
         size += d * d / Q[i]
     bound = (nu - base) * unit + linear + np.sqrt(radius * square)
-    return value, bound, max(abs(total - 1.0), (size - radius) / max(1.0, radius)), total, width
+    return value, bound, size, total, width
 
 
 @kernel
-def write_corrected(
+def complete(q: Array, Q: Array, size: float, total: float, p: Array) -> tuple[int, float, float, float]:
+    """Add what Σp lacks to the heaviest entry in use: its place, what was added, Σ(p-q)²/Q and Σp."""
+    k = -1
+    for i in range(p.size):
+        if p[i] > 0.0 and (k < 0 or Q[i] > Q[k]):
+            k = i
+    before = p[k]
+    p[k] = max(0.0, before + (1.0 - total))
+    added = p[k] - before
+    size += added * ((before - q[k]) + (p[k] - q[k])) / Q[k]
+    return k, added, size, total + added
+
+
+@kernel
+def violation(size: float, radius: float, total: float) -> float:
+    """The largest residual of p >= 0 with that distance and sum."""
+    return max(abs(total - 1.0), (size - radius) / max(1.0, radius))
+
+
+@kernel
+def write_all(
     f: Array,
     q: Array,
     Q: Array,
@@ -132,35 +152,31 @@ def write_corrected(
     precise: float,
     p: Array,
 ) -> tuple[float, float, float]:
-    """The same, and again with Σp corrected where it is off by more than `precise`."""
-    value, bound, violation, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, p)
-    add = 0.0
-    for _ in range(2):
-        if not (abs(total - 1.0) > precise and width > 0.0):
-            break
-        add += (1.0 - total) / width
-        value, bound, violation, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, p)
-    return value, bound, violation
+    """p, its value, bound and violation, with Σp corrected to 1e-13, and to the last digit if not `precise`."""
+    value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, p)
+    if abs(total - 1.0) > 1e-13 and width > 0.0:
+        add = (1.0 - total) / width
+        value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, p)
+    if abs(total - 1.0) > precise and width > 0.0:
+        k, added, size, total = complete(q, Q, size, total, p)
+        value += added * ((f[k] - base) * unit)
+    return value, bound, violation(size, radius, total)
 
 
 @kernel
-def write_face(f: Array, q: Array, Q: Array, radius: float, top: float, step: float, p: Array) -> float:
+def write_face(
+    f: Array, q: Array, Q: Array, radius: float, top: float, step: float, precise: float, p: Array
+) -> float:
     """p = q + Q·step on the largest losses and 0 elsewhere; returns its violation."""
-    violation = 0.0
-    for _ in range(2):  # the second time with Σp corrected
-        total, size, width = 0.0, 0.0, 0.0
-        for i in range(f.size):
-            at = f[i] == top
-            p[i] = moved(q[i], Q[i] * step) if at else 0.0
-            d = p[i] - q[i]
-            width += Q[i] if at else 0.0
-            total += p[i]
-            size += d * d / Q[i]
-        violation = max(abs(total - 1.0), (size - radius) / max(1.0, radius))
-        if abs(total - 1.0) <= 2.0 * EPS:
-            break
-        step += (1.0 - total) / width
-    return violation
+    total, size = 0.0, 0.0
+    for i in range(f.size):
+        p[i] = moved(q[i], Q[i] * step) if f[i] == top else 0.0
+        d = p[i] - q[i]
+        total += p[i]
+        size += d * d / Q[i]
+    if abs(total - 1.0) > precise:
+        _, _, size, total = complete(q, Q, size, total, p)
+    return violation(size, radius, total)
 
 
 @kernel
@@ -241,12 +257,6 @@ def write_center(
 
 
 @kernel
-def is_good(value: float, bound: float, violation: float, rounding: float) -> bool:
-    """Whether an answer is as good as numbers allow."""
-    return abs(bound - value) <= 1e-12 + rounding and violation <= 1e-11
-
-
-@kernel
 def solve(
     f: Array,
     q: Array,
@@ -265,42 +275,39 @@ def solve(
         out[STATUS] = status
         return
     spread, base = top - least, f[heavy]
-    unit = 1.0 / spread if spread > 0.0 else 1.0
-    size = spread if spread > 0.0 else 1.0
+    scale = spread if spread > 0.0 else 1.0
+    unit = 1.0 / scale
+    # Far from 0 a value feels every digit of Σp, and the bound is for ν as rounded there.
+    offset = max(abs(top), abs(least)) * unit
+    precise, rounding = 1e-11 / max(1.0, offset), 2.0 * EPS * offset
     s0, s1, s2, width, mass, cost = overview(f, q, Q, a, base, unit, top)
     n, square = s1 / s0, s2 - s1 * (s1 / s0)
     rest = max(0.0, 1.0 - mass)
     if cost + rest * (rest / width) <= radius * (1.0 + ROUNDING):
         # The largest losses alone are within reach: the nearest point of that face.
-        violation = write_face(f, q, Q, radius, top, rest / width, p)
-        finish(out, top, 0.0, 0.0, violation, 2, spread)
+        excess = write_face(f, q, Q, radius, top, rest / width, precise, p)
+        finish(out, top, 0.0, 0.0, excess, 2, spread)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
     if radius * square <= 1e-30:
         # A radius that moves nothing by more than rounding.
         value, bound = write_center(f, q, Q, radius, base, unit, n, p)
-        finish(out, base, value * size, bound * size, abs(p.sum() - 1.0), 2, spread)
-        out[DUAL], out[DUAL + 1] = base + n * size, np.inf
+        finish(out, base, value * scale, bound * scale, abs(p.sum() - 1.0), 2, spread)
+        out[DUAL], out[DUAL + 1] = base + n * scale, np.inf
         return
-    # The bound is for ν as rounded to the size of the losses, which costs it a few units in the last place;
-    # far from 0 the value feels every digit of Σp.
-    offset = max(abs(top), abs(least)) * unit
-    rounding = 2.0 * EPS * offset
-    precise = max(3.0 * EPS, 1e-13 / max(1.0, offset))
-    tau = np.sqrt(square / radius) * spread
-    n *= spread
+    n, tau = n * scale, np.sqrt(square / radius) * scale
     if abs(nu - base) <= 2.0 * spread and rate > 1e-6 * tau and rate < 1e6 * tau:  # else of another problem
         n, tau = nu - base, rate
     n, tau, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
     n, tau = n * unit, tau * unit
-    value, bound, violation = write_corrected(f, q, Q, a, radius, base, unit, n, tau, precise, p)
-    if not (settled and is_good(value, bound, violation, rounding)):
+    value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, p)
+    if not (settled and abs(bound - value) <= 1e-12 + rounding and excess <= 1e-11):
         base, n, V, more = search(f, q, Q, radius, top, unit)
         passes += more + 1
         tau = V / radius
-        value, bound, violation = write_corrected(f, q, Q, a, radius, base, unit, n, tau, precise, p)
-    finish(out, base, value * size, bound * size, violation, passes + 3, spread)
-    out[DUAL], out[DUAL + 1] = base + n / unit, tau * size
+        value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, p)
+    finish(out, base, value * scale, bound * scale, excess, passes + 3, spread)
+    out[DUAL], out[DUAL + 1] = base + n / unit, tau * scale
 
 
 @kernel

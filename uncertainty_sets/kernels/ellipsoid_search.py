@@ -25,7 +25,7 @@ from uncertainty_sets.kernels.scan import larger
 
 ROUNDS = 500
 LOOKS = 20
-FIRST = 6  # rounds before bisection joins in
+FIRST = 4  # rounds before bisection joins in
 SMALLEST = 1e-13  # the least V that matters
 ROUNDING = 1e-14  # of the radius: what its part that is left may lose to the sums
 F, CENTER, W, T, ROOM = range(5)  # the rows of x: f, q, w, q/w, (1-q)/w
