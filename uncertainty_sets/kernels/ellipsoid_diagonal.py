@@ -93,6 +93,7 @@ def write(
     n: float,
     tau: float,
     add: float,
+    careful: bool,
     p: Array,
 ) -> tuple[float, float, float, float, float]:
     """p, its value, the bound ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa), Σ(p-q)²/Q, Σp, and ΣQ
@@ -104,7 +105,8 @@ def write(
     rate, nu = 1.0 / tau, base + n / unit
     for i in range(f.size):
         g = (f[i] - base) * unit
-        x = moved(q[i], Q[i] * ((g - n) * rate + add))
+        d = Q[i] * ((g - n) * rate + add)
+        x = moved(q[i], d) if careful else larger(0.0, q[i] + d)
         width += Q[i] if x > 0.0 else 0.0
         p[i] = x
         total += x
@@ -150,14 +152,15 @@ def write_all(
     n: float,
     tau: float,
     precise: float,
+    careful: bool,
     p: Array,
 ) -> tuple[float, float, float]:
     """p, its value, bound and violation, with Σp corrected to 1e-13, and to the last digit if not `precise`."""
-    value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, p)
+    value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, careful, p)
     if abs(total - 1.0) > 1e-13 and width > 0.0:
         add = (1.0 - total) / width
-        value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, p)
-    if abs(total - 1.0) > precise and width > 0.0:
+        value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, careful, p)
+    if precise < abs(total - 1.0) <= 1e-10:  # more than that is no rounding
         k, added, size, total = complete(q, Q, size, total, p)
         value += added * ((f[k] - base) * unit)
     return value, bound, violation(size, radius, total)
@@ -174,7 +177,7 @@ def write_face(
         d = p[i] - q[i]
         total += p[i]
         size += d * d / Q[i]
-    if abs(total - 1.0) > precise:
+    if precise < abs(total - 1.0) <= 1e-10:
         _, _, size, total = complete(q, Q, size, total, p)
     return violation(size, radius, total)
 
@@ -286,13 +289,13 @@ def solve(
     if cost + rest * (rest / width) <= radius * (1.0 + ROUNDING):
         # The largest losses alone are within reach: the nearest point of that face.
         excess = write_face(f, q, Q, radius, top, rest / width, precise, p)
-        finish(out, top, 0.0, 0.0, excess, 2, spread)
+        finish(out, top, 0.0, 0.0, excess, 1, spread)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
     if radius * square <= 1e-30:
         # A radius that moves nothing by more than rounding.
         value, bound = write_center(f, q, Q, radius, base, unit, n, p)
-        finish(out, base, value * scale, bound * scale, abs(p.sum() - 1.0), 2, spread)
+        finish(out, base, value * scale, bound * scale, abs(p.sum() - 1.0), 1, spread)
         out[DUAL], out[DUAL + 1] = base + n * scale, np.inf
         return
     n, tau = n * scale, np.sqrt(square / radius) * scale
@@ -300,13 +303,13 @@ def solve(
         n, tau = nu - base, rate
     n, tau, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
     n, tau = n * unit, tau * unit
-    value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, p)
+    value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, False, p)
     if not (settled and abs(bound - value) <= 1e-12 + rounding and excess <= 1e-11):
         base, n, V, more = search(f, q, Q, radius, top, unit)
         passes += more + 1
         tau = V / radius
-        value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, p)
-    finish(out, base, value * scale, bound * scale, excess, passes + 3, spread)
+        value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, True, p)
+    finish(out, base, value * scale, bound * scale, excess, passes + 2, spread)
     out[DUAL], out[DUAL + 1] = base + n / unit, tau * scale
 
 
