@@ -118,9 +118,7 @@ def settle(
 
 
 @kernel
-def nearest_on_face(
-    g: Array, q: Array, Q: Array, inverse: Array, zero: NDArray[np.bool_], p: Array
-) -> None:
+def nearest_on_face(g: Array, q: Array, Q: Array, inverse: Array, zero: NDArray[np.bool_], p: Array) -> None:
     """The distribution on the largest losses alone that is nearest to q, into p.
 
     Exact where no further entry has to be 0; otherwise a point of the face, which may be a little farther.

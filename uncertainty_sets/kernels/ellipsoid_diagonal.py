@@ -56,7 +56,7 @@ def sums(
 def overview(
     f: Array, q: Array, Q: Array, a: Array, base: float, unit: float, top: float
 ) -> tuple[float, float, float, float, float, float]:
-    """Over all: ΣQ, ΣQg, ΣQg² with g = (f - base)·unit; over the largest losses: ΣQ, Σq; over the rest: Σq·a."""
+    """Over all: ΣQ, ΣQg, ΣQg², g = (f - base)·unit; over the largest losses: ΣQ, Σq; over the rest: Σq·a."""
     s0, s1, s2, width, mass, cost = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         g = (f[i] - base) * unit
@@ -155,7 +155,7 @@ def write_all(
     careful: bool,
     p: Array,
 ) -> tuple[float, float, float]:
-    """p, its value, bound and violation, with Σp corrected to 1e-13, and to the last digit if not `precise`."""
+    """p, its value, bound and violation; Σp is corrected if it is off by more than 1e-13 or `precise`."""
     value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, careful, p)
     if abs(total - 1.0) > 1e-13 and width > 0.0:
         add = (1.0 - total) / width

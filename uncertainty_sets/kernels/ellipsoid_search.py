@@ -50,9 +50,7 @@ def is_heavier(w: float, b: float, w1: float, b1: float) -> bool:
 
 
 @strict
-def keep(
-    x: Array, count: int, base: float, unit: float, n: float, V: float
-) -> tuple[int, int, float, float]:
+def keep(x: Array, count: int, base: float, unit: float, n: float, V: float) -> tuple[int, int, float, float]:
     """Move the columns of x with p >= 0 to the front.
 
     Returns their number, the place of the heaviest, and Σq, Σq·t of those that leave.
@@ -86,7 +84,7 @@ def moments(f: Array, w: Array, base: float, unit: float, n: float) -> tuple[flo
 
 @kernel
 def mean_and_square(f: Array, w: Array, base: float, unit: float) -> tuple[float, float, float]:
-    """Σw, the mean of f - base with weights w, and Σw(f - mean)²: about the mean where sums about base cancel."""
+    """Σw, the mean of f - base with weights w, and Σw(f - mean)²: about the mean if about base it cancels."""
     s0, s1, s2 = moments(f, w, base, unit, 0.0)
     mean = s1 / s0
     square = s2 - s1 * mean
@@ -171,7 +169,7 @@ def place(x: Array, count: int, heavy: int, unit: float, V: float) -> tuple[floa
 def at(
     x: Array, count: int, heavy: int, unit: float, V: float, mass: float, y: Array
 ) -> tuple[float, float, float]:
-    """base, n and the distance of p(V) within the first `count`; `mass` is Σq of the others, y is work space."""
+    """base, n and the distance of p(V) among the first `count`; `mass` is Σq of the others, y work space."""
     base, floor = place(x, count, heavy, unit, V)
     found = 0
     for i in range(count):
@@ -208,7 +206,7 @@ def search(
     for k in range(ROUNDS):
         kept, heavy, lost_mass, lost_cost = keep(x, count, base, unit, n, V)
         visits += 3 * count
-        if closed and kept == count or kept == 0:
+        if (closed and kept == count) or kept == 0:
             break
         count = kept
         mass += lost_mass
@@ -221,7 +219,7 @@ def search(
         if k < FIRST:
             continue
         visits += 6 * count
-        if k % 2 == 0 and V > 4.0 * low:
+        if k % 2 == 0 and 4.0 * low < V:
             middle = np.sqrt(low * V)
             start, n1, size = at(x, count, heavy, unit, middle, mass, y)
             if cost + size > 1.0:

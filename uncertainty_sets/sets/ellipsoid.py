@@ -34,9 +34,11 @@ SMALLEST = 1e-100
 class Ellipsoid(UncertaintySet):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
-    Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes. Dense Q: an
-    active-set method, O(N²) a step beside the factors of Q on the entries at 0; where that does not settle
-    (Q badly conditioned) it goes on with a conic solver, and says so in `backend`.
+    Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes, and some tens
+    where losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) a step beside
+    the factors of Q on the entries at 0. Where Q is badly conditioned that may not reach the promised gap: a
+    conic solver then answers, `backend` says so, and gap and violation, computed as in twice the precision
+    for (Q + Qᵀ)/2 as given, are true ones even where they are large.
 
     ====  ===================================================================================
     dual  meaning
