@@ -4,8 +4,9 @@ Stationarity is d = p - q = Qy/τ with y = f - ν + μ, where μ >= 0 belongs to
 entries with p = 0, y is f - ν off Z and d is -q on Z; the rest follows from one linear system, in Q_ZZ for
 y_Z or in (Q⁻¹) off Z for d, whichever is smaller. Everything is affine in ν and τ, for which 1ᵀd = 0 and
 yᵀQy = radius·τ² leave a quadratic. Entries with p < 0 join Z, those with μ < 0 leave it: all at once, and
-should that not settle, one at a time. Where neither does (Q badly conditioned) the caller turns to a conic
-solver. A round costs min(|Z|, N-|Z|)³ + O(N²).
+should that not settle, one at a time. A round costs min(|Z|, N-|Z|)³ + O(N²). Where Q is badly conditioned
+neither may settle, or the answer be inexact: its distance and bound, computed as in twice the precision, say
+so, and the caller turns to a conic solver.
 """
 
 from __future__ import annotations
@@ -15,22 +16,10 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.jit import kernel
-from uncertainty_sets.kernels.scan import DUAL, NOT_SOLVED, OK, STATUS, finish, scan
+from uncertainty_sets.kernels.quadratic_form import distance, pull_back, quadratic
+from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, scan
 
 ROUNDS = 30
-
-
-@kernel
-def distance(root: Array, d: Array, y: Array) -> float:
-    """dᵀQ⁻¹d by forward substitution with Q = root·rootᵀ; y is work space."""
-    total = 0.0
-    for i in range(d.size):
-        x = d[i]
-        for j in range(i):
-            x -= root[i, j] * y[j]
-        y[i] = x / root[i, i]
-        total += y[i] * y[i]
-    return total
 
 
 @kernel
@@ -129,10 +118,8 @@ def settle(
 
 
 @kernel
-def nearest_on_face(
-    g: Array, q: Array, Q: Array, root: Array, inverse: Array, zero: NDArray[np.bool_], y: Array, p: Array
-) -> float:
-    """The distribution on the largest losses alone that is nearest to q, into p; returns its distance.
+def nearest_on_face(g: Array, q: Array, Q: Array, inverse: Array, zero: NDArray[np.bool_], p: Array) -> None:
+    """The distribution on the largest losses alone that is nearest to q, into p.
 
     Exact where no further entry has to be 0; otherwise a point of the face, which may be a little farther.
     """
@@ -149,7 +136,6 @@ def nearest_on_face(
             break
         for i in range(g.size):
             zero[i] = zero[i] or p[i] < 0.0
-    return distance(root, p - q, y)
 
 
 @kernel
@@ -172,7 +158,9 @@ def solve(
         out[DUAL] = top
         return
     zero = mu > 0.0
-    if nearest_on_face(g, q, Q, root, inverse, zero, y, p) <= radius:
+    nearest_on_face(g, q, Q, inverse, zero, p)
+    reach = distance(Q, root, p - q)
+    if reach <= radius and p.min() >= 0.0:
         mu[:] = -g
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = top
@@ -183,22 +171,18 @@ def solve(
         zero[:] = False
         n, rounds = settle(g, q, Q, inverse, radius, zero, y, p, 2 * size + 10, True)
     if rounds < 0:
-        out[STATUS] = NOT_SOLVED
-        return
+        # Not settled: the centre, and the bound of the largest loss, which say as much.
+        p[:] = q
+        y[:] = 0.0
+        n, zero[:] = 0.0, True
     n = (top + n) - top  # ν as it will be given, so that the bound is that of `dual`
     for i in range(size):
         p[i] = max(0.0, p[i])
         mu[i] = max(0.0, y[i] - (g[i] - n)) if zero[i] else 0.0
         y[i] = g[i] - n + mu[i]
-    bound = n + np.dot(q, y) + np.sqrt(radius * max(0.0, np.dot(y, np.dot(Q, y))))
-    value = np.dot(p, g)
-    size_p = distance(root, p - q, y)
-    violation = max(abs(p.sum() - 1.0), (size_p - radius) / max(1.0, radius))
-    rounding = 4e-16 * (abs(top) + spread) * (1.0 + np.sqrt(radius * max(0.0, Q.sum())))
-    if not (abs(bound - value) <= 1e-9 * spread + rounding and violation <= 1e-10):
-        out[STATUS] = NOT_SOLVED
-        return
-    finish(out, top, value, bound, violation, rounds, spread)
+    bound = n + np.dot(q, y) + np.sqrt(radius * quadratic(Q, y))
+    excess = (pull_back(p, q, Q, root, radius) - radius) / max(1.0, radius)
+    finish(out, top, np.dot(p, g), bound, max(abs(p.sum() - 1.0), excess), abs(rounds), spread)
     out[DUAL] = top + n
 
 

@@ -2,8 +2,8 @@
 ellipsoid holds with equality.
 
 On a given set A of entries with p > 0 both multipliers come out in closed form; the entries that turn out
-negative leave A, and 2 to 12 passes settle it. Should that cycle, a nested search (ν for each τ, then τ)
-brings them close first.
+negative leave A, and 2 to 12 passes settle it. Where the certificate of that is not good enough (weights or
+losses of very different size) the search in ellipsoid_search.py takes more care.
 
 Losses are measured from `base`, the loss of the entry with the largest Q, and n = ν - base: ν lies next to
 that loss where its Q is far larger than the others', and its h = f - ν then needs more digits than ν has.
@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.ellipsoid_search import ROUNDING, search
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, NOT_SOLVED, OK, STATUS, finish, larger, scan
+from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
 
-PASSES = 40
+PASSES = 16
+EPS = 2.0**-52
 SETTLED, STUCK, FEW = range(3)
 
 
@@ -51,21 +53,32 @@ def sums(
 
 
 @summing
-def face(f: Array, q: Array, Q: Array, a: Array, top: float) -> tuple[float, float, float]:
-    """Over the largest losses: ΣQ, Σq; over the rest: Σq·a."""
-    width, mass, cost = 0.0, 0.0, 0.0
+def overview(
+    f: Array, q: Array, Q: Array, a: Array, base: float, unit: float, top: float
+) -> tuple[float, float, float, float, float, float]:
+    """Over all: ΣQ, ΣQg, ΣQg², g = (f - base)·unit; over the largest losses: ΣQ, Σq; over the rest: Σq·a."""
+    s0, s1, s2, width, mass, cost = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
+        g = (f[i] - base) * unit
+        w, x = Q[i], q[i]
+        s0 += w
+        s1 += w * g
+        s2 += w * g * g
         at = f[i] == top
-        width += Q[i] if at else 0.0
-        mass += q[i] if at else 0.0
-        cost += 0.0 if at else q[i] * a[i]
-    return width, mass, cost
+        width += w if at else 0.0
+        mass += x if at else 0.0
+        cost += 0.0 if at else x * a[i]
+    return s0, s1, s2, width, mass, cost
 
 
 @strict
-def as_given(base: float, n: float) -> float:
-    """n after ν = base + n has been rounded: the bound is computed for the ν that is handed out."""
-    return (base + n) - base
+def moved(q: float, d: float) -> float:
+    """max(0, q + d), rounded towards q: where Q is tiny, one unit in the last place too far is too far."""
+    x = q + d
+    less = x - 2.3e-16 * abs(x) if d > 0.0 else x + 2.3e-16 * abs(x)
+    less = q if abs(less - q) > abs(d) else less
+    x = less if abs(x - q) > abs(d) else x
+    return x if x > 0.0 else 0.0
 
 
 @summing
@@ -76,91 +89,97 @@ def write(
     a: Array,
     radius: float,
     base: float,
+    unit: float,
     n: float,
     tau: float,
     add: float,
+    careful: bool,
     p: Array,
 ) -> tuple[float, float, float, float, float]:
-    """p, its value, the bound ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa), the violation, Σp, and ΣQ
-    where p > 0. `add` corrects Σp for the rounding of ν: p = max(0, q + Q((f - ν)/τ + add)).
+    """p, its value, the bound ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa), Σ(p-q)²/Q, Σp, and ΣQ
+    where p > 0; losses, n and τ in units of 1/unit. `add` corrects Σp: p = max(0, q + Q((f - ν)/τ + add)).
+
+    The bound is that of ν as rounded to the size of the losses, since that is the one that is handed out.
     """
     value, total, linear, square, size, width = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    rate = 1.0 / tau
-    given = as_given(base, n)
+    rate, nu = 1.0 / tau, base + n / unit
     for i in range(f.size):
-        g = f[i] - base
-        h = g - n
-        x = larger(0.0, q[i] + Q[i] * (h * rate + add))
+        g = (f[i] - base) * unit
+        d = Q[i] * ((g - n) * rate + add)
+        x = moved(q[i], d) if careful else larger(0.0, q[i] + d)
         width += Q[i] if x > 0.0 else 0.0
         p[i] = x
         total += x
         value += x * g
-        y = larger(g - given, -tau * a[i])
+        y = larger((f[i] - nu) * unit, -tau * a[i])
         linear += q[i] * y
         square += Q[i] * y * y
         d = x - q[i]
         size += d * d / Q[i]
-    bound = given + linear + np.sqrt(radius * square)
-    return value, bound, max(abs(total - 1.0), (size - radius) / max(1.0, radius)), total, width
+    bound = (nu - base) * unit + linear + np.sqrt(radius * square)
+    return value, bound, size, total, width
 
 
 @kernel
-def write_twice(
-    f: Array, q: Array, Q: Array, a: Array, radius: float, base: float, n: float, tau: float, p: Array
+def complete(q: Array, Q: Array, size: float, total: float, p: Array) -> tuple[int, float, float, float]:
+    """Add what Σp lacks to the heaviest entry in use: its place, what was added, Σ(p-q)²/Q and Σp."""
+    k = -1
+    for i in range(p.size):
+        if p[i] > 0.0 and (k < 0 or Q[i] > Q[k]):
+            k = i
+    before = p[k]
+    p[k] = max(0.0, before + (1.0 - total))
+    added = p[k] - before
+    size += added * ((before - q[k]) + (p[k] - q[k])) / Q[k]
+    return k, added, size, total + added
+
+
+@kernel
+def violation(size: float, radius: float, total: float) -> float:
+    """The largest residual of p >= 0 with that distance and sum."""
+    return max(abs(total - 1.0), (size - radius) / max(1.0, radius))
+
+
+@kernel
+def write_all(
+    f: Array,
+    q: Array,
+    Q: Array,
+    a: Array,
+    radius: float,
+    base: float,
+    unit: float,
+    n: float,
+    tau: float,
+    precise: float,
+    careful: bool,
+    p: Array,
 ) -> tuple[float, float, float]:
-    """The same, and once more with Σp corrected where it is off."""
-    value, bound, violation, total, width = write(f, q, Q, a, radius, base, n, tau, 0.0, p)
+    """p, its value, bound and violation; Σp is corrected if it is off by more than 1e-13 or `precise`."""
+    value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, careful, p)
     if abs(total - 1.0) > 1e-13 and width > 0.0:
         add = (1.0 - total) / width
-        value, bound, violation, total, width = write(f, q, Q, a, radius, base, n, tau, add, p)
-    return value, bound, violation
-
-
-@summing
-def mass_and_slope(
-    f: Array, q: Array, Q: Array, a: Array, base: float, n: float, tau: float
-) -> tuple[float, float, float]:
-    """Σp, -dΣp/dν and Σ(p-q)²/Q at ν, τ."""
-    mass, slope, size = 0.0, 0.0, 0.0
-    for i in range(f.size):
-        h = f[i] - base - n
-        inside = h + tau * a[i] > 0.0
-        d = Q[i] * h / tau if inside else -q[i]
-        mass += q[i] + d
-        slope += Q[i] / tau if inside else 0.0
-        size += d * d / Q[i]
-    return mass, slope, size
+        value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, careful, p)
+    if precise < abs(total - 1.0) <= 1e-10:  # more than that is no rounding
+        k, added, size, total = complete(q, Q, size, total, p)
+        value += added * ((f[k] - base) * unit)
+    return value, bound, violation(size, radius, total)
 
 
 @kernel
-def nested(
-    f: Array, q: Array, Q: Array, a: Array, radius: float, base: float, spread: float, tau: float
-) -> tuple[float, float]:
-    """ν and τ by bisection on log τ, with ν by Newton's method for each: slow and sure."""
-    low, high, n = 0.0, np.inf, -spread
-    for _ in range(120):
-        n = (
-            -2.0 * spread - tau * a.max()
-        )  # every entry is positive here and Σp >= 1: Newton comes from the left
-        for _ in range(200):
-            mass, slope, size = mass_and_slope(f, q, Q, a, base, n, tau)
-            step = (mass - 1.0) / slope if slope > 0.0 else 0.0
-            if step <= 1e-15 * spread:
-                break
-            n += step
-        if size > radius:
-            low = tau
-        else:
-            high = tau
-        if high < np.inf and high - low <= 1e-12 * high:
-            break
-        if high == np.inf:
-            tau *= 4.0
-        elif low == 0.0:
-            tau *= 0.25
-        else:
-            tau = np.sqrt(low * high)
-    return n, tau
+def write_face(
+    f: Array, q: Array, Q: Array, radius: float, top: float, step: float, precise: float, p: Array
+) -> float:
+    """p = q + Q·step on the largest losses and 0 elsewhere; returns its violation."""
+    total, size = 0.0, 0.0
+    for i in range(f.size):
+        p[i] = moved(q[i], Q[i] * step) if f[i] == top else 0.0
+        d = p[i] - q[i]
+        total += p[i]
+        size += d * d / Q[i]
+    if precise < abs(total - 1.0) <= 1e-10:
+        _, _, size, total = complete(q, Q, size, total, p)
+    return violation(size, radius, total)
 
 
 @kernel
@@ -227,16 +246,16 @@ def settle_few(
 
 
 @kernel
-def at_center(
-    f: Array, q: Array, Q: Array, radius: float, base: float, n: float, p: Array
+def write_center(
+    f: Array, q: Array, Q: Array, radius: float, base: float, unit: float, n: float, p: Array
 ) -> tuple[float, float]:
     """p = q: its value, and the bound at ν with τ = ∞."""
-    value, square = 0.0, 0.0
+    value, square, nu = 0.0, 0.0, base + n / unit
     for i in range(f.size):
         p[i] = q[i]
-        h = f[i] - base
-        value += q[i] * h
-        square += Q[i] * (h - n) * (h - n)
+        value += q[i] * ((f[i] - base) * unit)
+        y = (f[i] - nu) * unit
+        square += Q[i] * y * y
     return value, value + np.sqrt(radius * square)
 
 
@@ -259,46 +278,39 @@ def solve(
         out[STATUS] = status
         return
     spread, base = top - least, f[heavy]
-    below = -2.0 * spread  # here every entry counts as positive
-    _, s0, s1, s2, _, _ = sums(f, q, Q, a, base, below, 0.0)
-    n, square = below + s1 / s0, s2 - s1 * s1 / s0
-    if radius * square <= (1e-15 * spread) * (1e-15 * spread):
-        # All losses equal, or a radius that moves nothing by more than rounding.
-        value, bound = at_center(f, q, Q, radius, base, n, p)
-        finish(out, base, value, bound, abs(p.sum() - 1.0), 1, spread)
-        out[DUAL], out[DUAL + 1] = base + n, np.inf
-        return
-    width, mass, cost = face(f, q, Q, a, top)
+    scale = spread if spread > 0.0 else 1.0
+    unit = 1.0 / scale
+    # Far from 0 a value feels every digit of Σp, and the bound is for ν as rounded there.
+    offset = max(abs(top), abs(least)) * unit
+    precise, rounding = 1e-11 / max(1.0, offset), 2.0 * EPS * offset
+    s0, s1, s2, width, mass, cost = overview(f, q, Q, a, base, unit, top)
+    n, square = s1 / s0, s2 - s1 * (s1 / s0)
     rest = max(0.0, 1.0 - mass)
-    if rest * rest / width + cost <= radius:
+    if cost + rest * (rest / width) <= radius * (1.0 + ROUNDING):
         # The largest losses alone are within reach: the nearest point of that face.
-        total = 0.0
-        for i in range(f.size):
-            p[i] = q[i] + Q[i] * (rest / width) if f[i] == top else 0.0
-            total += p[i]
-        finish(out, top, 0.0, 0.0, abs(total - 1.0), 1, spread)
+        excess = write_face(f, q, Q, radius, top, rest / width, precise, p)
+        finish(out, top, 0.0, 0.0, excess, 1, spread)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
-    # The bound is for ν as rounded to the size of the losses, which costs it this much.
-    rounding = 4e-16 * (abs(base) + spread) * (1.0 + np.sqrt(radius * s0))
-    tau = np.sqrt(square / radius)
+    if radius * square <= 1e-30:
+        # A radius that moves nothing by more than rounding.
+        value, bound = write_center(f, q, Q, radius, base, unit, n, p)
+        finish(out, base, value * scale, bound * scale, abs(p.sum() - 1.0), 1, spread)
+        out[DUAL], out[DUAL + 1] = base + n * scale, np.inf
+        return
+    n, tau = n * scale, np.sqrt(square / radius) * scale
     if abs(nu - base) <= 2.0 * spread and rate > 1e-6 * tau and rate < 1e6 * tau:  # else of another problem
         n, tau = nu - base, rate
-    n1, tau1, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
-    value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-    if not (settled and abs(bound - value) <= 1e-12 * spread + rounding and violation <= 1e-11):
-        n2, tau2 = nested(f, q, Q, a, radius, base, spread, tau)
-        n1, tau1, more, settled = settle_few(f, q, Q, a, radius, base, n2, tau2)
+    n, tau, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
+    n, tau = n * unit, tau * unit
+    value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, False, p)
+    if not (settled and abs(bound - value) <= 1e-12 + rounding and excess <= 1e-11):
+        base, n, V, more = search(f, q, Q, radius, top, unit)
         passes += more + 1
-        value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-        if not (settled and abs(bound - value) <= 1e-12 * spread + rounding and violation <= 1e-11):
-            n1, tau1 = n2, tau2
-            value, bound, violation = write_twice(f, q, Q, a, radius, base, n1, tau1, p)
-        if not (abs(bound - value) <= 1e-9 * spread + rounding and violation <= 1e-10):
-            out[STATUS] = NOT_SOLVED
-            return
-    finish(out, base, value, bound, violation, passes + 2, spread)
-    out[DUAL], out[DUAL + 1] = base + n1, tau1
+        tau = V / radius
+        value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, True, p)
+    finish(out, base, value * scale, bound * scale, excess, passes + 2, spread)
+    out[DUAL], out[DUAL + 1] = base + n / unit, tau * scale
 
 
 @kernel

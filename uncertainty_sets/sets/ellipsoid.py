@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -33,9 +34,11 @@ SMALLEST = 1e-100
 class Ellipsoid(UncertaintySet):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
-    Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes. Dense Q: an
-    active-set method, O(N²) a step beside the factors of Q on the entries at 0; where that does not settle
-    (Q badly conditioned) it goes on with a conic solver, and says so in `backend`.
+    Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes, and some tens
+    where losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) a step beside
+    the factors of Q on the entries at 0. Where Q is badly conditioned that may not reach the promised gap: a
+    conic solver then answers, `backend` says so, and gap and violation, computed as in twice the precision
+    for (Q + Qᵀ)/2 as given, are true ones even where they are large.
 
     ====  ===================================================================================
     dual  meaning
@@ -162,28 +165,38 @@ class Ellipsoid(UncertaintySet):
         return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
 
     def _by_solver(self, losses: Array) -> WorstCase:
-        """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y."""
+        """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y.
+
+        A solver sees Q⁻¹, which has lost digits where Q is badly conditioned. So p is made feasible for Q
+        itself, and gap and violation are those of Q.
+        """
         if not self._dense:
             return super()._by_solver(losses)
         from uncertainty_sets import conic
+        from uncertainty_sets.kernels.quadratic_form import pull_back, quadratic
 
-        f, result = losses, conic.worst_case(self, losses, "auto", None)
+        result = conic.worst_case(self, losses, "auto", None)
         program, cone = conic.program(self), self._center.shape[1] + 1
-        y = program.A.tocsr()[-cone:].T @ result.dual["y"][-cone:]
-        g, y = f - f.max(), y[program.columns]
-        nu = float((g - y).max())
-        bound = nu + self._center[0] @ y + np.sqrt(self._radius[0] * (y @ self._shape[0] @ y))
-        result.gap = float(bound - result.p @ g)
-        result.upper_bound = float(f.max() + bound)
-        result.dual = {"nu": float(f.max() + nu), "mu": np.maximum(0.0, y - (g - nu))}
+        y = (program.A.tocsr()[-cone:].T @ result.dual["y"][-cone:])[program.columns]
+        q, Q, radius = self._center[0], self._shape[0], float(self._radius[0])
+        top = float(losses.max())
+        g, p = losses - top, np.maximum(result.p, 0.0)
+        nu = (top + float((g - y).max())) - top
+        mu = np.maximum(0.0, y - (g - nu))
+        y = g - nu + mu
+        pull_back(p, q, Q, self._root[0], radius)
+        value, bound = float(p @ g), nu + float(q @ y) + math.sqrt(radius * quadratic(Q, y))
+        result.p, result.violation = p, self.violation(p)
+        result.value, result.upper_bound, result.gap = top + value, top + bound, bound - value
+        result.dual = {"nu": top + nu, "mu": mu}
         return result
 
     def _residual(self, p: Array) -> float:
         d, radius = p - self._center[0], float(self._radius[0])
         if self._dense:
-            from scipy.linalg import solve_triangular
+            from uncertainty_sets.kernels.quadratic_form import distance
 
-            size = float((solve_triangular(self._root[0], d, lower=True) ** 2).sum())
+            size = distance(self._shape[0], self._root[0], d)
         else:
             size = float((d * d / self._shape[0]).sum())
         return max((size - radius) / max(1.0, radius), 0.0)

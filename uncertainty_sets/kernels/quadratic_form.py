@@ -1,0 +1,97 @@
+"""yᵀQy and dᵀQ⁻¹d of a dense matrix, right for any condition that has a Cholesky factor.
+
+Products with Q are summed with their rounding errors, as in twice the precision. With z ≈ Q⁻¹d from the
+factor and the remainder r = d - Qz, dᵀQ⁻¹d = zᵀd + zᵀr + rᵀQ⁻¹r without any approximation; z is refined until
+the last term, the only one that needs the factor, no longer matters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.jit import kernel, strict
+
+SPLIT = 2.0**27 + 1.0
+REFINEMENTS = 10
+
+
+@strict
+def add_products(start: float, x: Array, y: Array, sign: float) -> float:
+    """start + sign·xᵀy, rounded about once."""
+    total, lost = start, 0.0
+    for i in range(x.size):
+        a, b = sign * x[i], y[i]
+        product = a * b
+        c, e = SPLIT * a, SPLIT * b
+        high_a, high_b = c - (c - a), e - (e - b)
+        low_a, low_b = a - high_a, b - high_b
+        error = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+        after = total + product
+        part = after - total
+        lost += ((total - (after - part)) + (product - part)) + error
+        total = after
+    return total + lost
+
+
+@kernel
+def forward(root: Array, d: Array, y: Array) -> None:
+    """y = root⁻¹d, for a lower triangular root."""
+    for i in range(d.size):
+        x = d[i]
+        for j in range(i):
+            x -= root[i, j] * y[j]
+        y[i] = x / root[i, i]
+
+
+@kernel
+def backward(root: Array, y: Array) -> None:
+    """y becomes root⁻ᵀy."""
+    for i in range(y.size - 1, -1, -1):
+        y[i] /= root[i, i]
+        for j in range(i):
+            y[j] -= root[i, j] * y[i]
+
+
+@kernel
+def distance(Q: Array, root: Array, d: Array) -> float:
+    """dᵀQ⁻¹d, with Q = root·rootᵀ up to rounding."""
+    z, r, y = np.empty(d.size), np.empty(d.size), np.empty(d.size)
+    forward(root, d, z)
+    backward(root, z)
+    total = 0.0
+    for _ in range(REFINEMENTS):
+        for i in range(d.size):
+            r[i] = add_products(d[i], Q[i], z, -1.0)
+        forward(root, r, y)
+        last = np.dot(y, y)
+        total = add_products(np.dot(z, r) + last, z, d, 1.0)
+        if last <= 1e-14 * total:
+            break
+        backward(root, y)
+        z += y
+    return total
+
+
+@kernel
+def quadratic(Q: Array, y: Array) -> float:
+    """yᵀQy, at least 0."""
+    image = np.empty(y.size)
+    for i in range(y.size):
+        image[i] = add_products(0.0, Q[i], y, 1.0)
+    return max(0.0, add_products(0.0, image, y, 1.0))
+
+
+@kernel
+def pull_back(p: Array, q: Array, Q: Array, root: Array, radius: float) -> float:
+    """The distance of p from q; one that is too far is moved straight towards q until it is the radius.
+
+    Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap.
+    """
+    size = distance(Q, root, p - q)
+    if size > radius + 1e-12 * max(1.0, radius):
+        step = np.sqrt(radius / size)
+        for i in range(p.size):
+            p[i] = q[i] + step * (p[i] - q[i])
+        size = distance(Q, root, p - q)
+    return size
