@@ -9,6 +9,7 @@ and Aᵀy = e in the columns of p, 0 in the others: a conic problem in y that jo
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +35,8 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
         uncertainty_set: any set, plug-ins included.
         expression: a vector of N convex (or affine) expressions, or a list of N scalar ones.
 
-    Solving needs a solver with the set's cones; the expression adds one variable for each row of the
-    set's conic program. Where the set has no interior relative to its constraints (a radius of 1e-12),
+    `problem.solve()` takes a solver with the set's cones; the expression adds one variable for each row
+    of the set's conic program. Where the set has no interior relative to its constraints (a radius of 1e-12),
     the dual optimum may be far away and solvers lose digits; a set known to be one point is exact.
 
     >>> import cvxpy as cp, numpy as np
@@ -71,17 +72,20 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
     point = uncertainty_set._singleton()
     if point is not None:
         return point @ losses
-    return _atom_class()(losses, uncertainty_set)
+    kinds = conic.program(uncertainty_set, losses.size).kinds
+    return _atom_class("soc" in kinds, "exp" in kinds)(losses, uncertainty_set)
 
 
-_cached_class: list[Any] = []
+@cache
+def _atom_class(second_order: bool, exponential: bool) -> Any:
+    """The cvxpy atom of the sets with these cones.
 
-
-def _atom_class() -> Any:
-    """The cvxpy atom, made at first use so that importing this module does not import cvxpy."""
-    if _cached_class:
-        return _cached_class[0]
+    cvxpy chooses a solver before it has seen what an atom turns into: it looks the atom's class up in its
+    lists of those that bring a kind of cone. So there is a class for each choice of cones, and it is
+    put on the lists. Made at first use, so that importing this module does not import cvxpy.
+    """
     import cvxpy as cp
+    from cvxpy import atoms as known
     from cvxpy.atoms.atom import Atom
     from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
     from scipy import sparse
@@ -148,5 +152,9 @@ def _atom_class() -> Any:
         return program.b @ y, constraints
 
     CANON_METHODS[SupportFunction] = canonicalise
-    _cached_class.append(SupportFunction)
+    known.NONPOS_ATOMS.append(SupportFunction)  # every set has p >= 0
+    if second_order:
+        known.SOC_ATOMS.append(SupportFunction)
+    if exponential:
+        known.EXP_ATOMS.append(SupportFunction)
     return SupportFunction
