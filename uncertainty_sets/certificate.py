@@ -81,7 +81,7 @@ class Certifier:
     @cached_property
     def _column_error(self) -> Array:
         """The error of each entry of f - Aᵀy, over the size of its terms."""
-        return UNIT * (np.diff(self.program.A.indptr) + 2.0)
+        return np.asarray(UNIT * (np.diff(self.program.A.indptr) + 2.0))
 
     @cached_property
     def _own_rows(self) -> tuple[Any, Any, Array]:

@@ -46,8 +46,9 @@ may exceed the bound by that much times the multipliers."""
 FEASIBLE = 1e-9
 """A violation this small is left alone."""
 
-STEPS = tuple(10.0**exponent for exponent in range(-14, -3))
-"""How far p is moved into the set: the smallest step that makes it feasible; the last costs USABLE."""
+STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
+"""How far p is moved into the set: the smallest step that makes it feasible. In a small set even the whole
+way costs little."""
 
 SHOWN = 8
 """How many failing rows an error lists."""
@@ -160,10 +161,12 @@ def _solve_rows(uncertainty_set: UncertaintySet, losses: Array, backend: str) ->
         blank = _blank(next(iter(answers.values())))
         rest = stack([answers.get(index, blank) for index in range(len(losses))])
     first = failures[rows[0]]
+    shown = ", ".join(map(str, rows[:SHOWN])) + (
+        f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    )
     raise SolverFailed(
-        f"{len(rows)} of {len(losses)} rows have no usable answer: {'row' if len(rows) == 1 else 'rows'} {shown}. "
-        f"{'The error of row ' + str(rows[0]) + ': ' if len(rows) > 1 else ''}{first}. "
-        f"The exception's `answer` has the other rows, and NaN in those of its `rows`",
+        f"{len(rows)} of {len(losses)} rows have no usable answer (row {shown}); the error's `answer` has "
+        f"the others. Row {rows[0]}: {first}",
         answer=rest,
         rows=rows,
     ) from first
@@ -240,13 +243,13 @@ def _solve(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> Wors
         said.append(_said(name, solution, found))
         if found is not None and (best is None or found.shortfall < best.shortfall):
             best = found
-    if empty:
+    if empty and (best is None or best.violation > USABLE):
         raise EmptySet(
             f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0 and 1ᵀp = 1 ({empty})"
         )
     raise SolverFailed(
-        f"no usable answer for {uncertainty_set!r}: {'; '.join(said)}. Try another of available_backends(), or "
-        f"constraints whose numbers are nearer to 1",
+        f"no usable answer for {uncertainty_set!r}: {'; '.join(said)}. Try another of available_backends(), "
+        f"or constraints whose numbers are nearer to 1",
         answer=None if best is None else in_units_of_losses(best),
     )
 
@@ -292,7 +295,7 @@ def _clean(uncertainty_set: UncertaintySet, p: Array) -> tuple[Array, float] | N
 
 
 def _moved_inside(uncertainty_set: UncertaintySet, found: _Candidate, unit: Array) -> _Candidate:
-    """The answer with p moved towards a distribution well inside the set, by as little as makes it feasible."""
+    """The answer with p moved towards the inside of the set, by as little as makes it feasible."""
     inside = interior(uncertainty_set, found.p.size)
     if inside is None:
         return found

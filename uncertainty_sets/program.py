@@ -154,7 +154,7 @@ def compile_program(uncertainty_set: UncertaintySet, size: int) -> ConicProgram:
 
 
 def checked(program: ConicProgram, name: str) -> ConicProgram:
-    """The program of the set of that name, all numbers finite: rows that an infinite b leaves free are dropped.
+    """The set's program with all numbers finite: rows that an infinite b leaves free are dropped.
 
     Raises:
         InvalidParameter: NaN, or an infinite number that is not a missing bound.

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.base import Array, UncertaintySet
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.parameters import as_array, describe, readonly
-from uncertainty_sets.program import ConicProgram, polyhedral_program
+from uncertainty_sets.program import ConicProgram, equilibrated, polyhedral_program
 
 if TYPE_CHECKING:
     import cvxpy
@@ -28,7 +28,8 @@ class Polyhedron(UncertaintySet):
     The oracle is a linear program, solved by HiGHS. The program is built once; losses that moved by up to
     a tenth of their spread since the last call start from the last basis, which is some tens of times
     faster than from nothing. For answers that do not depend on earlier calls, see
-    `uncertainty_sets.backends.cold`. An equation is two rows.
+    `uncertainty_sets.backends.cold`. An equation is two rows. Rows may be in any units: the solver sees
+    them with their largest entry near 1.
 
     ====  ===================================================
     dual  meaning
@@ -116,7 +117,14 @@ class Polyhedron(UncertaintySet):
 
     def _residual(self, p: Array) -> float:
         rows = self._bounded
-        return float(np.max((self._D[rows] @ p - self._c[rows]) / self._scale, initial=0.0))
+        excess = self._D[rows] @ p - self._c[rows]
+        above = np.flatnonzero(excess > 0.0)
+        if not above.size:
+            return 0.0
+        # In a row of 1e12 the last digit of p weighs 1e-4: what rounding of p and of the sum can make is no
+        # residual.
+        rounding = np.finfo(np.float64).eps * (p.size + 2) * (np.abs(self._D[rows[above]]) @ np.abs(p))
+        return float(np.max((excess[above] - rounding) / self._scale[above], initial=0.0))
 
     def _check_not_empty(self) -> None:
         from uncertainty_sets import conic
@@ -159,7 +167,8 @@ def _least_excess(D: Array, c: Array, scale: Array) -> tuple[float, Array]:
         sparse.csc_array(sparse.hstack([plain.A, slack[:, None]])), plain.b, plain.cones, plain.columns
     )
     cost = np.concatenate([np.zeros(D.shape[1]), [1.0]])
+    program, factors = equilibrated(program)
     answer = select("highs", program).compile(program).solve(cost)
     if answer.outcome != "solved":
         return -np.inf, np.zeros(c.size)  # the oracle itself will say what is wrong
-    return float(answer.x[-1]), answer.y[answer.y.size - c.size :]
+    return float(answer.x[-1]), (answer.y * factors)[answer.y.size - c.size :]
