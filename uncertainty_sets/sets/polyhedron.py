@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import cvxpy
 
 EMPTY = 1e-10
-"""Rows that no distribution meets within this (over max(1, |c|)) make the set empty: HiGHS's tolerance."""
+"""Rows that no distribution meets within this, over the row's largest number, make the set empty: HiGHS's
+tolerance."""
 
 SHOWN = 8
 """How many conflicting rows an error lists."""
@@ -135,34 +136,37 @@ class Polyhedron(UncertaintySet):
             return
         if conic.is_feasible(self, self._D.shape[1]):
             return
-        least, weights = _least_excess(D, c, self._scale)
+        largest = np.maximum(np.abs(D).max(axis=1), np.abs(c))
+        units = np.where(largest > 0, largest, 1.0)
+        least, weights = _least_excess(D, c, units)
         if least <= EMPTY:
             return
         rows = np.flatnonzero(weights > 1e-9 * weights.max())
         for row in list(rows) if rows.size <= 40 else []:
             fewer = rows[rows != row]
-            if fewer.size and _least_excess(D[fewer], c[fewer], self._scale[fewer])[0] > EMPTY:
+            if fewer.size and _least_excess(D[fewer], c[fewer], units[fewer])[0] > EMPTY:
                 rows = fewer
         names = [str(self._bounded[row]) for row in rows[:SHOWN]]
         more = f" and {rows.size - SHOWN} more" if rows.size > SHOWN else ""
         said = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
         raise EmptySet(
             f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {said} D p <= c"
-            f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g}"
+            f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g} of a row's "
+            "largest number"
         )
 
     def __repr__(self) -> str:
         return f"Polyhedron(D={describe(self._D)}, c={describe(self._c)})"
 
 
-def _least_excess(D: Array, c: Array, scale: Array) -> tuple[float, Array]:
-    """The smallest t with D p <= c + t·scale for some distribution p, and the rows' weights in its proof."""
+def _least_excess(D: Array, c: Array, units: Array) -> tuple[float, Array]:
+    """The smallest t with D p <= c + t·units for some distribution p, and the rows' weights in its proof."""
     from scipy import sparse
 
     from uncertainty_sets.backends import select
 
     plain = polyhedral_program(D, c)
-    slack = np.concatenate([np.zeros(plain.b.size - c.size), -scale])
+    slack = np.concatenate([np.zeros(plain.b.size - c.size), -units])
     program = ConicProgram(
         sparse.csc_array(sparse.hstack([plain.A, slack[:, None]])), plain.b, plain.cones, plain.columns
     )
@@ -171,4 +175,4 @@ def _least_excess(D: Array, c: Array, scale: Array) -> tuple[float, Array]:
     answer = select("highs", program).compile(program).solve(cost)
     if answer.outcome != "solved":
         return -np.inf, np.zeros(c.size)  # the oracle itself will say what is wrong
-    return float(answer.x[-1]), (answer.y * factors)[answer.y.size - c.size :]
+    return float(answer.x[-1]), (answer.y * factors)[answer.y.size - c.size :] * units
