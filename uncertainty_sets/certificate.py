@@ -227,7 +227,7 @@ class Certifier:
         left = float((np.abs(residual) + error)[program.auxiliary] @ np.abs(x[program.auxiliary]))
         top = float((losses - residual[program.columns] + error[program.columns]).max())
         error_of_b = UNIT * (np.count_nonzero(program.b) + 2.0) * float(np.abs(program.b) @ np.abs(y))
-        return float(program.b @ y) + error_of_b + top + left
+        return float(program.b @ y + error_of_b + top + left)
 
 
 def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:

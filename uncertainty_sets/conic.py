@@ -44,7 +44,7 @@ NEGATIVE = 1e-7
 may exceed the bound by that much times the multipliers."""
 
 FEASIBLE = 1e-9
-"""A violation this small is left alone."""
+"""A violation this small, or a gap as little below zero, is left alone."""
 
 STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
 """How far p is moved into the set: the smallest step that makes it feasible. In a small set even the whole
@@ -274,7 +274,7 @@ def _certified(
     p, violation = cleaned
     y, bound = compiled.certifier.prove(unit, solution.y, solution.x)
     found = _Candidate(p, y, float(p @ unit), bound, violation, name, solution.iterations)
-    if found.violation <= USABLE and found.gap >= -NEGATIVE:
+    if found.violation <= USABLE and found.gap >= -FEASIBLE:
         return found
     return _moved_inside(uncertainty_set, found, unit)
 

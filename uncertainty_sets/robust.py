@@ -16,6 +16,7 @@ import numpy as np
 
 from uncertainty_sets import conic
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.program import equilibrated
 
 if TYPE_CHECKING:
     import cvxpy
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["support"]
 
 
-def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expression:
+def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = False) -> cvxpy.Expression:
     """The largest expected loss over the set, max of pᵀexpression, as one convex cvxpy expression.
 
     Legal wherever cvxpy takes a convex scalar: in sums, in an objective to minimise, on the left of `<=`.
@@ -34,10 +35,14 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
     Args:
         uncertainty_set: any set, plug-ins included.
         expression: a vector of N convex (or affine) expressions, or a list of N scalar ones.
+        linear: let cvxpy see a set of linear constraints as linear, for HiGHS or OSQP by name, and where
+            the problem has integer variables that are not in the expression.
 
-    `problem.solve()` takes a solver with the set's cones; the expression adds one variable for each row
-    of the set's conic program. Where the set has no interior relative to its constraints (a radius of 1e-12),
-    the dual optimum may be far away and solvers lose digits; a set known to be one point is exact.
+    `problem.solve()` takes a solver with the set's cones, or Clarabel for a set of linear constraints: cvxpy
+    would give those with a quadratic objective to OSQP, which often stops short of an answer. The
+    expression adds one variable for each row of the set's conic program. Where the set has no interior
+    relative to its constraints (a radius of 1e-12), the dual optimum may be far away and solvers lose
+    digits; a set known to be one point is exact.
 
     >>> import cvxpy as cp, numpy as np
     >>> from uncertainty_sets import Polyhedron
@@ -73,12 +78,15 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
     if point is not None:
         return point @ losses
     kinds = conic.program(uncertainty_set, losses.size).kinds
-    return _atom_class("soc" in kinds, "exp" in kinds)(losses, uncertainty_set)
+    linear = linear or any(
+        each.attributes["integer"] or each.attributes["boolean"] for each in losses.variables()
+    )
+    return _atom_class("soc" in kinds or not linear, "exp" in kinds)(losses, uncertainty_set)
 
 
 @cache
 def _atom_class(second_order: bool, exponential: bool) -> Any:
-    """The cvxpy atom of the sets with these cones.
+    """The cvxpy atom that brings these cones, as far as cvxpy's choice of a solver goes.
 
     cvxpy chooses a solver before it has seen what an atom turns into: it looks the atom's class up in its
     lists of those that bring a kind of cone. So there is a class for each choice of cones, and it is
@@ -133,7 +141,7 @@ def _atom_class(second_order: bool, exponential: bool) -> Any:
     def canonicalise(atom: Any, args: list[Any], solver_context: Any = None) -> tuple[Any, list[Any]]:
         """bᵀy and the constraints that make it the dual of the set's program."""
         losses = args[0]
-        program = conic.program(atom.uncertainty_set, losses.size)
+        program, _ = equilibrated(conic.program(atom.uncertainty_set, losses.size))
         y = cp.Variable(program.b.size)
         transposed = sparse.csr_array(program.A.T)
         constraints = [transposed[program.columns] @ y == losses]
