@@ -47,8 +47,8 @@ def soak(names: list[str], seed: int, record: Record, rounds: range, until: floa
     for number in rounds:
         if time.monotonic() >= until:
             return number
-        turn = number // len(names)
-        if MAKERS[names[number % len(names)]].conic and turn % CONIC_EVERY and len(rounds) > 1:
+        turn, at = divmod(number, len(names))
+        if MAKERS[names[at]].conic and turn % CONIC_EVERY and not all(MAKERS[name].conic for name in names):
             continue
         case = round_case(names, seed, number)
         answers = ask(case)

@@ -7,15 +7,14 @@ its value, or where what it says of itself (value, bound, gap, violation) is not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.soak.asking import Answers
-from bench.soak.bounds import BOUNDS
 from bench.soak.cases import Case
+from bench.soak.certificates import bounds, worth_of_last_digits
 from bench.soak.parameters import MAKERS
 from bench.soak.residuals import RESIDUALS, simplex
 
@@ -74,14 +73,14 @@ def judge(case: Case, answers: Answers) -> Verdict:
     half = 0.5 * np.spacing(np.abs(answers.p)).astype(np.longdouble)
     violation = np.maximum(simplex(p), RESIDUALS[case.name](given, p, half))
     value = (p * h).sum(axis=1)
-    bound = _bound(case.name, given, h, anchor, answers.dual)
+    bound = bounds(asked, given, h, anchor, answers.dual)
     gap = bound - value
     # Rounding of Σp moves pᵀf by that much of the largest loss, and the value from the anchor by none.
     sum_off = np.abs(p.sum(axis=1) - 1.0) * largest
     said = answers.gap.astype(np.longdouble)
 
     tests: dict[str, tuple[Long, Any]] = {
-        "p < 0": (-p.min(axis=1), 0.0),
+        "p < 0": (-p.min(axis=1), np.where(conic, CONIC_VIOLATION, 0.0)),
         "violation": (violation, feasible),
         "gap": (gap, allowed),
         "negative gap": (-gap, allowed),
@@ -102,7 +101,7 @@ def judge(case: Case, answers: Answers) -> Verdict:
         bad = ~(amount <= limits) & ~(np.isnan(amount) & unproved)
         if bad.any() and kind in {"gap", "gap is not bound - value", "bound is not the multipliers'"}:
             if room is None:
-                room = _worth_of_last_digits(case.name, given, h, anchor, answers.dual, bound)
+                room = worth_of_last_digits(asked, given, h, anchor, answers.dual, bound)
             limits = limits + room
             bad &= ~(amount <= limits)
         findings += [
@@ -118,44 +117,6 @@ def _most_telling(findings: list[Finding]) -> list[Finding]:
     for each in findings:
         first.setdefault(each.row, each)
     return list(first.values())
-
-
-def _bound(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Array]) -> Long:
-    """The bound from the multipliers; NaN, which no test passes, where one is missing or of the wrong sign."""
-    keys = {key: _column(value) for key, value in dual.items()}
-    try:
-        with np.errstate(invalid="ignore", over="ignore"):
-            bound = BOUNDS[name](given, h, anchor, keys)
-    except KeyError:
-        return np.full(len(h), np.nan, dtype=np.longdouble)
-    for key in {"pi", "tau", "eta", "lam", "mu", "y"} & set(keys):
-        bound = np.where((keys[key] >= 0.0).all(axis=1), bound, np.nan)
-    return np.asarray(bound)
-
-
-def _worth_of_last_digits(
-    name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Array], bound: Long
-) -> Long:
-    """By how much the bound can change while the multipliers stay the same doubles.
-
-    The bound is convex in the multipliers, so inside half a unit in their last places it is at least
-    2·bound - (its largest value at the corners): a search that knew more digits proved no less than that.
-    """
-    scalars = [key for key, value in dual.items() if value.ndim == 1]
-    worth = np.zeros(len(h), dtype=np.longdouble)
-    for signs in product((-0.5, 0.5), repeat=len(scalars)):
-        moved = dict(dual)
-        for key, sign in zip(scalars, signs, strict=True):
-            step = sign * np.spacing(np.abs(dual[key])).astype(np.longdouble)
-            value = dual[key].astype(np.longdouble) + np.where(np.isfinite(step), step, 0.0)
-            moved[key] = value if key == "nu" else np.maximum(value, 0.0)
-        worth = np.fmax(worth, _bound(name, given, h, anchor, moved) - bound)
-    return worth
-
-
-def _column(value: Any) -> Long:
-    array = np.asarray(value, dtype=np.longdouble)
-    return array[:, None] if array.ndim == 1 else array
 
 
 def public_parameters(case: Case) -> dict[str, Any]:
