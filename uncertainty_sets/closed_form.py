@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from uncertainty_sets.base import Array, WorstCase
-from uncertainty_sets.errors import InvalidLosses, SolverFailed
+from uncertainty_sets.errors import InvalidLosses
 
 VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
 OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
@@ -65,23 +65,25 @@ def answer(
             if vectors:
                 dual.update((key, vector[0]) for key, vector in vectors.items())
             return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
+    unproved: tuple[int, ...] = ()
     if (out[:, STATUS] != OK).any():
-        _redo(kernel, F, parameters, len(keys), vectors or {}, P, out)
-    if single:
-        value, bound, gap, violation, iterations, *_ = out[0].tolist()
-        dual = {key: float(out[0, DUAL + k]) for k, key in enumerate(keys)}
-        dual.update((key, vector[0]) for key, vector in (vectors or {}).items())
-        return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
+        unproved = _redo(kernel, F, parameters, len(keys), vectors, P, out)
     columns = out.T.copy()
+    named = {key: columns[DUAL + k] for k, key in enumerate(keys)} | (vectors or {})
+    if single:
+        dual = {key: each[0] if each.ndim > 1 else float(each[0]) for key, each in named.items()}
+        value, bound, gap, violation, iterations, *_ = out[0].tolist()
+        return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations), unproved)
     return WorstCase(
         P,
         columns[VALUE],
         columns[BOUND],
         columns[GAP],
         columns[VIOLATION],
-        {key: columns[DUAL + k] for k, key in enumerate(keys)} | (vectors or {}),
+        named,
         "closed-form",
         columns[ITERATIONS].astype(np.int64),
+        unproved,
     )
 
 
@@ -109,11 +111,14 @@ def _redo(
     F: Array,
     parameters: tuple[Array, ...],
     scalars: int,
-    vectors: dict[str, Array],
+    vectors: dict[str, Array] | None,
     P: Array,
     out: Array,
-) -> None:
-    """Rows that did not come out: name bad losses; scale extreme ones by a power of two and try again."""
+) -> tuple[int, ...]:
+    """Rows that did not come out: name bad losses; try the others again cold, scaled by a power of two.
+
+    Returns the rows that are still without a proof.
+    """
     failed = np.flatnonzero(out[:, STATUS] != OK)
     if (out[failed, STATUS] == NOT_FINITE).any():
         reject_not_finite(F[0] if len(F) == 1 else F)
@@ -124,13 +129,12 @@ def _redo(
         exponent = math.frexp(high - low)[1] if math.isfinite(high - low) else 1025
         scale = math.ldexp(1.0, min(max(-exponent, -1020), 1020))
         kernel(F[b : b + 1] * scale, *rows, COLD, P[b : b + 1], out[b : b + 1])
-        if out[b, STATUS] != OK:
-            raise SolverFailed(f"no certified answer by closed form in row {b}; use backend='clarabel'")
         with np.errstate(over="ignore"):
             out[b, [VALUE, BOUND, GAP]] /= scale
             out[b, DUAL : DUAL + scalars] /= scale
-            for vector in vectors.values():
+            for vector in (vectors or {}).values():
                 vector[b] /= scale
+    return tuple(int(b) for b in failed if out[b, STATUS] != OK)
 
 
 def _in_parallel(

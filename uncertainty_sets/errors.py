@@ -11,12 +11,18 @@
     └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
         ├── BackendMissing (ImportError)  its package is not installed
         ├── BackendUnsuitable (ValueError)  it lacks a cone that the set needs
-        └── SolverFailed                  it ran and gave no usable answer
+        └── SolverFailed                  it gave no answer with a good certificate; `.answer`, `.rows`
 
 Every message names the argument, what it got and what it needs.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import WorstCase
 
 __all__ = [
     "BackendError",
@@ -69,4 +75,19 @@ class BackendUnsuitable(BackendError, ValueError):
 
 
 class SolverFailed(BackendError):
-    """The solver ran and gave no usable answer."""
+    """The solver, or the closed form, ran and gave no answer that its own certificate supports.
+
+    Attributes:
+        answer: what it gave, with the certificate that shows what is wrong: of a batch the good rows too,
+            and NaN in rows without any answer. None if there is nothing to show.
+        rows: which rows of a batch failed; empty for a single loss vector.
+    """
+
+    def __init__(self, message: str, *, answer: WorstCase | None = None, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.answer = answer
+        self.rows = tuple(rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {"answer": self.answer, "rows": self.rows}
+        return type(self), self.args, state

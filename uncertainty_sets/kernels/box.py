@@ -43,13 +43,13 @@ def solve(
     sample: Array,
 ) -> None:
     """One row; `rest` is 1 - Σ lower."""
-    _, top, status = scan(f)
+    least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
     t, above, at = threshold(f, width, rest, keys, weights, sample)
     value, bound, total = fill(f, lower, width, t, share_of(rest - above, at), top, p)
-    finish(out, top, value, bound, abs(total - 1.0), 1)
+    finish(out, top, value, bound, abs(total - 1.0), 1, top - least)
     out[DUAL] = t
 
 

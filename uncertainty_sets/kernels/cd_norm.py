@@ -385,7 +385,7 @@ def solve(
         )
         ends[2, X] = (top + ends[2, X]) - top
         value, bound, violation = write(f, q, s, rise, cap, budget, top, ends, p)
-    finish(out, top, value, bound, violation, evaluations)
+    finish(out, top, value, bound, violation, evaluations, spread)
     out[DUAL], out[DUAL + 1] = top + ends[2, X], ends[2, PI]
 
 

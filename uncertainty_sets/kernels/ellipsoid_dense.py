@@ -168,13 +168,13 @@ def solve(
         p[:] = q
         mu[:] = 0.0
         value = np.dot(p, g)
-        finish(out, top, value, value, abs(p.sum() - 1.0), 1)
+        finish(out, top, value, value, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = top
         return
     zero = mu > 0.0
     if nearest_on_face(g, q, Q, root, inverse, zero, y, p) <= radius:
         mu[:] = -g
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1)
+        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = top
         return
     zero[:] = mu > 0.0
@@ -198,7 +198,7 @@ def solve(
     if not (abs(bound - value) <= 1e-9 * spread + rounding and violation <= 1e-10):
         out[STATUS] = NOT_SOLVED
         return
-    finish(out, top, value, bound, violation, rounds)
+    finish(out, top, value, bound, violation, rounds, spread)
     out[DUAL] = top + n
 
 

@@ -265,7 +265,7 @@ def solve(
     if radius * square <= (1e-15 * spread) * (1e-15 * spread):
         # All losses equal, or a radius that moves nothing by more than rounding.
         value, bound = at_center(f, q, Q, radius, base, n, p)
-        finish(out, base, value, bound, abs(p.sum() - 1.0), 1)
+        finish(out, base, value, bound, abs(p.sum() - 1.0), 1, spread)
         out[DUAL], out[DUAL + 1] = base + n, np.inf
         return
     width, mass, cost = face(f, q, Q, a, top)
@@ -276,7 +276,7 @@ def solve(
         for i in range(f.size):
             p[i] = q[i] + Q[i] * (rest / width) if f[i] == top else 0.0
             total += p[i]
-        finish(out, top, 0.0, 0.0, abs(total - 1.0), 1)
+        finish(out, top, 0.0, 0.0, abs(total - 1.0), 1, spread)
         out[DUAL], out[DUAL + 1] = top, 0.0
         return
     # The bound is for ν as rounded to the size of the losses, which costs it this much.
@@ -297,7 +297,7 @@ def solve(
         if not (abs(bound - value) <= 1e-9 * spread + rounding and violation <= 1e-10):
             out[STATUS] = NOT_SOLVED
             return
-    finish(out, base, value, bound, violation, passes + 2)
+    finish(out, base, value, bound, violation, passes + 2, spread)
     out[DUAL], out[DUAL + 1] = base + n1, tau1
 
 

@@ -1,6 +1,8 @@
 """How kernels are compiled.
 
-All decorators cache on disk and release the GIL. `strict` keeps every rounding as written, for what decides
+All decorators release the GIL and cache on disk: beside the source, or where that cannot be written in the
+user's cache folder or in NUMBA_CACHE_DIR; where none of them can be written, every process compiles anew.
+`strict` keeps every rounding as written, for what decides
 ties and must come out the same wherever it is computed; `kernel` may fuse multiply and add; `summing` also
 lets sums be reordered, which is what makes a pass over an array run on vector units; `comparing` ignores
 NaN, which makes min and max single instructions. A callee without flags of its own would take over its
@@ -10,6 +12,8 @@ caller's, hence a flag for `strict` too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -17,10 +21,39 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+_checked: set[Path] = set()
+
+
 def _compile(function: Function, flags: set[str]) -> Function:
-    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": flags}
-    compiled: Function = numba.njit(**options)(function)
-    return compiled
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": flags}
+    compiled: Any = numba.njit(**options)(function)
+    try:
+        compiled.enable_caching()
+    except RuntimeError:  # numba found no folder that it may write to: a container without a home
+        return compiled  # type: ignore[no-any-return]
+    folder = Path(compiled.stats.cache_path)
+    if folder not in _checked:
+        _checked.add(folder)
+        with suppress(OSError):  # a cache that cannot be written is one that nobody else writes either
+            _drop_if_stale(folder, Path(__file__).parent)
+    return compiled  # type: ignore[no-any-return]
+
+
+def _drop_if_stale(cache: Path, kernels: Path) -> None:
+    """Forget what is cached if any file of the kernels' folder has changed.
+
+    numba looks at a kernel's own file only: an edit of a function that it calls in another file would go
+    unseen.
+    """
+    sources = sorted(kernels.glob("*.py"))
+    now = "\n".join(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in sources)
+    stamp = cache / "kernels.stamp"
+    if stamp.is_file() and stamp.read_text() == now:
+        return
+    for index in cache.glob("*.nbi"):
+        index.unlink(missing_ok=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(now)
 
 
 def strict(function: Function) -> Function:

@@ -11,7 +11,7 @@ import numpy as np
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import DUAL, GAP, NOT_SOLVED, OK, STATUS, finish, scan
+from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, scan
 
 PASSES = 100
 
@@ -85,20 +85,20 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
     spread = top - least
     if spread == 0.0:
         p[:] = q
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 0)
+        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 0, spread)
         out[DUAL] = 0.0
         return
     scale = 1.0 / spread
     mean, square, mass = moments(f, q, top, scale)
     if radius == 0.0:
         p[:] = q
-        finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1)
+        finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = np.inf
         return
     if radius >= -np.log(mass):
         for i in range(f.size):
             p[i] = q[i] / mass if f[i] == top else 0.0
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1)
+        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = 0.0
         return
 
@@ -147,11 +147,9 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         theta = step
     value, total = write(f, q, top, scale, center, theta, np.exp(-log_weight), p)
     bound = center + (radius + log_weight) / theta
-    violation = max(abs(total - 1.0), theta * value - log_weight * total - radius)
-    if not violation <= 1e-10 * max(1.0, radius):
-        out[STATUS] = NOT_SOLVED
-        return
-    finish(out, top, spread * (center + value), spread * bound, violation, passes)
+    excess = theta * value - log_weight * total - radius
+    violation = max(abs(total - 1.0), excess / max(1.0, radius))
+    finish(out, top, spread * (center + value), spread * bound, violation, passes, spread)
     out[DUAL] = spread / theta
     # The gap before the rounding of center + ...: what matters at a small radius.
     out[GAP] = spread * ((radius + log_weight) / theta - value)

@@ -309,7 +309,7 @@ def solve(
         spread_out(f, x, q, top, ends[1, X], 1.0 - mix, left, right, p)
     value, total, distance = check(f, x, q, top, p)
     violation = max(abs(total - 1.0), (distance - radius) / max(1.0, radius))
-    finish(out, top, value, memory[LOWEST], violation, evaluations)
+    finish(out, top, value, memory[LOWEST], violation, evaluations, top - least)
     out[DUAL] = ends[2, X]
 
 

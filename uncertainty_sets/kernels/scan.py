@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.base import Array
-from uncertainty_sets.kernels.jit import comparing, summing
+from uncertainty_sets.kernels.jit import comparing, kernel, summing
 
 # Columns of the answer array, one row per loss vector.
 VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
@@ -13,6 +13,10 @@ COLUMNS = 8
 
 # Status codes.
 OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
+
+# What every closed form promises: a gap of at most PROMISE·(max f - min f), or of some units in the last
+# place of the losses if that is more, and a p that is feasible up to FEASIBLE.
+PROMISE, FEASIBLE, ULPS = 1e-9, 1e-10, 16 * 2.0**-52
 
 # Spreads outside these are scaled by a power of two first, so that no product over- or underflows.
 SMALLEST, LARGEST = 1e-150, 1e150
@@ -46,14 +50,28 @@ def scan(f: Array) -> tuple[float, float, int]:
     return least, most, OK
 
 
-@summing
+@kernel
 def finish(
-    out: Array, reference: float, value: float, bound: float, violation: float, iterations: int
+    out: Array,
+    reference: float,
+    value: float,
+    bound: float,
+    violation: float,
+    iterations: int,
+    spread: float,
 ) -> None:
-    """Write an answer whose value and bound are measured from `reference`."""
+    """Write an answer whose value and bound are measured from `reference`, and judge it by its certificate.
+
+    One that breaks the promise is NOT_SOLVED, whatever the kernel thought of it: a gap beyond PROMISE, a
+    negative one beyond rounding, a violation beyond FEASIBLE, or a NaN in any of them.
+    """
+    gap = bound - value
+    rounding = ULPS * (abs(reference) + spread)
+    proved = violation <= FEASIBLE and gap <= max(PROMISE * spread, rounding)
+    proved = proved and gap >= -(FEASIBLE * spread + rounding)
     out[VALUE] = reference + value
     out[BOUND] = reference + bound
-    out[GAP] = bound - value
+    out[GAP] = gap
     out[VIOLATION] = violation
     out[ITERATIONS] = iterations
-    out[STATUS] = OK
+    out[STATUS] = OK if proved else NOT_SOLVED

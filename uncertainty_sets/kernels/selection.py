@@ -3,7 +3,9 @@
     find t with   Σ_{f > t} w  <=  target  <=  Σ_{f >= t} w
 
 A stratified sample brackets t, one pass keeps the entries inside the bracket, and the search goes on
-among those: about 1.2 passes over the data in all, against log N for a sort.
+among those: about 1.2 passes over the data in all, against log N for a sort. The sample is the same in every
+call, so an input can be made that it never helps: what is left after MISSES brackets is searched digit by
+digit, which takes at most twelve passes whatever the input is.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from uncertainty_sets.kernels.jit import kernel, summing
 FEW = 24  # up to this many entries, compare all pairs
 SMALL = 96  # below this many entries, sort
 SAMPLE = 2048  # entries sampled at most
+MISSES = 1  # brackets that may fail before the search goes by digits
+DIGIT = 11  # bits; the buckets of one digit stay in the fastest cache
+SIGN = np.uint64(1 << 63)
 
 
 @kernel
@@ -30,16 +35,43 @@ def insert_pairs(key: Array, weight: Array, left: int, right: int) -> None:
 
 
 @kernel
+def heap_pairs(key: Array, weight: Array, left: int, right: int) -> None:
+    """The same by a heap: for orders that lead quicksort's pivots astray."""
+    size = right - left + 1
+    for turn in range(size // 2 + size):
+        # First every parent from the last to the root, then the smallest goes to the end, one by one.
+        root, last = size // 2 - 1 - turn, size
+        if root < 0:
+            root, last = 0, size // 2 + size - 1 - turn
+            key[left], key[left + last] = key[left + last], key[left]
+            weight[left], weight[left + last] = weight[left + last], weight[left]
+        k, w = key[left + root], weight[left + root]
+        while 2 * root + 1 < last:
+            child = 2 * root + 1
+            if child + 1 < last and key[left + child + 1] < key[left + child]:
+                child += 1
+            if key[left + child] >= k:
+                break
+            key[left + root], weight[left + root] = key[left + child], weight[left + child]
+            root = child
+        key[left + root], weight[left + root] = k, w
+
+
+@kernel
 def sort_pairs(key: Array, weight: Array, count: int) -> None:
     """Sort key[:count] downwards in place, weight along with it."""
     if count <= 20:
         insert_pairs(key, weight, 0, count - 1)
         return
     stack = np.empty((64, 2), np.int64)
-    top = 0
+    top, splits, limit = 0, 0, 8 * count // 16  # a fair pivot splits about count/16 times in all
     left, right = 0, count - 1
     while True:
         while right - left > 16:
+            splits += 1
+            if splits > limit:
+                heap_pairs(key, weight, left, right)
+                break
             # Median of three as the pivot; the longer side waits on the stack, so it stays shallow.
             a, b, c = key[left], key[(left + right) // 2], key[right]
             pivot = max(min(a, b), min(max(a, b), c))
@@ -134,16 +166,63 @@ def ranked(f: Array, w: Array, level: float) -> tuple[float, float]:
 
 @kernel
 def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, float]:
-    """The same as `threshold` by comparing every entry with every other: no branch to mispredict, no sort."""
-    t, above, at = -np.inf, -1.0, 0.0
+    """The same as `threshold` by comparing every entry with every other: no branch to mispredict, no sort.
+
+    t is the lowest level with no more than the target above it. The weight above cannot decide which level
+    is lower: a weight of 1e-20 does not change it.
+    """
+    t, above, at = np.inf, 0.0, 0.0
     for i in range(f.size):
-        if w[i] > 0.0 and f[i] != t:
+        if w[i] > 0.0 and f[i] < t:
             higher, equal = ranked(f, w, f[i])
-            if higher <= target and higher >= above:
+            if higher <= target:
                 t, above, at = f[i], higher, equal
-    if above < 0.0:
+    if t == np.inf:
         return f.max(), 0.0, 0.0
     return t, above, at
+
+
+@kernel
+def rank_bits(value: np.uint64) -> np.uint64:
+    """A double's bits as a number in the order of the doubles (0.0 above -0.0)."""
+    return ~value if value & SIGN else value | SIGN
+
+
+@kernel
+def threshold_by_digits(
+    keys: Array, weights: Array, count: int, target: float, above: float
+) -> tuple[float, float, float]:
+    """`threshold` among keys[:count], the weight `above` lying higher: bucket by bucket from the first digit.
+
+    All weights are positive; keys and weights are overwritten. Two passes a digit over what is left, and six
+    digits at most.
+    """
+    for i in range(count):
+        keys[i] += 0.0  # -0.0 is 0.0 to everyone else
+    bits = keys.view(np.uint64)
+    buckets = np.empty(1 << DIGIT)
+    mask = np.uint64((1 << DIGIT) - 1)
+    for shift in (53, 42, 31, 20, 9, 0):
+        places = np.uint64(shift)
+        buckets[:] = 0.0
+        lowest = buckets.size - 1
+        for i in range(count):
+            digit = int((rank_bits(bits[i]) >> places) & mask)
+            buckets[digit] += weights[i]
+            lowest = min(lowest, digit)
+        digit = buckets.size - 1
+        while digit > lowest and (buckets[digit] == 0.0 or above + buckets[digit] < target):
+            above += buckets[digit]
+            digit -= 1
+        kept = 0
+        for i in range(count):
+            keys[kept], weights[kept] = keys[i], weights[i]
+            kept += int((rank_bits(bits[kept]) >> places) & mask) == digit
+        count = kept
+    at = 0.0
+    for i in range(count):
+        at += weights[i]
+    return keys[0], above, at
 
 
 @kernel
@@ -159,7 +238,7 @@ def threshold(
     low, high = -np.inf, np.inf
     above = 0.0
     n = f.size
-    kept = n
+    kept, misses = n, 0
     whole = True  # the candidates are still all of f, not yet what was gathered
     while kept > SMALL:
         source, mass = (f, w) if whole else (keys, weights)
@@ -172,6 +251,7 @@ def threshold(
                 return a, above, inside
             continue
         # The bracket missed or did not help (ties): split at the pivot, starting from all of f again.
+        misses += 1
         found, at, over = gather(f, w, n, pivot, pivot, keys, weights)
         if over > target:
             low = np.nextafter(pivot, np.inf)
@@ -181,6 +261,8 @@ def threshold(
             high = np.nextafter(pivot, -np.inf)
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
         whole = False
+        if misses > MISSES and kept > SMALL:
+            return threshold_by_digits(keys, weights, kept, target, above)
     if whole:
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
     if kept == 0:

@@ -135,7 +135,7 @@ def solve(
         value += p[i] * (f[i] - top)
         total += p[i]
     violation = max(abs(total - 1.0), (spent - radius) / max(1.0, radius))
-    finish(out, top, value, memory[LOWEST], violation, evaluations)
+    finish(out, top, value, memory[LOWEST], violation, evaluations, top - least)
     out[DUAL] = ends[2, X]
 
 

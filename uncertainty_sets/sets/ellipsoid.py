@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.base import Array, UncertaintySet, WorstCase, stack
+from uncertainty_sets.base import Array, UncertaintySet, WorstCase
 from uncertainty_sets.closed_form import answer
-from uncertainty_sets.errors import InvalidParameter, SolverFailed
+from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import (
     as_array,
     as_center,
@@ -145,16 +145,7 @@ class Ellipsoid(UncertaintySet):
         """The centre."""
         return self.center.copy()
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase | None:
-        try:
-            return self._by_kernel(losses, warm_start)
-        except SolverFailed:
-            if losses.ndim == 1:
-                return self._by_solver(losses) if self._dense else None
-        # A row that does not settle goes to the conic solver, and that row alone.
-        return stack([self._row(b).worst_case(row) for b, row in enumerate(losses)])
-
-    def _by_kernel(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         if not self._dense:
             from uncertainty_sets.kernels.ellipsoid_diagonal import rows
 
@@ -169,11 +160,13 @@ class Ellipsoid(UncertaintySet):
         dense = (self._center, self._shape, self._root, self._inverse, self._radius)
         return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
 
-    def _by_solver(self, f: Array) -> WorstCase:
-        """The conic answer with this set's own multipliers: y from its cone, ν and μ from y."""
+    def _by_solver(self, losses: Array) -> WorstCase:
+        """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y."""
+        if not self._dense:
+            return super()._by_solver(losses)
         from uncertainty_sets import conic
 
-        result = conic.worst_case(self, f, "auto", None)
+        f, result = losses, conic.worst_case(self, losses, "auto", None)
         program, cone = conic.program(self), self._center.shape[1] + 1
         y = program.A.tocsr()[-cone:].T @ result.dual["y"][-cone:]
         g, y = f - f.max(), y[program.columns]

@@ -1,0 +1,78 @@
+"""What happens to an answer whose own certificate is bad: another method, or an error that shows it.
+
+A closed form marks the rows whose gap or violation breaks the promise (kernels/scan.py). Those rows, and no
+others, go to a conic solver here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uncertainty_sets.errors import SolverFailed
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import Array, UncertaintySet, WorstCase
+
+
+def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
+    """The answer with its unproved rows replaced by a solver's, or SolverFailed."""
+    if backend == "closed-form":
+        raise failure(uncertainty_set, answer, answer.unproved)
+    if losses.ndim == 1:
+        try:
+            return uncertainty_set._by_solver(losses)
+        except SolverFailed as error:
+            raise failure(uncertainty_set, answer, (0,)) from error
+    failed: list[int] = []
+    cause: SolverFailed | None = None
+    for row in answer.unproved:
+        try:
+            _put_row(answer, row, uncertainty_set._row(row)._by_solver(losses[row]))
+        except SolverFailed as error:
+            failed.append(row)
+            cause = error
+    if failed:
+        raise failure(uncertainty_set, answer, tuple(failed)) from cause
+    answer.unproved = ()
+    return answer
+
+
+def failure(uncertainty_set: UncertaintySet, answer: WorstCase, rows: tuple[int, ...]) -> SolverFailed:
+    """The error for rows that no method could answer with a good certificate."""
+    name = type(uncertainty_set).__name__
+    gap, violation = (np.atleast_1d(each)[list(rows)] for each in (answer.gap, answer.violation))
+    found = f"the best has a gap of {gap[0]:.3g} and a violation of {violation[0]:.3g}"
+    if answer.p.ndim == 1:
+        where: tuple[int, ...] = ()
+        what = "these losses"
+    else:
+        where = rows
+        shown = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
+        what = f"{len(rows)} of {len(answer.p)} rows (row {shown})"
+    return SolverFailed(
+        f"no answer of {name} for {what} has a certificate within the promise: {found}. It is in `.answer`; "
+        f"try backend='clarabel', or parameters and losses that span fewer orders of magnitude",
+        answer=answer,
+        rows=where,
+    )
+
+
+def _put_row(answer: WorstCase, row: int, found: WorstCase) -> None:
+    """Write one row's answer into a batch's.
+
+    No multiplier changes its name: those that only the solver gives are added, NaN in the other rows.
+    """
+    for name in ("p", "value", "upper_bound", "gap", "violation", "iterations"):
+        getattr(answer, name)[row] = getattr(found, name)
+    dual: dict[str, Any] = dict(answer.dual)
+    for key, column in dual.items():
+        column[row] = found.dual.get(key, np.nan)
+    for key in found.dual.keys() - dual.keys():
+        value = np.asarray(found.dual[key])
+        dual[key] = np.full((len(answer.p), *value.shape), np.nan)
+        dual[key][row] = value
+    answer.dual = dual
+    if found.backend not in answer.backend:
+        answer.backend = f"{answer.backend} and {found.backend}"
