@@ -72,9 +72,14 @@ def _apart(answers: list[WorstCase], rows: Any, errors: dict[int, Exception]) ->
         if len(parts) == 1 and answers[0].p.ndim == 2:
             dual[key] = np.asarray(parts[0], dtype=float)
             continue
-        shapes = {np.shape(part) for part in parts if part is not None}
-        shape = shapes.pop()
-        dual[key] = np.array([np.full(shape, np.nan) if part is None else part for part in parts], dtype=float)
+        if max(np.ndim(part) for part in parts if part is not None) == 0:
+            dual[key] = np.array([np.nan if part is None else part for part in parts], dtype=float)
+            continue
+        # Programs of one set may have more rows or fewer (a centre with zeros): short ones end with NaN.
+        dual[key] = np.full((count, max(np.size(part) for part in parts if part is not None)), np.nan)
+        for b, part in enumerate(parts):
+            if part is not None:
+                dual[key][b, : np.size(part)] = part
     backends = [answer.backend for answer in answers]
     if len(answers) == 1:
         backends = backends * count

@@ -29,9 +29,9 @@ def cd_norm(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, 
     nu, pi, q, s = dual["nu"] - anchor, dual["pi"], given["center"], given["spread"]
     d = h - nu
     rise, cap = np.minimum(s, 1.0 - q), np.minimum(s, q)  # s·r and s·c
-    with np.errstate(invalid="ignore"):
-        up = np.where(rise > 0.0, rise * (d - np.where(s > 0.0, pi / s, 0.0)), 0.0)
-        down = np.where(cap > 0.0, cap * (-d - np.where(s > 0.0, pi / s, 0.0)), 0.0)
+    price = pi / np.where(s > 0.0, s, 1.0)
+    up = np.where(rise > 0.0, rise * (d - price), 0.0)
+    down = np.where(cap > 0.0, cap * (-d - price), 0.0)
     gain = np.maximum(0.0, np.maximum(up, down)).sum(axis=1)
     rest = (nu * (1.0 - q.sum(axis=1, keepdims=True)))[:, 0]
     return np.asarray((q * h).sum(axis=1) + rest + (given["budget"] * pi)[:, 0] + gain)

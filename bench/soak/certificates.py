@@ -71,7 +71,7 @@ def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[
     else:
         bound = np.full(len(h), np.nan, dtype=np.longdouble)
     if "y" in dual and "y" not in keys:
-        for b in np.flatnonzero(np.isnan(bound) & ~np.isnan(dual["y"]).any(axis=1)):
+        for b in np.flatnonzero(np.isnan(bound) & ~np.isnan(dual["y"][:, 0])):
             bound[b] = _by_program(case, int(b), h[b], dual["y"][b])
     return bound
 
@@ -123,6 +123,7 @@ def worth_of_last_digits(
 def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
     """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone; ∞ where it is not."""
     conic = program(get_set(case.set_name)(**case.row_parameters(row)), case.size)
+    y = y[: conic.b.size]
     wide = y.astype(np.longdouble)
     matrix = conic.A.tocoo()
     column = np.zeros(matrix.shape[1], dtype=np.longdouble)
@@ -136,9 +137,18 @@ def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
             inside &= bool((part >= -1e-12 * scale).all())
         elif kind == "soc":
             inside &= bool(part[0] >= np.sqrt((part[1:] ** 2).sum()) - 1e-12 * scale)
+        elif kind == "exp":
+            inside &= _in_dual_exponential(*part.reshape(-1, 3).T, slack=1e-12 * scale)
     if not inside:
         return np.longdouble(np.inf)
     return np.longdouble((conic.b.astype(np.longdouble) * wide).sum() + (h - column[conic.columns]).max())
+
+
+def _in_dual_exponential(u: Long, v: Long, w: Long, slack: float) -> bool:
+    """(u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w >= 0."""
+    with np.errstate(all="ignore"):
+        needed = np.where(u < 0.0, -u * np.exp(v / np.where(u < 0.0, u, -1.0) - 1.0), np.where(v >= 0.0, 0.0, np.inf))
+    return bool((u <= 0.0).all() and (needed <= w + slack).all())
 
 
 def _column(value: Any) -> Long:
