@@ -1,8 +1,8 @@
 """The oracles under attack for a given time: adversarial cases, every certificate recomputed outside.
 
-`python -m bench soak --minutes 30 [--set NAME ...] [--seed S] [--json FILE]`. Time decides only how many rounds
-are run: round k of a seed is always the same batch, and `--replay K` runs it alone. Exit code 1 where an answer
-was wrong, had no proof, or was an error.
+`python -m bench soak --minutes 30 [--set NAME ...] [--seed S] [--json FILE]`. Time decides only how many batches
+there are: batch k of a set and a seed is always the same, and `--set NAME --replay K` runs it alone. Exit code 1
+where an answer was wrong, had no proof, or was an error.
 """
 
 from __future__ import annotations
@@ -11,50 +11,17 @@ import argparse
 import json
 import time
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from bench import machine
-from bench.soak.asking import ask
-from bench.soak.cases import GENERATORS, Case, draw
-from bench.soak.judge import judge
 from bench.soak.parameters import MAKERS
 from bench.soak.record import Record
-
-CONIC_EVERY = 8
-"""Sets that a conic solver answers take a turn in so many: a case there costs a thousand times as much."""
-
-
-def schedule(names: list[str], number: int) -> tuple[str, tuple[str, str]]:
-    """The set and the generator of a round."""
-    turn, at = divmod(number, len(names))
-    name = names[at]
-    return name, GENERATORS[turn % len(GENERATORS)]
-
-
-def round_case(names: list[str], seed: int, number: int) -> Case:
-    """The batch of that round: the same whenever it is asked for."""
-    name, generator = schedule(names, number)
-    return draw(name, generator, np.random.default_rng([seed, number]))
-
-
-def soak(names: list[str], seed: int, record: Record, rounds: range, until: float = np.inf) -> int:
-    """Run rounds until they or the time are over; returns the number of the next one."""
-    for number in rounds:
-        if time.monotonic() >= until:
-            return number
-        turn, at = divmod(number, len(names))
-        if MAKERS[names[at]].conic and turn % CONIC_EVERY and not all(MAKERS[name].conic for name in names):
-            continue
-        case = round_case(names, seed, number)
-        answers = ask(case)
-        record.add(number, case, answers, judge(case, answers))
-    return rounds.stop
-
+from bench.soak.rounds import run, schedule, warm_up
 
 def report(record: Record, seconds: float, console: Console) -> None:
     """Two tables and the failures."""
@@ -88,7 +55,8 @@ def report(record: Record, seconds: float, console: Console) -> None:
         )
     console.print(
         f"{record.cases:,} cases in {seconds:.0f} s ({record.cases / max(seconds, 1e-9):,.0f} a second), "
-        f"{record.wrong:,} wrong, {len(record.failures)} kinds of failure."
+        f"{record.wrong:,} wrong, {len(record.failures)} kinds of failure; {record.compared:,} of them compared with "
+        f"another's solver."
     )
 
 
@@ -102,6 +70,7 @@ def document(record: Record, seconds: float) -> dict[str, object]:
         "seconds": seconds,
         "cases": record.cases,
         "wrong": record.wrong,
+        "compared": record.compared,
         "cells": [
             {"set": name, "generator": generator, **asdict(cell)}
             for (name, generator), cell in sorted(record.cells.items())
@@ -114,27 +83,23 @@ def main(arguments: list[str]) -> int:
     """Run the rounds, print what was found; 1 where anything was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--rounds", type=int, help="end after so many rounds, whatever the time")
+    parser.add_argument("--batches", type=int, help="end after so many batches, if the time is not over before")
     parser.add_argument("--set", nargs="+", choices=list(MAKERS), metavar="NAME", help=", ".join(MAKERS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--replay", type=int, metavar="K", help="run round K alone")
+    parser.add_argument("--replay", type=int, metavar="K", help="run batch K of each set alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers and failures there too")
     options = parser.parse_args(arguments)
     names = options.set or list(MAKERS)
     console, record = Console(width=150), Record(options.seed)
-    first, last = (options.replay, options.replay + 1) if options.replay is not None else (0, options.rounds)
+    with console.status("compiling the kernels"):
+        warm_up(names)
     begin = time.monotonic()
-    until = begin + 60.0 * options.minutes
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("soak", total=options.minutes * 60.0)
-            number = first
-            while (last is None or number < last) and time.monotonic() < until:
-                stop = number + 64 if last is None else min(number + 64, last)
-                number = soak(names, options.seed, record, range(number, stop), until)
-                wrong = f", {record.wrong:,} wrong" if record.wrong else ""
-                progress.update(task, completed=time.monotonic() - begin, description=f"{record.cases:,} cases{wrong}")
+        if options.replay is not None:
+            for name in names:
+                run(record, name, options.replay)
+        else:
+            _soak(names, record, 60.0 * options.minutes, options.batches, console)
     except KeyboardInterrupt:
         console.print("Interrupted; what was seen so far:")
     seconds = time.monotonic() - begin
@@ -143,3 +108,18 @@ def main(arguments: list[str]) -> int:
         text = json.dumps(document(record, seconds), indent=1, ensure_ascii=False)
         options.json.write_text(text + "\n", encoding="utf-8")
     return 1 if record.failures else 0
+
+
+def _soak(names: list[str], record: Record, seconds: float, batches: int | None, console: Console) -> None:
+    """Run until the time or the batches are over."""
+    begin = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("soak", total=seconds)
+        for name, turn in islice(schedule(names), batches):
+            run(record, name, turn)
+            gone = time.monotonic() - begin
+            wrong = f", {record.wrong:,} wrong" if record.wrong else ""
+            progress.update(task, completed=gone, description=f"{record.cases:,} cases{wrong}")
+            if gone >= seconds:
+                return

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.soak.cases import Case
-from uncertainty_sets import UncertaintySet, WorstCase, get_set
+from uncertainty_sets import UncertaintySet, WorstCase
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ def ask(case: Case) -> Answers:
     """The whole batch in one call, or row by row: for cases of single calls, and where the batch raised."""
     if not case.single:
         try:
-            return _apart([_call(case, case.parameters, case.losses, case.warm)], range(case.rows), {})
+            return _apart([_call(case.subject(), case.losses, case.warm)], range(case.rows), {})
         except Exception:
             if case.rows == 1:
                 pass  # asked again below, which keeps the error
@@ -42,24 +42,18 @@ def ask(case: Case) -> Answers:
     for row in range(case.rows):
         warm = None if case.warm is None else {key: value[row] for key, value in case.warm.items()}
         try:
-            answers.append(_call(case, case.row_parameters(row), case.losses[row], warm))
+            answers.append(_call(case.subject(row), case.losses[row], warm))
             rows.append(row)
         except Exception as error:
             errors[row] = error
     return _apart(answers, rows, errors)
 
 
-def _call(case: Case, parameters: dict[str, Any], f: Array, warm: dict[str, Any] | None) -> WorstCase:
+def _call(subject: UncertaintySet, f: Array, warm: dict[str, Any] | None) -> WorstCase:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a warning is a defect here, as in the tests
         start = None if warm is None else WorstCase(f, 0.0, 0.0, 0.0, 0.0, warm, "closed-form", 0)
-        return subject(case, parameters).worst_case(f, warm_start=start)
-
-
-def subject(case: Case, parameters: dict[str, Any]) -> UncertaintySet:
-    """The set with those parameters."""
-    made: UncertaintySet = get_set(case.set_name)(**parameters)
-    return made
+        return subject.worst_case(f, warm_start=start)
 
 
 def _apart(answers: list[WorstCase], rows: Any, errors: dict[int, Exception]) -> Answers:

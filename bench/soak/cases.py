@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bench.soak import centers, losses
 from bench.soak.parameters import MAKERS, Draw
+from uncertainty_sets import UncertaintySet
 
 Array = NDArray[np.float64]
 
@@ -37,14 +38,12 @@ class Case:
     """A batch for one set; `by_row` names the parameters that have a row for each loss vector."""
 
     name: str
-    set_name: str
     generator: str
     parameters: dict[str, Any]
     by_row: frozenset[str]
     losses: Array
     single: bool = False
     warm: dict[str, Any] | None = None
-    tags: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -60,6 +59,12 @@ class Case:
         """The parameters of one row, as for a set of its own."""
         return {key: value[row] if key in self.by_row else value for key, value in self.parameters.items()}
 
+    def subject(self, row: int | None = None) -> UncertaintySet:
+        """The set of one row, or of the whole batch."""
+        given = self.parameters if row is None else self.row_parameters(row)
+        made: UncertaintySet = MAKERS[self.name].build(**given)
+        return made
+
     def only(self, rows: Any) -> Case:
         """The same for some of the rows."""
         given = {
@@ -67,7 +72,7 @@ class Case:
         }
         warm = None if self.warm is None else {key: value[rows] for key, value in self.warm.items()}
         return Case(
-            self.name, self.set_name, self.generator, given, self.by_row, self.losses[rows], self.single, warm
+            self.name, self.generator, given, self.by_row, self.losses[rows], self.single, warm
         )
 
 
@@ -84,9 +89,7 @@ def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Cas
     q = centers.mixed(rng, shape, family if aspect == "weights" else "plain")
     parameters, by_row = maker.make(Draw(rng, f, q, saturated=aspect == "radii"))
     warm = _unrelated(rng, rows, maker.multipliers) if aspect == "start" or rng.random() < 0.1 else None
-    return Case(
-        name, maker.set_name, f"{aspect}: {family}", parameters, frozenset(by_row), f, single, warm
-    )
+    return Case(name, f"{aspect}: {family}", parameters, frozenset(by_row), f, single, warm)
 
 
 def _unrelated(rng: np.random.Generator, rows: int, keys: tuple[str, ...]) -> dict[str, Array]:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from bench.soak.bounds import BOUNDS
 from bench.soak.cases import Case
-from uncertainty_sets import get_set
 from uncertainty_sets.conic import program
 
 Array = NDArray[np.float64]
@@ -31,7 +30,7 @@ KEYS = {
     "wasserstein-1 matrix": ("lam",),
     "polyhedron": ("y",),
 }
-"""The multipliers of each set's docstring; all but ν are at least 0."""
+"""The multipliers of each set's docstring; all but ν are at least 0. Others have the conic way's."""
 
 SHARED = {"matrix", "order", "D", "c"}
 """Parameters that all rows of a batch have in common."""
@@ -59,8 +58,8 @@ def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dic
 
 def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Array]) -> Long:
     """The bound minus the anchor for each row; NaN where the answer has no multipliers that give one."""
-    keys = KEYS[case.name]
-    if all(key in dual for key in keys):
+    keys = KEYS.get(case.name, ())
+    if keys and all(key in dual for key in keys):
         bound = _evaluate(case.name, given, h, anchor, dual)
         for key in {"eta", "lam", "pi"} & set(keys):
             wide = np.flatnonzero(np.isposinf(dual[key]))
@@ -104,9 +103,10 @@ def worth_of_last_digits(
     2·bound - (its largest value at the corners): a search that knew more digits proved no less than that. A
     multiplier at 0 has one side only, and there the corner itself is what could be proved.
     """
-    scalars = [key for key in KEYS[case.name] if key in dual and dual[key].ndim == 1]
+    keys = KEYS.get(case.name, ())
+    scalars = [key for key in keys if key in dual and dual[key].ndim == 1]
     worth = np.zeros(len(h), dtype=np.longdouble)
-    if not all(key in dual for key in KEYS[case.name]):
+    if not all(key in dual for key in keys):
         return worth
     for signs in product((-0.5, 0.5), repeat=len(scalars)):
         moved: dict[str, Any] = dict(dual)
@@ -122,7 +122,7 @@ def worth_of_last_digits(
 
 def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
     """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone; ∞ where it is not."""
-    conic = program(get_set(case.set_name)(**case.row_parameters(row)), case.size)
+    conic = program(case.subject(row), case.size)
     y = y[: conic.b.size]
     wide = y.astype(np.longdouble)
     matrix = conic.A.tocoo()

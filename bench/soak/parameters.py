@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import uncertainty_sets as sets
+from bench.soak import plugins
+
 Array = NDArray[np.float64]
 Made = tuple[dict[str, Any], tuple[str, ...]]
 
@@ -190,11 +193,25 @@ def polyhedron(draw: Draw) -> Made:
     return {"D": D, "c": c}, ()
 
 
+def plugin(draw: Draw) -> Made:
+    """One centre without zeros and one radius of ordinary size for all rows."""
+    q = 0.9 * draw.q[0] + 0.1 / draw.f.shape[1]
+    return {"center": q / q.sum(), "radius": float(10.0 ** draw.rng.uniform(-3.0, 0.5))}, ()
+
+
+def example(draw: Draw) -> Made:
+    """What `example` of the class needs; for sets of the registry that nobody has written a maker for."""
+    return {"size": draw.f.shape[1], "seed": int(draw.rng.integers(2**32))}, ()
+
+
 @dataclass
 class Maker:
-    """How a set's parameters are drawn, by which way it is solved, and how large it may be here."""
+    """How a set is made and its parameters drawn, and how large it may be here.
 
-    set_name: str
+    `conic`: a conic solver answers, with that way's promise.
+    """
+
+    build: Callable[..., Any]
     make: Callable[[Draw], Made]
     multipliers: tuple[str, ...]
     largest: int = 100_000
@@ -203,12 +220,30 @@ class Maker:
 
 
 MAKERS = {
-    "box": Maker("box", box, ("nu",)),
-    "cd-norm": Maker("cd-norm", cd_norm, ("nu", "pi")),
-    "ellipsoid": Maker("ellipsoid", ellipsoid, ("nu", "tau")),
-    "kl": Maker("kl", kl, ("eta",)),
-    "wasserstein-1": Maker("wasserstein-1", wasserstein, ("lam",)),
-    "wasserstein-1 matrix": Maker("wasserstein-1", wasserstein_matrix, ("lam",), largest=97, rows=40),
-    "ellipsoid dense": Maker("ellipsoid", ellipsoid_dense, ("nu",), largest=25, rows=10, conic=True),
-    "polyhedron": Maker("polyhedron", polyhedron, (), largest=97, rows=3, conic=True),
+    "box": Maker(sets.Box, box, ("nu",)),
+    "cd-norm": Maker(sets.CDNorm, cd_norm, ("nu", "pi")),
+    "ellipsoid": Maker(sets.Ellipsoid, ellipsoid, ("nu", "tau")),
+    "kl": Maker(sets.KL, kl, ("eta",)),
+    "wasserstein-1": Maker(sets.Wasserstein1, wasserstein, ("lam",)),
+    "wasserstein-1 matrix": Maker(sets.Wasserstein1, wasserstein_matrix, ("lam",), largest=97, rows=40),
+    "ellipsoid dense": Maker(sets.Ellipsoid, ellipsoid_dense, ("nu",), largest=25, rows=10, conic=True),
+    "polyhedron": Maker(sets.Polyhedron, polyhedron, (), largest=97, rows=3, conic=True),
+    "plug-in tv": Maker(plugins.TotalVariation, plugin, (), largest=25, rows=3, conic=True),
+    "plug-in euclidean": Maker(plugins.Euclidean, plugin, (), largest=25, rows=3, conic=True),
+    "plug-in entropic": Maker(plugins.Entropic, plugin, (), largest=25, rows=3, conic=True),
 }
+
+
+def _examples() -> dict[str, Maker]:
+    """Every other set of the registry, by its `example`; its own constraints are the judge of p."""
+
+    def maker(name: str) -> Maker:
+        def build(size: int, seed: int) -> Any:
+            return sets.get_set(name).example(size, np.random.default_rng(seed))
+
+        return Maker(build, example, (), largest=25, rows=3, conic=True)
+
+    return {name: maker(name) for name in sets.available_sets() if name not in MAKERS}
+
+
+MAKERS |= _examples()

@@ -10,6 +10,7 @@ import numpy as np
 from bench.soak.asking import Answers, ask
 from bench.soak.cases import Case
 from bench.soak.judge import Finding, Verdict, judge
+from bench.soak.parameters import MAKERS
 
 SHOWN = 25
 """Losses of an example that are printed; a larger one is given by its round."""
@@ -62,7 +63,7 @@ class Record:
         """Of them, with at least one finding."""
         return sum(cell.wrong for cell in self.cells.values())
 
-    def add(self, number: int, case: Case, answers: Answers, verdict: Verdict) -> None:
+    def add(self, turn: int, case: Case, answers: Answers, verdict: Verdict) -> None:
         """Count a round."""
         cell = self.cells.setdefault((case.name, case.generator), Cell())
         cell.cases += case.rows
@@ -73,16 +74,16 @@ class Record:
             cell.least_gap = float(np.fmin(cell.least_gap, np.nanmin(verdict.gap, initial=np.inf)))
             cell.violation = float(np.fmax(cell.violation, np.nanmax(verdict.violation, initial=0.0)))
         for finding in verdict.findings:
-            self._note(number, case, answers, finding)
+            self._note(turn, case, answers, finding)
 
-    def _note(self, number: int, case: Case, answers: Answers, finding: Finding) -> None:
+    def _note(self, turn: int, case: Case, answers: Answers, finding: Finding) -> None:
         key = (case.name, case.generator, finding.kind)
         known = self.failures.get(key)
         if known is not None:
             known.count += 1
             if known.size <= case.size:
                 return
-        replay = f"python -m bench soak --seed {self.seed} --replay {number}  # row {finding.row}"
+        replay = f"python -m bench soak --seed {self.seed} --set '{case.name}' --replay {turn}  # row {finding.row}"
         error = answers.errors.get(finding.row)
         self.failures[key] = Failure(
             case.name,
@@ -106,8 +107,7 @@ def snippet(case: Case, finding: Finding) -> str:
     alone.single, alone.warm = True, None
     if finding.kind not in {each.kind for each in judge(alone, ask(alone)).findings}:
         return ""
-    kind = {"box": "Box", "cd-norm": "CDNorm", "kl": "KL", "wasserstein-1": "Wasserstein1"}
-    name = kind.get(case.set_name, case.set_name.capitalize())
+    name = getattr(MAKERS[case.name].build, "__name__", case.name)
     parameters = ", ".join(
         f"{key}={written(value)}" for key, value in case.row_parameters(finding.row).items() if value is not None
     )

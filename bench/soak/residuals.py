@@ -113,6 +113,16 @@ def polyhedron(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     return np.asarray(np.maximum(excess.max(axis=1), 0.0))
 
 
+def total_variation(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ|p - q| <= 2·radius."""
+    return scaled(np.abs(p - given["center"]).sum(axis=1), 2.0 * given["radius"][:, 0])
+
+
+def euclidean(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """‖p - q‖ <= radius."""
+    return scaled(np.sqrt(((p - given["center"]) ** 2).sum(axis=1)), given["radius"][:, 0])
+
+
 RESIDUALS: dict[str, Residual] = {
     "box": box,
     "cd-norm": cd_norm,
@@ -122,4 +132,7 @@ RESIDUALS: dict[str, Residual] = {
     "wasserstein-1": wasserstein,
     "wasserstein-1 matrix": wasserstein_matrix,
     "polyhedron": polyhedron,
+    "plug-in tv": total_variation,
+    "plug-in euclidean": euclidean,
+    "plug-in entropic": kl,
 }
