@@ -86,6 +86,8 @@ def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Cas
     rows = max(1, min(ROWS, maker.rows, ENTRIES // size, 20 if single else ROWS))
     shape = (rows, size)
     f = losses.mixed(rng, shape, family if aspect == "losses" else "plain")
+    if maker.conic:  # a multiplier for each entry, up to a few times the losses: it must fit into a double
+        f = np.where(np.abs(f).max(axis=1, keepdims=True) > 1e300, f * 2.0**-40, f)
     q = centers.mixed(rng, shape, family if aspect == "weights" else "plain")
     parameters, by_row = maker.make(Draw(rng, f, q, saturated=aspect == "radii"))
     warm = _unrelated(rng, rows, maker.multipliers) if aspect == "start" or rng.random() < 0.1 else None

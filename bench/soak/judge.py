@@ -80,8 +80,8 @@ def judge(case: Case, answers: Answers) -> Verdict:
     if unknown:
         bound = answers.upper_bound - anchor[:, 0]
     gap = bound - value
-    # Rounding of Σp moves pᵀf by that much of the largest loss, and the value from the anchor by none.
-    sum_off = np.abs(p.sum(axis=1) - 1.0) * largest
+    # pᵀf and r + pᵀ(f - r) differ by r·(Σp - 1): `value` may be measured from any loss r, or from none.
+    sum_off = np.abs(p.sum(axis=1) - 1.0) * (largest + spread)
     said = answers.gap.astype(np.longdouble)
 
     tests: dict[str, tuple[Long, Any]] = {

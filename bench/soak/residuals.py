@@ -82,12 +82,13 @@ def solve(matrix: Long, right: Long) -> Long:
 
 
 def wasserstein(given: Mapping[str, Any], p: Long, half: Long) -> Long:
-    """∫|P - Q| <= radius; the running sum of half units, from the nearer end, is what P is known to."""
+    """∫|P - Q| <= radius; P is known to the sum of half units before it, or after it and of Σp - Σq."""
     order = given["order"]
     step = np.diff(given["cost"][:, order], axis=1)
     ahead = np.abs(np.cumsum((p - given["center"])[:, order], axis=1)[:, :-1])
-    known = np.cumsum(half[:, order], axis=1)
-    known = np.minimum(known, known[:, -1:] - known + half[:, order])[:, :-1]
+    before = np.cumsum(half[:, order], axis=1)
+    total_off = np.abs((p - given["center"]).sum(axis=1, keepdims=True))
+    known = np.minimum(before, before[:, -1:] - before + total_off)[:, :-1]
     return scaled((np.maximum(ahead - known, 0.0) * step).sum(axis=1), given["radius"][:, 0])
 
 
