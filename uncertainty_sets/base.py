@@ -42,7 +42,8 @@ class WorstCase:
             from optimal p can be. Never clipped: a negative gap of rounding size stays negative.
         violation: the largest residual of p over the simplex and the set's constraints, each scaled
             by max(1, |right-hand side|).
-        dual: the multipliers; the set's docstring has the keys and the bound's formula.
+        dual: the multipliers; the set's docstring has the keys and the bound's formula. One that exceeds the
+            largest float is infinite.
         backend: which solver answered.
         iterations: evaluations of the dual function, or the solver's own count.
     """
@@ -184,7 +185,8 @@ class UncertaintySet(ABC):
         """The largest residual of p over the simplex and the set's constraints, at least 0.
 
         Each residual is scaled by max(1, |right-hand side|); auxiliary variables (a transport plan)
-        are minimised out.
+        are minimised out. What the rounding of p itself brings about (a few units in the last place of its
+        entries, times a long distance or divided by a small spread) is no violation.
         """
         point = self._check_point(p)
         simplex = max(float(-point.min()), abs(float(point.sum()) - 1.0), 0.0)

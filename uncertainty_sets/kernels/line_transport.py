@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
+from uncertainty_sets.kernels.scan import DUAL, OK, OUT_OF_RANGE, STATUS, finish, larger, scan
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
@@ -36,6 +36,7 @@ GUESSED_FROM = 20_000  # entries; above, pieces of the line tell where to start
 PIECES = 16
 BLOCK = 256
 FASTEST = 1e300  # a rate that stays finite
+SUMMED = 4 * 2.0**-53  # rounding of an entry of p, which is a sum of two products
 
 
 @strict
@@ -219,17 +220,30 @@ def all_to_one(f: Array, x: Array, q: Array, top: float) -> float:
 
 @kernel
 def check(f: Array, x: Array, q: Array, top: float, p: Array) -> tuple[float, float, float]:
-    """Σ p·(f - top), Σ p, and the transport distance between p and q: ∫|P - Q| of their sums."""
-    value, total, ahead, error, distance = 0.0, 0.0, 0.0, 0.0, 0.0
+    """Σ p·(f - top), Σ p, and the transport distance between p and q: ∫|P - Q| of their sums.
+
+    The sums run from both ends to the middle of the mass, so that a difference is as exact as the mass
+    beyond it is small. p itself is rounded: SUMMED of that mass is no distance.
+    """
+    value, total = 0.0, 0.0
     for i in range(f.size):
         value += p[i] * (f[i] - top)
         total += p[i]
-        term = (p[i] - q[i]) - error
-        further = ahead + term
-        error = (further - ahead) - term
-        ahead = further
-        if i + 1 < f.size:
-            distance += abs(ahead) * (x[i + 1] - x[i])
+    distance, middle = 0.0, 0
+    for side in (1, -1):
+        ahead, error, mass = 0.0, 0.0, 0.0
+        i, last = (0, f.size - 1) if side > 0 else (f.size - 1, middle)
+        while i != last:
+            mass += larger(p[i], q[i])
+            if side > 0 and mass > 0.5:
+                break
+            term = (p[i] - q[i]) - error
+            further = ahead + term
+            error = (further - ahead) - term
+            ahead = further
+            distance += larger(0.0, abs(ahead) - SUMMED * mass) * abs(x[i + side] - x[i])
+            i += side
+        middle = i
     return value, total, distance
 
 
@@ -256,7 +270,10 @@ def solve(
     trial = ends[3]
     n = f.size
     # Beyond this rate nothing moves but at no distance.
-    still = min(2.0 * (top - least) / abs(step), FASTEST)
+    still = 2.0 * (top - least) / abs(step)
+    if still > FASTEST:
+        out[STATUS] = OUT_OF_RANGE  # with losses scaled down it is not
+        return
     begin(memory)
     trial[X] = 0.0
     trial[GAIN], cost = 0.0, all_to_one(f, x, q, top)

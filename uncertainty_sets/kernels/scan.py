@@ -16,7 +16,7 @@ OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
 
 # What every closed form promises: a gap of at most PROMISE·(max f - min f), or of some units in the last
 # place of the losses if that is more, and a p that is feasible up to FEASIBLE.
-PROMISE, FEASIBLE, ULPS = 1e-9, 1e-10, 16 * 2.0**-52
+PROMISE, FEASIBLE, ULPS = 1e-9, 1e-10, 8 * 2.0**-52
 
 # Spreads outside these are scaled by a power of two first, so that no product over- or underflows.
 SMALLEST, LARGEST = 1e-150, 1e150

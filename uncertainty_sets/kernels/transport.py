@@ -10,7 +10,7 @@ import numpy as np
 from uncertainty_sets.base import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.line_transport import FASTEST, mean_below
-from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan, smaller
+from uncertainty_sets.kernels.scan import DUAL, OK, OUT_OF_RANGE, STATUS, finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
@@ -93,7 +93,10 @@ def solve(
         out[STATUS] = status
         return
     trial = ends[3]
-    still = min(2.0 * (top - least) / abs(step), FASTEST)
+    still = 2.0 * (top - least) / abs(step)
+    if still > FASTEST:
+        out[STATUS] = OUT_OF_RANGE  # with losses scaled down it is not
+        return
     begin(memory)
     trial[X] = 0.0
     trial[GAIN], spent = evaluate(f, cost, q, top, 0.0)

@@ -31,12 +31,12 @@ class Box(UncertaintySet):
     The bound is ν + Σ max(l·(f-ν), u·(f-ν)) with l = max(lower, 0), u = min(upper, 1), for any ν:
 
     >>> import numpy as np
-    >>> f, lower, upper = np.array([3.0, 1.0, 2.0]), np.array([0.1, 0.1, 0.1]), np.array([0.5, 0.6, 0.7])
+    >>> f, lower, upper = np.array([3.0, 1.0, 2.0]), np.array([0.1, 0.1, 0.1]), np.array([0.5, 0.6, 1.7])
     >>> r = Box(lower, upper).worst_case(f)
     >>> r.p.round(12), round(r.value, 12)
     (array([0.5, 0.1, 0.4]), 2.4)
-    >>> h = f - r.dual["nu"]
-    >>> bool(np.isclose(r.dual["nu"] + np.maximum(lower * h, upper * h).sum(), r.upper_bound))
+    >>> h, l, u = f - r.dual["nu"], np.maximum(lower, 0), np.minimum(upper, 1)
+    >>> bool(np.isclose(r.dual["nu"] + np.maximum(l * h, u * h).sum(), r.upper_bound))
     True
 
     Args:

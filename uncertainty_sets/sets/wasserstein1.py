@@ -180,9 +180,7 @@ class Wasserstein1(UncertaintySet):
     def _residual(self, p: Array) -> float:
         q, radius = self._center[0], float(self._radius[0])
         if self._on_line:
-            moved = p - q if self._order is None else (p - q)[self._order]
-            ahead = np.cumsum(moved, dtype=np.longdouble)[:-1]  # rounding here counts once per distance
-            distance = float(np.abs(ahead) @ np.diff(self._cost[0]).astype(np.longdouble))
+            distance = self._distance_on_line(p)
         else:
             import ot
 
@@ -191,6 +189,17 @@ class Wasserstein1(UncertaintySet):
                 return np.inf
             distance = float(ot.emd2(q, mass / mass.sum(), self._cost[0], numItermax=10_000_000))
         return max((distance - radius) / max(1.0, radius), 0.0)
+
+    def _distance_on_line(self, p: Array) -> float:
+        """∫|P - Q| beyond the rounding of p, summed from the side with less mass, as `check` does."""
+        after, before = (
+            (p, self._center[0]) if self._order is None else (p[self._order], self._sorted_center[0])
+        )
+        moved, mass = (after - before).astype(np.longdouble), np.maximum(after, before)
+        left, right = np.cumsum(mass)[:-1], np.cumsum(mass[::-1])[::-1][1:]
+        ahead = np.where(left <= right, np.cumsum(moved)[:-1], np.cumsum(moved[::-1])[::-1][1:])
+        beyond = np.maximum(np.abs(ahead) - 4 * 2.0**-53 * np.minimum(left, right), 0.0)
+        return float(beyond @ np.diff(self._cost[0]).astype(np.longdouble))
 
     def _row(self, index: int) -> Wasserstein1:
         if self.rows is None:

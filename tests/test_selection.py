@@ -1,0 +1,168 @@
+"""The weighted selection: the threshold that every budget is spent down to."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from uncertainty_sets import Box, CDNorm
+from uncertainty_sets.kernels import selection
+
+ROUNDING = 1e-13  # sums of weights of size 1, in different orders
+
+
+def find(f, w, target):
+    """`threshold` with its work space."""
+    keys, weights, sample = np.empty(f.size), np.empty(f.size), np.empty((2, selection.SAMPLE))
+    return selection.threshold(f, w, target, keys, weights, sample)
+
+
+def find_by_digits(f, w, target):
+    positive = w > 0.0
+    return selection.threshold_by_digits(
+        f[positive].copy(), w[positive].copy(), int(positive.sum()), target, 0.0
+    )
+
+
+def losses_of(kind, size, rng):
+    return {
+        "normal": lambda: rng.normal(size=size),
+        "few values": lambda: rng.integers(0, 3, size).astype(float),
+        "many decades": lambda: 10.0 ** -rng.integers(0, 300, size),
+        "ulps": lambda: 1.0 + rng.integers(0, 50, size) * 2.0**-52,
+        "negative decades": lambda: -np.abs(rng.normal(size=size)) * 10.0 ** rng.integers(-200, 200, size),
+        "signed zeros": lambda: np.where(rng.random(size) < 0.5, -0.0, 0.0),
+        "descending": lambda: -np.arange(float(size)),
+    }[kind]()
+
+
+def fools_the_sample(size, rounds=400):
+    """Losses whose sampled entries are the largest of those left, round after round.
+
+    The sample is the same in every call; this repeats its draw (xorshift, one entry per stratum) for the
+    selection of half the weight, all weights equal.
+    """
+    losses, left, level, above = np.full(size, np.nan), np.arange(size), float(size), 0.0
+    for _ in range(rounds):
+        count = left.size
+        if count < 2_000:
+            break
+        draws, state = min(selection.SAMPLE, count // 16), 88172645463325252
+        places = np.empty(draws, dtype=int)
+        for i in range(draws):
+            state ^= (state << 13) & (2**64 - 1)
+            state ^= state >> 7
+            state ^= (state << 17) & (2**64 - 1)
+            first, after = i * count // draws, (i + 1) * count // draws
+            places[i] = left[first + state % (after - first)]
+        fresh = places[np.isnan(losses[places])]
+        losses[fresh] = level - np.arange(1.0, fresh.size + 1.0)
+        level -= fresh.size + 1
+        wanted = int(np.ceil((1.0 - above) * draws / count * size / 2.0)) - 1
+        pivot = np.sort(losses[places])[::-1][min(draws - 1, max(wanted, 0))]
+        dropped = losses[left] >= pivot
+        if above + dropped.sum() * 2.0 / size > 1.0:
+            break
+        above += dropped.sum() * 2.0 / size
+        left = left[~dropped]
+    losses[np.isnan(losses)] = np.random.default_rng(0).random(int(np.isnan(losses).sum()))
+    return losses
+
+
+KINDS = ["normal", "few values", "many decades", "ulps", "negative decades", "signed zeros", "descending"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("concentration", [0.05, 1.0])
+@pytest.mark.parametrize("way", [find, find_by_digits])
+def test_threshold_splits_the_weight_at_the_target(kind, concentration, way):
+    rng = np.random.default_rng(1)
+    for size in (1, 2, 5, 24, 25, 97, 300, 5_000):
+        for part in (0.0, 0.3, 0.9, 1.0):
+            f = losses_of(kind, size, rng)
+            w = rng.dirichlet(np.full(size, concentration)) * (rng.random(size) < 0.8)
+            if not w.any():
+                continue
+            t, above, at = way(f, w, part * w.sum())
+            assert above == pytest.approx(w[f > t].sum(), abs=ROUNDING)
+            assert at == pytest.approx(w[f == t].sum(), abs=ROUNDING)
+            assert above <= part * w.sum() + ROUNDING
+            assert above + at >= part * w.sum() - ROUNDING
+
+
+def test_weights_below_the_rounding_of_the_sum():
+    """A weight of 1e-20 does not change a sum, and yet its level is not where the budget ends."""
+    q = np.array([0.5, 0.5, 1e-20])
+    answer = Box(0 * q, q / 0.8).worst_case([2.0, 0.0, 1.0])
+    assert answer.p == pytest.approx([0.625, 0.375, 0.0], abs=1e-15)
+    assert answer.violation == 0.0
+    assert answer.gap == 0.0
+
+
+def test_cd_norm_with_a_centre_at_a_corner():
+    q, f = [2e-16, 2.5e-10, 1 - 2.5e-10, 1e-26], [1.2, -0.1, -0.6, -0.4]
+    answer = CDNorm(q, [0.28, 0.26, 0.18, 0.21], 1.0).worst_case(f)
+    # Up by 0.28u at the first, down by 0.18u at the third, u + 0.28u/0.18 <= 1.
+    moved = 1.0 / (1.0 / 0.28 + 1.0 / 0.18)
+    assert answer.value == pytest.approx(-0.6 + 1.8 * moved, abs=1e-9)
+    assert answer.backend == "closed-form"
+
+
+def test_boxes_with_centres_of_very_small_entries_are_exact():
+    """Against a greedy fill in rational arithmetic: no rounding at all."""
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        size = int(rng.integers(2, 30))
+        q, f = rng.dirichlet(np.full(size, 0.05)), rng.normal(size=size)
+        upper = np.minimum(q / 0.3, 1.0)
+        if upper.sum() < 1.0:
+            continue
+        left, value = Fraction(1), Fraction(0)
+        for i in np.argsort(-f):
+            part = min(left, Fraction(upper[i]))
+            value += part * Fraction(f[i])
+            left -= part
+        answer = Box(0 * q, q / 0.3).worst_case(f)
+        assert answer.backend == "closed-form"
+        assert abs(Fraction(answer.value) - value) <= Fraction(1e-13) * Fraction(np.ptp(f))
+
+
+@pytest.mark.parametrize("size", [2_000, 10_000, 60_000])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_losses_made_to_fool_the_sample(size, sign):
+    f = sign * fools_the_sample(size)
+    answer = Box(np.zeros(size), np.full(size, 2.0 / size)).worst_case(f)
+    top = np.sort(f)[::-1]
+    assert answer.value == pytest.approx(top[: size // 2].mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("sort", [selection.sort_pairs, "heap"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_are_sorted_together(sort, kind):
+    rng = np.random.default_rng(2)
+    for size in (1, 2, 21, 50, 97, 2_048):
+        key = losses_of(kind, size, rng)
+        keys, weights = key.copy(), 2.0 * key + 1.0
+        if sort == "heap":
+            selection.heap_pairs(keys, weights, 0, size - 1)
+        else:
+            sort(keys, weights, size)
+        assert np.array_equal(keys, np.sort(key)[::-1])
+        assert np.array_equal(weights, 2.0 * keys + 1.0)
+
+
+def test_an_order_that_leads_the_pivots_astray_is_sorted():
+    """Musser's sequence makes every median of three the second smallest of what is left."""
+    half = 1_000
+    key = np.empty(2 * half)
+    for i in range(1, half + 1):
+        if i % 2:
+            key[i - 1] = i
+            key[i] = half + i
+        key[half + i - 1] = 2 * i
+    keys, weights = key.copy(), key.copy()
+    selection.sort_pairs(keys, weights, key.size)
+    assert np.array_equal(keys, np.sort(key)[::-1])
+    assert np.array_equal(keys, weights)
