@@ -82,14 +82,20 @@ def solve(matrix: Long, right: Long) -> Long:
 
 
 def wasserstein(given: Mapping[str, Any], p: Long, half: Long) -> Long:
-    """∫|P - Q| <= radius; P is known to the sum of half units before it, or after it and of Σp - Σq."""
+    """∫|P - Q| <= radius, with P - Q summed from the end that is known better.
+
+    The two ends give the same where Σp = Σq; q is rounded, so its sum is 1 only up to half units of its own.
+    """
     order = given["order"]
     step = np.diff(given["cost"][:, order], axis=1)
-    ahead = np.abs(np.cumsum((p - given["center"])[:, order], axis=1)[:, :-1])
-    before = np.cumsum(half[:, order], axis=1)
-    total_off = np.abs((p - given["center"]).sum(axis=1, keepdims=True))
-    known = np.minimum(before, before[:, -1:] - before + total_off)[:, :-1]
-    return scaled((np.maximum(ahead - known, 0.0) * step).sum(axis=1), given["radius"][:, 0])
+    moved, unit = (p - given["center"])[:, order], half[:, order]
+
+    def beyond_rounding(moved: Long, unit: Long) -> Long:
+        return np.maximum(np.abs(np.cumsum(moved, axis=1)) - np.cumsum(unit, axis=1), 0.0)
+
+    before = beyond_rounding(moved, unit)[:, :-1]
+    after = beyond_rounding(moved[:, ::-1], unit[:, ::-1])[:, ::-1][:, 1:]
+    return scaled((np.minimum(before, after) * step).sum(axis=1), given["radius"][:, 0])
 
 
 def wasserstein_matrix(given: Mapping[str, Any], p: Long, half: Long) -> Long:
