@@ -35,8 +35,8 @@ KEYS = {
 SHARED = {"matrix", "order", "D", "c"}
 """Parameters that all rows of a batch have in common."""
 
-LARGEST = 1023.0
-"""log2 of the largest double, about."""
+TOO_LARGE, TOO_SMALL = (1023.0, 8184.0), (-8184.0, -1022.0)
+"""log2 of multipliers that doubles write as ∞, and as 0 or with few digits."""
 
 
 def _rows(given: dict[str, Any], rows: Any) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[
     keys = KEYS.get(case.name, ())
     if keys and all(key in dual for key in keys):
         bound = _evaluate(case.name, given, h, anchor, dual)
-        for key in {"eta", "lam", "pi"} & set(keys):
+        for key in {"eta", "lam", "pi", "tau"} & set(keys):
             wide = np.flatnonzero(np.isposinf(dual[key]))
             if wide.size:
                 part = {each: dual[each][wide] for each in keys}
-                least = _beyond_doubles(case.name, _rows(given, wide), h[wide], anchor[wide], part, key)
-                bound[wide] = np.where(np.isfinite(bound[wide]), bound[wide], least)
+                least = _beyond_doubles(case.name, _rows(given, wide), h[wide], anchor[wide], part, key, TOO_LARGE)
+                bound[wide] = np.fmin(bound[wide], least)
     else:
         bound = np.full(len(h), np.nan, dtype=np.longdouble)
     if "y" in dual and "y" not in keys:
@@ -76,13 +76,20 @@ def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[
 
 
 def _beyond_doubles(
-    name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Any], key: str
+    name: str,
+    given: dict[str, Any],
+    h: Long,
+    anchor: Long,
+    dual: dict[str, Any],
+    key: str,
+    exponents: tuple[float, float],
 ) -> Long:
-    """The least bound over multipliers larger than any double: convex, so halving the range finds it.
+    """The least bound over multipliers that no double can write: convex, so narrowing the range finds it.
 
-    For losses near 1e308 the best multiplier may be beyond 1.8e308, and ∞ is all that a double can say.
+    For losses near 1e308 the best multiplier may be beyond 1.8e308, and ∞ is all that a double can say; for losses
+    near 1e-300 it may be far below 1e-308, and then 0 is.
     """
-    low, high = np.full(len(h), LARGEST, np.longdouble), np.full(len(h), 8.0 * LARGEST, np.longdouble)
+    low, high = (np.full(len(h), exponent, np.longdouble) for exponent in exponents)
 
     def at(exponent: Long) -> Long:
         return _evaluate(name, given, h, anchor, {**dual, key: np.exp2(exponent)})
@@ -117,6 +124,13 @@ def worth_of_last_digits(
             moved[key] = value if key == "nu" else np.maximum(value, 0.0)
         with np.errstate(invalid="ignore"):
             worth = np.fmax(worth, np.abs(_evaluate(case.name, given, h, anchor, moved) - bound))
+    for key in [each for each in scalars if each != "nu"]:
+        few = np.flatnonzero((dual[key] >= 0.0) & (dual[key] < np.finfo(float).tiny))
+        if few.size:
+            part = {each: dual[each][few] for each in keys}
+            least = _beyond_doubles(case.name, _rows(given, few), h[few], anchor[few], part, key, TOO_SMALL)
+            with np.errstate(invalid="ignore"):
+                worth[few] = np.fmax(worth[few], bound[few] - least)
     return worth
 
 
