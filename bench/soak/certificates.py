@@ -96,7 +96,7 @@ def _beyond_doubles(
 
     for _ in range(100):
         left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
-        lower = at(left) <= at(right)
+        lower = at(left) < at(right)  # equal: what is flat on a scale of exponents is flat towards 0, or lowest
         low, high = np.where(lower, low, left), np.where(lower, right, high)
     return np.fmin(at(low), at(high))
 
@@ -127,11 +127,23 @@ def worth_of_last_digits(
     for key in [each for each in scalars if each != "nu"]:
         few = np.flatnonzero((dual[key] >= 0.0) & (dual[key] < np.finfo(float).tiny))
         if few.size:
-            part = {each: dual[each][few] for each in keys}
-            least = _beyond_doubles(case.name, _rows(given, few), h[few], anchor[few], part, key, TOO_SMALL)
+            here = _rows(given, few), h[few], anchor[few]
+            leasts = [
+                _beyond_doubles(case.name, *here, part, key, TOO_SMALL) for part in _nu_within(dual, keys, few)
+            ]
+            least, most = np.min(leasts, axis=0), np.max(leasts, axis=0)
             with np.errstate(invalid="ignore"):
-                worth[few] = np.fmax(worth[few], bound[few] - least)
+                worth[few] = np.fmax(worth[few], bound[few] - least + (most - least))
     return worth
+
+
+def _nu_within(dual: dict[str, Array], keys: tuple[str, ...], rows: Any) -> list[dict[str, Any]]:
+    """Those rows' multipliers, with ν as it is and half a unit in its last place to either side."""
+    part: dict[str, Any] = {each: dual[each][rows] for each in keys}
+    if "nu" not in keys:
+        return [part]
+    half = 0.5 * np.spacing(np.abs(part["nu"])).astype(np.longdouble)
+    return [{**part, "nu": part["nu"] + sign * half} for sign in (-1.0, 0.0, 1.0)]
 
 
 def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
