@@ -62,7 +62,8 @@ class AspireEase:
         deadline: seconds of silence after which a worker is asked again; None: wait.
         resends: how often it is asked again before it counts as dead until it speaks.
         dead_losses: "freeze" keeps a dead worker's last loss in the oracle; "drop" gives it no weight.
-        max_bad_updates: updates with NaN or infinity after which a worker is dropped.
+        max_bad_updates: updates out of range (NaN, infinity, beyond 1e150) after which a worker is dropped.
+        on_failed_start: "raise" where a worker fails before the first step, or "warn" and go on without it.
         report_interval: iterations between two reports to history and observers.
         seed: of start points, power iterations and mini-batches.
 
@@ -111,6 +112,9 @@ class AspireEase:
     resends: int = _setting(1, "", "one lost message should not cost a worker its place in z")
     dead_losses: str = _setting("freeze", "", "a silent worker's loss is still the best guess")
     max_bad_updates: int = _setting(3, "", "one NaN can be an accident")
+    on_failed_start: str = _setting(
+        "raise", "", "a worker that never began is a mistake more often than a fault"
+    )
     report_interval: int | None = _setting(None, "", "⌈N/S⌉ iterations: one report an epoch")
     seed: int = _setting(0, "", "fixes every bit")
 
@@ -185,6 +189,7 @@ _CHOICES = {
     "metric": ("problem", "none"),
     "reported_loss": ("full", "average"),
     "dead_losses": ("freeze", "drop"),
+    "on_failed_start": ("raise", "warn"),
 }
 _COUNTS = (
     "iterations",

@@ -163,7 +163,9 @@ def projection_of_uniform(uncertainty_set: UncertaintySet) -> Array:
 
     name, size = type(uncertainty_set).__name__, uncertainty_set.size
     if size is None:
-        raise InvalidInput(f"{name} takes its size from the losses: set its `size` to have a reference()")
+        raise InvalidInput(
+            f"{name} takes its size from the losses: ask for with_size(N).reference(), or set its `size`"
+        )
     uniform = np.full(size, 1.0 / size)
     if uncertainty_set.violation(uniform) <= 1e-12:
         return uniform

@@ -152,7 +152,14 @@ def set_constraints(uncertainty_set: UncertaintySet, p: Any) -> list[Any]:
     import cvxpy as cp
 
     name = type(uncertainty_set).__name__
-    constraints = uncertainty_set.constraints(p)
+    try:
+        constraints = uncertainty_set.constraints(p)
+    except InvalidInput:
+        raise
+    except (ValueError, IndexError) as error:  # what NumPy and cvxpy raise for shapes that do not fit
+        raise InvalidInput(
+            f"{name}.constraints cannot be written for p with {p.size} entries: {error}"
+        ) from error
     try:
         constraints = list(constraints)
     except TypeError as error:

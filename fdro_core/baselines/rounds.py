@@ -85,7 +85,8 @@ class Rounds:
         resends: how often a silent worker is asked again before it counts as dead.
         dead_losses: where λ adapts, "freeze" keeps a dead worker's last loss and its weight, "drop" gives its
             weight to the others.
-        max_bad_updates: after so many updates with NaN a worker is dropped.
+        max_bad_updates: after so many updates out of range (NaN, infinity, beyond 1e150) a worker is dropped.
+        on_failed_start: "raise" where a worker fails before the first round, or "warn" and go on without it.
         report_interval: rounds between reports.
         seed: fixes every bit.
     """
@@ -100,6 +101,7 @@ class Rounds:
     resends: int = 1
     dead_losses: str = "freeze"
     max_bad_updates: int = 3
+    on_failed_start: str = "raise"
     report_interval: int = 1
     seed: int = 0
 
@@ -151,6 +153,7 @@ class Rounds:
             resends=self.resends,
             dead_losses=self.dead_losses,
             max_bad_updates=self.max_bad_updates,
+            on_failed_start=self.on_failed_start,
             report_interval=self.report_interval,
             seed=self.seed,
         ).resolve(workers)
@@ -164,7 +167,7 @@ class Rounds:
         from fdro_core import setup
         from fdro_core.baselines.master import RoundMaster
 
-        met = setup.meet(uncertainty_set, workers, ask, start, self.metric, np.inf)
+        met = setup.meet(uncertainty_set, workers, ask, start, self.plan(workers).config)
         return RoundMaster(self, uncertainty_set, met)
 
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> RoundMaster:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fdro_core.failures import words
 from fdro_core.messages import Reply, Request
 
 
@@ -59,12 +60,23 @@ class Event:
 
 
 class Lost:
-    """The worker crashed or raised; what it was doing is gone."""
+    """The worker crashed or raised; what it was doing is gone.
 
-    __slots__ = ("reason",)
+    Attributes:
+        reason: in words.
+        error: what it raised, None where it crashed or fell silent.
+    """
 
-    def __init__(self, reason: str) -> None:
+    __slots__ = ("error", "reason")
+
+    def __init__(self, reason: str, error: Exception | None = None) -> None:
         self.reason = reason
+        self.error = error
+
+    @classmethod
+    def raised(cls, error: Exception) -> Lost:
+        """Lost to an exception of its own."""
+        return cls(f"raised {words(error)}", error)
 
 
 class Back:
@@ -73,11 +85,21 @@ class Back:
     __slots__ = ()
 
 
+class Away(ConnectionError):
+    """The worker is known to be gone, so it was not asked."""
+
+
 WorkerFactory = Callable[[], WorkerMachine]
 
 
 class Engine(Protocol):
-    """Runs workers and carries messages. Times are seconds on the engine's own clock."""
+    """Runs workers and carries messages. Times are seconds on the engine's own clock.
+
+    A reply has passed `fdro_core.replies.fault` before it comes out of `receive` or `ask`; one that does not
+    pass is as good as an exception that the worker raised.
+    It may also have ``fingerprint()``: plain values by which a checkpoint knows that it belongs to this
+    engine; without it those are its class and the arguments of its constructor.
+    """
 
     @property
     def clock(self) -> float:

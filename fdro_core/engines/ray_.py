@@ -16,6 +16,7 @@ from fdro_core.engines.host import Host, Shared
 from fdro_core.engines.memory import Past, own_copy
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import ClusterUnreachable, InvalidProblem, InvalidSetting
+from fdro_core.failures import words
 from fdro_core.messages import Begin, Request
 from uncertainty_sets.errors import BackendMissing
 
@@ -302,9 +303,10 @@ class RayEngine(WallEngine):
         except (errors.RayTaskError, errors.RaySystemError) as error:
             # The host lives: something could not be packed or unpacked, as between two versions of fdro.
             said = RuntimeError(_first_line(getattr(error, "cause", None) or error))
+            said.add_note(str(error))
             found.extend(Answer(number, said) for number in numbers)
             if workers:
-                found.append(Gone(workers, f"raised {said}"))
+                found.append(Gone(workers, f"raised {said}", said))
             return
         except errors.RayError as error:
             found.append(Gone(self._bury(place), f"host {place.index} died: {_first_line(error)}"))
@@ -315,7 +317,9 @@ class RayEngine(WallEngine):
             for number, reply in zip(numbers, replies, strict=True):
                 found.append(Answer(number, reply if isinstance(reply, Exception) else own_copy(reply)))
             return
-        found.extend(Gone([j], content[j]) for j in workers if j in content)
+        for j in workers:
+            if j in content:
+                found.append(Gone([j], f"raised {words(content[j])}", content[j]))
         found.append(Here(j for j in workers if j not in content))
 
     def _bury(self, place: _Place) -> list[int]:

@@ -14,6 +14,7 @@ from fdro_core.engines.base import WorkerFactory, WorkerMachine
 from fdro_core.engines.memory import Past, make, own_copy, recall
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import InvalidSetting
+from fdro_core.failures import words
 from fdro_core.messages import Probe, Reply, Request
 
 FAREWELL = 2.0  # seconds that `stop` waits for threads in the midst of a step; they end by themselves later
@@ -161,7 +162,7 @@ class ThreadEngine(WallEngine):
                 recall(desk.machine, past)
         except Exception as error:
             desk.machine, desk.error = None, error
-            return None if past is None else Gone([worker], f"raised {type(error).__name__}: {error}")
+            return None if past is None else Gone([worker], f"raised {words(error)}", error)
         return None if past is None else Here([worker])
 
 

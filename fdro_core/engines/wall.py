@@ -14,10 +14,12 @@ from math import isfinite
 from time import monotonic
 from typing import Any
 
-from fdro_core.engines.base import Back, Event, Lost, WorkerFactory
-from fdro_core.engines.memory import Memory, Past, fault
-from fdro_core.errors import Deadlock, InvalidSetting
+from fdro_core.engines.base import Away, Back, Event, Lost, WorkerFactory
+from fdro_core.engines.memory import Memory, Past
+from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidReply, InvalidSetting
+from fdro_core.failures import words
 from fdro_core.messages import Reply, Request
+from fdro_core.replies import checked
 
 SLICE = 0.25  # seconds without an event after which the loop gets a tick, so that it can see a Ctrl-C
 LONGEST_PAUSE = 60.0  # seconds between two attempts to make a worker again
@@ -34,13 +36,14 @@ class Answer:
 
 
 class Gone:
-    """Workers are lost, or could not be made again."""
+    """Workers are lost, or could not be made again; with the exception where there was one."""
 
-    __slots__ = ("reason", "workers")
+    __slots__ = ("error", "reason", "workers")
 
-    def __init__(self, workers: Iterable[int], reason: str) -> None:
+    def __init__(self, workers: Iterable[int], reason: str, error: Exception | None = None) -> None:
         self.workers = list(workers)
         self.reason = reason
+        self.error = error
 
 
 class Here:
@@ -249,7 +252,7 @@ class WallEngine(ABC):
 
     def _sort(self, arrival: Arrival) -> None:
         if isinstance(arrival, Gone):
-            self._lose(arrival.workers, arrival.reason)
+            self._lose(arrival.workers, arrival.reason, arrival.error)
         elif isinstance(arrival, Here):
             last = -1 if self._held is None else self._held.worker  # others first: then its loss can be told
             for j in sorted(arrival.workers, key=lambda j: (j == last, j)):
@@ -264,20 +267,21 @@ class WallEngine(ABC):
         if self._latest[j] == answer.number:
             self._latest[j] = 0
         if not isinstance(content, Exception):
-            wrong = fault(letter.message, content)
-            if wrong:
-                content = TypeError(f"worker {j} replied {wrong}")
+            try:
+                content = checked(j, letter.message, content)
+            except InvalidReply as error:
+                content = error
         if letter.of_round:
             self._round[j] = content
             if self._opening and not isinstance(content, Exception):
                 self.memory.opened(j, letter.message, content)
         elif isinstance(content, Exception):
-            self._lose([j], f"raised {type(content).__name__}: {content}")
+            self._lose([j], f"raised {words(content)}", content)
         else:
             self._failures[j] = 0
             self._events.append(Event(0.0, j, content))
 
-    def _lose(self, workers: Sequence[int], reason: str) -> None:
+    def _lose(self, workers: Sequence[int], reason: str, error: Exception | None = None) -> None:
         """Workers are gone: tell the master, and see to it that they return."""
         gone = set(workers)
         self._letters = {n: letter for n, letter in self._letters.items() if letter.worker not in gone}
@@ -288,13 +292,13 @@ class WallEngine(ABC):
             self._latest[j] = 0
             if not self._reported[j]:
                 self._reported[j] = True
-                self._events.append(Event(0.0, j, Lost(reason)))
+                self._events.append(Event(0.0, j, Lost(reason, error)))
             self._failures[j] += 1
             if self._failures[j] <= self.restarts:
                 pause = min(self.restart_after * 2.0 ** (self._failures[j] - 1), LONGEST_PAUSE)
                 heappush(self._due, (now + pause, j))
             elif j in self._asked:
-                self._round.setdefault(j, ConnectionError(f"worker {j} is gone: {reason}"))
+                self._round.setdefault(j, _gone(j, reason, error))
         if self._held is not None and not (self._due or self._making):
             self._events.appendleft(self._held)  # nobody will come back
             self._held = None
@@ -334,7 +338,7 @@ class WallEngine(ABC):
             if self._present[j]:
                 self._deliver(j, message, of_round=True)
             elif self._failures[j] > self.restarts:
-                self._round[j] = ConnectionError(f"worker {j} is away")
+                self._round[j] = Away(f"worker {j} is away")
         last = monotonic()
         try:
             while len(self._round) < len(messages) and monotonic() - last < self.patience:
@@ -357,13 +361,17 @@ class WallEngine(ABC):
         away = [j for j, told in enumerate(self._told) if not told]
         return {"engine": "wall", "clock": self.clock, "away": away, "memory": self.memory.snapshot()}
 
+    def fingerprint(self) -> str:
+        """Checkpoints pass from one engine on a wall clock to another, whatever their settings."""
+        return "an engine on a wall clock"
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of any engine on a wall clock, after `start` with the same workers.
 
         Every worker is given its past and the step it had under way; those that were away are back.
         """
         if state.get("engine") != "wall":
-            raise InvalidSetting(
+            raise CheckpointMismatch(
                 f"this checkpoint is not from an engine on a wall clock; {type(self).__name__} cannot go on "
                 "from it. Resume with the engine that the run was started with"
             )
@@ -385,3 +393,10 @@ class WallEngine(ABC):
         if self._making:
             self._lose(sorted(self._making), f"not made again within {self.patience:g} s")
         self._offset, self._began = state["clock"], monotonic()
+
+
+def _gone(worker: int, reason: str, error: Exception | None) -> Away:
+    """The answer of a worker that is given up in the midst of a round."""
+    away = Away(f"worker {worker} is gone: {reason}")
+    away.__cause__ = error
+    return away
