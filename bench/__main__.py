@@ -16,7 +16,9 @@ FOLDER = Path(__file__).parent
 def modules() -> dict[str, tuple[str, str]]:
     """Every module here and in `experiments`, and every package here, with a `main`: import name, first line."""
     found = {}
-    for path in sorted([*FOLDER.glob("[a-z]*.py"), *FOLDER.glob("experiments/[a-z]*.py"), *FOLDER.glob("*/__main__.py")]):
+    for path in sorted(
+        [*FOLDER.glob("[a-z]*.py"), *FOLDER.glob("experiments/[a-z]*.py"), *FOLDER.glob("*/__main__.py")]
+    ):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
             line = (ast.get_docstring(tree) or "").partition("\n")[0]

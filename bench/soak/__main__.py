@@ -23,6 +23,7 @@ from bench.soak.parameters import MAKERS
 from bench.soak.record import Record
 from bench.soak.rounds import run, schedule, warm_up
 
+
 def report(record: Record, seconds: float, console: Console) -> None:
     """Two tables and the failures."""
     table = Table(title="Cases by set and generator")
@@ -41,9 +42,14 @@ def report(record: Record, seconds: float, console: Console) -> None:
         )
     console.print(table)
     shown: set[tuple[str, str]] = set()
-    by_size = sorted(record.failures.values(), key=lambda each: (each.set, each.kind, not each.snippet, each.size))
+    by_size = sorted(
+        record.failures.values(), key=lambda each: (each.set, each.kind, not each.snippet, each.size)
+    )
     for failure in by_size:
-        fresh = (failure.set, failure.kind) not in shown  # the smallest example of a kind is enough to start with
+        fresh = (
+            failure.set,
+            failure.kind,
+        ) not in shown  # the smallest example of a kind is enough to start with
         shown.add((failure.set, failure.kind))
         console.print(
             f"{failure.set}, {failure.generator}: {failure.kind}, {failure.count:,} times; here "
@@ -83,7 +89,9 @@ def main(arguments: list[str]) -> int:
     """Run the rounds, print what was found; 1 where anything was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--batches", type=int, help="end after so many batches, if the time is not over before")
+    parser.add_argument(
+        "--batches", type=int, help="end after so many batches, if the time is not over before"
+    )
     parser.add_argument("--set", nargs="+", choices=list(MAKERS), metavar="NAME", help=", ".join(MAKERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--replay", type=int, metavar="K", help="run batch K of each set alone")

@@ -50,7 +50,9 @@ def kl(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]
     mean = (q * np.where(q > 0.0, h, 0.0)).sum(axis=1, keepdims=True)
     with np.errstate(all="ignore"):
         x = (h - mean) / eta
-        little = mean + eta * (radius + np.log1p((q * np.where(q > 0.0, np.expm1(x) - x, 0.0)).sum(1, keepdims=True)))
+        little = mean + eta * (
+            radius + np.log1p((q * np.where(q > 0.0, np.expm1(x) - x, 0.0)).sum(1, keepdims=True))
+        )
         weight = (q * np.exp(np.where(q > 0.0, (h - top) / eta, -np.inf))).sum(axis=1, keepdims=True)
         much = top + eta * (radius + np.log(weight))
     bound = np.where(top - mean <= eta, little, much)

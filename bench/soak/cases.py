@@ -67,13 +67,9 @@ class Case:
 
     def only(self, rows: Any) -> Case:
         """The same for some of the rows."""
-        given = {
-            key: value[rows] if key in self.by_row else value for key, value in self.parameters.items()
-        }
+        given = {key: value[rows] if key in self.by_row else value for key, value in self.parameters.items()}
         warm = None if self.warm is None else {key: value[rows] for key, value in self.warm.items()}
-        return Case(
-            self.name, self.generator, given, self.by_row, self.losses[rows], self.single, warm
-        )
+        return Case(self.name, self.generator, given, self.by_row, self.losses[rows], self.single, warm)
 
 
 def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Case:

@@ -40,9 +40,7 @@ TOO_LARGE, TOO_SMALL = (1023.0, 8184.0), (-8184.0, -1022.0)
 
 
 def _rows(given: dict[str, Any], rows: Any) -> dict[str, Any]:
-    return {
-        key: value if key in SHARED or len(value) == 1 else value[rows] for key, value in given.items()
-    }
+    return {key: value if key in SHARED or len(value) == 1 else value[rows] for key, value in given.items()}
 
 
 def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Any]) -> Long:
@@ -65,7 +63,9 @@ def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[
             wide = np.flatnonzero(np.isposinf(dual[key]))
             if wide.size:
                 part = {each: dual[each][wide] for each in keys}
-                least = _beyond_doubles(case.name, _rows(given, wide), h[wide], anchor[wide], part, key, TOO_LARGE)
+                least = _beyond_doubles(
+                    case.name, _rows(given, wide), h[wide], anchor[wide], part, key, TOO_LARGE
+                )
                 bound[wide] = np.fmin(bound[wide], least)
     else:
         bound = np.full(len(h), np.nan, dtype=np.longdouble)
@@ -96,7 +96,9 @@ def _beyond_doubles(
 
     for _ in range(100):
         left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
-        lower = at(left) < at(right)  # equal: what is flat on a scale of exponents is flat towards 0, or lowest
+        lower = at(left) < at(
+            right
+        )  # equal: what is flat on a scale of exponents is flat towards 0, or lowest
         low, high = np.where(lower, low, left), np.where(lower, right, high)
     return np.fmin(at(low), at(high))
 
@@ -129,7 +131,8 @@ def worth_of_last_digits(
         if few.size:
             here = _rows(given, few), h[few], anchor[few]
             leasts = [
-                _beyond_doubles(case.name, *here, part, key, TOO_SMALL) for part in _nu_within(dual, keys, few)
+                _beyond_doubles(case.name, *here, part, key, TOO_SMALL)
+                for part in _nu_within(dual, keys, few)
             ]
             least, most = np.min(leasts, axis=0), np.max(leasts, axis=0)
             with np.errstate(invalid="ignore"):
@@ -173,7 +176,9 @@ def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
 def _in_dual_exponential(u: Long, v: Long, w: Long, slack: float) -> bool:
     """(u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w >= 0."""
     with np.errstate(all="ignore"):
-        needed = np.where(u < 0.0, -u * np.exp(v / np.where(u < 0.0, u, -1.0) - 1.0), np.where(v >= 0.0, 0.0, np.inf))
+        needed = np.where(
+            u < 0.0, -u * np.exp(v / np.where(u < 0.0, u, -1.0) - 1.0), np.where(v >= 0.0, 0.0, np.inf)
+        )
     return bool((u <= 0.0).all() and (needed <= w + slack).all())
 
 

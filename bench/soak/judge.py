@@ -97,7 +97,9 @@ def judge(case: Case, answers: Answers) -> Verdict:
     }
     unproved = np.isnan(bound)
     findings += [
-        Finding(int(answers.rows[b]), f"no multipliers that prove a bound ({answers.backends[b]})", np.nan, 0.0)
+        Finding(
+            int(answers.rows[b]), f"no multipliers that prove a bound ({answers.backends[b]})", np.nan, 0.0
+        )
         for b in np.flatnonzero(unproved)
     ]
     room: Long | None = None
@@ -110,7 +112,8 @@ def judge(case: Case, answers: Answers) -> Verdict:
             limits = limits + room
             bad &= ~(amount <= limits)
         findings += [
-            Finding(int(answers.rows[b]), kind, float(amount[b]), float(limits[b])) for b in np.flatnonzero(bad)
+            Finding(int(answers.rows[b]), kind, float(amount[b]), float(limits[b]))
+            for b in np.flatnonzero(bad)
         ]
     unit = np.where(spread > 0.0, np.maximum(spread, allowed / GAP), 1.0)
     return Verdict(_most_telling(findings), np.asarray(gap / unit, float), np.asarray(violation, float))
@@ -127,7 +130,9 @@ def _most_telling(findings: list[Finding]) -> list[Finding]:
 def _residual(case: Case, given: dict[str, Any], p: Long, half: Long) -> Long:
     if case.name in RESIDUALS:
         return RESIDUALS[case.name](given, p, half)
-    return np.array([conic.residual(case.subject(b), row) for b, row in enumerate(p.astype(float))], np.longdouble)
+    return np.array(
+        [conic.residual(case.subject(b), row) for b, row in enumerate(p.astype(float))], np.longdouble
+    )
 
 
 def public_parameters(case: Case) -> dict[str, Any]:

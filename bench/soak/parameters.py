@@ -84,7 +84,9 @@ def cd_norm(draw: Draw) -> Made:
     kind = rng.integers(7, size=column)
     spread = np.where(kind == 1, rng.random(column), spread)
     spread = np.where(kind == 2, q * rng.choice([0.5, 1.0, 2.0], column), spread)
-    spread = np.where(kind == 3, 10.0 ** -(rng.choice([5.0, 20.0, 300.0], column) * rng.random(q.shape)), spread)
+    spread = np.where(
+        kind == 3, 10.0 ** -(rng.choice([5.0, 20.0, 300.0], column) * rng.random(q.shape)), spread
+    )
     spread = np.where(kind == 4, rng.integers(0, 4, q.shape) / 8.0, spread)
     spread = np.where(kind == 5, spread * (rng.random(q.shape) < 0.6), spread)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -109,7 +109,9 @@ def snippet(case: Case, finding: Finding) -> str:
         return ""
     name = getattr(MAKERS[case.name].build, "__name__", case.name)
     parameters = ", ".join(
-        f"{key}={written(value)}" for key, value in case.row_parameters(finding.row).items() if value is not None
+        f"{key}={written(value)}"
+        for key, value in case.row_parameters(finding.row).items()
+        if value is not None
     )
     return f"{name}({parameters}).worst_case({written(case.losses[finding.row])})"
 

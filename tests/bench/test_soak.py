@@ -72,7 +72,9 @@ def ordinary(name, size=10):
     shared = {
         "ellipsoid": {"shape": np.linspace(0.5, 2.0, size)},
         "ellipsoid dense": {"shape": root @ root.T / size + np.eye(size)},
-        "wasserstein-1 matrix": {"cost": np.abs(np.subtract.outer(rng.random(size), rng.random(size))) * (1 - np.eye(size))},
+        "wasserstein-1 matrix": {
+            "cost": np.abs(np.subtract.outer(rng.random(size), rng.random(size))) * (1 - np.eye(size))
+        },
         "polyhedron": {"D": root[:3], "c": root[:3].mean(axis=1) + 0.05},
     }.get(name, {})
     return Case(name, "by hand", {**by_row, **shared}, frozenset(by_row), f)
@@ -82,7 +84,16 @@ def kinds(case, answers):
     return {finding.kind for finding in judge(case, answers).findings}
 
 
-JUDGED = ["box", "cd-norm", "kl", "ellipsoid", "ellipsoid dense", "wasserstein-1", "wasserstein-1 matrix", "polyhedron"]
+JUDGED = [
+    "box",
+    "cd-norm",
+    "kl",
+    "ellipsoid",
+    "ellipsoid dense",
+    "wasserstein-1",
+    "wasserstein-1 matrix",
+    "polyhedron",
+]
 every_set = pytest.mark.parametrize("name", JUDGED)
 
 
@@ -161,7 +172,9 @@ def test_missing_multipliers_are_found(name):
     assert {kind.partition(" (")[0] for kind in kinds(case, answers)} == {"no multipliers that prove a bound"}
 
 
-@pytest.mark.parametrize(("name", "key"), [("cd-norm", "pi"), ("kl", "eta"), ("wasserstein-1", "lam"), ("ellipsoid", "tau")])
+@pytest.mark.parametrize(
+    ("name", "key"), [("cd-norm", "pi"), ("kl", "eta"), ("wasserstein-1", "lam"), ("ellipsoid", "tau")]
+)
 def test_multipliers_of_the_wrong_sign_prove_nothing(name, key):
     case = ordinary(name)
     answers = ask(case)
