@@ -1,4 +1,4 @@
-"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py, bench/NAME/__main__.py or bench/experiments/NAME.py.
+"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py, bench/NAME/ or experiments/NAME.py.
 
 Without a name, it lists them.
 """
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 
 def modules() -> dict[str, tuple[str, str]]:
-    """Every module here and in `experiments`, and every package here, with a `main`: import name, first line."""
+    """Every module or package here, and module of `experiments`, with a `main`: import name, first line."""
     found = {}
     for path in sorted(
         [*FOLDER.glob("[a-z]*.py"), *FOLDER.glob("experiments/[a-z]*.py"), *FOLDER.glob("*/__main__.py")]

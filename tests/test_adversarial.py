@@ -1,7 +1,7 @@
 """Inputs that once gave a wrong answer, an error or a search without end, each with its class.
 
-Every answer is judged by the soak's formulas, which know nothing of the code under test: p in the set, value and
-bound recomputed, gap and violation within the promise.
+Every answer is judged by the soak's formulas, which know nothing of the code under test: p in the set,
+value and bound recomputed, gap and violation within the promise.
 """
 
 from __future__ import annotations

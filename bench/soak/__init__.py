@@ -1,1 +1,1 @@
-"""The oracles under attack: adversarial cases for a given time, every answer judged by independent formulas."""
+"""The oracles under attack: adversarial cases, every answer judged by formulas of its own."""

@@ -1,8 +1,8 @@
 """The oracles under attack for a given time: adversarial cases, every certificate recomputed outside.
 
-`python -m bench soak --minutes 30 [--set NAME ...] [--seed S] [--json FILE]`. Time decides only how many batches
-there are: batch k of a set and a seed is always the same, and `--set NAME --replay K` runs it alone. Exit code 1
-where an answer was wrong, had no proof, or was an error.
+`python -m bench soak --minutes 30 [--set NAME ...] [--seed S] [--json FILE]`. Time decides only how many
+batches there are: batch k of a set and a seed is always the same, and `--set NAME --replay K` runs it
+alone. Exit code 1 where an answer was wrong, had no proof, or was an error.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def report(record: Record, seconds: float, console: Console) -> None:
         shown.add((failure.set, failure.kind))
         console.print(
             f"{failure.set}, {failure.generator}: {failure.kind}, {failure.count:,} times; here "
-            f"{failure.amount:.3g} where {failure.allowed:.3g} is allowed. {failure.error}\n  {failure.replay}"
-            + (f"\n  {failure.snippet}" if fresh and failure.snippet else ""),
+            f"{failure.amount:.3g} where {failure.allowed:.3g} is allowed. {failure.error}\n"
+            f"  {failure.replay}" + (f"\n  {failure.snippet}" if fresh and failure.snippet else ""),
             soft_wrap=True,
             markup=False,
             highlight=False,
         )
     console.print(
         f"{record.cases:,} cases in {seconds:.0f} s ({record.cases / max(seconds, 1e-9):,.0f} a second), "
-        f"{record.wrong:,} wrong, {len(record.failures)} kinds of failure; {record.compared:,} of them compared with "
-        f"another's solver."
+        f"{record.wrong:,} wrong, {len(record.failures)} kinds of failure; {record.compared:,} cases "
+        "were also compared with another's solver."
     )
 
 

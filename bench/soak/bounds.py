@@ -1,8 +1,9 @@
 """Upper bounds from multipliers alone, by the formulas of the sets' docstrings, in extended precision.
 
-Every function takes the public parameters as (1 or B, N) or (1 or B, 1), the losses minus an anchor (B, N), the
-anchor (B, 1) and the multipliers (B, 1), all in long double, and returns the bound minus the anchor (B,).
-Each is true for any multipliers of the right sign; Σp = 1 is used exactly, also where Σq is 1 + 2e-16.
+Every function takes the public parameters as (1 or B, N) or (1 or B, 1), the losses minus an anchor (B, N),
+the anchor (B, 1) and the multipliers (B, 1), all in long double, and returns the bound minus the anchor
+(B,). Each is true for any multipliers of the right sign; Σp = 1 is used exactly, also where Σq is 1 +
+2e-16.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def ellipsoid_dense(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mappi
 
 
 def best_on_line(place: Long, h: Long, lam: Long) -> Long:
-    """max_i (h_i - λ·|x_i - x_j|) for each j, places sorted: a step at a time, so that λ·x cancels nowhere."""
+    """max_i (h_i - λ·|x_i - x_j|) for each j, places sorted: step by step, so that λ·x cancels nowhere."""
     best = h.copy()
     step = lam * np.diff(place, axis=1)
     for j in range(1, h.shape[1]):

@@ -1,8 +1,8 @@
 """The bound that an answer's multipliers prove, row by row, whichever way it was answered.
 
-Three things that a formula alone does not settle: rows that a conic solver answered have that way's multipliers
-(uncertainty_sets/conic.py says how to recheck them); a multiplier in the unit of the losses may be too large for a
-double; and a double multiplier is known to its last digit only.
+Three things that a formula alone does not settle: rows that a conic solver answered have that way's
+multipliers (uncertainty_sets/conic.py says how to recheck them); a multiplier in the unit of the losses may
+be too large for a double; and a double multiplier is known to its last digit only.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _beyond_doubles(
 ) -> Long:
     """The least bound over multipliers that no double can write: convex, so narrowing the range finds it.
 
-    For losses near 1e308 the best multiplier may be beyond 1.8e308, and ∞ is all that a double can say; for losses
-    near 1e-300 it may be far below 1e-308, and then 0 is.
+    For losses near 1e308 the best multiplier may be beyond 1.8e308, and ∞ is all that a double can say; for
+    losses near 1e-300 it may be far below 1e-308, and then 0 is.
     """
     low, high = (np.full(len(h), exponent, np.longdouble) for exponent in exponents)
 
@@ -167,14 +167,15 @@ def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
         elif kind == "soc":
             inside &= bool(part[0] >= np.sqrt((part[1:] ** 2).sum()) - 1e-12 * scale)
         elif kind == "exp":
-            inside &= _in_dual_exponential(*part.reshape(-1, 3).T, slack=1e-12 * scale)
+            inside &= _in_dual_exponential(part.reshape(-1, 3), 1e-12 * scale)
     if not inside:
         return np.longdouble(np.inf)
     return np.longdouble((conic.b.astype(np.longdouble) * wide).sum() + (h - column[conic.columns]).max())
 
 
-def _in_dual_exponential(u: Long, v: Long, w: Long, slack: float) -> bool:
-    """(u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w >= 0."""
+def _in_dual_exponential(points: Long, slack: float) -> bool:
+    """(u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w >= 0; a row for each."""
+    u, v, w = points.T
     with np.errstate(all="ignore"):
         needed = np.where(
             u < 0.0, -u * np.exp(v / np.where(u < 0.0, u, -1.0) - 1.0), np.where(v >= 0.0, 0.0, np.inf)

@@ -1,7 +1,8 @@
 """The verdict on answers: everything recomputed here from public parameters, p and multipliers alone.
 
-An answer is wrong where p is off the set, where the bound that its multipliers prove is not within the promise of
-its value, or where what it says of itself (value, bound, gap, violation) is not what p and the multipliers give.
+An answer is wrong where p is off the set, where the bound that its multipliers prove is not within the
+promise of its value, or where what it says of itself (value, bound, gap, violation) is not what p and the
+multipliers give.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def judge(case: Case, answers: Answers) -> Verdict:
         return Verdict(findings, np.empty(0), np.empty(0))
     asked = case.only(answers.rows)
     given = public_parameters(asked)
-    # Of a set that this package knows nothing about, the multipliers of its own closed form prove nothing here.
+    # Of a set that is not known here, the multipliers of its own closed form prove nothing.
     unknown = case.name not in RESIDUALS and "y" not in answers.dual
     F, p = asked.losses.astype(np.longdouble), answers.p.astype(np.longdouble)
     counted = given["center"] > 0.0 if case.name == "kl" else np.ones_like(F, dtype=bool)
@@ -120,7 +121,7 @@ def judge(case: Case, answers: Answers) -> Verdict:
 
 
 def _most_telling(findings: list[Finding]) -> list[Finding]:
-    """The first finding of each row, as the tests are ordered: what p is before what the answer says of it."""
+    """The first finding of each row, in the tests' order: what p is before what the answer says."""
     first: dict[int, Finding] = {}
     for each in findings:
         first.setdefault(each.row, each)

@@ -54,7 +54,7 @@ def near_top(rng: Rng, shape: Shape) -> Array:
 def shifted(rng: Rng, shape: Shape) -> Array:
     """A constant that takes most of the digits."""
     size = 10.0 ** rng.uniform(0.0, 16.0, (shape[0], 1))
-    return rng.normal(size=shape) + size * rng.choice([-1.0, 1.0], (shape[0], 1))
+    return np.asarray(rng.normal(size=shape) + size * rng.choice([-1.0, 1.0], (shape[0], 1)))
 
 
 def scales(rng: Rng, shape: Shape) -> Array:
@@ -72,7 +72,7 @@ def ladders(rng: Rng, shape: Shape) -> Array:
     f = 10.0**-exponent
     f = np.where(base == 2.0, np.ldexp(1.0, -np.minimum(np.arange(shape[1]), 1000)), f)
     f = f * rng.choice([-1.0, 1.0], size=(shape[0], 1)) + rng.choice([0.0, 0.0, 1.0], size=(shape[0], 1))
-    return rng.permuted(f, axis=1) if rng.random() < 0.5 else f
+    return np.asarray(rng.permuted(f, axis=1) if rng.random() < 0.5 else f)
 
 
 def tails(rng: Rng, shape: Shape) -> Array:
@@ -81,13 +81,13 @@ def tails(rng: Rng, shape: Shape) -> Array:
     u = np.maximum(rng.random(shape), 1e-12)
     regular = rng.random((shape[0], 1)) < 0.3
     u = np.where(regular, (1.0 + np.arange(shape[1])) / shape[1], u)
-    return u**-power * rng.choice([-1.0, 1.0], size=(shape[0], 1))
+    return np.asarray(u**-power * rng.choice([-1.0, 1.0], size=(shape[0], 1)))
 
 
 def decades(rng: Rng, shape: Shape) -> Array:
     """Either sign, any size from 1e-D to 1e+D."""
     far = rng.choice([3.0, 20.0, 140.0, 290.0], size=(shape[0], 1))
-    return 10.0 ** (far * rng.uniform(-1.0, 1.0, shape)) * rng.choice([-1.0, 1.0], shape)
+    return np.asarray(10.0 ** (far * rng.uniform(-1.0, 1.0, shape)) * rng.choice([-1.0, 1.0], shape))
 
 
 FAMILIES: dict[str, Callable[[Rng, Shape], Array]] = {

@@ -1,4 +1,4 @@
-"""Sets that give only `constraints(p)`, as users write them: a conic solver answers, and the judge knows better."""
+"""Sets that give only `constraints(p)`, as users write them; the judge has formulas of its own for each."""
 
 from __future__ import annotations
 

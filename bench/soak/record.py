@@ -83,7 +83,7 @@ class Record:
             known.count += 1
             if known.size <= case.size:
                 return
-        replay = f"python -m bench soak --seed {self.seed} --set '{case.name}' --replay {turn}  # row {finding.row}"
+        command = f"python -m bench soak --seed {self.seed} --set '{case.name}' --replay {turn}"
         error = answers.errors.get(finding.row)
         self.failures[key] = Failure(
             case.name,
@@ -93,7 +93,7 @@ class Record:
             case.size,
             finding.amount,
             finding.allowed,
-            replay,
+            f"{command}  # row {finding.row}",
             snippet(case, finding),
             "" if error is None else str(error),
         )

@@ -1,7 +1,7 @@
 """The maximum by another's solver, from the definition of each set: a judge of the judge, now and then.
 
-Losses are scaled to [-1, 0]. Solvers stop at 1e-7 or so and want numbers near 1: rows far from that are left to the
-certificates, which hold at any scale.
+Losses are scaled to [-1, 0]. Solvers stop at 1e-7 or so and want numbers near 1: rows far from that are
+left to the certificates, which hold at any scale.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How far p is from each set, by formulas of our own in extended precision.
 
-Residuals are scaled by max(1, |right-hand side|), as the sets promise. A p of doubles is known to half a unit in
-the last place of each entry. Where a set divides by a spread of 1e-20 or multiplies by a distance of 1e100, that
-half unit alone can be more than the promise; exactly that much, computed from p, is taken off, and no more.
+Residuals are scaled by max(1, |right-hand side|), as the sets promise. A p of doubles is known to half a
+unit in the last place of each entry. Where a set divides by a spread of 1e-20 or multiplies by a distance
+of 1e100, that half unit alone can be more than the promise; exactly that much, computed from p, is taken
+off, and no more.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def wasserstein(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     moved, unit = (p - given["center"])[:, order], half[:, order]
 
     def beyond_rounding(moved: Long, unit: Long) -> Long:
-        return np.maximum(np.abs(np.cumsum(moved, axis=1)) - np.cumsum(unit, axis=1), 0.0)
+        return np.asarray(np.maximum(np.abs(np.cumsum(moved, axis=1)) - np.cumsum(unit, axis=1), 0.0))
 
     before = beyond_rounding(moved, unit)[:, :-1]
     after = beyond_rounding(moved[:, ::-1], unit[:, ::-1])[:, ::-1][:, 1:]

@@ -27,8 +27,8 @@ CONIC = [name for name, maker in MAKERS.items() if maker.conic]
 def explain(record):
     """What an engineer needs to see when a case fails."""
     return "\n".join(
-        f"{each.set}, {each.generator}: {each.kind} {each.count} times, {each.amount:.3g} of {each.allowed:.3g}. "
-        f"{each.error}\n  {each.replay}\n  {each.snippet}"
+        f"{each.set}, {each.generator}: {each.kind} {each.count} times, {each.amount:.3g} of "
+        f"{each.allowed:.3g}. {each.error}\n  {each.replay}\n  {each.snippet}"
         for each in record.failures.values()
     )
 
@@ -120,7 +120,7 @@ def test_a_p_beyond_the_set_is_found(name):
     case = ordinary(name)
     answers = ask(case)
     row, f = answers.p[0], case.losses[0]
-    heavy = [j for j in np.argsort(f) if row[j] > 1e-5][0]
+    heavy = next(j for j in np.argsort(f) if row[j] > 1e-5)
     row[heavy] -= 1e-5
     row[f.argmax()] += 1e-5
     answers.value[0] += 1e-5 * (f.max() - f[heavy])
