@@ -191,7 +191,7 @@ def test_the_rows_that_fail_are_named_and_the_others_kept():
     uncertainty_set = Disagreeing(CENTER, 0.3)
     batch = np.array([[3.0, 2.0, 1.0], LOSSES, [1.0, 5.0, 0.0], 2 * LOSSES])
     with pytest.raises(
-        SolverFailed, match=r"2 of 4 rows have no usable answer \(row 1, 3\).*Row 1: "
+        SolverFailed, match=r"2 of 4 rows have no usable answer \(rows 1, 3\).*Row 1: "
     ) as caught:
         uncertainty_set.worst_case(batch)
     error = caught.value

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -110,6 +110,12 @@ def stack(answers: list[WorstCase]) -> WorstCase:
         " and ".join(backends),
         np.array([answer.iterations for answer in answers]),
     )
+
+
+def name_rows(rows: Sequence[int], most: int = 8) -> str:
+    """The rows of a batch for an error's message: "rows 3, 5 and 7 more"."""
+    more = f" and {len(rows) - most} more" if len(rows) > most else ""
+    return f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:most]))}{more}"
 
 
 class UncertaintySet(ABC):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from uncertainty_sets.backends import in_order, is_cold, select
-from uncertainty_sets.base import WorstCase, stack
+from uncertainty_sets.base import WorstCase, name_rows, stack
 from uncertainty_sets.certificate import Certifier
 from uncertainty_sets.closed_form import reject_not_finite
 from uncertainty_sets.errors import EmptySet, InvalidLosses, SolverFailed
@@ -49,9 +49,6 @@ FEASIBLE = 1e-9
 STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
 """How far p is moved into the set: the smallest step that makes it feasible. In a small set even the whole
 way costs little."""
-
-SHOWN = 8
-"""How many failing rows an error lists."""
 
 _compiling = threading.RLock()
 
@@ -153,19 +150,13 @@ def _solve_rows(uncertainty_set: UncertaintySet, losses: Array, backend: str) ->
     if not failures:
         return stack(list(answers.values()))
     rows = tuple(failures)
-    shown = ", ".join(map(str, rows[:SHOWN])) + (
-        f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
-    )
     rest = None
     if answers:
         blank = _blank(next(iter(answers.values())))
         rest = stack([answers.get(index, blank) for index in range(len(losses))])
     first = failures[rows[0]]
-    shown = ", ".join(map(str, rows[:SHOWN])) + (
-        f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
-    )
     raise SolverFailed(
-        f"{len(rows)} of {len(losses)} rows have no usable answer (row {shown}); the error's `answer` has "
+        f"{len(rows)} of {len(losses)} rows have no usable answer ({name_rows(rows)}); the error's `answer` has "
         f"the others. Row {rows[0]}: {first}",
         answer=rest,
         rows=rows,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from uncertainty_sets.base import name_rows
 from uncertainty_sets.errors import SolverFailed
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def failure(uncertainty_set: UncertaintySet, answer: WorstCase, rows: tuple[int,
         what = "these losses"
     else:
         where = rows
-        shown = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
-        what = f"{len(rows)} of {len(answer.p)} rows (row {shown})"
+        what = f"{name_rows(rows)} of {len(answer.p)}"
     return SolverFailed(
         f"no answer of {name} for {what} has a certificate within the promise: {found}. It is in `.answer`; "
         f"try backend='clarabel', or parameters and losses that span fewer orders of magnitude",
