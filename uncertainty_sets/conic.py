@@ -156,8 +156,8 @@ def _solve_rows(uncertainty_set: UncertaintySet, losses: Array, backend: str) ->
         rest = stack([answers.get(index, blank) for index in range(len(losses))])
     first = failures[rows[0]]
     raise SolverFailed(
-        f"{len(rows)} of {len(losses)} rows have no usable answer ({name_rows(rows)}); the error's `answer` has "
-        f"the others. Row {rows[0]}: {first}",
+        f"{len(rows)} of {len(losses)} rows have no usable answer ({name_rows(rows)}); the error's `answer` "
+        f"has the others. Row {rows[0]}: {first}",
         answer=rest,
         rows=rows,
     ) from first
