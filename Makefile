@@ -4,9 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check soak bench torch ray chaos format clean
+.PHONY: help demo test check soak soak-properties bench torch ray chaos format clean
 help:  ## what there is
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -35,7 +35,10 @@ check: $(VENV)/.dev  ## lint, format, types, import rule, docs
 	$(BIN)/python -m pytest -q tests/test_import_rule.py
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 
-soak: $(VENV)/.dev  ## 20,000 examples a property (hours)
+soak: $(VENV)/.dev  ## adversarial cases for the oracles, judged outside; ARGS=--minutes=30
+	$(BIN)/python -m bench soak $(ARGS)
+
+soak-properties: $(VENV)/.dev  ## 20,000 examples a property (hours)
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) -m property $(ARGS)
 
 torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with

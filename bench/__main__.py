@@ -1,4 +1,4 @@
-"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py or bench/experiments/NAME.py.
+"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py, bench/NAME/ or experiments/NAME.py.
 
 Without a name, it lists them.
 """
@@ -14,14 +14,16 @@ FOLDER = Path(__file__).parent
 
 
 def modules() -> dict[str, tuple[str, str]]:
-    """Every module here and in `experiments` with a `main`: its import name and its first line."""
+    """Every module or package here, and module of `experiments`, with a `main`: import name, first line."""
     found = {}
-    for package, folder in (("bench", FOLDER), ("bench.experiments", FOLDER / "experiments")):
-        for path in sorted(folder.glob("[a-z]*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
-                line = (ast.get_docstring(tree) or "").partition("\n")[0]
-                found[path.stem] = (f"{package}.{path.stem}", line)
+    for path in sorted(
+        [*FOLDER.glob("[a-z]*.py"), *FOLDER.glob("experiments/[a-z]*.py"), *FOLDER.glob("*/__main__.py")]
+    ):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+            line = (ast.get_docstring(tree) or "").partition("\n")[0]
+            name = path.parent.name if path.stem == "__main__" else path.stem
+            found[name] = (".".join(path.relative_to(FOLDER.parent).with_suffix("").parts), line)
     return found
 
 

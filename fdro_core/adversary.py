@@ -120,8 +120,17 @@ class Adversary:
         """s_j = Σ_l λ_l p_{l,j}."""
         return kernels.weight_of(self.planes.table[j], self.planes.multipliers)
 
-    def update_planes(self, alive: Sequence[bool], penalty: float, intervals: Array, share: float) -> None:
-        """Ask the oracle, add its plane if violated, drop idle ones, and set ρ₁ for the new planes."""
+    def guess(self, never: Sequence[int]) -> None:
+        """The mean of the others' losses stands in for those that never reported one."""
+        self.losses[never] = np.delete(self.losses, never).mean()
+
+    def update_planes(
+        self, weighed: Sequence[bool] | None, penalty: float, intervals: Array, share: float
+    ) -> None:
+        """Ask the oracle, add its plane if violated, drop idle ones, and set ρ₁ for the new planes.
+
+        Only `weighed` workers have weight in the new plane; None for all.
+        """
         config, planes = self.config, self.planes
         answer = self.oracle.worst_case(self.losses)
         p = np.asarray(answer.p, dtype=np.float64)
@@ -132,8 +141,8 @@ class Adversary:
                 f"[{config.value_floor:g}, {config.value_bound:g}], where h cannot follow it: widen that "
                 "range (value_floor=-inf where losses can be negative)"
             )
-        if config.dead_losses == "drop" and not all(alive):
-            p = without(p, alive)
+        if weighed is not None:
+            p = without(p, weighed)
         returned = planes.returned
         planes.update(p, self.losses)
         if planes.returned > returned:
@@ -162,7 +171,7 @@ class Adversary:
             self.step = self.caution * share / norm if norm > 0 else 1.0
 
     def drop(self, alive: Sequence[bool]) -> None:
-        """A worker died and `dead_losses` is "drop": its weight in every plane goes to the others."""
+        """Workers are gone and their losses do not count: their weight in every plane goes to the others."""
         planes = self.planes
         for column in range(planes.size):
             planes.table[:, column] = without(planes.table[:, column], alive)

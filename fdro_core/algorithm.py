@@ -25,6 +25,7 @@ class Verdict:
     """What a round of probes says of the state: fields as in `Result`."""
 
     losses: Array
+    known_at: NDArray[np.int64]
     worst_case: Any
     objective: float
     weights: Array

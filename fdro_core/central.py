@@ -20,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.named_set import sized
 from fdro_core.projection import Projection
 
 Array = NDArray[np.float64]
@@ -91,6 +93,11 @@ class _Search:
         self.lower = -np.inf
         self.settled = False
 
+    @cached_property
+    def reference(self) -> Array:
+        """A distribution in the set, once a look has told how many groups there are."""
+        return np.asarray(self.oracle.reference(), dtype=np.float64)
+
     @property
     def upper(self) -> float:
         """The objective at the best point."""
@@ -107,6 +114,7 @@ class _Search:
             raise _Enough
         self.evaluations += 1
         losses, pull = self.groups.evaluate(w)
+        self.oracle = sized(self.oracle, losses.size)  # the first losses tell how many groups there are
         answer = self.oracle.worst_case(losses)
         ridge = 0.5 * self.l2 * float(w @ w)
         if answer.value + ridge < self.upper:
@@ -162,10 +170,10 @@ def _directly(search: _Search) -> None:
     It starts a few steps towards the minimum for the reference distribution: where all losses are equal, as
     they are at w = 0, every p is a worst case and the gradient of one of them leads nowhere.
     """
-    reference = np.asarray(search.oracle.reference(), dtype=np.float64)
 
     def nominal(w: Array) -> tuple[float, Array]:
         losses, pull, _, ridge = search.look(w)
+        reference = search.reference
         value, gradient = float(reference @ losses) + ridge, pull(reference) + search.l2 * w
         search.prove(value, gradient, search.upper - value)
         return value, gradient
@@ -197,7 +205,7 @@ def _by_multipliers(search: _Search) -> None:
     projection = Projection(search.oracle, answer.p)
     center = answer.p
     # μ in the losses' units: a tenth of what moves p across the set. Rounds adapt it.
-    reach = max(float(np.abs(center - search.oracle.reference()).max()), 1e-6)
+    reach = max(float(np.abs(center - search.reference).max()), 1e-6)
     softness = 0.1 * max(float(np.ptp(losses)), 0.1 * float(np.abs(losses).max()), 1e-9) / reach
     before = np.inf
     while True:

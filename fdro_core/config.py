@@ -59,10 +59,12 @@ class AspireEase:
         batch_size: samples a gradient; None: all.
         reported_loss: with mini-batches, "full" sends f_j on all data, "average" a running mean of batches.
         adaptive: ADP, the rule that changes S; None: S stays.
-        deadline: seconds of silence after which a worker is asked again; None: wait.
+        deadline: seconds of silence after which a worker is asked again; "auto" goes by the answers seen so
+            far, on engines whose workers can hang (never on a virtual clock); None: wait for ever.
         resends: how often it is asked again before it counts as dead until it speaks.
         dead_losses: "freeze" keeps a dead worker's last loss in the oracle; "drop" gives it no weight.
-        max_bad_updates: updates with NaN or infinity after which a worker is dropped.
+        max_bad_updates: updates out of range (NaN, infinity, beyond 1e150) after which a worker is dropped.
+        on_failed_start: "raise" where a worker fails before the first step, or "warn" and go on without it.
         report_interval: iterations between two reports to history and observers.
         seed: of start points, power iterations and mini-batches.
 
@@ -107,10 +109,13 @@ class AspireEase:
         "full", "f_j", "a mini-batch's loss biases the maximum, and makes weights swing on round sets"
     )
     adaptive: Adaptive | None = field(default=None, metadata={"letter": "ADP", "why": "S stays as set"})
-    deadline: float | None = _setting(None, "", "the paper assumes that every worker answers")
+    deadline: float | str | None = _setting("auto", "", "a worker that hangs must not stop the run")
     resends: int = _setting(1, "", "one lost message should not cost a worker its place in z")
     dead_losses: str = _setting("freeze", "", "a silent worker's loss is still the best guess")
     max_bad_updates: int = _setting(3, "", "one NaN can be an accident")
+    on_failed_start: str = _setting(
+        "raise", "", "a worker that never began is a mistake more often than a fault"
+    )
     report_interval: int | None = _setting(None, "", "⌈N/S⌉ iterations: one report an epoch")
     seed: int = _setting(0, "", "fixes every bit")
 
@@ -185,6 +190,7 @@ _CHOICES = {
     "metric": ("problem", "none"),
     "reported_loss": ("full", "average"),
     "dead_losses": ("freeze", "drop"),
+    "on_failed_start": ("raise", "warn"),
 }
 _COUNTS = (
     "iterations",
@@ -204,7 +210,6 @@ _STEPS = (
     "value_step",
     "plane_dual_step",
     "consensus_dual_step",
-    "deadline",
 )
 _BOUNDS = ("parameter_bound", "plane_dual_bound", "consensus_dual_bound")
 _FLOORS = ("plane_damping_floor", "consensus_damping_floor")
@@ -237,6 +242,10 @@ def _check(config: AspireEase, workers: int) -> None:
         value = getattr(config, name)
         if value is not None and not (isfinite(value) and value > 0):
             raise InvalidSetting(f"{_label(name)} must be a finite number > 0, got {value!r}")
+    if config.deadline not in (None, "auto") and not _positive(config.deadline):
+        raise InvalidSetting(
+            f'deadline must be "auto", None or a finite number of seconds > 0, got {config.deadline!r}'
+        )
     for name in _BOUNDS:
         if not getattr(config, name) > 0:
             raise InvalidSetting(f"{_label(name)} must be > 0, got {getattr(config, name)!r}")
@@ -257,6 +266,10 @@ def _check(config: AspireEase, workers: int) -> None:
         raise InvalidSetting(f"seed must be a whole number >= 0, got {config.seed!r}")
     if config.adaptive is not None:
         config.adaptive.check(workers)
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
 
 
 def _whole(value: Any) -> bool:

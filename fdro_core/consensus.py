@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fdro_core import kernels
 from fdro_core.config import AspireEase
 from fdro_core.messages import Update
+from fdro_core.replies import LARGEST_SQ
 
 Array = NDArray[np.float64]
 
@@ -57,8 +58,11 @@ class Consensus:
         """ρ₂."""
         return self.config.consensus_dual_step or self.penalty
 
-    def move(self, active: Sequence[tuple[int, Update]], damping: float) -> list[Array]:
-        """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ."""
+    def move(self, active: Sequence[tuple[int, Update]], damping: float, books: Array) -> list[Array]:
+        """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ.
+
+        `books` has a row a worker, for `kernels.enter`.
+        """
         size, live, config = self.z.size, float(self.live), self.config
         for j, update in active:
             kernels.absorb(self.w[j], update.w, self.total)
@@ -72,15 +76,18 @@ class Consensus:
                 self.w[j], self._u[j], self.total, self.inverse, self.z, pull, self.penalty,
                 self.dual_step, damping, config.consensus_dual_bound,
             )  # fmt: skip
+            sent = kernels.norm_sq(pull) / self.penalty**2
+            kernels.enter(books[j], kernels.norm_sq(self.w[j]), sent)
         return pulls
 
-    def move_one(self, j: int, w: Array) -> Array | None:
-        """`move` for one active worker in one pass, where `free`; None where w is not finite."""
+    def move_one(self, j: int, w: Array, book: Array) -> Array | None:
+        """`move` for one active worker in one pass, where `free`; None where w is out of range."""
         pull = np.empty(w.size)
         own, penalty = self.w, self.penalty
         moved = kernels.advance_one(
-            w, own[j], self._u[j], self.total, self.z, pull, self.live, penalty, self._dual_step or penalty
-        )
+            w, own[j], self._u[j], self.total, self.z, pull, self.live, penalty,
+            self._dual_step or penalty, LARGEST_SQ, book,
+        )  # fmt: skip
         if not moved:
             return None
         own[j] = w

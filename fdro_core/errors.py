@@ -5,17 +5,28 @@
     FdroError
     ├── InvalidInput (ValueError)
     │   ├── InvalidSetting          a setting of the algorithm, the engine or an observer
-    │   │   └── InvalidConfig       a field of a config file; `.line` and `.field` say where
+    │   │   ├── InvalidConfig       a field of a config file; `.line` and `.field` say where
+    │   │   ├── CheckpointDamaged   a file that is no checkpoint, or not as it was written
+    │   │   └── CheckpointMismatch  a checkpoint of another run; `.differences` says in what
     │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is no number
     │   └── InvalidProblem          a local problem: dimension, shapes, labels
+    ├── InvalidReply (TypeError)    what a worker sent is no reply: its kind, a shape, a type, a number
     ├── ClusterUnreachable (ConnectionError)  a running cluster that cannot be joined
+    ├── FileNotWritten (OSError)    a file that could not be replaced; the one from before is as it was
     └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
+        ├── WorkerFailed            a worker failed before the first step; the cause is chained
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
-        └── Deadlock                nothing is under way and the master still waits
+        ├── Deadlock                nothing is under way and the master still waits
+        └── ObserverFailed          an observer raised; the others finished
+
+    CheckpointWarning (UserWarning) a checkpoint that is gone on from though something is open
+    WorkerWarning (RuntimeWarning)  a run that goes on without a worker, or in doubt of one
+    WorkerSilent (RuntimeWarning)   a worker that may hang
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from uncertainty_sets.errors import FdroError, InvalidInput
@@ -24,14 +35,23 @@ if TYPE_CHECKING:
     from fdro_core.result import Result
 
 __all__ = [
+    "CheckpointDamaged",
+    "CheckpointMismatch",
+    "CheckpointWarning",
     "ClusterUnreachable",
     "Deadlock",
     "DriverError",
+    "FileNotWritten",
     "InvalidConfig",
     "InvalidData",
     "InvalidProblem",
+    "InvalidReply",
     "InvalidSetting",
     "NoWorkersLeft",
+    "ObserverFailed",
+    "WorkerFailed",
+    "WorkerSilent",
+    "WorkerWarning",
 ]
 
 
@@ -53,6 +73,27 @@ class InvalidConfig(InvalidSetting):
         self.field = field
 
 
+class CheckpointDamaged(InvalidSetting):
+    """The file is no checkpoint of fdro, or does not hold what was written to it."""
+
+
+class CheckpointMismatch(InvalidSetting):
+    """The checkpoint belongs to another run.
+
+    Attributes:
+        differences: what differs, one line each: "set.radius: 0.1 → 0.2". Empty where the state itself
+            cannot be taken up.
+    """
+
+    def __init__(self, message: str, differences: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.differences = list(differences)
+
+
+class CheckpointWarning(UserWarning):
+    """A run goes on from a checkpoint that could not be checked, or that is another run's (`force`)."""
+
+
 class InvalidData(InvalidInput):
     """A file of losses or samples cannot be used; the message says which line and column."""
 
@@ -61,8 +102,23 @@ class InvalidProblem(InvalidInput):
     """A local problem cannot be used: wrong dimension, shapes or labels."""
 
 
+class InvalidReply(FdroError, TypeError):
+    """A worker's reply cannot be used: wrong kind, shape or type, or a number out of range."""
+
+
 class ClusterUnreachable(FdroError, ConnectionError):
     """The cluster at the address given cannot be joined: it is not there, or refuses the token."""
+
+
+class FileNotWritten(FdroError, OSError):
+    """A file could not be replaced, for want of space or permission; what was there before still is.
+
+    `errno` and `filename` are those of the system's error.
+    """
+
+    def __str__(self) -> str:
+        """The sentence alone, which names the file."""
+        return str(self.strerror)
 
 
 class DriverError(FdroError, RuntimeError):
@@ -71,9 +127,37 @@ class DriverError(FdroError, RuntimeError):
     result: Result | None = None
 
 
+class WorkerFailed(DriverError):
+    """A worker failed before the first step; what it raised is the cause.
+
+    Attributes:
+        worker: its index in `problems`.
+    """
+
+    worker: int = -1
+
+
 class NoWorkersLeft(DriverError):
     """Every worker crashed, was dropped or fell silent."""
 
 
 class Deadlock(DriverError):
     """The master waits and nothing is under way that could reach it."""
+
+
+class ObserverFailed(DriverError):
+    """An observer raised, which ended the run; the others have finished. The cause is what it raised.
+
+    Where several raised, the message names them all, and the cause is an ExceptionGroup.
+    """
+
+
+class WorkerWarning(RuntimeWarning):
+    """A worker was lost to an exception, dropped, or sends numbers that the others make unlikely."""
+
+
+class WorkerSilent(RuntimeWarning):
+    """A worker has been silent for longer than `deadline="auto"` allows; the message says how long and why.
+
+    A notice in the history says the same.
+    """

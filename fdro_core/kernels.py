@@ -59,12 +59,26 @@ def curvature(
 
 
 @summing
-def finite(values: Array) -> bool:
-    """Whether every entry is a number; 0·x is 0 for those and NaN for the others."""
+def norm_sq(values: Array) -> float:
+    """‖x‖²; NaN or infinity where an entry is, or where the square overflows."""
     total = 0.0
     for i in range(values.size):
-        total += 0.0 * values[i]
-    return total == 0.0
+        total += values[i] * values[i]
+    return total
+
+
+@kernel
+def enter(book: Array, size: float, sent: float) -> None:
+    """One worker's book after a reply of ‖w_j‖² = size: that, what its next step starts from, the excess.
+
+    An honest step ends between w_j, y_j/κ₁ and the minimum of f_j; so ‖w_j‖² is at most a few times the
+    larger of the first two (`sent` is the second's square), once those are far from the minimum. The excess
+    is how far beyond them it ever was, and fades.
+    """
+    excess = size / book[1] if book[1] > 0.0 else 0.0
+    book[0] = size
+    book[1] = max(size, sent)
+    book[2] = max(0.9 * book[2], excess)
 
 
 @summing
@@ -133,13 +147,17 @@ def advance_one(
     live: int,
     penalty: float,
     dual_step: float,
+    limit_sq: float,
+    book: Array,
 ) -> bool:
-    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass.
+    """`absorb`, `consensus` and `dual` for one active worker, exact z, no boxes: one pass; and `enter`.
 
-    False, and nothing changed, where w_new is not finite.
+    False, and nothing changed, where ‖w_new‖² is not within `limit_sq`, NaN for instance.
     """
-    if not finite(w_new):
+    size = norm_sq(w_new)
+    if not size <= limit_sq:
         return False
+    pulled = 0.0
     scale, ratio = 1.0 / live, dual_step / penalty
     for i in range(w_new.size):
         new = w_new[i]
@@ -150,7 +168,10 @@ def advance_one(
         total[i] = moved - ratio * gap
         own = u[i] + dual_step * gap
         u[i] = own
-        pull[i] = own + penalty * middle
+        next_pull = own + penalty * middle
+        pull[i] = next_pull
+        pulled += next_pull * next_pull
+    enter(book, size, pulled / (penalty * penalty))
     return True
 
 

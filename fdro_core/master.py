@@ -6,8 +6,7 @@ P·f are kept up to date, so an iteration costs O(S(p + |A|)) whatever N is; onl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,15 @@ from fdro_core.adversary import Adversary, Oracle
 from fdro_core.algorithm import Verdict
 from fdro_core.config import Plan
 from fdro_core.consensus import Consensus
-from fdro_core.engines.base import Back, Event, Lost
-from fdro_core.errors import InvalidSetting, NoWorkersLeft
+from fdro_core.engines.base import Back, Event, Lost, Silent
+from fdro_core.errors import CheckpointMismatch
+from fdro_core.failures import no_workers_left, traceback_of, words
 from fdro_core.judge import judge
+from fdro_core.meeting import Meeting
 from fdro_core.messages import Probe, Reply, Request, Step, Update
+from fdro_core.replies import LARGEST_SQ, in_range
 from fdro_core.roster import Roster
+from fdro_core.watch import Watch
 
 Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Step]]
@@ -32,6 +35,9 @@ STATE = (
     "notices", "last_words",
 )  # fmt: skip
 
+NEVER = -1  # where the iteration of a worker's last visit stands, for one that never reported
+OUT_OF_RANGE = "NaN, infinity or numbers beyond 1e150"
+
 
 class Master:
     """The master of ASPIRE-EASE.
@@ -39,60 +45,63 @@ class Master:
     Args:
         plan: the settings, settled for N workers.
         oracle: the uncertainty set.
-        reference: q, a distribution in it: the first plane.
-        z: where to start.
-        metric: D.
-        first: every worker's losses and curvature at z, or None for one that failed.
+        met: where to start, and what every worker said there.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        oracle: Oracle,
-        reference: Array,
-        z: Array,
-        metric: Array,
-        first: list[Update | None],
-    ) -> None:
-        N, config = plan.workers, plan.config
+    def __init__(self, plan: Plan, oracle: Oracle, met: Meeting) -> None:
+        N, config, reference = plan.workers, plan.config, met.reference
         self.plan = plan
         self.iteration = 0
         self.time = 0.0
-        self.consensus = Consensus(config, z, metric, N)
+        self.consensus = Consensus(config, met.z, met.metric, N)
         self.weights = reference.copy()
         self.roster = Roster(plan)
         self.notices: list[dict[str, Any]] = []
         self.last_words = ""
-        self.sent = self.received = self.theorem_numbers = self.gradients = 0
+        self.last_failure: tuple[int, Exception] | None = None
+        self.sent, self.received = met.sent, met.received
+        self.theorem_numbers = self.gradients = 0
         self.last, self.next_report = plan.iterations, plan.report_interval
-        bad = [j for j, update in enumerate(first) if update is None or not _usable(update)]
-        if len(bad) == N:
-            raise NoWorkersLeft("every worker raised or returned NaN at the starting point")
-        usable = list(first)
-        for j in bad:
-            usable[j] = None
-        self.adversary = Adversary(config, oracle, reference, usable)
-        for j in bad:
-            self._leave(j, "failed before the first step", for_good=True)
+        self.adversary = Adversary(config, oracle, reference, met.first)
+        self.watch = self._watch()
+        for j, what in met.suspicious.items():
+            self.notice("suspicious", worker=j, reason=what)
+        for j, error in met.failures.items():
+            self.roster.visited[j] = NEVER
+            self._leave(j, f"failed before the first step: {words(error)}", for_good=True, error=error)
+        self._derive()
+        if met.failures:
+            self.adversary.drop(self._may_weigh() or self.roster.alive)
+            self.weights = self.adversary.planes.weights()
         live = np.array(self.roster.alive)
         self.consensus.penalty = config.penalty or schedules.penalty(
             reference[live], self.adversary.curvature[live]
         )
         self.adversary.set_step(self.consensus.penalty, *self._pace())
-        self._derive()
+
+    def _watch(self) -> Watch:
+        known = self.adversary
+        return Watch(self.plan.workers, self.z, known.losses, known.gradient_sq, known.curvature)
 
     def _derive(self) -> None:
         """Counts that every step needs."""
         self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
         self.steps_each = self.plan.config.local_steps
-        self.ticks = self.plan.config.deadline is not None or self.plan.config.adaptive is not None
+        self.ticks = self.roster.deadline is not None or self.plan.config.adaptive is not None
         self.single = self.consensus.free
         self.damped = self.plan.config.regularisation == "setting-2"
+        self.never = [j for j, iteration in enumerate(self.roster.visited) if iteration == NEVER]
 
     @property
     def z(self) -> Array:
         """The consensus variable."""
         return self.consensus.z
+
+    @property
+    def reported(self) -> Array:
+        """Every worker's loss as it last reported it."""
+        losses: Array = self.adversary.losses
+        return losses
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -105,7 +114,7 @@ class Master:
     @property
     def wake_at(self) -> float | None:
         """When to tick if nothing comes before: the next deadline or look at the delays."""
-        return self.roster.wake_at() if self.ticks else None
+        return self.roster.wake_at() if self.ticks or self.roster.retries else None
 
     def handle(self, event: Event) -> Outgoing:
         """The steps to send after an event."""
@@ -119,25 +128,28 @@ class Master:
             out = self._take(j, payload)
         elif isinstance(payload, Lost):
             out = []
-            if self.roster.alive[j]:
-                self._leave(j, payload.reason)
+            if self.roster.lost(j, payload.returns):
+                self._leave(j, payload.reason, error=payload.error)
         elif isinstance(payload, Back):
             out = [] if self.roster.alive[j] or j in self.roster.dropped else self._return(j)
-        else:
+        elif isinstance(payload, Silent):
+            out = self._suspect(j, payload)
+        elif payload is None:
             out = self._tick()
-        if not self.roster.live:
-            raise NoWorkersLeft(
-                f"no worker is left at iteration {self.iteration}; the last, worker {j}: {self.last_words}. "
-                "The error's `.result` keeps the last good state"
-            )
+        else:
+            out = self._refuse(j)
+        if self.roster.deserted:
+            when = f"at iteration {self.iteration}"
+            raise no_workers_left(when, j, self.last_words, self.last_failure)
         return out + self._advance() if self.roster.ready(self.iteration) else out
 
     def _take(self, j: int, update: Update) -> Outgoing:
         roster = self.roster
         self.received += self.up
-        if update.ticket != roster.tickets[j] or j in roster.pending:
+        if update.ticket < roster.tickets[j] or j in roster.pending:
             return []  # a repeated message, or one from before a crash
-        if not _usable(update):
+        sound = in_range(update) and kernels.norm_sq(update.w) <= LARGEST_SQ
+        if update.ticket != roster.tickets[j] or not sound:
             return self._refuse(j)
         if not roster.alive[j]:
             if roster.staleness(j, self.iteration) > self.plan.max_staleness:
@@ -149,16 +161,24 @@ class Master:
 
     def _tick(self) -> Outgoing:
         self._adapt(tick=True)
-        out: Outgoing = []
-        for j in self.roster.overdue(self.time):
-            if self.roster.ask_again(j, self.time):
-                out.append((j, self._repeat(j)))
-                continue
-            if self.roster.alive[j]:
-                self._leave(j, f"silent for {self.plan.config.deadline} s")
-            out.append((j, self._fresh(j)))
-            self.roster.retry(j, self.time)
-        return out
+        return [(j, self._press(j)) for j in self.roster.overdue(self.time)]
+
+    def _suspect(self, j: int, silent: Silent) -> Outgoing:
+        """The engine says that j may hang."""
+        if not self.roster.silent(j, silent.deadline):
+            return []
+        self.notice("worker-silent", worker=j, seconds=silent.seconds, reason=silent.reason)
+        return [(j, self._press(j))]
+
+    def _press(self, j: int) -> Step:
+        """What silent j is sent: its step again; a fresh one once it counts as dead."""
+        if self.roster.ask_again(j, self.time):
+            return self._repeat(j)
+        if self.roster.alive[j]:
+            self._leave(j, f"silent for {self.time - self.roster.sent_at[j]:.3g} s")
+        step = self._fresh(j)
+        self.roster.retry(j, self.time)
+        return step
 
     # -- one iteration --------------------------------------------------------------------------------
 
@@ -169,7 +189,7 @@ class Master:
         c1 = c2 = 0.0
         if self.damped:
             c1, c2 = self._setting_2()
-        pulls = consensus.move(active, c2)
+        pulls = consensus.move(active, c2, self.watch.books)
         self.theorem_numbers += len(active) * (2 * consensus.z.size + 1 + adversary.planes.size)
         weights = adversary.respond(active, c1)
         self.iteration += 1
@@ -186,11 +206,11 @@ class Master:
     def _advance_one(self, j: int, update: Update) -> Step | None:
         """`_take` and `_advance` for one active worker, where `single`: the same in fewer passes and calls.
 
-        None, and nothing changed, where the update is not sound.
+        None, and nothing changed, where a number of the update is out of range.
         """
-        if not isfinite(update.loss + update.gradient_sq + update.curvature):
+        if not in_range(update):
             return None
-        pull = self.consensus.move_one(j, update.w)
+        pull = self.consensus.move_one(j, update.w, self.watch.rows[j])
         if pull is None:
             return None
         adversary = self.adversary
@@ -209,8 +229,16 @@ class Master:
 
     def _update_planes(self) -> None:
         adversary = self.adversary
-        adversary.update_planes(self.roster.alive, self.consensus.penalty, *self._pace())
+        if self.never:
+            adversary.guess(self.never)
+        adversary.update_planes(self._may_weigh(), self.consensus.penalty, *self._pace())
         self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
+
+    def _may_weigh(self) -> Sequence[bool] | None:
+        """Who may have weight in a plane, None for all: a loss that nobody ever measured earns none."""
+        if self.plan.config.dead_losses == "drop" and self.roster.live < self.plan.workers:
+            return self.roster.alive
+        return [iteration != NEVER for iteration in self.roster.visited] if self.never else None
 
     def _setting_2(self) -> tuple[float, float]:
         """c₁ᵗ and c₂ᵗ."""
@@ -225,7 +253,7 @@ class Master:
 
     def _adapt(self, *, tick: bool) -> None:
         if self.plan.config.adaptive is not None and self.roster.adapt(self.time, self.iteration, tick):
-            self._notice("active-workers", active_workers=self.roster.active)
+            self.notice("active-workers", active_workers=self.roster.active)
 
     def _step(self, j: int, pull: Array, weight: float) -> Step:
         self.sent += self.down
@@ -236,6 +264,8 @@ class Master:
     def report(self) -> dict[str, Any]:
         """The state in numbers. Bits count 32 a number, as Theorem 2 does; bytes are 8 a number, as sent."""
         self.next_report = self.iteration + self.plan.report_interval
+        for j, what in self.watch.look(self.roster.alive, self.roster.tickets, self.adversary.objective):
+            self.notice("suspicious", worker=j, reason=what)
         stalest, self.roster.stalest = self.roster.stalest, 0
         return {
             "event": "report",
@@ -276,17 +306,22 @@ class Master:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
         own = {name: getattr(self, name) for name in STATE}
-        parts = {name: getattr(self, name).snapshot() for name in ("adversary", "consensus", "roster")}
+        names = ("adversary", "consensus", "roster", "watch")
+        parts = {name: getattr(self, name).snapshot() for name in names}
         return own | parts
 
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
         """The master of a snapshot."""
+        if "consensus" not in state:
+            raise CheckpointMismatch(
+                "the checkpoint is not one of AspireEase: give the same problems and config as the first time"
+            )
         master = cls.__new__(cls)
         master.plan = plan
         workers = len(state["weights"])
         if workers != plan.workers:
-            raise InvalidSetting(
+            raise CheckpointMismatch(
                 f"the checkpoint has {workers} workers and there are {plan.workers} problems"
             )
         for name in STATE:
@@ -294,7 +329,11 @@ class Master:
         master.consensus = Consensus.restored(plan.config, state["consensus"])
         master.adversary = Adversary.restored(plan.config, oracle, state["adversary"])
         master.roster = Roster.restored(plan, state["roster"])
+        master.watch = master._watch()
+        if "watch" in state:  # checkpoints of fdro 0.1 have none
+            master.watch.restore(state["watch"])
         master.last = plan.iterations
+        master.last_failure = None
         master._derive()
         return master
 
@@ -303,19 +342,23 @@ class Master:
     def _refuse(self, j: int) -> Outgoing:
         """A bad update: left out and counted; after too many the worker is dropped for good."""
         bad = self.roster.bad[j] = self.roster.bad[j] + 1
-        self._notice("bad-update", worker=j, count=bad)
+        self.notice("bad-update", worker=j, count=bad)
         if bad < self.plan.config.max_bad_updates:
             return [(j, self._fresh(j))]
         if self.roster.alive[j]:
-            self._leave(j, f"{bad} updates with NaN or infinity", for_good=True)
+            self._leave(j, f"{bad} updates with {OUT_OF_RANGE}", for_good=True)
         return []
 
-    def _leave(self, j: int, reason: str, *, for_good: bool = False) -> None:
+    def _leave(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         """Worker j leaves the sums and gives up its claim on τ; its loss stays or is dropped."""
         self.roster.leave(j, for_good)
         self.consensus.leave(j)
         self.last_words = reason
-        self._notice("worker-dropped" if for_good else "worker-lost", worker=j, reason=reason)
+        facts = {"worker": j, "reason": reason}
+        if error is not None:
+            self.last_failure = (j, error)
+            facts["traceback"] = traceback_of(error)
+        self.notice("worker-dropped" if for_good else "worker-lost", **facts)
         if self.plan.config.dead_losses == "drop" and self.roster.live:
             self.adversary.drop(self.roster.alive)
 
@@ -323,7 +366,7 @@ class Master:
         """Worker j is in the sums again, with the φ_j it had."""
         self.consensus.join(j)
         self.roster.join(j)
-        self._notice("worker-back", worker=j)
+        self.notice("worker-back", worker=j)
 
     def _return(self, j: int) -> Outgoing:
         """Worker j is back and starts from z."""
@@ -343,13 +386,9 @@ class Master:
         self.sent += self.down + self.z.size
         step = Step(self.roster.tickets[j], self.consensus.pull(j), self.weights[j], self.consensus.penalty)
         step.start = self.consensus.w[j]  # the worker may have died and come back empty
-        self._notice("asked-again", worker=j)
+        self.notice("asked-again", worker=j)
         return step
 
-    def _notice(self, event: str, **facts: Any) -> None:
+    def notice(self, event: str, **facts: Any) -> None:
+        """Put something in the history."""
         self.notices.append({"event": event, "iteration": self.iteration, "clock": self.time, **facts})
-
-
-def _usable(update: Update) -> bool:
-    """Whether every number in it is one."""
-    return isfinite(update.loss + update.gradient_sq + update.curvature) and kernels.finite(update.w)

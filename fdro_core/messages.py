@@ -82,18 +82,26 @@ class Hello:
 class Introduction:
     """Worker to master: its dimension, its metric and, from the first worker, a point to start from.
 
-    `samples` is how many samples it has, where its problem says so: FedAvg weighs by it.
+    `samples` is how many samples it has, where its problem says so: FedAvg weighs by it. `identity` is the
+    problem's class and what its `fingerprint()` says, by which a checkpoint knows its run; those are words,
+    and `numbers` does not count them.
     """
 
-    __slots__ = ("dimension", "metric", "samples", "start")
+    __slots__ = ("dimension", "identity", "metric", "samples", "start")
 
     def __init__(
-        self, dimension: int, metric: Array | None, start: Array | None, samples: int | None = None
+        self,
+        dimension: int,
+        metric: Array | None,
+        start: Array | None,
+        samples: int | None = None,
+        identity: str = "",
     ) -> None:
         self.dimension = dimension
         self.metric = metric
         self.start = start
         self.samples = samples
+        self.identity = identity
 
     @property
     def numbers(self) -> int:
@@ -210,6 +218,9 @@ Reply = Update | Introduction | Probed | Trained
 KEPT: dict[str, Any] = {kind.__name__: kind for kind in (*get_args(Request), *get_args(Reply))}
 """What can be under way, waiting or remembered when a checkpoint is written."""
 
+LATER = {"identity": ""}
+"""Fields that messages in checkpoints of 0.1 have not."""
+
 
 def to_fields(message: Any) -> dict[str, Any]:
     """A message as plain values and arrays, for checkpoints."""
@@ -222,5 +233,5 @@ def from_fields(fields: Mapping[str, Any]) -> Any:
     kind = KEPT[fields["kind"]]
     message = kind.__new__(kind)
     for name in kind.__slots__:
-        setattr(message, name, fields[name])
+        setattr(message, name, fields[name] if name not in LATER else fields.get(name, LATER[name]))
     return message

@@ -32,13 +32,19 @@ def default_parameters(prior: Array) -> dict[str, Any]:
     }
 
 
+def sized(uncertainty_set: Any, entries: int) -> Any:
+    """The set over that many entries, where it leaves them open; an oracle of another kind as it is."""
+    give = getattr(uncertainty_set, "with_size", None)
+    return give(entries) if callable(give) else uncertainty_set
+
+
 def build_set(
     wanted: Any, prior: Array, named: Mapping[str, Any], others: Mapping[str, Any] | None
 ) -> UncertaintySet:
     """The set over groups with that prior.
 
     Args:
-        wanted: a registry name, a class, or a set itself, which must then have an entry for each group.
+        wanted: a registry name, a class, or a set itself, with an entry for each group or open to any number.
         prior: q, the centre of sets that have one.
         named: parameters that may be None, for "not given".
         others: parameters by name.
@@ -58,7 +64,7 @@ def build_set(
                 f"the uncertainty set has {wanted.size} entries and there are {prior.size} groups; give the "
                 "set by its name where the number of groups is known only from the data"
             )
-        return wanted
+        return wanted.with_size(prior.size)
     if isinstance(wanted, type) and issubclass(wanted, UncertaintySet):
         cls = wanted
     elif isinstance(wanted, str):
@@ -93,4 +99,4 @@ def _make(cls: type[UncertaintySet], prior: Array, given: Mapping[str, Any]) -> 
         raise InvalidSetting(
             f"{label} with these parameters has {made.size} entries and there are {prior.size} groups"
         )
-    return made
+    return made.with_size(prior.size)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core import digests
 from fdro_core.errors import InvalidProblem
 
 Array = NDArray[np.float64]
@@ -17,12 +19,14 @@ Array = NDArray[np.float64]
 class Problem(Protocol):
     """One worker's loss f_j.
 
-    Two more methods and a number are used where a problem has them:
+    Three more methods and a number are used where a problem has them:
 
     - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is taken.
     - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal guess at the curvature of
       f_j. Steps are taken in the mean metric of all workers; without it D = 1.
     - ``samples``: how many samples it has, by which FedAvg weighs.
+    - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint is refused to
+      another problem. Without it class, dimension and samples are compared.
 
     docs/problems.md shows one from start to finish.
     """
@@ -37,7 +41,7 @@ class Problem(Protocol):
     ) -> tuple[float, Array]:
         """f_j(w) and ∇f_j(w); on `batch_size` samples drawn with `rng` where that is given.
 
-        The gradient is a new array, or one that is not written to before the call after the next one.
+        The gradient may be the same array in every call: who keeps it copies it.
         """
         ...
 
@@ -87,6 +91,75 @@ class ProblemFrom:
             [getattr(self.make, "__qualname__", repr(self.make)), *map(repr, self.arguments), *named]
         )
         return f"ProblemFrom({inside})"
+
+
+def identity_of(problem: Problem) -> str:
+    """The problem's class, and its fingerprint where it has one; long ones are shortened to a digest."""
+    kind, own = type(problem).__name__, getattr(problem, "fingerprint", None)
+    if not callable(own):
+        return kind
+    fingerprint = own()
+    if not isinstance(fingerprint, str):
+        raise InvalidProblem(
+            f"{kind}.fingerprint() must give a string, got a {type(fingerprint).__name__}; "
+            "fdro_core.digests.short(X=…, y=…) makes one of arrays"
+        )
+    return f"{kind} {fingerprint if len(fingerprint) <= 80 else digests.short(text=fingerprint)}"
+
+
+FLOAT = np.dtype(np.float64)
+
+
+def checked_evaluation(given: Any, w: Array, index: int) -> tuple[float, Array]:
+    """What `loss_and_gradient(w)` gave, as a float and a float64 vector like w; anything else is refused.
+
+    It is done for every gradient, so the usual case comes first.
+    """
+    if type(given) is tuple and len(given) == 2:
+        loss, gradient = given
+        if (
+            isinstance(loss, float)
+            and type(gradient) is np.ndarray
+            and gradient.dtype is FLOAT
+            and gradient.shape == w.shape
+            and gradient.flags.c_contiguous
+        ):
+            return float(loss), gradient
+    named = f"problems[{index}].loss_and_gradient"
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InvalidProblem(f"{named} must give a loss and a gradient, got a {type(given).__name__}")
+    return _as_loss(given[0], named), as_vector(given[1], w.size, f"the gradient of {named}")
+
+
+def _as_loss(value: Any, named: str) -> float:
+    try:
+        if not isinstance(value, str | bytes):  # which float() would read
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass  # said below
+    raise InvalidProblem(f"{named} must give a loss that is one float, got {type(value).__name__}")
+
+
+def as_vector(values: Any, size: int, named: str) -> Array:
+    """`size` numbers as float64; words, complex numbers and other shapes are refused."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" or array.shape != (size,):
+        raise InvalidProblem(f"{named} must be {size} numbers, got shape {array.shape} of {array.dtype}")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def check_dimension(value: Any, named: str) -> int:
+    """A whole number of parameters, at least one."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InvalidProblem(f"{named}.dimension must be a whole number >= 1, got {value!r}")
+    return int(value)
+
+
+def check_samples(value: Any, named: str) -> int | None:
+    """A number of samples, None where the problem does not say."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 0):
+        raise InvalidProblem(f"{named}.samples must be a whole number >= 0, got {value!r}")
+    return None if value is None else int(value)
 
 
 def build(source: ProblemSource, index: int) -> Problem:

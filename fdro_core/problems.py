@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fdro_core import digests
 from fdro_core.errors import InvalidProblem
 from uncertainty_sets.kernels.jit import summing
 
@@ -131,6 +132,10 @@ class SoftmaxRegression:
         labels = self.y if y is None else np.asarray(y)
         return float(np.mean(np.argmax(samples @ w.reshape(-1, self.classes), axis=1) == labels))
 
+    def fingerprint(self) -> str:
+        """A digest of samples, labels and l2; one pass over them."""
+        return digests.short(X=self.X, y=self.y, classes=self.classes, l2=self.l2)
+
     def metric(self) -> Array:
         """½·E x² + l2: the softmax Hessian is at most ½ in each class."""
         return np.repeat(0.5 * np.mean(self.X**2, axis=0) + self.l2, self.classes)
@@ -170,6 +175,10 @@ class LeastSquares:
         if self.l2:
             loss += _ridge(w, gradient, self.l2)
         return loss, gradient
+
+    def fingerprint(self) -> str:
+        """A digest of samples, targets and l2; one pass over them."""
+        return digests.short(X=self.X, y=self.y, l2=self.l2)
 
     def metric(self) -> Array:
         """E x² + l2, the diagonal of the Hessian."""

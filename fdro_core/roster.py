@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fdro_core.config import Plan
 from fdro_core.messages import from_fields, to_fields
 
-OURS = {"plan", "max_staleness"}  # settings, not state
+OURS = {"plan", "max_staleness", "deadline", "auto"}  # settings, not state
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
 
 
@@ -31,10 +31,14 @@ class Roster:
         N = plan.workers
         self.plan = plan
         self.max_staleness = plan.max_staleness
+        deadline = plan.config.deadline
+        self.auto = deadline == "auto"  # then the engine says who is silent
+        self.deadline = None if isinstance(deadline, str) else deadline
         self.active = N if plan.config.adaptive else plan.config.active_workers
         self.live = N
         self.alive = [True] * N
         self.dropped: set[int] = set()
+        self.expected: set[int] = set()  # lost, and the engine says that they return
         self.pending: dict[int, Any] = {}
         self.under_way: dict[int, None] = {}
         self.tickets = [0] * N
@@ -46,6 +50,7 @@ class Roster:
         self.bad = [0] * N
         self.retries: list[tuple[float, int, int]] = []
         self.patience = [1.0] * N
+        self.limits = [0.0] * N  # where the deadline is "auto": what it was when each was last found silent
         self.asked: dict[int, int] = {}  # how often again, for the step under way
         self.stalest = 0
         self.look_at: float | None = None
@@ -57,6 +62,7 @@ class Roster:
         return state | {
             "pending": pending,
             "dropped": sorted(self.dropped),
+            "expected": sorted(self.expected),
             "asked": [[j, times] for j, times in self.asked.items()],
             "under_way": list(self.under_way),
         }
@@ -67,9 +73,12 @@ class Roster:
         roster = cls(plan)
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
+        roster.expected = set(state.get("expected", ()))
         roster.asked = dict(state["asked"])
         roster.pending = {j: from_fields(parts) for j, parts in state["pending"]}
         roster.under_way = dict.fromkeys(state["under_way"])
+        if roster.deadline is None:  # a state of a run with a deadline in seconds may have others
+            roster.retries = sorted(item for item in roster.retries if roster.auto and roster.limits[item[1]])
         return roster
 
     # -- one step -------------------------------------------------------------------------------------
@@ -130,7 +139,7 @@ class Roster:
 
     def ready(self, iteration: int) -> bool:
         """S replies are in, and nobody under way would come back staler than τ."""
-        if len(self.pending) < min(self.active, self.live):
+        if len(self.pending) < max(1, min(self.active, self.live)):
             return False
         for oldest in self.under_way:
             return self.staleness(oldest, iteration) < self.plan.max_staleness
@@ -165,25 +174,44 @@ class Roster:
         if for_good:
             self.dropped.add(j)
 
+    def lost(self, j: int, returns: bool) -> bool:
+        """The engine lost j and may get it back; whether j was alive until now."""
+        if returns and j not in self.dropped:
+            self.expected.add(j)
+        else:
+            self.expected.discard(j)
+        return self.alive[j]
+
+    @property
+    def deserted(self) -> bool:
+        """Whether nobody lives and nobody is expected back."""
+        return not (self.live or self.expected)
+
     def join(self, j: int) -> None:
         """J is alive again, with its last step under way."""
+        self.expected.discard(j)
         self.alive[j] = True
         self.live += 1
         self.under_way[j] = None
 
     # -- time -----------------------------------------------------------------------------------------
 
+    def silent(self, j: int, deadline: float) -> bool:
+        """The engine finds j silent past its deadline; whether that is news and the deadline is "auto"."""
+        if not self.auto or j not in self.under_way or j in self.asked:
+            return False
+        self.limits[j] = deadline
+        return True
+
     def overdue(self, time: float) -> list[int]:
         """Workers silent past the deadline, and silent ones to be asked again."""
-        deadline = self.plan.config.deadline
         found: list[int] = []
-        if deadline is None:
-            return found
-        for j in self.under_way:
-            if self.sent_at[j] + deadline > time:
-                break
-            if j not in self.asked:
-                found.append(j)
+        if self.deadline is not None:
+            for j in self.under_way:
+                if self.sent_at[j] + self.deadline > time:
+                    break
+                if j not in self.asked:
+                    found.append(j)
         while self.retries and self.retries[0][0] <= time:
             _, j, ticket = heapq.heappop(self.retries)
             awaited = j in self.under_way if self.alive[j] else j not in self.dropped
@@ -193,31 +221,29 @@ class Roster:
 
     def ask_again(self, j: int, time: float) -> bool:
         """Whether silent j gets the same step once more rather than leaving."""
-        config, times = self.plan.config, self.asked.get(j, 0)
-        if not self.alive[j] or times >= config.resends:
+        times = self.asked.get(j, 0)
+        if not self.alive[j] or times >= self.plan.config.resends:
             return False
-        assert config.deadline is not None
         self.asked[j] = times + 1
-        heapq.heappush(self.retries, (time + config.deadline, j, self.tickets[j]))
+        heapq.heappush(self.retries, (time + self._limit(j), j, self.tickets[j]))
         return True
 
     def retry(self, j: int, time: float) -> None:
         """Ask dead j again if it stays silent, each time after twice as long."""
-        deadline = self.plan.config.deadline
-        assert deadline is not None
         self.patience[j] *= 2.0
-        heapq.heappush(self.retries, (time + self.patience[j] * deadline, j, self.tickets[j]))
+        heapq.heappush(self.retries, (time + self.patience[j] * self._limit(j), j, self.tickets[j]))
+
+    def _limit(self, j: int) -> float:
+        """The deadline in seconds for j, which was silent past it."""
+        return self.limits[j] if self.deadline is None else self.deadline
 
     def wake_at(self) -> float | None:
         """The next time at which silence means something."""
-        config = self.plan.config
-        if config.deadline is None and config.adaptive is None:
-            return None
         times = [self.retries[0][0]] if self.retries else []
-        if config.deadline is not None:
+        if self.deadline is not None:
             for oldest in self.under_way:
                 if oldest not in self.asked:
-                    times.append(self.sent_at[oldest] + config.deadline)
+                    times.append(self.sent_at[oldest] + self.deadline)
                     break
         if self.look_at is not None:
             times.append(self.look_at)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +11,20 @@ from numpy.typing import NDArray
 from fdro_core import schedules
 from fdro_core.algorithm import Ask
 from fdro_core.config import AspireEase
-from fdro_core.errors import InvalidProblem, InvalidSetting, NoWorkersLeft
+from fdro_core.errors import InvalidProblem, InvalidReply, InvalidSetting, NoWorkersLeft, WorkerFailed
+from fdro_core.failures import words
 from fdro_core.master import Master
+from fdro_core.meeting import Meeting
 from fdro_core.messages import Begin, Hello, Introduction, Update
 from fdro_core.problem import ProblemSource, build
+from fdro_core.replies import LARGEST
+from fdro_core.tables import one_or_more
+from fdro_core.watch import unequal
 from fdro_core.worker import Worker
 from uncertainty_sets.errors import InvalidInput
 
 Array = NDArray[np.float64]
+Kind = TypeVar("Kind", Introduction, Update)
 
 
 def check(config: AspireEase, workers: int, uncertainty_set: Any) -> None:
@@ -50,89 +55,87 @@ def make_worker(index: int, source: ProblemSource, config: AspireEase) -> Worker
 
 def make_master(config: AspireEase, oracle: Any, workers: int, ask: Ask, start: Array | None) -> Master:
     """The master of ASPIRE-EASE after the two rounds."""
-    met = meet(oracle, workers, ask, start, config.metric, config.parameter_bound)
-    master = Master(config.resolve(workers), oracle, met.reference, met.z, met.metric, met.first)
-    master.notices.extend(met.notices)
-    master.sent += met.sent
-    master.received += met.received
-    return master
+    return Master(config.resolve(workers), oracle, meet(oracle, workers, ask, start, config))
 
 
-@dataclass(frozen=True)
-class Meeting:
-    """What the two rounds told.
+def meet(oracle: Any, workers: int, ask: Ask, start: Array | None, config: AspireEase) -> Meeting:
+    """Ask what the problems are like, then have every worker begin at z⁰ and measure its curvature.
 
-    Attributes:
-        z: where to start.
-        metric: D.
-        reference: q, a distribution in the set.
-        first: every worker's loss and curvature at z, None for one that failed.
-        samples: every worker's number of samples, None where its problem does not say.
-        notices: workers that raised.
-        sent, received: numbers on the wire.
+    Where a worker fails, the run ends here, or goes on without it if `on_failed_start` says so.
     """
-
-    z: Array
-    metric: Array
-    reference: Array
-    first: list[Update | None]
-    samples: list[int | None]
-    notices: list[dict[str, Any]]
-    sent: int
-    received: int
-
-
-def meet(oracle: Any, workers: int, ask: Ask, start: Array | None, metric: str, bound: float) -> Meeting:
-    """Ask what the problems are like, then have every worker begin at z⁰ and measure its curvature."""
-    replies = ask({j: Hello() for j in range(workers)})
-    known: dict[int, Introduction] = {j: r for j, r in replies.items() if isinstance(r, Introduction)}
-    failures = {j: r for j, r in replies.items() if isinstance(r, Exception)}
-    _raise_if_invalid(failures)
-    if not known:
-        raise NoWorkersLeft(f"no worker could be made; the first says: {next(iter(failures.values()))}")
+    failures: dict[int, Exception] = {}
+    known = _sorted(ask({j: Hello() for j in range(workers)}), Introduction, failures)
+    _end_on(failures, workers, config.on_failed_start)
     dimension = _one_dimension({j: r.dimension for j, r in known.items()}, start)
     first = next(iter(known.values()))
     z = start if start is not None else first.start if first.start is not None else np.zeros(dimension)
-    if z.shape != (dimension,) or not np.isfinite(z).all():
+    if z.shape != (dimension,) or not (np.abs(z) <= LARGEST).all():
         raise InvalidProblem(
             f"the point to start from must be {dimension} finite numbers, got shape {z.shape}"
         )
-    D = np.ones(dimension)
-    if metric == "problem":
-        D = schedules.metric([_check_metric(j, r) for j, r in known.items()], dimension)
+    D, odd = np.ones(dimension), []
+    if config.metric == "problem":
+        metrics = {j: _check_metric(j, r) for j, r in known.items()}
+        D = schedules.metric(list(metrics.values()), dimension)
+        odd = unequal("metric", {j: 1.0 if m is None else float(m.max()) for j, m in metrics.items()})
+    bound = config.parameter_bound
     begin = Begin(np.clip(z, -bound, bound), D)
-    begun = ask(dict.fromkeys(known, begin))
-    _raise_if_invalid({j: r for j, r in begun.items() if isinstance(r, Exception)})
+    begun = _sorted(ask(dict.fromkeys(known, begin)), Update, failures)
+    _end_on(failures, workers, config.on_failed_start)
+    odd += unequal("curvature", {j: update.curvature for j, update in begun.items()})
     reference = np.asarray(oracle.reference(), dtype=np.float64)
     if reference.shape != (workers,):
         raise InvalidSetting(
             f"the set's reference() has shape {reference.shape} and there are {workers} problems: "
             "one entry a worker"
         )
-    updates = [begun.get(j) for j in range(workers)]
-    usable = [update if isinstance(update, Update) else None for update in updates]
-    received = sum(r.numbers for r in known.values()) + sum(u.numbers for u in usable if u is not None)
     return Meeting(
         z=begin.z,
         metric=D,
         reference=reference,
-        first=usable,
+        first=[begun.get(j) for j in range(workers)],
+        failures=failures,
         samples=[known[j].samples if j in known else None for j in range(workers)],
-        notices=[
-            {"event": "worker-raised", "worker": j, "reason": str(update)}
-            for j, update in enumerate(updates)
-            if isinstance(update, Exception)
-        ],
+        suspicious=dict(reversed(odd)),
         sent=len(known) * (begin.numbers + 1),
-        received=received,
+        received=sum(reply.numbers for replies in (known, begun) for reply in replies.values()),
     )
 
 
-def _raise_if_invalid(failures: Mapping[int, Any]) -> None:
-    """A problem that is wrong by itself is an error of the caller, not a fault of a worker."""
-    for failure in failures.values():
-        if isinstance(failure, InvalidInput):
-            raise failure
+def _sorted(replies: Mapping[int, Any], kind: type[Kind], failures: dict[int, Exception]) -> dict[int, Kind]:
+    """The replies of the kind asked for; what else came is put with the failures.
+
+    A problem that is wrong by itself is an error of the caller, not a fault of a worker, and raised at once.
+    """
+    good: dict[int, Kind] = {}
+    for j, reply in replies.items():
+        if isinstance(reply, InvalidInput):
+            raise reply
+        if isinstance(reply, kind):
+            good[j] = reply
+        elif isinstance(reply, Exception):
+            failures[j] = reply
+        else:
+            failures[j] = InvalidReply(f"worker {j} replied a {type(reply).__name__}")
+    return good
+
+
+def _end_on(failures: Mapping[int, Exception], workers: int, setting: str) -> None:
+    """No worker is left, or one has failed and nobody said that the run may do without."""
+    if not failures or (setting == "warn" and len(failures) < workers):
+        return
+    j, error = next(iter(failures.items()))
+    if len(failures) == workers:
+        raise NoWorkersLeft(
+            f"every worker failed before the first step; worker {j}: {words(error)}"
+        ) from error
+    others = f"; so did {one_or_more([str(k) for k in failures if k != j])}" if len(failures) > 1 else ""
+    failed = WorkerFailed(
+        f"worker {j} failed before the first step: {words(error)}{others}. The traceback is above. "
+        'Mend it, or go on without: on_failed_start="warn" among the settings'
+    )
+    failed.worker = j
+    raise failed from error
 
 
 def _one_dimension(dimensions: dict[int, int], start: Array | None) -> int:
@@ -152,8 +155,10 @@ def _check_metric(index: int, reply: Introduction) -> Array | None:
     if reply.metric is None:
         return None
     metric = np.asarray(reply.metric, dtype=np.float64)
-    if metric.shape != (reply.dimension,) or not np.all(np.isfinite(metric) & (metric >= 0)):
+    wrong = ~((metric >= 0) & (metric <= LARGEST))
+    if metric.shape != (reply.dimension,) or wrong.any():
+        found = f"{metric[wrong][0]} among them" if wrong.any() else f"shape {metric.shape}"
         raise InvalidProblem(
-            f"problems[{index}].metric() must be {reply.dimension} numbers >= 0, got shape {metric.shape}"
+            f"problems[{index}].metric() must be {reply.dimension} numbers in 0..{LARGEST:g}, got {found}"
         )
     return metric

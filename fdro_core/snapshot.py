@@ -2,31 +2,48 @@
 
 `pack` turns nested dicts, lists, tuples, numbers, strings and arrays into a JSON tree that names its
 arrays, and those arrays; `unpack` turns them back, float for float.
+
+A SHA-256 digest of tree and arrays is stored beside them: it finds a file that was damaged or changed by
+mistake. Whoever changes a file on purpose can compute it anew; it is no signature.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import math
+import warnings
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from fdro_core.errors import InvalidSetting
+from fdro_core import digests
+from fdro_core.errors import CheckpointDamaged, CheckpointWarning, InvalidSetting
+from fdro_core.files import replacing
 
-FORMAT = 1
+FORMAT = 2
+FIRST_FORMAT = 1  # of 0.1, without a digest and without what it belongs to
+TREE, DIGEST = "tree", "digest"
+KEYS = (str, int, float, bool, type(None))
+
+AnyArray = np.ndarray[Any, Any]
 
 
-def pack(value: Any, arrays: dict[str, np.ndarray[Any, Any]], names: dict[int, str]) -> Any:
+def pack(value: Any, arrays: dict[str, AnyArray], names: dict[int, str]) -> Any:
     """A JSON tree for the value; an array met twice is stored once."""
     if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            raise TypeError("a checkpoint cannot hold an array of objects")  # NumPy would pickle them
         if id(value) not in names:
             names[id(value)] = f"a{len(arrays)}"
             arrays[names[id(value)]] = value
         return {"__array__": names[id(value)]}
     if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, KEYS):
+                raise TypeError(f"a checkpoint cannot hold a dict with a key of type {type(key).__name__}")
         return {"__dict__": [[key, pack(part, arrays, names)] for key, part in value.items()]}
     if isinstance(value, tuple):
         return {"__tuple__": [pack(part, arrays, names) for part in value]}
@@ -39,7 +56,7 @@ def pack(value: Any, arrays: dict[str, np.ndarray[Any, Any]], names: dict[int, s
     raise TypeError(f"a checkpoint cannot hold a {type(value).__name__}")
 
 
-def unpack(tree: Any, arrays: Any) -> Any:
+def unpack(tree: Any, arrays: Mapping[str, AnyArray]) -> Any:
     """The value that `pack` made the tree from."""
     if isinstance(tree, list):
         return [unpack(part, arrays) for part in tree]
@@ -54,33 +71,102 @@ def unpack(tree: Any, arrays: Any) -> Any:
 
 def write(path: str | Path, state: dict[str, Any]) -> None:
     """Write a state; the file is replaced as a whole, so an interrupted write leaves the old one."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, AnyArray] = {}
     tree = pack({"format": FORMAT, **state}, arrays, {})
-    text = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    with part.open("wb") as file:
-        np.savez(file, tree=text, **arrays)  # type: ignore[arg-type]  # savez's stub takes `allow_pickle` here
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(target)
+    arrays[TREE] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
+    arrays[DIGEST] = np.frombuffer(digests.of_arrays(arrays).encode(), dtype=np.uint8)
+    with replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # savez's stub takes `allow_pickle` here
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read a state back."""
+    """Read a state back, and make sure that it is the one that was written.
+
+    A file of 0.1 has no digest: it is taken with a `CheckpointWarning`.
+    """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        state = unpack(json.loads(arrays.pop("tree").tobytes()), arrays)
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below; what is wrong with opening is told apart
     except FileNotFoundError:
         raise InvalidSetting(f"there is no checkpoint at {path}") from None
-    except (BadZipFile, KeyError, ValueError, OSError) as error:
-        raise InvalidSetting(f"{path} is not a checkpoint of fdro, or is damaged: {error}") from error
-    if state.get("format") != FORMAT:
+    except IsADirectoryError:
+        raise InvalidSetting(f"{path} is a folder; a checkpoint is a file, run.npz or the like") from None
+    with file:
+        try:
+            arrays = _members(file)
+            stored = arrays.pop(DIGEST, None)
+            found = digests.of_arrays(arrays)
+            state = unpack(json.loads(arrays.pop(TREE).tobytes()), arrays)
+            if not isinstance(state, dict):
+                raise ValueError(f"it holds a {type(state).__name__}, where a run's state is needed")
+            version = state["format"]
+        except (
+            Exception
+        ) as error:  # zipfile, NumPy and json raise a dozen kinds for files that are not theirs
+            raise CheckpointDamaged(
+                f"{path} is not a checkpoint of fdro, or is damaged: {_reason(error)}"
+            ) from error
+    if not isinstance(version, int) or version not in {FIRST_FORMAT, FORMAT}:
         raise InvalidSetting(
-            f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}: "
+            f"{path} has checkpoint format {version!r}, this version reads {FIRST_FORMAT} and {FORMAT}: "
             "resume with the version of fdro that wrote it"
+        )
+    if version == FIRST_FORMAT:
+        warnings.warn(
+            f"{path} was written by fdro 0.1, which stored neither a digest nor what the run was: whether it "
+            "is undamaged and fits these problems, set, config and engine could not be checked",
+            CheckpointWarning,
+            stacklevel=3,
+        )
+    elif stored is None or stored.tobytes() != found.encode():
+        raise CheckpointDamaged(
+            f"{path} is damaged or was changed: its content does not have the digest that was stored with "
+            "it. Resume from an older copy, or start again"
         )
     result: dict[str, Any] = state
     return result
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a file, where the error itself says it in another language."""
+    if isinstance(error, KeyError):
+        return f"it has no part {error}"
+    if isinstance(error, RecursionError | MemoryError):
+        return "what it holds is nested too deeply, or claims to be too large"
+    if isinstance(error, ValueError | OSError | zipfile.BadZipFile):
+        return str(error)
+    return f"its parts do not fit together ({type(error).__name__}: {error})"
+
+
+def _members(file: BinaryIO) -> dict[str, AnyArray]:
+    """The arrays of an npz file that is no larger inside than outside, so that memory is safe from it."""
+    size = file.seek(0, 2)
+    if size == 0:
+        raise ValueError("the file is empty")
+    file.seek(0)
+    if not zipfile.is_zipfile(file):
+        file.seek(0)
+        kind = " but a .npy file, a single array" if file.read(6) == b"\x93NUMPY" else ""
+        raise ValueError(f"it is no npz file{kind}, or was cut short")
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > size:
+            raise ValueError(
+                "it claims to hold more than its own size; parts of a checkpoint are not compressed"
+            )
+        return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> AnyArray:
+    """One array, after a look at whether its header fits its size: NumPy reserves what the header claims."""
+    with archive.open(member) as part:
+        version = np.lib.format.read_magic(part)
+        if version != (1, 0):
+            raise ValueError(f"{member.filename} is in npy format {version}, which no checkpoint has")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(part)
+        if dtype.hasobject:
+            raise ValueError(f"{member.filename} holds objects, which are not read")
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != member.file_size - part.tell():
+            raise ValueError(f"{member.filename} does not hold the {shape} numbers that it claims")
+    with archive.open(member) as part:
+        array: AnyArray = np.lib.format.read_array(part, allow_pickle=False)
+    return array

@@ -6,12 +6,14 @@ The only file of the package that imports torch, and only when a problem is made
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core import digests
 from fdro_core.errors import InvalidProblem
 from uncertainty_sets.errors import BackendMissing
 
@@ -102,6 +104,25 @@ class TorchProblem:
             gradient += self._l2 * w
         return loss, gradient
 
+    def fingerprint(self) -> str:
+        """A digest of samples, targets, loss, l2, the module's structure and the parameters that stay.
+
+        The point to start from is not in it, nor are buffers, which training changes.
+        """
+        layers = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self._module))  # where an object lies says nothing
+        shapes = [(name, tuple(p.shape)) for name, p in self._module.named_parameters()]
+        kept = {
+            f"kept {name}": _bytes(p) for name, p in self._module.named_parameters() if not p.requires_grad
+        }
+        return digests.short(
+            inputs=_bytes(self._inputs),
+            targets=_bytes(self._targets),
+            loss=getattr(self._loss, "__qualname__", type(self._loss).__name__),
+            module=f"{layers} {shapes} {self._dtype} {self._module.training}",
+            l2=self._l2,
+            **kept,
+        )
+
     def predict(self, w: Array, inputs: Any) -> Array:
         """The module's outputs at w, in evaluation mode."""
         torch = self._torch
@@ -115,3 +136,11 @@ class TorchProblem:
         self._module.train(mode)
         answer: Array = outputs.cpu().numpy().astype(np.float64)
         return answer
+
+
+def _bytes(tensor: torch.Tensor) -> NDArray[Any]:
+    """A tensor's content, whatever its type: NumPy does not know all of them."""
+    import torch
+
+    flat: NDArray[Any] = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return flat.reshape(*tensor.shape, -1)

@@ -15,9 +15,15 @@ from numpy.typing import NDArray
 
 from fdro_core import kernels
 from fdro_core.config import AspireEase
-from fdro_core.errors import InvalidProblem
 from fdro_core.messages import Begin, Hello, Introduction, Probe, Probed, Reply, Request, Step, Update
-from fdro_core.problem import Problem
+from fdro_core.problem import (
+    Problem,
+    as_vector,
+    check_dimension,
+    check_samples,
+    checked_evaluation,
+    identity_of,
+)
 
 Array = NDArray[np.float64]
 
@@ -34,7 +40,8 @@ class WorkerState:
     Attributes:
         ticket: of the last step taken, -1 before the first.
         w: w_j; replaced, never written to, since the master may hold the same array.
-        gradient: ∇f_j(w_j), kept from the evaluation that gave the reported loss.
+        gradient: ∇f_j(w_j), from the evaluation that gave the reported loss; the worker's own copy, since a
+            problem may give every gradient in the same array.
         metric: D.
         inverse: 1/D.
         loss: f_j(w_j) as reported.
@@ -80,13 +87,18 @@ class Worker:
 
     def snapshot(self) -> dict[str, Any] | None:
         """The state as plain values and arrays, for checkpoints and for a worker that moves."""
-        return (
-            None if self.state is None else {f.name: getattr(self.state, f.name) for f in fields(WorkerState)}
-        )
+        if self.state is None:
+            return None
+        state = {item.name: getattr(self.state, item.name) for item in fields(WorkerState)}
+        return state | {"gradient": self.state.gradient.copy()}  # which is written to
 
     def restore(self, state: Mapping[str, Any] | None) -> None:
         """Go back to a snapshot."""
-        self.state = None if state is None else WorkerState(**state)
+        if state is None:
+            self.state = None
+        else:
+            self.state = WorkerState(**state)
+            self.state.gradient = self.state.gradient.copy()
 
     def recall(self, opening: Sequence[Request], last: Reply | None, replies: int) -> None:
         """Take up again in a new place, from what the master's side remembers. Costs one gradient.
@@ -107,23 +119,24 @@ class Worker:
             last.curvature, 1 + replies * self.config.local_steps,
         )  # fmt: skip
         whole = self.config.batch_size is None or replies == 0
-        self.state.gradient = (self._evaluate(last.w) if whole else self._sample(last.w))[1]
+        self.state.gradient = (self._evaluate(last.w) if whole else self._sample(last.w))[1].copy()
 
     def _introduce(self) -> Introduction:
-        dimension = int(self.problem.dimension)
-        metric = self.problem.metric() if hasattr(self.problem, "metric") else None
-        start = None
-        if self.index == 0 and hasattr(self.problem, "initial_point"):
-            start = np.array(self.problem.initial_point(self._rng(0)), dtype=np.float64)
-        return Introduction(dimension, metric, start, getattr(self.problem, "samples", None))
+        problem, named = self.problem, f"problems[{self.index}]"
+        metric = start = None
+        dimension = check_dimension(problem.dimension, named)
+        if hasattr(problem, "metric"):
+            offered = problem.metric()
+            metric = None if offered is None else as_vector(offered, dimension, f"{named}.metric()")
+        if self.index == 0 and hasattr(problem, "initial_point"):
+            start = as_vector(problem.initial_point(self._rng(0)), dimension, f"{named}.initial_point()")
+        samples = check_samples(getattr(problem, "samples", None), named)
+        return Introduction(dimension, metric, start, samples, identity_of(problem))
 
     def _begin(self, message: Begin) -> Update:
         z, metric, inverse = message.z, message.metric, message.inverse
         loss, gradient = self._evaluate(z)
-        if gradient.shape != z.shape:
-            raise InvalidProblem(
-                f"problems[{self.index}]: the gradient has shape {gradient.shape}, the parameters {z.shape}"
-            )
+        gradient = gradient.copy()
         size = kernels.curvature(z, z, gradient, gradient, metric, inverse)[2]
         curvature = self._power_iterations(z, gradient, metric)
         self.state = WorkerState(-1, z, gradient, metric, inverse, loss, size, curvature, 1)
@@ -138,7 +151,7 @@ class Worker:
         batch = self.config.batch_size
         if batch is not None and (getattr(self.problem, "samples", None) or 0) > max(batch, POWER_SAMPLES):
             evaluate = self._evaluate_some
-            gradient = evaluate(z)[1]
+            gradient = evaluate(z)[1].copy()
         direction = self._rng(0).standard_normal(z.size) / np.sqrt(metric)
         reach = 1e-4 * max(1.0, float(np.sqrt(np.sum(metric * z * z))))
         largest = 0.0
@@ -164,32 +177,35 @@ class Worker:
         full = config.batch_size is None
         if message.start is not None:
             state.w = message.start
-            state.loss, state.gradient = self._evaluate(state.w)
+            state.loss, gradient = self._evaluate(state.w)
+            state.gradient[:] = gradient
         for _ in range(config.local_steps):
             step = config.worker_step or config.step_scale / (weight * state.curvature + penalty)
-            w_old, g_old = state.w, state.gradient
+            w_old = state.w
             w_new = np.empty(w_old.size)
             kernels.worker_step(
-                w_old, pull, g_old, state.inverse, w_new, weight, penalty, step, config.parameter_bound
-            )
+                w_old, pull, state.gradient, state.inverse, w_new, weight, penalty, step,
+                config.parameter_bound,
+            )  # fmt: skip
             state.steps = steps = state.steps + 1
             loss, gradient = self._evaluate(w_new) if full else self._sample(w_new)
-            state.w, state.gradient = w_new, gradient
+            state.w = w_new
             if full:
                 state.loss = loss
             elif config.reported_loss == "average":
                 state.loss += AVERAGING * (loss - state.loss)
             if steps < MEASURE_ALL or steps % MEASURE_EVERY == 0:
-                self._measure(state, w_old, g_old)
+                self._measure(state, w_old, gradient)
+            state.gradient[:] = gradient
         if not full and config.reported_loss == "full":
             state.loss = self._evaluate(state.w)[0]
         state.ticket = message.ticket
         return Update(message.ticket, state.w, state.loss, state.gradient_sq, state.curvature)
 
-    def _measure(self, state: WorkerState, w_old: Array, g_old: Array) -> None:
-        """‖∇f_j‖², and L_j raised where this step saw more curvature."""
+    def _measure(self, state: WorkerState, w_old: Array, gradient: Array) -> None:
+        """‖∇f_j‖², and L_j raised where this step, from w_old and the gradient kept, saw more curvature."""
         change, moved, state.gradient_sq, length = kernels.curvature(
-            w_old, state.w, g_old, state.gradient, state.metric, state.inverse
+            w_old, state.w, state.gradient, gradient, state.metric, state.inverse
         )
         # Two mini-batches differ by more than curvature; below that length the difference is rounding.
         if self.config.batch_size is None and moved > 1e-16 * length:
@@ -206,21 +222,18 @@ class Worker:
         return Probed(self._evaluate(message.z)[0], loss, float(gap @ gap))
 
     def _evaluate(self, w: Array) -> tuple[float, Array]:
-        loss, gradient = self.problem.loss_and_gradient(w)
-        return float(loss), np.ascontiguousarray(gradient, dtype=np.float64)
+        """On all data. The gradient may be the problem's own array: whoever keeps it copies it."""
+        return checked_evaluation(self.problem.loss_and_gradient(w), w, self.index)
 
     def _evaluate_some(self, w: Array) -> tuple[float, Array]:
         """On a sample that is the same in every call."""
         size = max(self.config.batch_size or 0, POWER_SAMPLES)
-        loss, gradient = self.problem.loss_and_gradient(w, self._rng(0), size)
-        return float(loss), np.ascontiguousarray(gradient, dtype=np.float64)
+        return checked_evaluation(self.problem.loss_and_gradient(w, self._rng(0), size), w, self.index)
 
     def _sample(self, w: Array) -> tuple[float, Array]:
         assert self.state is not None
-        loss, gradient = self.problem.loss_and_gradient(
-            w, self._rng(self.state.steps), self.config.batch_size
-        )
-        return float(loss), np.asarray(gradient, dtype=np.float64)
+        rng, batch = self._rng(self.state.steps), self.config.batch_size
+        return checked_evaluation(self.problem.loss_and_gradient(w, rng, batch), w, self.index)
 
     def _rng(self, step: int) -> np.random.Generator:
         """The random stream of one step: a function of seed, worker and step, so nothing need be saved."""

@@ -55,6 +55,7 @@ def check_parameters(name: str, given: Mapping[str, Any]) -> None:
 def make_set(name: str, given: Mapping[str, Any], size: int, samples: Array | None = None) -> UncertaintySet:
     """The set of that name for N = size entries.
 
+    A set that leaves its size open gets it; one of another size is for the caller to refuse, who knows why.
     A centre that is not given, or is "uniform", is 1/N; "samples" is in proportion to the workers' samples.
     A number for a parameter that needs a vector stands for that number in every entry.
 
@@ -77,7 +78,8 @@ def make_set(name: str, given: Mapping[str, Any], size: int, samples: Array | No
             raise InvalidParameter(f"{parameter} must be numbers, or @file with numbers, got {value!r}")
     while True:
         try:
-            return cls(**parameters)
+            made = cls(**parameters)
+            return made.with_size(size) if made.size is None else made
         except InvalidInput as error:
             vector = _NEEDS_VECTOR.match(str(error))
             if not vector or np.ndim(parameters.get(vector[1], [])) != 0:

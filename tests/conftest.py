@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `make test` is quick and the same every time, `make soak` long and random."""
+"""Hypothesis profiles: `make test` is quick and always the same, `make soak-properties` long and random."""
 
 from __future__ import annotations
 

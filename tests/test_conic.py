@@ -15,7 +15,7 @@ from scipy.optimize import brentq, linprog
 from tests import tolerances
 from tests.plugins import ALL, Ball, Entropic, Euclidean, Line, Powers, TotalVariation, Transport
 from uncertainty_sets import conic
-from uncertainty_sets.backends import cold
+from uncertainty_sets.backends import cold, select
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.certificate import Certifier
 from uncertainty_sets.errors import (
@@ -187,7 +187,7 @@ def test_random_programs(seed):
     b[1 + n : 1 + n + 2 * extra] = 5.0
     program = ConicProgram(sparse.csc_array(A), b, tuple(cones), np.arange(n))
     f = rng.normal(size=n)
-    solution = conic.Compiled(program).solver("clarabel").solve(program.cost(f))
+    solution = select("clarabel", program).compile(program).solve(program.cost(f))
     certifier = Certifier(program)
     for noise in (0.0, 1e-6, 1e-1):
         y = certifier.repair(solution.y + noise * rng.normal(size=height))
@@ -309,10 +309,13 @@ def test_a_doubtful_answer_is_refused(monkeypatch):
         monkeypatch.setattr(solver, "solve", lambda cost, worse=worse: worse)
         with pytest.raises(SolverFailed, match=r"'Stuck'.*Try another of available_backends"):
             uncertainty_set.worst_case([1.0, 2.0], backend="clarabel")
-    # Without a usable multiplier, an answer its solver trusts has no bound.
+    # Without a usable multiplier, an answer its solver trusts has no bound but the largest loss.
     monkeypatch.setattr(solver, "solve", lambda cost: found._replace(y=np.full_like(found.y, np.nan)))
-    r = uncertainty_set.worst_case([1.0, 2.0], backend="clarabel")
-    assert r.gap == r.upper_bound == np.inf
+    with pytest.raises(SolverFailed, match=r"a gap of 0.43 of the spread and a violation of 0\.") as caught:
+        uncertainty_set.worst_case([1.0, 2.0], backend="clarabel")
+    assert caught.value.rows == ()
+    assert caught.value.answer.upper_bound == 2.0
+    assert not caught.value.answer.dual["y"].any()
 
 
 @pytest.mark.parametrize("cls", ALL)

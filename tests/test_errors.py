@@ -140,5 +140,6 @@ def test_public_names():
         & {
             *("KL", "Box", "CDNorm", "Ellipsoid", "Polyhedron", "Wasserstein1"),
             *("UncertaintySet", "WorstCase", "available_backends", "available_sets", "get_set", "worst_case"),
+            "check_set",
         }
     )

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests import reference, tolerances
 from tests.cases import CLOSED, NAMES, cases, losses, parameters
-from uncertainty_sets import available_backends, get_set, worst_case
+from uncertainty_sets import available_backends, get_set, properties, worst_case
 from uncertainty_sets.errors import BackendUnsuitable
+from uncertainty_sets.trying import Subject
 
 pytestmark = pytest.mark.property
 every_set = pytest.mark.parametrize("name", NAMES)
@@ -210,31 +211,22 @@ def test_inputs_are_never_modified_and_any_kind_will_do(name, data):
     case = data.draw(cases(name))
     f = np.round(np.random.default_rng(data.draw(st.integers(0, 99))).normal(size=case.losses.size), 2)
     kept = {key: copy.deepcopy(value) for key, value in case.parameters.items()}
-    losses_kept = f.copy()
-    value = case.set.worst_case(f).value
-    room = 2.0 * allowed_gap(name, f)
-    frozen = f.copy()
-    frozen.flags.writeable = False
-    for kind in (list(f), tuple(f), frozen, np.repeat(f, 2)[::2], f[::-1].copy()[::-1]):
-        assert abs(case.set.worst_case(kind).value - value) <= room
-    single = f.astype(np.float32)
-    assert abs(case.set.worst_case(single).value - case.set.worst_case(single.astype(float)).value) <= room
-    whole = np.round(f).astype(int)
-    assert abs(case.set.worst_case(whole).value - case.set.worst_case(whole.astype(float)).value) <= room
-    np.testing.assert_array_equal(f, losses_kept)
+    subject = Subject(case.set, {"drawn": case.losses, "rounded": f})
+    assert list(properties.form(subject)) == []
+    assert list(properties.inputs(subject)) == []
+    assert list(properties.immutable(subject)) == []
     for key, before in kept.items():
         np.testing.assert_array_equal(case.parameters[key], before)
 
 
 @every_set
+@pytest.mark.parametrize("holds", ["form", "value", "members", "outsiders", "reference", "convex", "sizes"])
 @given(data=st.data())
-def test_reference_distribution_is_in_the_set(name, data):
+def test_what_check_set_tries_holds_for_any_parameters(name, holds, data):
+    """Properties that authors of sets are held to, by the same functions."""
     case = data.draw(cases(name, st.integers(1, 8)))
-    point = case.set.reference()
-    assert case.set.contains(point, tol=1e-6)
-    assert point @ case.losses <= case.set.worst_case(case.losses).value + 1e-6 * tolerances.spread(
-        case.losses
-    ) + tolerances.ulps(case.losses)
+    subject = Subject(case.set, {"drawn": case.losses, "others": data.draw(losses(case.losses.size))})
+    assert list(properties.EVERY[holds](subject)) == []
 
 
 @every_set

@@ -131,8 +131,14 @@ class UncertaintySet(ABC):
     rows: int | None = None
     """B where the parameters differ by row of a batch, else None."""
 
+    _certifies_itself: ClassVar[bool] = True
+    """Said by a class whose `_closed_form` measures value and violation from p: its answers are not measured
+    again (checking.py). A subclass with a `_closed_form` of its own has to say it anew."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
+        cls._certifies_itself = vars(owner).get("_certifies_itself", False)
         if "name" in cls.__dict__ and cls.name:
             from uncertainty_sets.registry import register
 
@@ -165,7 +171,12 @@ class UncertaintySet(ABC):
                 f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}"
             )
         if backend in {"auto", "closed-form"}:
-            answer = self._closed_form(f, warm_start)
+            if self._certifies_itself:
+                answer = self._closed_form(f, warm_start)
+            else:
+                from uncertainty_sets import checking
+
+                answer = checking.closed_form(self, f, warm_start)
             if answer is not None:
                 if not answer.unproved:
                     return answer
@@ -196,8 +207,21 @@ class UncertaintySet(ABC):
         """Whether p is in the set, up to a violation of tol."""
         return self.violation(p) <= tol
 
+    def with_size(self, size: int) -> UncertaintySet:
+        """The set over that many entries: itself if it has them, a copy that does if it leaves them open.
+
+        For whoever knows N before there are losses, as a driver knows its workers. InvalidInput if the set
+        has another size, or its constraints cannot be written for that one.
+        """
+        from uncertainty_sets import sizing
+
+        return sizing.with_size(self, size)
+
     def reference(self) -> Array:
-        """A distribution in the set: its centre, or else the uniform one projected onto the set."""
+        """A distribution in the set: its centre, or else the uniform one projected onto the set.
+
+        A set that leaves its size to the losses has one for each: `with_size(N).reference()`.
+        """
         from uncertainty_sets import conic
 
         return conic.projection_of_uniform(self)

@@ -82,7 +82,10 @@ def kl_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -
     """The radius of `KL` around sample frequencies that holds the true distribution.
 
     ``radius = χ² / (2·samples)``: `divergence_radius` with φ''(1) = 1, and its assumptions: asymptotic,
-    and every atom drawn at least once (where q is 0, `KL` keeps p at 0).
+    and every atom drawn several times. Where q is 0, `KL` keeps p at 0, so that a truth with an atom that
+    was never drawn is outside whatever the radius, and no radius holds for every number of samples. At a
+    nominal 90 %, a truth drawn uniformly from the simplex is covered in 2 % of cases for 100 samples on 20
+    atoms, 60 % for 1,000 and 86 % for 10,000 (docs/calibration.md measures it and says what to do instead).
 
     Reference: Ben-Tal et al., Management Science 59(2), 2013.
 

@@ -13,6 +13,10 @@ moved until it meets them, in four steps, each cheap beside the solve:
 3. that may leave the cone again by a little: a fixed interior point y° of {y in K* : (Aᵀy) = 0}, found
    once per program, is added just as often as needed;
 4. a column with a row of its own, x_j >= l, needs only (Aᵀy)_j >= 0 of the others: that row takes the rest.
+
+Each sum of the bound is computed with an error, at most (its number of terms)·2⁻⁵³ times the sum of their
+sizes; that much is added, so that the bound stays above the maximum where the numbers are large. And y = 0
+proves max f: a bound above that is replaced by it.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-13
 """A residual of this size, relative to the terms that make it up, is rounding of their sum."""
+
+UNIT = 2.0**-53
+"""The relative error of one sum or product."""
 
 CENTRE_PRICE = 1e-6
 """A cone is pushed into its interior unless a unit of push costs more than 1/CENTRE_PRICE in the bound."""
@@ -56,11 +63,25 @@ class Certifier:
 
     @cached_property
     def _simplex_rows(self) -> Any:
-        """The rows p_j >= 0: max(f - (Aᵀy)[columns]) stands for them, and is smaller without them."""
+        """The rows p_j >= 0 and 1ᵀp = 1: max(f - (Aᵀy)[columns]) stands for them, and has fewer terms."""
+        program = self.program
         columns, rows, coefficients = self._single_rows()
-        return rows[
-            (coefficients < 0) & (self.program.b[rows] == 0.0) & np.isin(columns, self.program.columns)
-        ]
+        positive = rows[(coefficients < 0) & (program.b[rows] == 0.0) & np.isin(columns, program.columns)]
+        sums = program.A.tocsr()[self.cone.zero]
+        whole = (sums[:, program.columns] == 1.0).sum(axis=1) == program.size
+        alone = np.diff(sums.indptr) == program.size
+        total = self.cone.zero[whole & alone & (program.b[self.cone.zero] == 1.0)]
+        return np.concatenate([positive, total])
+
+    @cached_property
+    def _sizes(self) -> Any:
+        """|A|, for the size of the terms in Aᵀy."""
+        return abs(self.program.A)
+
+    @cached_property
+    def _column_error(self) -> Array:
+        """The error of each entry of f - Aᵀy, over the size of its terms."""
+        return np.asarray(UNIT * (np.diff(self.program.A.indptr) + 2.0))
 
     @cached_property
     def _own_rows(self) -> tuple[Any, Any, Array]:
@@ -157,7 +178,7 @@ class Certifier:
         left = np.abs(self.program.A.T @ y)[columns]
         # Relative to the terms of each sum, or to the losses, which are in [-1, 1]: a column whose only
         # row has to have y = 0 sums up nothing else.
-        terms = (abs(self.program.A).T @ (np.abs(y) + min(1.0, float(np.abs(y).max()))))[columns]
+        terms = (self._sizes.T @ (np.abs(y) + min(1.0, float(np.abs(y).max()))))[columns]
         return bool((left <= ROUNDING * terms).all())
 
     def _pushed(self, y: Array, centre_point: Array) -> Array | None:
@@ -185,12 +206,28 @@ class Certifier:
                 step, found = middle, closer
         return found
 
+    def prove(self, losses: Array, y: Array, x: Array) -> tuple[Array, float]:
+        """Multipliers near y that prove an upper bound, and the bound; (0, max f) where none do better."""
+        repaired = self.repair(y) if y.size == self.program.b.size else None
+        top = float(losses.max())
+        if repaired is not None:
+            bound = self.bound(losses, repaired, x)
+            if bound <= top:
+                return repaired, bound
+        return np.zeros(self.program.b.size), top
+
     def bound(self, losses: Array, y: Array, x: Array) -> float:
-        """bᵀy + max(f - (Aᵀy)[columns]), plus what rounding left in the auxiliary columns, at size |x|."""
+        """bᵀy + max(f - (Aᵀy)[columns]), plus what rounding left in the auxiliary columns, at size |x|.
+
+        And plus the largest error that these sums can have made.
+        """
         program = self.program
         residual = program.A.T @ y
-        left = float(np.abs(residual[program.auxiliary]) @ np.abs(x[program.auxiliary]))
-        return float(program.b @ y + (losses - residual[program.columns]).max() + left)
+        error = self._column_error * (self._sizes.T @ np.abs(y))
+        left = float((np.abs(residual) + error)[program.auxiliary] @ np.abs(x[program.auxiliary]))
+        top = float((losses - residual[program.columns] + error[program.columns]).max())
+        error_of_b = UNIT * (np.count_nonzero(program.b) + 2.0) * float(np.abs(program.b) @ np.abs(y))
+        return float(program.b @ y + error_of_b + top + left)
 
 
 def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:

@@ -8,6 +8,7 @@
     │   ├── InvalidParameter              a set's parameter: sign, shape, sum, symmetry
     │   ├── EmptySet                      the parameters leave no distribution at all
     │   └── UnknownName (LookupError)     no set or backend has that name
+    ├── BrokenSet (RuntimeError)          a set's own code breaks what every set promises
     └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
         ├── BackendMissing (ImportError)  its package is not installed
         ├── BackendUnsuitable (ValueError)  it lacks a cone that the set needs
@@ -23,11 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import WorstCase
+    from uncertainty_sets.suite import SetReport
 
 __all__ = [
     "BackendError",
     "BackendMissing",
     "BackendUnsuitable",
+    "BrokenSet",
     "EmptySet",
     "FdroError",
     "InvalidInput",
@@ -60,6 +63,16 @@ class EmptySet(InvalidInput):
 
 class UnknownName(InvalidInput, LookupError):
     """No set or backend has that name."""
+
+
+class BrokenSet(FdroError, RuntimeError):
+    """A set's own code is wrong: what it answered is not true, or breaks what every set promises.
+
+    Attributes:
+        report: all that `check_set` found; None for a single answer that was refused.
+    """
+
+    report: SetReport | None = None
 
 
 class BackendError(FdroError, RuntimeError):

@@ -116,21 +116,22 @@ def _solve(problem: Any) -> str:
     """Solve a cvxpy problem, an LP to a vertex and anything else tightly; the status, never an exception."""
     import cvxpy as cp
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "may be inaccurate": what we return is evaluated by us
-        try:
-            linear = problem.objective.expr.is_affine() and all(
-                each.is_dcp() and _polyhedral(each) for each in problem.constraints
-            )
-            if linear:
-                exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-                problem.solve(solver=cp.HIGHS, presolve="off", **exact)
+    linear = problem.objective.expr.is_affine() and all(
+        each.is_dcp() and _polyhedral(each) for each in problem.constraints
+    )
+    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "presolve": "off"}
+    tight = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
+    status = ""
+    for solver, options in [(cp.HIGHS, exact)] * linear + [(cp.CLARABEL, tight)]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "may be inaccurate": what we return is evaluated by us
+            try:
+                problem.solve(solver=solver, **options)
+            except (cp.error.SolverError, ValueError) as error:  # ValueError: a status that cvxpy cannot read
+                status = str(error)
             else:
-                tight = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
-                problem.solve(solver=cp.CLARABEL, **tight)
-        except cp.error.SolverError as error:
-            return str(error)
-    return str(problem.status)
+                return str(problem.status)
+    return status
 
 
 def _polyhedral(constraint: Any) -> bool:
@@ -157,13 +158,41 @@ def residual(uncertainty_set: UncertaintySet, p: Array) -> float:
         return stated.minimised(p) if stated.auxiliary else stated.at(p)
 
 
+def interior(uncertainty_set: UncertaintySet, size: int) -> Array | None:
+    """A distribution that meets all inequalities with room to spare; None where the set has none."""
+    kept: dict[int, Array | None] = uncertainty_set.__dict__.setdefault("_cache_interior", {})
+    if size not in kept:
+        kept[size] = _find_interior(uncertainty_set, size)
+    return kept[size]
+
+
+def _find_interior(uncertainty_set: UncertaintySet, size: int) -> Array | None:
+    import cvxpy as cp
+
+    p, slack = cp.Variable(size), cp.Variable()
+    inside = [cp.sum(p) == 1, size * p >= -slack, slack >= -1]
+    for each in set_constraints(uncertainty_set, p):
+        if isinstance(each, cp.constraints.Equality | bool | np.bool_):
+            inside.append(each)
+        else:
+            inside += _relaxed(each, slack, slack)
+    _solve(cp.Problem(cp.Minimize(slack), inside))
+    if p.value is None or slack.value is None or not slack.value < -1e-12:
+        return None
+    point: Array = np.maximum(p.value, 0.0)
+    point /= point.sum()
+    return point
+
+
 def projection_of_uniform(uncertainty_set: UncertaintySet) -> Array:
     """The distribution of the set nearest to the uniform one, in the Euclidean norm."""
     import cvxpy as cp
 
     name, size = type(uncertainty_set).__name__, uncertainty_set.size
     if size is None:
-        raise InvalidInput(f"{name} takes its size from the losses: set its `size` to have a reference()")
+        raise InvalidInput(
+            f"{name} takes its size from the losses: ask for with_size(N).reference(), or set its `size`"
+        )
     uniform = np.full(size, 1.0 / size)
     if uncertainty_set.violation(uniform) <= 1e-12:
         return uniform

@@ -37,13 +37,20 @@ def as_floats(name: str, value: ArrayLike, error: type[InvalidInput]) -> Array:
     """Real numbers as a plain float64 array; what only looks like numbers is refused."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise error(f"{name} must not have masked entries; fill or drop them")
+    if hasattr(value, "is_constant") and hasattr(value, "value"):
+        raise error(
+            f"{name} must be real numbers, got a cvxpy {type(value).__name__}; give its `value`"
+            f"{', which is not set yet' if value.value is None else ''}"
+        )
+    if getattr(value, "requires_grad", False) is True:
+        raise error(f"{name} must be plain numbers, got a tensor that requires grad; give {name}.detach()")
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "fiubO":
             kind = "complex numbers" if array.dtype.kind == "c" else f"entries of type {array.dtype}"
             raise error(f"{name} must be real numbers, got {kind}")
         return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as cause:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as cause:
         if isinstance(cause, error):
             raise
         raise error(f"{name} must be real numbers of one shape: {cause}") from cause

@@ -96,6 +96,8 @@ def draw_simplex(
         ax: matplotlib axes; a new figure without.
         names: what the corners are called.
     """
+    _check_three(uncertainty_set)
+    uncertainty_set = uncertainty_set.with_size(3)
     outline = boundary(uncertainty_set) @ CORNERS
     values = None if losses is None else uncertainty_set._check_losses(losses)
     if values is not None and values.ndim != 1:

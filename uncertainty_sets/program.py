@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidParameter, SolverFailed
+from uncertainty_sets.errors import (
+    BackendUnsuitable,
+    EmptySet,
+    InvalidInput,
+    InvalidParameter,
+    SolverFailed,
+)
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import Array, UncertaintySet
@@ -147,12 +153,76 @@ def compile_program(uncertainty_set: UncertaintySet, size: int) -> ConicProgram:
     )
 
 
+def checked(program: ConicProgram, name: str) -> ConicProgram:
+    """The set's program with all numbers finite: rows that an infinite b leaves free are dropped.
+
+    Raises:
+        InvalidParameter: NaN, or an infinite number that is not a missing bound.
+        EmptySet: an inequality with -inf on its right.
+    """
+    A, b = program.A, program.b
+    if not np.isfinite(A.data).all():
+        bad = A.data[~np.isfinite(A.data)][0]
+        raise InvalidParameter(f"the constraints of {name} have a coefficient of {bad}; all must be finite")
+    if np.isnan(b).any():
+        raise InvalidParameter(f"the constraints of {name} have a constant that is NaN; all must be numbers")
+    infinite = np.isinf(b)
+    if not infinite.any():
+        return program
+    keep, cones = np.ones(b.size, dtype=bool), []
+    for start, (kind, size) in zip(program.starts, program.cones, strict=True):
+        rows = slice(start, start + size)
+        if kind == "nonneg":
+            if (b[rows] == -np.inf).any():
+                raise EmptySet(f"{name} is empty: one of its constraints has -inf on the right of <=")
+            keep[rows] = ~infinite[rows]
+        elif infinite[rows].any():
+            # A second-order cone with an infinite s₀ holds everything; any other infinity means nothing.
+            if kind != "soc" or b[start] != np.inf or infinite[rows].sum() > 1:
+                raise InvalidParameter(
+                    f"the constraints of {name} have an infinite constant where a number is needed; only a "
+                    "bound may be infinite, which is then no bound"
+                )
+            keep[rows] = False
+        cones.append((kind, int(keep[rows].sum())))
+    return ConicProgram(A[keep], b[keep], tuple(each for each in cones if each[1]), program.columns)
+
+
+def equilibrated(program: ConicProgram) -> tuple[ConicProgram, Array]:
+    """The program with linear rows times powers of two that bring their largest entry into [1, 2).
+
+    Also the factors: a multiplier of the given program is the factor times the one of the equilibrated.
+    Solvers' tolerances are absolute, and a row in units of 1e9 would not be held to them. Rows of other
+    cones are left as they are.
+    """
+    largest = np.zeros(program.b.size)
+    by_row = program.A.tocoo()
+    np.maximum.at(largest, by_row.row, np.abs(by_row.data))
+    exponents = np.where(largest > 0, 1 - np.frexp(largest)[1], 0)
+    linear = np.zeros(program.b.size, dtype=bool)
+    linear[program.rows("zero")] = linear[program.rows("nonneg")] = True
+    factors = np.ldexp(1.0, np.where(linear, np.clip(exponents, -1000, 1000), 0))
+    if (factors == 1.0).all():
+        return program, factors
+    from scipy import sparse
+
+    A = sparse.csc_array(sparse.dia_array((factors[None, :], [0]), shape=(factors.size,) * 2) @ program.A)
+    return ConicProgram(A, program.b * factors, program.cones, program.columns), factors
+
+
 def set_constraints(uncertainty_set: UncertaintySet, p: Any) -> list[Any]:
-    """The set's own constraints at p, checked to be a list of cvxpy constraints."""
+    """The set's own constraints at p, checked to be a list of cvxpy constraints, without infinite bounds."""
     import cvxpy as cp
 
     name = type(uncertainty_set).__name__
-    constraints = uncertainty_set.constraints(p)
+    try:
+        constraints = uncertainty_set.constraints(p)
+    except InvalidInput:
+        raise
+    except (ValueError, IndexError) as error:  # what NumPy and cvxpy raise for shapes that do not fit
+        raise InvalidInput(
+            f"{name}.constraints cannot be written for p with {p.size} entries: {error}"
+        ) from error
     try:
         constraints = list(constraints)
     except TypeError as error:
@@ -165,4 +235,42 @@ def set_constraints(uncertainty_set: UncertaintySet, p: Any) -> list[Any]:
             raise InvalidInput(
                 f"{name}.constraints must return a list of cvxpy constraints; one of its items is {each!r}"
             )
-    return constraints
+        for parameter in [] if isinstance(each, bool | np.bool_) else each.parameters():
+            if parameter.value is None:
+                raise InvalidParameter(
+                    f"the constraints of {name} use the cvxpy parameter {parameter.name()!r}, which has no "
+                    "value: set its `value` before the set is used"
+                )
+    finite = [_without_infinite_bounds(each) for each in constraints]
+    return [each for each in finite if each is not None]
+
+
+def _without_infinite_bounds(constraint: Any) -> Any:
+    """An inequality without the entries that an infinite constant leaves free; None if none is left."""
+    import cvxpy as cp
+    from scipy import sparse
+
+    if not isinstance(constraint, cp.constraints.Inequality):
+        return constraint
+    sides, free = [], np.zeros(constraint.shape, dtype=bool)
+    for side, infinite in zip(constraint.args, (-np.inf, np.inf), strict=True):
+        if side.is_constant():
+            value = side.value.toarray() if sparse.issparse(side.value) else np.asarray(side.value)
+            sides.append(np.broadcast_to(value, constraint.shape))
+            free = free | (sides[-1] == infinite)
+        else:
+            sides.append(side)
+    if not free.any():
+        return constraint
+    keep = np.flatnonzero(~free.ravel(order="F"))
+    if not keep.size:
+        return None
+    left, right = (
+        each.ravel(order="F")[keep]
+        if isinstance(each, np.ndarray)
+        else each
+        if each.size == 1
+        else cp.vec(each, order="F")[keep]
+        for each in sides
+    )
+    return left <= right

@@ -9,12 +9,14 @@ and Aᵀy = e in the columns of p, 0 in the others: a conic problem in y that jo
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from uncertainty_sets import conic
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.program import equilibrated
 
 if TYPE_CHECKING:
     import cvxpy
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["support"]
 
 
-def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expression:
+def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = False) -> cvxpy.Expression:
     """The largest expected loss over the set, max of pᵀexpression, as one convex cvxpy expression.
 
     Legal wherever cvxpy takes a convex scalar: in sums, in an objective to minimise, on the left of `<=`.
@@ -33,10 +35,14 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
     Args:
         uncertainty_set: any set, plug-ins included.
         expression: a vector of N convex (or affine) expressions, or a list of N scalar ones.
+        linear: let cvxpy see a set of linear constraints as linear, for HiGHS or OSQP by name, and where
+            the problem has integer variables that are not in the expression.
 
-    Solving needs a solver with the set's cones; the expression adds one variable for each row of the
-    set's conic program. Where the set has no interior relative to its constraints (a radius of 1e-12),
-    the dual optimum may be far away and solvers lose digits; a set known to be one point is exact.
+    `problem.solve()` takes a solver with the set's cones, or Clarabel for a set of linear constraints: cvxpy
+    would give those with a quadratic objective to OSQP, which often stops short of an answer. The
+    expression adds one variable for each row of the set's conic program. Where the set has no interior
+    relative to its constraints (a radius of 1e-12), the dual optimum may be far away and solvers lose
+    digits; a set known to be one point is exact.
 
     >>> import cvxpy as cp, numpy as np
     >>> from uncertainty_sets import Polyhedron
@@ -63,6 +69,7 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
         raise InvalidInput(f"support takes one set, and this one's parameters have {rows} rows")
     if size is not None and losses.size != size:
         raise InvalidInput(f"the losses must have {size} entries, as the set has, got {losses.size}")
+    uncertainty_set = uncertainty_set.with_size(losses.size)
     if not losses.is_convex():
         raise InvalidInput(
             f"the losses must be convex by cvxpy's rules, got {losses.curvature.lower()} ones: "
@@ -71,17 +78,23 @@ def support(uncertainty_set: UncertaintySet, expression: Any) -> cvxpy.Expressio
     point = uncertainty_set._singleton()
     if point is not None:
         return point @ losses
-    return _atom_class()(losses, uncertainty_set)
+    kinds = conic.program(uncertainty_set, losses.size).kinds
+    linear = linear or any(
+        each.attributes["integer"] or each.attributes["boolean"] for each in losses.variables()
+    )
+    return _atom_class("soc" in kinds or not linear, "exp" in kinds)(losses, uncertainty_set)
 
 
-_cached_class: list[Any] = []
+@cache
+def _atom_class(second_order: bool, exponential: bool) -> Any:
+    """The cvxpy atom that brings these cones, as far as cvxpy's choice of a solver goes.
 
-
-def _atom_class() -> Any:
-    """The cvxpy atom, made at first use so that importing this module does not import cvxpy."""
-    if _cached_class:
-        return _cached_class[0]
+    cvxpy chooses a solver before it has seen what an atom turns into: it looks the atom's class up in its
+    lists of those that bring a kind of cone. So there is a class for each choice of cones, and it is
+    put on the lists. Made at first use, so that importing this module does not import cvxpy.
+    """
     import cvxpy as cp
+    from cvxpy import atoms as known
     from cvxpy.atoms.atom import Atom
     from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
     from scipy import sparse
@@ -129,7 +142,7 @@ def _atom_class() -> Any:
     def canonicalise(atom: Any, args: list[Any], solver_context: Any = None) -> tuple[Any, list[Any]]:
         """bᵀy and the constraints that make it the dual of the set's program."""
         losses = args[0]
-        program = conic.program(atom.uncertainty_set, losses.size)
+        program, _ = equilibrated(conic.program(atom.uncertainty_set, losses.size))
         y = cp.Variable(program.b.size)
         transposed = sparse.csr_array(program.A.T)
         constraints = [transposed[program.columns] @ y == losses]
@@ -148,5 +161,9 @@ def _atom_class() -> Any:
         return program.b @ y, constraints
 
     CANON_METHODS[SupportFunction] = canonicalise
-    _cached_class.append(SupportFunction)
+    known.NONPOS_ATOMS.append(SupportFunction)  # every set has p >= 0
+    if second_order:
+        known.SOC_ATOMS.append(SupportFunction)
+    if exponential:
+        known.EXP_ATOMS.append(SupportFunction)
     return SupportFunction

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,16 @@ from fdro_core import kernels
 from fdro_core.adversary import Oracle, without
 from fdro_core.algorithm import Verdict
 from fdro_core.baselines.rounds import Job, Rounds, RoundState
-from fdro_core.engines.base import Back, Event, Lost
-from fdro_core.errors import InvalidSetting, NoWorkersLeft
+from fdro_core.engines.base import Back, Event, Lost, Silent
+from fdro_core.errors import CheckpointMismatch
+from fdro_core.failures import no_workers_left, traceback_of, words
+from fdro_core.judge import look_over, stand_in
+from fdro_core.master import NEVER, OUT_OF_RANGE
+from fdro_core.meeting import Meeting
 from fdro_core.messages import Probe, Probed, Reply, Request, Train, Trained
+from fdro_core.replies import LARGEST, LARGEST_SQ
 from fdro_core.roster import Roster
-from fdro_core.setup import Meeting
+from fdro_core.watch import Watch
 
 Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Train]]
@@ -45,19 +49,21 @@ class RoundMaster:
         self.gradients = 0
         self.sent, self.received = met.sent, met.received
         self.next_report = method.report_interval
-        self.notices = list(met.notices)
+        self.notices: list[dict[str, Any]] = []
         self.last_words = ""
+        self.last_failure: tuple[int, Exception] | None = None
         self.roster = Roster(self.plan)
-        losses = np.array([np.nan if u is None else u.loss for u in met.first])
+        reports = [
+            (np.nan, 0.0, 0.0) if u is None else (u.loss, u.gradient_sq, u.curvature) for u in met.first
+        ]
+        losses, gradient_sq, curvature = np.array(reports).T.copy()
         good = np.isfinite(losses)
-        if not good.any():
-            raise NoWorkersLeft("every worker raised or returned NaN at the starting point")
         losses[~good] = losses[good].mean()
-        largest = max(u.curvature for u, fine in zip(met.first, good, strict=True) if u is not None and fine)
         counts = np.array([np.nan if n is None else float(n) for n in met.samples])
-        known = np.isfinite(counts[good]).all()
-        shares = np.where(good, counts, 0.0) if known else np.ones(workers)
+        known = np.isfinite(counts[good]).all() and counts[good].sum() > 0
+        shares = np.where(good, counts, 0.0) if known else good.astype(np.float64)
         shares = shares / shares.sum()
+        largest = float(curvature.max())
         self.state = RoundState(
             w=met.z.copy(),
             weights=method.start_weights(met.reference, shares),
@@ -66,9 +72,19 @@ class RoundMaster:
             losses=losses,
             step=method.step or (1.0 / largest if largest > 0 else 1.0),
         )
-        for j in np.flatnonzero(~good):
-            self._leave(int(j), "failed before the first step", for_good=True)
+        self.watch = Watch(workers, met.z, losses, gradient_sq, curvature)
+        for j, what in met.suspicious.items():
+            self.notice("suspicious", worker=j, reason=what)
+        for j, error in met.failures.items():
+            self.roster.visited[j] = NEVER
+            self._leave(j, f"failed before the first step: {words(error)}", for_good=True, error=error)
+        self._derive()
+        if self.never:
+            self.state.weights = without(self.state.weights, good.tolist())
         self.job = self._draw()
+
+    def _derive(self) -> None:
+        self.never = [j for j, phase in enumerate(self.roster.visited) if phase == NEVER]
 
     def _settle(self, method: Rounds, oracle: Oracle, workers: int) -> None:
         self.method, self.oracle = method, oracle
@@ -79,6 +95,11 @@ class RoundMaster:
     def z(self) -> Array:
         """The model."""
         return self.state.w
+
+    @property
+    def reported(self) -> Array:
+        """Every worker's loss as it last reported it."""
+        return self.state.losses
 
     @property
     def wake_at(self) -> float | None:
@@ -99,27 +120,32 @@ class RoundMaster:
         if isinstance(payload, Trained):
             out = self._take(j, payload)
         elif isinstance(payload, Lost):
-            if self.roster.alive[j]:
-                self._leave(j, payload.reason)
+            if self.roster.lost(j, payload.returns):
+                self._leave(j, payload.reason, error=payload.error)
         elif isinstance(payload, Back):
             if not self.roster.alive[j] and j not in self.roster.dropped:
                 out = self._return(j)
+        elif isinstance(payload, Silent):
+            out = self._suspect(j, payload)
+        elif payload is None:
+            out = [(k, self._press(k)) for k in self.roster.overdue(self.time)]
         else:
-            out = self._tick()
-        if not self.roster.live:
-            raise NoWorkersLeft(
-                f"no worker is left in round {self.iteration}; the last, worker {j}: {self.last_words}. "
-                "The error's `.result` keeps the last good state"
-            )
-        return out if self.roster.under_way else out + self._close()
+            out = self._refuse(j)
+        if self.roster.deserted:
+            raise no_workers_left(f"in round {self.iteration}", j, self.last_words, self.last_failure)
+        return out if self.roster.under_way or not self.roster.live else out + self._close()
 
     def _take(self, j: int, reply: Trained) -> Outgoing:
         roster = self.roster
         self.received += reply.numbers
-        if reply.ticket != roster.tickets[j] or j in roster.pending:
+        if reply.ticket < roster.tickets[j] or j in roster.pending:
             return []  # a repeated message, or one from before a crash
-        if not _usable(reply):
+        size = _size(reply)
+        if reply.ticket != roster.tickets[j] or not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
+        if reply.w is not None:
+            self.watch.books[j, 1] = kernels.norm_sq(self.state.w)  # where its steps began, whatever it had
+            kernels.enter(self.watch.books[j], size, size)
         if not roster.alive[j]:
             self._join(j)
         if roster.sent_in[j] != self.opened or j not in self.job.workers:
@@ -129,18 +155,23 @@ class RoundMaster:
         roster.accept(j, reply, self.time)
         return []
 
-    def _tick(self) -> Outgoing:
-        out: Outgoing = []
-        for j in self.roster.overdue(self.time):
-            if self.roster.ask_again(j, self.time):
-                self._notice("asked-again", worker=j)
-                out.append((j, self._message(self.roster.tickets[j])))
-                continue
-            if self.roster.alive[j]:
-                self._leave(j, f"silent for {self.plan.config.deadline} s")
-            out.append((j, self._send(j)))
-            self.roster.retry(j, self.time)
-        return out
+    def _suspect(self, j: int, silent: Silent) -> Outgoing:
+        """The engine says that j may hang."""
+        if not self.roster.silent(j, silent.deadline):
+            return []
+        self.notice("worker-silent", worker=j, seconds=silent.seconds, reason=silent.reason)
+        return [(j, self._press(j))]
+
+    def _press(self, j: int) -> Train:
+        """What silent j is sent: its message again; a fresh one once it counts as dead."""
+        if self.roster.ask_again(j, self.time):
+            self.notice("asked-again", worker=j)
+            return self._message(self.roster.tickets[j])
+        if self.roster.alive[j]:
+            self._leave(j, f"silent for {self.time - self.roster.sent_at[j]:.3g} s")
+        message = self._send(j)
+        self.roster.retry(j, self.time)
+        return message
 
     # -- one phase ------------------------------------------------------------------------------------
 
@@ -150,8 +181,15 @@ class RoundMaster:
         for j, reply in replies.items():
             self.state.losses[j] = reply.loss
         self.method.close(self.state, self.phase, self.job, replies, self._rng(closing=True))
-        if self.method.adapts and self.method.dead_losses == "drop" and not all(self.roster.alive):
-            self.state.weights = without(self.state.weights, self.roster.alive)
+        if self.never:
+            self.state.losses[self.never] = np.delete(self.state.losses, self.never).mean()
+        if self.method.adapts:
+            if self.method.dead_losses == "drop" and not all(self.roster.alive):
+                self.state.weights = without(self.state.weights, self.roster.alive)
+            elif self.never:  # a loss that nobody ever measured earns no weight
+                self.state.weights = without(
+                    self.state.weights, [phase != NEVER for phase in self.roster.visited]
+                )
         self.phase += 1
         if self.phase == self.method.phases:
             self.phase = 0
@@ -183,21 +221,25 @@ class RoundMaster:
     def _refuse(self, j: int) -> Outgoing:
         """A bad update: left out and counted; after too many the worker is dropped for good."""
         bad = self.roster.bad[j] = self.roster.bad[j] + 1
-        self._notice("bad-update", worker=j, count=bad)
+        self.notice("bad-update", worker=j, count=bad)
         if bad < self.plan.config.max_bad_updates:
             return [(j, self._send(j))]
         if self.roster.alive[j]:
-            self._leave(j, f"{bad} updates with NaN or infinity", for_good=True)
+            self._leave(j, f"{bad} updates with {OUT_OF_RANGE}", for_good=True)
         return []
 
-    def _leave(self, j: int, reason: str, *, for_good: bool = False) -> None:
+    def _leave(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         self.roster.leave(j, for_good)
         self.last_words = reason
-        self._notice("worker-dropped" if for_good else "worker-lost", worker=j, reason=reason)
+        facts = {"worker": j, "reason": reason}
+        if error is not None:
+            self.last_failure = (j, error)
+            facts["traceback"] = traceback_of(error)
+        self.notice("worker-dropped" if for_good else "worker-lost", **facts)
 
     def _join(self, j: int) -> None:
         self.roster.join(j)
-        self._notice("worker-back", worker=j)
+        self.notice("worker-back", worker=j)
 
     def _return(self, j: int) -> Outgoing:
         """Worker j is back: it does its part of the phase under way, or waits for the next."""
@@ -207,7 +249,8 @@ class RoundMaster:
         self.roster.under_way.pop(j, None)
         return []
 
-    def _notice(self, event: str, **facts: Any) -> None:
+    def notice(self, event: str, **facts: Any) -> None:
+        """Put something in the history."""
         self.notices.append({"event": event, "iteration": self.iteration, "clock": self.time, **facts})
 
     # -- looking at the state -------------------------------------------------------------------------
@@ -217,11 +260,14 @@ class RoundMaster:
         self.next_report = self.iteration + self.method.report_interval
         stalest, self.roster.stalest = self.roster.stalest, 0
         losses, numbers = self.state.losses.copy(), self.sent + self.received
+        objective = float(self.oracle.worst_case(losses).value)
+        for j, what in self.watch.look(self.roster.alive, self.roster.tickets, objective):
+            self.notice("suspicious", worker=j, reason=what)
         return {
             "event": "report",
             "iteration": self.iteration,
             "clock": self.time,
-            "objective": float(self.oracle.worst_case(losses).value),
+            "objective": objective,
             "value": float(self.state.weights @ losses),
             "losses": losses,
             "planes": 1,
@@ -251,15 +297,20 @@ class RoundMaster:
         for j, reply in replies.items():
             if isinstance(reply, Probed):
                 losses[j] = reply.loss_at_z
-        answer = self.oracle.worst_case(np.where(np.isfinite(losses), losses, self.state.losses))
+        look_over(self, replies, losses)
+        visited = self.roster.visited
+        answer = self.oracle.worst_case(stand_in(losses, self.state.losses, visited))
+        phases = self.method.phases  # which visits are counted in
+        rounds = [NEVER if phase == NEVER else -(-phase // phases) for phase in visited]
+        known_at = np.where(np.isfinite(losses), self.iteration, rounds)
         weights = self.state.weights.copy()
-        return Verdict(losses, answer, float(answer.value), weights, weights[None, :], np.inf)
+        return Verdict(losses, known_at, answer, float(answer.value), weights, weights[None, :], np.inf)
 
     # -- checkpoints ----------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        parts = {"roster": self.roster.snapshot()}
+        parts = {"roster": self.roster.snapshot(), "watch": self.watch.snapshot()}
         for name in ("state", "job"):
             part = getattr(self, name)
             parts[name] = {item.name: getattr(part, item.name) for item in fields(part)}
@@ -269,7 +320,7 @@ class RoundMaster:
     def restored(cls, method: Rounds, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> RoundMaster:
         """The master of a snapshot."""
         if "job" not in saved or len(saved["state"]["weights"]) != workers:
-            raise InvalidSetting(
+            raise CheckpointMismatch(
                 f"the checkpoint is not one of {type(method).__name__} with {workers} workers: give the same "
                 "problems and config as the first time"
             )
@@ -280,10 +331,16 @@ class RoundMaster:
         master.roster = Roster.restored(master.plan, saved["roster"])
         master.state = RoundState(**saved["state"])
         master.job = Job(**saved["job"])
+        none = np.zeros(workers)
+        master.watch = Watch(workers, master.state.w, master.state.losses, none, none)
+        if "watch" in saved:  # checkpoints of fdro 0.1 have none
+            master.watch.restore(saved["watch"])
+        master.last_failure = None
+        master._derive()
         return master
 
 
-def _usable(reply: Trained) -> bool:
-    """Whether every number in it is one."""
+def _size(reply: Trained) -> float:
+    """The largest ‖w‖² among the models in it, NaN where one holds NaN."""
     models = [model for model in (reply.w, reply.marked) if model is not None]
-    return isfinite(reply.loss) and all(kernels.finite(model) for model in models)
+    return float(np.max([kernels.norm_sq(model) for model in models], initial=0.0))

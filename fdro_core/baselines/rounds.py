@@ -81,11 +81,13 @@ class Rounds:
         batch_size: samples a gradient; None: all.
         reported_loss: with mini-batches, "full" sends f_j on all data, "batch" that of the first batch.
         metric: "problem" takes steps in the mean of the problems' metrics, "none" in D = 1.
-        deadline: seconds of silence after which a worker is dead until it speaks; None: never.
+        deadline: seconds of silence after which a worker is asked again; "auto" goes by the answers seen so
+            far, on engines whose workers can hang (never on a virtual clock); None: wait for ever.
         resends: how often a silent worker is asked again before it counts as dead.
         dead_losses: where λ adapts, "freeze" keeps a dead worker's last loss and its weight, "drop" gives its
             weight to the others.
-        max_bad_updates: after so many updates with NaN a worker is dropped.
+        max_bad_updates: after so many updates out of range (NaN, infinity, beyond 1e150) a worker is dropped.
+        on_failed_start: "raise" where a worker fails before the first round, or "warn" and go on without it.
         report_interval: rounds between reports.
         seed: fixes every bit.
     """
@@ -96,10 +98,11 @@ class Rounds:
     batch_size: int | None = None
     reported_loss: str = "full"
     metric: str = "problem"
-    deadline: float | None = None
+    deadline: float | str | None = "auto"
     resends: int = 1
     dead_losses: str = "freeze"
     max_bad_updates: int = 3
+    on_failed_start: str = "raise"
     report_interval: int = 1
     seed: int = 0
 
@@ -151,6 +154,7 @@ class Rounds:
             resends=self.resends,
             dead_losses=self.dead_losses,
             max_bad_updates=self.max_bad_updates,
+            on_failed_start=self.on_failed_start,
             report_interval=self.report_interval,
             seed=self.seed,
         ).resolve(workers)
@@ -164,7 +168,7 @@ class Rounds:
         from fdro_core import setup
         from fdro_core.baselines.master import RoundMaster
 
-        met = setup.meet(uncertainty_set, workers, ask, start, self.metric, np.inf)
+        met = setup.meet(uncertainty_set, workers, ask, start, self.plan(workers).config)
         return RoundMaster(self, uncertainty_set, met)
 
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> RoundMaster:

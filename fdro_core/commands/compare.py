@@ -18,6 +18,7 @@ FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "mean_test_accuracy": ("test accuracy, mean", percent),
     "worst_test_loss": ("test loss, worst worker", number),
     "objective": ("worst expected loss over the set", number),
+    "proved": ("proved for all workers", lambda value: "yes" if value else "no"),
     "worst_loss": ("loss, worst worker", number),
     "stationarity": ("stationarity", lambda value: number(value, 3)),
     "planes": ("planes at the end", number),
@@ -62,6 +63,9 @@ def compare(
     output.only_quiet(str(folders[best]))
     show(output, [str(folder) for folder in folders], differ, results)
     output.say(f"best for its worst worker: {folders[best]}")
+    for folder, result in zip(folders, results, strict=True):
+        if not result["proved"]:
+            output.warn(f"{folder}: its objective is {result['caveat']}")
 
 
 def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:

@@ -112,6 +112,7 @@ def facts(
                 "weights": result.weights,
                 "objective": result.objective,
                 "upper_bound": result.worst_case.upper_bound,
+                "proved": result.proved,
                 "clock": result.clock,
             }
             for key, result in results.items()
@@ -137,8 +138,8 @@ def show(output: Output, task: Task, results: dict[str, Result], accuracies: dic
         f"{percent(accuracies['robust'].min())}; the mean from {percent(accuracies['fedavg'].mean())} to "
         f"{percent(accuracies['robust'].mean())}: that is the price.\n"
         f"No mix within the set gives the robust model a mean training loss above "
-        f"{robust.worst_case.upper_bound:.4f}, proved by a dual bound; FedAvg's worst mix has "
-        f"{fedavg.objective:.4f}.\n"
+        f"{robust.worst_case.upper_bound:.4f}, {robust.caveat() or 'proved by a dual bound'}; "
+        f"FedAvg's worst mix has {fedavg.objective:.4f}.\n"
         f"On the engine's clock FedAvg took {fedavg.clock:,.0f} s and the robust run {robust.clock:,.0f} s."
     )
 

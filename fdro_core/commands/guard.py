@@ -58,16 +58,30 @@ def guarded(command: Command) -> Command:
             if code is None:
                 raise
             message = ". ".join([str(error), *getattr(error, "__notes__", [])])
-            complain(message, code, kind=type(error).__name__, as_json=bool(options.get("as_json")))
+            as_json = bool(options.get("as_json"))
+            complain(
+                message, code, kind=type(error).__name__, as_json=as_json, before=_raised_by_a_worker(error)
+            )
             raise typer.Exit(code) from error
 
     return run  # type: ignore[return-value]  # the same signature, by `wraps`
 
 
-def complain(message: str, code: int, *, kind: str, as_json: bool) -> None:
-    """One error on stderr: for people, or as a JSON object."""
+def _raised_by_a_worker(error: Exception) -> str:
+    """The traceback of the exception that ended a run: it is in the user's code, not in ours."""
+    from fdro_core.errors import DriverError
+    from fdro_core.failures import traceback_of
+
+    cause = error.__cause__ if isinstance(error, DriverError) else None
+    return "" if cause is None else traceback_of(cause)
+
+
+def complain(message: str, code: int, *, kind: str, as_json: bool, before: str = "") -> None:
+    """One error on stderr, after a traceback where there is one: for people, or as a JSON object."""
     if as_json:
-        typer.echo(json.dumps({"error": message, "kind": kind, "exit_code": code}), err=True)
+        content = {"error": message, "kind": kind, "exit_code": code}
+        typer.echo(json.dumps(content | ({"traceback": before} if before else {})), err=True)
     else:
+        typer.echo(before, nl=False, err=True)
         typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
         typer.echo(message, err=True)

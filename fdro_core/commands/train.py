@@ -86,6 +86,9 @@ def resume(
     iterations: Annotated[
         int | None, typer.Option(help="Iterations in all: more than the config's to train on.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on though config or data are not those of the checkpoint.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +99,7 @@ def resume(
     from fdro_core.experiment import run
 
     shown = Output(quiet=quiet, as_json=as_json)
-    found, numbers = run.go_on(folder, iterations, observers=watchers(shown))
+    found, numbers = run.go_on(folder, iterations, force=force, observers=watchers(shown))
     finish(shown, found, numbers)
 
 
@@ -141,10 +144,13 @@ def finish(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:
 def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
     """A table by worker and a few sentences."""
     worst = numbers["worst_test_accuracy"]
+    caveat = "" if numbers["proved"] else f" (not proved: {numbers['caveat']})"
     output.only_quiet(
-        f"{folder}: objective {numbers['objective']:.6g}"
+        f"{folder}: objective {numbers['objective']:.6g}{caveat}"
         + ("" if worst is None else f", worst-worker test accuracy {percent(worst)}")
     )
+    for name, what in numbers["suspicious"].items():
+        output.warn(f"worker {name} looks wrong: {what}")
     if not output.words:
         return
     columns = ("samples", "loss", "accuracy", "test loss", "test accuracy", "prior", "weight")
@@ -156,10 +162,21 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
             percent(worker["weight"]),
         )  # fmt: skip
     output.say(listing)
-    bound, mean = number(numbers["upper_bound"]), percent(numbers["mean_test_accuracy"])
-    output.say(f"worst expected loss over the set  {numbers['objective']:.6g}, proved at most {bound}")
+    mean = percent(numbers["mean_test_accuracy"])
+    output.say(headline(numbers))
     if worst is not None:
         output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; ended by: {numbers['stop_reason']}")
     output.say(f"\nin {folder}; next: fdro report {folder}")
+
+
+def headline(numbers: dict[str, Any]) -> str:
+    """The objective and its bound; proved only where every worker's loss was measured at this model."""
+    value, bound = (
+        f"worst expected loss over the set  {numbers['objective']:.6g}",
+        number(numbers["upper_bound"]),
+    )
+    if numbers["proved"]:
+        return f"{value}, proved at most {bound}"
+    return f"{value}, NOT PROVED: at most {bound} {numbers['caveat']}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fdro_core.failures import words
 from fdro_core.messages import Reply, Request
 
 
@@ -47,7 +48,7 @@ class Event:
     Attributes:
         time: the engine's clock, in seconds.
         worker: who it is from; -1 for a tick.
-        payload: an Update, `Lost`, `Back`, or None for a tick.
+        payload: an Update, `Lost`, `Back`, `Silent`, or None for a tick.
     """
 
     __slots__ = ("payload", "time", "worker")
@@ -59,12 +60,26 @@ class Event:
 
 
 class Lost:
-    """The worker crashed or raised; what it was doing is gone."""
+    """The worker crashed or raised; what it was doing is gone.
 
-    __slots__ = ("reason",)
+    Attributes:
+        reason: in words.
+        error: what it raised, None where it crashed or fell silent.
+        returns: whether `Back` will follow, or another `Lost` if that comes to nothing: the master then waits
+            for it even if nobody else is left.
+    """
 
-    def __init__(self, reason: str) -> None:
+    __slots__ = ("error", "reason", "returns")
+
+    def __init__(self, reason: str, error: Exception | None = None, *, returns: bool = False) -> None:
         self.reason = reason
+        self.error = error
+        self.returns = returns
+
+    @classmethod
+    def raised(cls, error: Exception, *, returns: bool = False) -> Lost:
+        """Lost to an exception of its own."""
+        return cls(f"raised {words(error)}", error, returns=returns)
 
 
 class Back:
@@ -73,11 +88,46 @@ class Back:
     __slots__ = ()
 
 
+class Away(ConnectionError):
+    """The worker is known to be gone, so it was not asked."""
+
+
+class Silent:
+    """The worker has not answered its step for longer than the engine thinks normal; it may hang.
+
+    Only engines whose workers can hang say so. The master heeds it where its `deadline` is "auto".
+
+    Attributes:
+        seconds: how long it has been silent.
+        deadline: how long it may be.
+        why: where that number comes from.
+    """
+
+    __slots__ = ("deadline", "seconds", "why")
+
+    def __init__(self, seconds: float, deadline: float, why: str) -> None:
+        self.seconds = seconds
+        self.deadline = deadline
+        self.why = why
+
+    @property
+    def reason(self) -> str:
+        """All of it in words."""
+        return f"silent for {self.seconds:.3g} s, past the deadline of {self.deadline:.3g} s: {self.why}"
+
+
 WorkerFactory = Callable[[], WorkerMachine]
 
 
 class Engine(Protocol):
-    """Runs workers and carries messages. Times are seconds on the engine's own clock."""
+    """Runs workers and carries messages. Times are seconds on the engine's own clock.
+
+    A reply has passed `fdro_core.replies.fault` before it comes out of `receive` or `ask`; one that does not
+    pass is as good as an exception that the worker raised.
+    It may also have ``fingerprint()``: plain values by which a checkpoint knows that it belongs to this
+    engine; without it those are its class and the arguments of its constructor.
+    An engine may also have ``hurry()``, called on Ctrl-C: rounds wait for nobody who may hang from then on.
+    """
 
     @property
     def clock(self) -> float:

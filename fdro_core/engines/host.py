@@ -9,7 +9,11 @@ from typing import Any
 
 from fdro_core.engines.base import WorkerFactory, WorkerMachine
 from fdro_core.engines.memory import Past, make, own_copy, recall
+from fdro_core.failures import traceback_of, words
 from fdro_core.messages import Reply, Request
+from fdro_core.replies import checked
+
+WHERE = "Where it was raised:\n"
 
 
 class Shared:
@@ -39,7 +43,7 @@ class Host:
         self,
         workers: Mapping[int, tuple[bytes, Past | None]],
         afresh: bool = True,
-    ) -> dict[int, str]:
+    ) -> dict[int, Exception]:
         """Make workers from their packed factories and pasts; what was raised for those that failed."""
         owned: dict[int, Request] = {}
         failed = {}
@@ -60,8 +64,7 @@ class Host:
                     recall(self._workers[j], past)
                 self._errors.pop(j, None)
             except Exception as error:
-                self._errors[j] = portable(error)
-                failed[j] = f"raised {type(error).__name__}: {error}"
+                failed[j] = self._errors[j] = portable(error)
         return failed
 
     def handle(
@@ -81,7 +84,8 @@ class Host:
         try:
             # What comes off the wire is read-only, which compiled kernels do not take.
             mine = self._share(message) if isinstance(message, Shared) else own_copy(message)
-            return self._workers[worker].handle(mine)
+            # The master looks again; here it keeps what cannot travel from spoiling the others' replies.
+            return checked(worker, mine, self._workers[worker].handle(mine))
         except Exception as error:
             return portable(error)
 
@@ -92,9 +96,17 @@ class Host:
 
 
 def portable(error: Exception) -> Exception:
-    """The exception, or its words where it cannot travel."""
+    """The exception with its traceback in a note, or its words where it cannot travel with that."""
+    notes = [note for note in getattr(error, "__notes__", ()) if not str(note).startswith(WHERE)]
     try:
-        pickle.loads(pickle.dumps(error))
+        error.__notes__ = notes  # an exception that is raised again and again tells its last place
+        told = WHERE + traceback_of(error)
+        error.add_note(told)
+        there = pickle.loads(pickle.dumps(error))
+        if type(there) is type(error) and told in there.__notes__:
+            return error
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+        pass  # it cannot travel, so its words do
+    stand_in = RuntimeError(words(error))
+    stand_in.add_note(WHERE + traceback_of(error))
+    return stand_in

@@ -13,25 +13,9 @@ from typing import Any
 import numpy as np
 
 from fdro_core.engines.base import WorkerFactory, WorkerMachine
-from fdro_core.messages import (
-    Begin,
-    Hello,
-    Introduction,
-    Probe,
-    Probed,
-    Reply,
-    Request,
-    Step,
-    Train,
-    Trained,
-    Update,
-    from_fields,
-    to_fields,
-)
+from fdro_core.messages import KEPT, Reply, Request, from_fields, to_fields
 
-FLOAT = np.dtype(np.float64)
-ANSWERS = {Step: Update, Begin: Update, Hello: Introduction, Probe: Probed, Train: Trained}
-OPTIONAL = (Introduction, Trained)  # replies that may leave something out
+KINDS = frozenset(KEPT.values())
 
 
 class Past:
@@ -130,41 +114,16 @@ class Memory:
 
 
 def own_copy(message: Any) -> Any:
-    """The message with arrays of its own: no two threads may hold the same buffer."""
+    """The message with arrays of its own: no two threads may hold the same buffer.
+
+    What is no message stays as it is.
+    """
     kind: Any = type(message)
+    if kind not in KINDS:
+        return message
     made = kind.__new__(kind)
-    for name in _fields(message):
-        value = getattr(message, name)
-        setattr(made, name, value.copy() if isinstance(value, np.ndarray) else value)
+    for name in kind.__slots__:
+        if hasattr(message, name):  # one that a worker left out is for `replies.fault` to say
+            value = getattr(message, name)
+            setattr(made, name, value.copy() if isinstance(value, np.ndarray) else value)
     return made
-
-
-def fault(request: Request, reply: Any) -> str:
-    """What is wrong with a reply's form, "" where nothing is. That numbers are finite the master checks."""
-    if type(reply) is Update and type(request) is Step:  # one for every step: the common case in few words
-        w = reply.w
-        if type(w) is np.ndarray and w.dtype is FLOAT and w.shape == request.pull.shape:
-            numbers = (reply.loss, reply.gradient_sq, reply.curvature)
-            if all(type(number) is float for number in numbers) and type(reply.ticket) is int:
-                return ""
-    expected = ANSWERS.get(type(request))
-    if expected is not None and type(reply) is not expected:
-        return f"a {type(reply).__name__} for a {type(request).__name__}, where {expected.__name__} is needed"
-    vector = next((getattr(request, name) for name in ("pull", "z", "w") if hasattr(request, name)), None)
-    size = None if vector is None else vector.size
-    for name in _fields(reply):
-        value = getattr(reply, name, None)
-        if isinstance(value, np.ndarray):
-            if value.dtype != np.float64 or value.ndim != 1 or (size is not None and value.size != size):
-                needed = "a vector" if size is None else f"{size} numbers"
-                return f"{name} has shape {value.shape} of {value.dtype}; {needed} of float64 are needed"
-        elif not isinstance(value, float | int | np.floating) and not (
-            value is None and isinstance(reply, OPTIONAL)
-        ):
-            return f"{name} is a {type(value).__name__}, where a number is needed"
-    return ""
-
-
-def _fields(message: Any) -> tuple[str, ...]:
-    fields: tuple[str, ...] = getattr(type(message), "__slots__", ())
-    return fields

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from math import isfinite
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 from fdro_core.engines.base import WorkerFactory
@@ -16,6 +17,7 @@ from fdro_core.engines.host import Host, Shared
 from fdro_core.engines.memory import Past, own_copy
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import ClusterUnreachable, InvalidProblem, InvalidSetting
+from fdro_core.failures import words
 from fdro_core.messages import Begin, Request
 from uncertainty_sets.errors import BackendMissing
 
@@ -37,7 +39,9 @@ def load() -> Any:
     return ray
 
 
-def connect(address: str | None, *, cpus: int = 2, object_store_mb: int = 200) -> bool:
+def connect(
+    address: str | None, *, cpus: int = 2, object_store_mb: int = 200, join_timeout: float = 30.0
+) -> bool:
     """Connect this process to Ray; whether that was done here (else it was connected before).
 
     Without an address a cluster of this process's own is started: on the loopback interface, without
@@ -53,6 +57,8 @@ def connect(address: str | None, *, cpus: int = 2, object_store_mb: int = 200) -
         local = address.rpartition(":")[0] in {"127.0.0.1", "localhost", "[::1]"}
         with _on_loopback() if local else nullcontext():  # else Ray looks for a node at another address here
             try:
+                if address.rpartition(":")[2].isdecimal() and "//" not in address:
+                    _knock(address, join_timeout)
                 ray.init(address=address, **quiet)
             except Exception as error:
                 raise ClusterUnreachable(
@@ -72,6 +78,39 @@ def connect(address: str | None, *, cpus: int = 2, object_store_mb: int = 200) -
                 **quiet,
             )
     return True
+
+
+def _knock(address: str, seconds: float) -> None:
+    """Wait until the head of a cluster answers at an address; `TimeoutError` after that many seconds.
+
+    Ray itself tries for a quarter of an hour where nobody listens, in calls that no Ctrl-C ends. So they are
+    made on a thread of their own, which is left alone when the time is up.
+    """
+    ray = load()
+    answers: list[Exception | None] = []
+
+    def knock() -> None:
+        try:
+            ray._raylet.GcsClient(address=address)  # asks for the cluster's name
+            answers.append(None)
+        except Exception as error:
+            answers.append(error)
+
+    end, last = monotonic() + seconds, "nobody answers"
+    while True:
+        thread = threading.Thread(target=knock, name="fdro-knock", daemon=True)
+        thread.start()
+        while thread.is_alive() and monotonic() < end:
+            thread.join(timeout=0.1)
+        answer: Exception | None = answers.pop() if answers else TimeoutError(last)
+        if answer is None:
+            return
+        last = _first_line(answer)
+        if isinstance(answer, ray.exceptions.AuthenticationError):
+            raise answer
+        if monotonic() >= end:
+            raise TimeoutError(f"{last}, for {seconds:g} s (`join_timeout`)") from answer
+        sleep(min(1.0, max(0.0, end - monotonic())))
 
 
 def _token() -> None:
@@ -186,6 +225,8 @@ class RayEngine(WallEngine):
         patience: seconds that a round of questions waits without any further answer, the start included.
         restarts: how often in a row a worker is made again before it is given up; 0 for never.
         restart_after: seconds from a loss to the first attempt, twice as long after each failure in a row.
+        deadline_floor: the least seconds of silence that `deadline="auto"` takes for a sign of anything.
+        join_timeout: seconds after which a cluster that does not answer at `address` is `ClusterUnreachable`.
 
     `solve(problems, uncertainty_set, engine=RayEngine(hosts=2))` is all it takes.
     """
@@ -201,9 +242,17 @@ class RayEngine(WallEngine):
         patience: float = 300.0,
         restarts: int = 10,
         restart_after: float = 0.5,
+        deadline_floor: float = 60.0,
+        join_timeout: float = 30.0,
     ) -> None:
-        super().__init__(patience=patience, restarts=restarts, restart_after=restart_after)
-        self.address = address
+        super().__init__(
+            patience=patience, restarts=restarts, restart_after=restart_after, deadline_floor=deadline_floor
+        )
+        if not (isfinite(join_timeout) and join_timeout > 0):
+            raise InvalidSetting(
+                f"RayEngine.join_timeout must be a finite number of seconds > 0, got {join_timeout}"
+            )
+        self.address, self.join_timeout = address, join_timeout
         self.hosts = _check_hosts(hosts)
         self.placement = None if placement is None else list(placement)
         for name, value, least in (("cpus", cpus, 1), ("object_store_mb", object_store_mb, 80)):
@@ -211,6 +260,7 @@ class RayEngine(WallEngine):
                 raise InvalidSetting(f"RayEngine.{name} must be a whole number >= {least}, got {value!r}")
         self.cpus, self.object_store_mb = cpus, object_store_mb
         self._ours = False
+        self._places: list[_Place] = []
 
     def __repr__(self) -> str:
         return f"RayEngine(address={self.address!r}, hosts={len(self.hosts)}, clock={self.clock:.3g})"
@@ -220,10 +270,16 @@ class RayEngine(WallEngine):
     def _open(self, factories: Sequence[WorkerFactory]) -> None:
         N = len(factories)
         groups = _groups(self.placement, len(self.hosts), N)
-        self._ours = connect(self.address, cpus=self.cpus, object_store_mb=self.object_store_mb)
+        self._places = []
+        self._refs: dict[Any, tuple[_Place, list[int], list[int]]] = {}
+        self._ours = connect(
+            self.address,
+            cpus=self.cpus,
+            object_store_mb=self.object_store_mb,
+            join_timeout=self.join_timeout,
+        )
         self._ray = load()
         self._factories = list(factories)
-        self._refs: dict[Any, tuple[_Place, list[int], list[int]]] = {}
         self._begin: Begin | None = None
         self._shared: Shared | None = None
         self._actors = self._ray.remote(Host)
@@ -302,9 +358,10 @@ class RayEngine(WallEngine):
         except (errors.RayTaskError, errors.RaySystemError) as error:
             # The host lives: something could not be packed or unpacked, as between two versions of fdro.
             said = RuntimeError(_first_line(getattr(error, "cause", None) or error))
+            said.add_note(str(error))
             found.extend(Answer(number, said) for number in numbers)
             if workers:
-                found.append(Gone(workers, f"raised {said}"))
+                found.append(Gone(workers, f"raised {said}", said))
             return
         except errors.RayError as error:
             found.append(Gone(self._bury(place), f"host {place.index} died: {_first_line(error)}"))
@@ -315,7 +372,9 @@ class RayEngine(WallEngine):
             for number, reply in zip(numbers, replies, strict=True):
                 found.append(Answer(number, reply if isinstance(reply, Exception) else own_copy(reply)))
             return
-        found.extend(Gone([j], content[j]) for j in workers if j in content)
+        for j in workers:
+            if j in content:
+                found.append(Gone([j], f"raised {words(content[j])}", content[j]))
         found.append(Here(j for j in workers if j not in content))
 
     def _bury(self, place: _Place) -> list[int]:
@@ -330,6 +389,10 @@ class RayEngine(WallEngine):
     def _remake(self, pasts: Mapping[int, Past], *, afresh: bool) -> None:
         for place in self._places:
             self._make(place, {j: pasts[j] for j in place.workers if j in pasts}, afresh=afresh)
+
+    def _abandon(self, workers: Sequence[int]) -> Sequence[int]:
+        places = dict.fromkeys(self._place_of[j] for j in workers)
+        return [j for place in places for j in self._bury(place)]
 
     def _close(self) -> None:
         for place in self._places:

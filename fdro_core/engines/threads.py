@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -14,6 +15,7 @@ from fdro_core.engines.base import WorkerFactory, WorkerMachine
 from fdro_core.engines.memory import Past, make, own_copy, recall
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import InvalidSetting
+from fdro_core.failures import words
 from fdro_core.messages import Probe, Reply, Request
 
 FAREWELL = 2.0  # seconds that `stop` waits for threads in the midst of a step; they end by themselves later
@@ -22,14 +24,16 @@ FAREWELL = 2.0  # seconds that `stop` waits for threads in the midst of a step; 
 class _Desk:
     """One worker and the tasks that wait for it; at most one thread is at it."""
 
-    __slots__ = ("busy", "error", "hangs", "machine", "waiting")
+    __slots__ = ("busy", "error", "hangs", "left", "machine", "since", "waiting")
 
     def __init__(self) -> None:
         self.machine: WorkerMachine | None = None
         self.error: Exception = RuntimeError("the worker was never made")
         self.waiting: deque[Any] = deque()
         self.busy = False
-        self.hangs = False
+        self.since = inf  # since when a thread is at it
+        self.hangs = False  # that thread has been replaced
+        self.left = False  # another desk has taken the place of this one
 
 
 class ThreadEngine(WallEngine):
@@ -37,13 +41,15 @@ class ThreadEngine(WallEngine):
 
     Threads run at the same time where gradients leave Python's lock (NumPy's products and PyTorch do). A
     worker that raises is lost, made again and back. A thread cannot be ended from outside: while a worker
-    hangs (the master's `deadline` notices), another thread takes over the rest.
+    hangs (the master's `deadline` notices), another thread takes over the rest. At the end of the run, a
+    thread that hangs is left behind after two seconds; as a daemon it does not keep the process from ending.
 
     Args:
         threads: how many; as many as the machine has cores by default, never more than workers.
         patience: seconds that a round of questions waits without any further answer.
         restarts: how often in a row a worker is made again before it is given up; 0 for never.
         restart_after: seconds from a loss to the first attempt, twice as long after each failure in a row.
+        deadline_floor: the least seconds of silence that `deadline="auto"` takes for a sign of anything.
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
@@ -60,8 +66,11 @@ class ThreadEngine(WallEngine):
         patience: float = 300.0,
         restarts: int = 10,
         restart_after: float = 0.5,
+        deadline_floor: float = 60.0,
     ) -> None:
-        super().__init__(patience=patience, restarts=restarts, restart_after=restart_after)
+        super().__init__(
+            patience=patience, restarts=restarts, restart_after=restart_after, deadline_floor=deadline_floor
+        )
         if threads is not None and not (isinstance(threads, int) and threads >= 1):
             raise InvalidSetting(f"ThreadEngine.threads must be a whole number >= 1, got {threads!r}")
         self.threads = threads
@@ -103,12 +112,32 @@ class ThreadEngine(WallEngine):
         self._put(worker, (number, own_copy(message) if isinstance(message, Probe) else message))
 
     def _pressed(self, worker: int) -> None:
-        desk = self._desks[worker]
+        self._replace_thread(self._desks[worker])
+
+    def _replace_thread(self, desk: _Desk) -> bool:
+        """Hire a thread in the place of the one at this desk, if there is one and it was not done yet."""
         with self._lock:
-            if not desk.busy or desk.hangs:
-                return
+            if desk.since == inf or desk.hangs:
+                return False
             desk.hangs = True
         self._hire()
+        return True
+
+    def _since(self, worker: int, posted: float) -> float:
+        return max(posted, self._desks[worker].since)
+
+    def _relieve(self, workers: Sequence[int]) -> bool:
+        stuck = [worker for worker in workers if self._replace_thread(self._desks[worker])]
+        for worker in stuck:
+            self._hangs[worker] = True
+        return bool(stuck) and len(stuck) < len(workers)
+
+    def _abandon(self, workers: Sequence[int]) -> Sequence[int]:
+        for worker in workers:
+            desk, self._desks[worker] = self._desks[worker], _Desk()
+            desk.left = True
+            self._replace_thread(desk)
+        return workers
 
     def _collect(self, seconds: float) -> list[Arrival]:
         arrivals = self._arrivals
@@ -137,13 +166,16 @@ class ThreadEngine(WallEngine):
         """Take tasks until told to go; the queues are this run's own, whatever the engine does next."""
         while (item := tasks.get()) is not None:
             worker, desk, task = item
+            begin = desk.since = monotonic()
             if isinstance(task, _Make):
                 arrival = self._make(worker, desk, task)
             else:
-                arrival = Answer(task[0], _handle(desk, task[1]))
-            if arrival is not None:
+                reply = _handle(desk, task[1])
+                arrival = Answer(task[0], reply, monotonic() - begin)
+            if arrival is not None and not desk.left:
                 arrivals.put(arrival)
             with self._lock:
+                desk.since = inf
                 desk.busy = bool(desk.waiting)
                 following = desk.waiting.popleft() if desk.waiting else None
                 hung, desk.hangs = desk.hangs, False
@@ -161,7 +193,7 @@ class ThreadEngine(WallEngine):
                 recall(desk.machine, past)
         except Exception as error:
             desk.machine, desk.error = None, error
-            return None if past is None else Gone([worker], f"raised {type(error).__name__}: {error}")
+            return None if past is None else Gone([worker], f"raised {words(error)}", error)
         return None if past is None else Here([worker])
 
 

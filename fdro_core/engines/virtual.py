@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.engines.base import Back, Event, Lost, WorkerFactory, WorkerMachine
+from fdro_core.engines.base import Away, Back, Event, Lost, WorkerFactory, WorkerMachine
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
-from fdro_core.errors import Deadlock, InvalidSetting
+from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
 from fdro_core.messages import Reply, Request, from_fields, to_fields
+from fdro_core.replies import checked
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
 REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes
@@ -21,7 +22,9 @@ class VirtualEngine:
     """Workers in this process, times from delay laws, no waiting.
 
     A step's delay is drawn when it is sent; the worker computes when the reply arrives, so between events
-    its state is what the master knows. Rounds of their own (`ask`) take no virtual time.
+    its state is what the master knows. Rounds of their own (`ask`) take no virtual time. A virtual clock
+    cannot hang: a slow law answers in the end, and nothing under way is a `Deadlock`, so `deadline="auto"`
+    never strikes here.
 
     Args:
         seed: fixes every delay, loss and repetition.
@@ -75,7 +78,7 @@ class VirtualEngine:
         if len(laws) not in {1, N}:
             raise InvalidSetting(f"VirtualEngine.delays: give one law, or {N}, got {len(laws)}")
         self._clock = 0.0
-        self._workers: list[WorkerMachine] = [factory() for factory in factories]
+        self._workers: list[WorkerMachine] = [_make(factory) for factory in factories]
         streams = np.random.SeedSequence(self.seed).spawn(len(laws) + 1)
         self._delays = [Delays(law, np.random.default_rng(s)) for law, s in zip(laws, streams, strict=False)]
         self._chances = Delays(Draws(), np.random.default_rng(streams[-1]))
@@ -131,33 +134,34 @@ class VirtualEngine:
                     continue
                 self._clock = time
                 try:
-                    reply = self._workers[worker].handle(payload)
+                    reply = checked(worker, payload, self._workers[worker].handle(payload))
                 except Exception as error:
-                    self._gone(worker)
-                    return Event(time, worker, Lost(f"raised {type(error).__name__}: {error}"))
+                    return self._gone(time, worker, error)
                 if self.lost and self._chances.next() < self.lost:
                     continue
                 return Event(time, worker, reply)
             self._clock = time
             if kind == CRASH:
-                self._gone(worker)
-                return Event(time, worker, Lost("crashed"))
+                return self._gone(time, worker)
             self._away[worker] = False
             return Event(time, worker, Back())
 
-    def _gone(self, worker: int) -> None:
+    def _gone(self, time: float, worker: int, error: Exception | None = None) -> Event:
         self._away[worker] = True
         self._life[worker] += 1
+        returns = any(kind == RETURN and who == worker for _, _, kind, who, _, _ in self._heap)
+        lost = Lost("crashed", returns=returns) if error is None else Lost.raised(error, returns=returns)
+        return Event(time, worker, lost)
 
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
         """Every worker's reply at once, outside virtual time."""
         replies: dict[int, Reply | Exception] = {}
         for worker, message in messages.items():
             if self._away[worker]:
-                replies[worker] = ConnectionError(f"worker {worker} is away")
+                replies[worker] = Away(f"worker {worker} is away")
                 continue
             try:
-                replies[worker] = self._workers[worker].handle(message)
+                replies[worker] = checked(worker, message, self._workers[worker].handle(message))
             except Exception as error:
                 replies[worker] = error
         return replies
@@ -182,8 +186,23 @@ class VirtualEngine:
             "workers": [worker.snapshot() for worker in self._workers],
         }
 
+    def fingerprint(self) -> dict[str, Any]:
+        """All that fixes the times: seed, laws and faults."""
+        names = ("seed", "stragglers", "crashes", "lost", "repeated")
+        return {"": type(self).__name__, "delays": self.law} | {name: getattr(self, name) for name in names}
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
+        if "events" not in state:
+            raise CheckpointMismatch(
+                "this checkpoint is from an engine on a wall clock; VirtualEngine cannot go on from it. "
+                "Resume with an engine of the kind that the run was started with"
+            )
+        if len(state["delays"]) != len(self._delays):
+            raise CheckpointMismatch(
+                f"the checkpoint has {len(state['delays'])} delay laws and VirtualEngine.delays "
+                f"{len(self._delays)}: give the same laws as the first time"
+            )
         self._clock = state["clock"]
         self._order = state["order"]
         self._life = list(state["life"])
@@ -198,3 +217,30 @@ class VirtualEngine:
         heapify(self._heap)
         for worker, saved in zip(self._workers, state["workers"], strict=True):
             worker.restore(saved)
+
+
+class _Unmade:
+    """Stands for a worker that could not be made: it answers with what was raised then."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def handle(self, message: Request) -> Reply:
+        """Raise it again."""
+        raise self.error
+
+    def snapshot(self) -> None:
+        """It has no state."""
+        return
+
+    def restore(self, state: Mapping[str, Any] | None) -> None:
+        """A worker that had a state and cannot be made now is an error of whoever resumes the run."""
+        if state is not None:
+            raise self.error
+
+
+def _make(factory: WorkerFactory) -> WorkerMachine:
+    try:
+        return factory()
+    except Exception as error:
+        return _Unmade(error)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from fdro_core import files
 from fdro_core.errors import InvalidSetting
 from fdro_core.observers import read_history
 from fdro_core.tables import nearest
@@ -65,7 +66,7 @@ class RunFolder:
                 "with --force"
             )
         self.path.mkdir(parents=True, exist_ok=True)
-        (self / CONFIG).write_text(config, encoding="utf-8")
+        files.write_text(self / CONFIG, config)
         origin = {
             "folder": str(base),
             "fdro": version(),
@@ -73,7 +74,7 @@ class RunFolder:
             "numpy": np.__version__,
             "platform": platform.platform(),
         }
-        (self / ORIGIN).write_text(json.dumps(origin, indent=1) + "\n", encoding="utf-8")
+        files.write_text(self / ORIGIN, json.dumps(origin, indent=1) + "\n")
 
     def check(self, *needed: str) -> None:
         """Refuse a folder that has not what is needed."""
@@ -102,6 +103,10 @@ class RunFolder:
     def result(self) -> dict[str, Any]:
         """The numbers of the result."""
         content: dict[str, Any] = json.loads((self / RESULT).read_text(encoding="utf-8"))
+        if "proved" not in content:  # written by fdro 0.1
+            lost = [worker["name"] for worker in content["workers"] if worker["loss"] is None]
+            caveat = f"with old or guessed losses of {', '.join(lost)}" if lost else ""
+            content |= {"proved": not lost, "caveat": caveat, "suspicious": {}}
         return content
 
     def history(self) -> list[dict[str, Any]]:
@@ -110,9 +115,6 @@ class RunFolder:
 
     def write(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """The result, each file replaced as a whole."""
-        part = self / (RESULT + ".part")
-        part.write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        part.replace(self / RESULT)
-        with (self / (ARRAYS + ".part")).open("wb") as file:
+        files.write_text(self / RESULT, json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+        with files.replacing(self / ARRAYS) as file:
             np.savez(file, **arrays)
-        (self / (ARRAYS + ".part")).replace(self / ARRAYS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core.driver import Observer, resume, solve
-from fdro_core.errors import DriverError, InvalidSetting
+from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
 from fdro_core.experiment.config import Experiment, load
 from fdro_core.experiment.evaluate import Evaluate
 from fdro_core.experiment.folder import CHECKPOINT, CONFIG, HISTORY, ORIGIN, RunFolder
@@ -32,9 +32,16 @@ def train(
 
 
 def go_on(
-    path: Path, iterations: int | None = None, *, observers: Sequence[Observer] = ()
+    path: Path,
+    iterations: int | None = None,
+    *,
+    force: bool = False,
+    observers: Sequence[Observer] = (),
 ) -> tuple[RunFolder, dict[str, Any]]:
-    """Go on with an interrupted run, or beyond its end with more iterations."""
+    """Go on with an interrupted run, or beyond its end with more iterations.
+
+    `force` goes on although config or data are not those that the checkpoint was written with.
+    """
     folder = RunFolder(path)
     folder.check(CONFIG, ORIGIN, CHECKPOINT)
     experiment = load(folder / CONFIG, Path(folder.origin()["folder"]))
@@ -45,7 +52,14 @@ def go_on(
             experiment, algorithm=dataclasses.replace(experiment.algorithm, iterations=iterations)
         )
     checkpoint = folder / CHECKPOINT
-    return folder, _run(experiment, folder, observers, lambda **common: resume(checkpoint, **common))
+    try:
+        return folder, _run(
+            experiment, folder, observers, lambda **common: resume(checkpoint, force=force, **common)
+        )
+    except CheckpointMismatch as error:
+        if error.differences:
+            error.add_note(f"For the command: `fdro resume {folder} --force`")
+        raise
 
 
 def _run(
@@ -73,8 +87,11 @@ def _run(
         )
     except DriverError as error:
         if error.result is not None:  # the last good state is worth keeping
-            _write(experiment, folder, error.result, time.perf_counter() - began)
-            error.add_note(f"the last good state is in {folder}; `fdro report {folder}` shows it")
+            try:
+                _write(experiment, folder, error.result, time.perf_counter() - began)
+                error.add_note(f"the last good state is in {folder}; `fdro report {folder}` shows it")
+            except OSError as another:  # a disk that is full ended the run, and is full still
+                error.add_note(f"and the last good state could not be kept: {another}")
         raise
     return _write(experiment, folder, result, time.perf_counter() - began)
 
@@ -109,10 +126,14 @@ def summary(experiment: Experiment, result: Result, seconds: float) -> dict[str,
         "prior": prior,
         "weight": result.weights,
         "worst_case_p": answer.p,
+        "loss_known_at": result.known_at,
     }
     return {
         "stop_reason": result.stop_reason,
         "objective": result.objective,
+        "proved": result.proved,
+        "caveat": result.caveat(task.names),
+        "suspicious": {task.names[j]: what for j, what in result.suspicious.items()},
         "upper_bound": answer.upper_bound,
         "gap": answer.gap,
         "violation": answer.violation,

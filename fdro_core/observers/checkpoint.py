@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class Checkpoint:
     """Write the run's state to `path` every `every` reports, and when it ends or is interrupted.
 
-    The file is an npz with JSON inside, no pickle; it is replaced as a whole. `fdro_core.resume` goes on from
-    it, bit for bit.
+    The file is an npz with JSON inside, no pickle; it is replaced as a whole, and says what run it belongs
+    to. `fdro_core.resume` goes on from it, bit for bit. One that cannot be written ends the run, and the file
+    from before stays.
     """
 
     def __init__(self, path: str | Path, every: int = 100) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fdro_core import files
+from fdro_core.errors import FileNotWritten
 
 if TYPE_CHECKING:
     from fdro_core.driver import Run
@@ -30,14 +34,35 @@ class HistoryFile:
 
     def __call__(self, run: Run, entry: dict[str, Any]) -> None:
         """Write what is new; a resumed run writes what it brought along first."""
-        if self._written is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text("")
-            self._written = 0
-        with self.path.open("a", encoding="utf-8") as file:
-            for item in run.history[self._written :]:
-                file.write(json.dumps(item, default=_plain) + "\n")
+        if self.path.exists() and not self.path.is_file():  # a pipe or a screen
+            with self.path.open("w", encoding="utf-8") as file:
+                file.write(_lines(run.history[self._written or 0 :]))
+        elif (
+            self._written is None
+        ):  # replaced as a whole: a crash here must not cost the lines that were there
+            files.write_text(self.path, _lines(run.history))
+        else:
+            self._append(_lines(run.history[self._written :]).encode())
         self._written = len(run.history)
+
+    def _append(self, lines: bytes) -> None:
+        """Add lines at the end, all or none: half a line would hide those that follow."""
+        with self.path.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                left = memoryview(lines)
+                while left:
+                    left = left[file.write(left) :]
+            except BaseException as error:
+                file.truncate(before)
+                if isinstance(error, OSError):
+                    words = f"{self.path} could not be continued ({error.strerror or error})"
+                    raise FileNotWritten(error.errno or errno.EIO, words, str(self.path)) from error
+                raise
+
+
+def _lines(entries: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(entry, default=_plain) + "\n" for entry in entries)
 
 
 def _plain(value: Any) -> Any:

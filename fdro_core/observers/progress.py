@@ -28,7 +28,7 @@ class Progress:
             self._start(run)
         if entry["event"] != "report":
             facts = ", ".join(
-                f"{key} {value}" for key, value in entry.items() if key not in {"event", "clock"}
+                f"{key} {value}" for key, value in entry.items() if key not in {"event", "clock", "traceback"}
             )
             self._bar.console.print(f"{entry['event']}: {facts}", markup=False)
             return

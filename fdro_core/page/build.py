@@ -10,7 +10,7 @@ from typing import Any
 
 from fdro_core.experiment.folder import CONFIG, ORIGIN, RESULT, RunFolder
 from fdro_core.page.curves import curves
-from fdro_core.page.parts import figures, notices, sentence, settings, worker_table
+from fdro_core.page.parts import caveats, figures, notices, sentence, settings, worker_table
 from fdro_core.plain import plain
 
 
@@ -24,6 +24,7 @@ def build(folder: RunFolder) -> str:
         [
             f"<header><h1>{escape(title)}</h1>",
             f'<p class="soft">{sentence(result)}</p></header>',
+            caveats(result),
             figures(result),
             "<h2>Curves</h2>",
             _curves(charts),

@@ -37,14 +37,25 @@ def sentence(result: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
+def caveats(result: dict[str, Any]) -> str:
+    """What to know before any number: losses that are old or guessed, workers that look wrong."""
+    said = []
+    if not result["proved"]:
+        said.append(f"Not proved: objective and bound are {result['caveat']}.")
+    said += [f"Worker {name} looks wrong: {what}." for name, what in result["suspicious"].items()]
+    return "".join(f'<p class="caveat">{escape(text)}</p>' for text in said)
+
+
 def figures(result: dict[str, Any]) -> str:
     """The numbers to see first, with the certificate among them."""
+    worst = "loss of the worst worker" if result["proved"] else "loss of the worst worker of those asked"
+    bound = "gap to the bound that proves it" if result["proved"] else "gap to its bound, not a proof"
     shown = [
         ("worst_test_accuracy", "test accuracy of the worst worker", percent(result["worst_test_accuracy"])),
         ("mean_test_accuracy", "mean test accuracy", percent(result["mean_test_accuracy"])),
         ("objective", "worst expected loss over the set", number(result["objective"], 5)),
-        ("gap", "gap to the bound that proves it", number(result["gap"], 2)),
-        ("worst_loss", "loss of the worst worker", number(result["worst_loss"], 4)),
+        ("gap", bound, number(result["gap"], 2)),
+        ("worst_loss", worst, number(result["worst_loss"], 4)),
         ("iterations", "iterations", f"{result['iterations']:,}"),
         ("clock", "seconds on the engine's clock", number(result["clock"], 5)),
         ("seconds", "seconds here", number(result["seconds"], 3)),
@@ -124,11 +135,13 @@ def _notice(entry: dict[str, Any], names: list[str]) -> str:
     facts = [
         f"{key.replace('_', ' ')} {value}"
         for key, value in entry.items()
-        if key not in {"event", "iteration", "clock", "worker"}
+        if key not in {"event", "iteration", "clock", "worker", "traceback"}
     ]
     worker = names[entry["worker"]] if "worker" in entry else "–"
-    cells = (entry["event"].replace("-", " "), worker, ", ".join(facts))
-    text = "".join(f'<td class="left">{escape(cell)}</td>' for cell in cells)
+    cells = [escape(cell) for cell in (entry["event"].replace("-", " "), worker, ", ".join(facts))]
+    if "traceback" in entry:
+        cells[-1] += f"<details><summary>traceback</summary><pre>{escape(entry['traceback'])}</pre></details>"
+    text = "".join(f'<td class="left">{cell}</td>' for cell in cells)
     return f"<tr><td>{entry['clock']:.1f}</td><td>{entry['iteration']}</td>{text}</tr>"
 
 

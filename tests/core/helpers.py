@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core import LeastSquares, Result, SoftmaxRegression
+from fdro_core.messages import Step
 from fdro_core.worker import Worker
 from uncertainty_sets import Box
 
@@ -150,3 +151,31 @@ class Parrot:
 
     def restore(self, state: Any) -> None:
         pass
+
+
+class Slow(Parrot):
+    """Takes a while over a Step."""
+
+    def __init__(self, answer: Any, seconds: float) -> None:
+        super().__init__(answer)
+        self.seconds = seconds
+
+    def handle(self, message: Any) -> Any:
+        if isinstance(message, Step):
+            time.sleep(self.seconds)
+        return super().handle(message)
+
+
+def hang_until_released(folder: Any) -> Quadratic:
+    """A factory that does not come back."""
+    while not (folder / "release").exists():
+        time.sleep(0.01)
+    return Quadratic([3.0, 1.0])
+
+
+def one_life(folder: Any) -> Quadratic:
+    """The first time a problem that raises after a while, then nothing."""
+    if (folder / "lived").exists():
+        return hang_until_released(folder)
+    (folder / "lived").touch()
+    return Mishap([3.0, 1.0], folder, "raise", at=300)

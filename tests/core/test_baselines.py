@@ -10,7 +10,7 @@ from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from fdro_core.baselines.rounds import project
 from fdro_core.baselines.worker import RoundWorker
 from fdro_core.engines.base import Event
-from fdro_core.errors import InvalidSetting, NoWorkersLeft
+from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerWarning
 from fdro_core.messages import Hello, Train, Trained
 from fdro_core.observers import Checkpoint, StopWhenStationary
 from tests.core.helpers import Faulty, Quadratic, machines, middle_box, same, softmax_problems
@@ -225,14 +225,16 @@ def test_bad_updates_are_left_out_then_their_worker():
     assert [entry["count"] for entry in result.history if entry["event"] == "bad-update"] == [1, 2]
     assert result.w == pytest.approx([1.0], abs=1e-4)
     always = [Faulty([0.0], bad=set(range(4, 90))), Quadratic([2.0])]
-    result = solve(always, even(), config=MixEven(iterations=20, step=0.5))
+    with pytest.warns(WorkerWarning, match="3 updates with NaN"):
+        result = solve(always, even(), config=MixEven(iterations=20, step=0.5))
     assert [entry["event"] for entry in result.history if "worker" in entry][-1] == "worker-dropped"
     assert result.w == pytest.approx([2.0], abs=1e-4)
 
 
 def test_a_worker_that_raises_is_lost():
     problems = [Faulty([0.0], broken={5}), Quadratic([2.0])]
-    result = solve(problems, even(), config=FedAvg(iterations=20, step=0.5, local_steps=1))
+    with pytest.warns(WorkerWarning, match="disk gone"):
+        result = solve(problems, even(), config=FedAvg(iterations=20, step=0.5, local_steps=1))
     (lost,) = [entry for entry in result.history if entry["event"] == "worker-lost"]
     assert "disk gone" in lost["reason"]
 

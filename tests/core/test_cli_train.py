@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from fdro_core import snapshot
+from fdro_core.errors import CheckpointWarning
 from tests.core.command import CONFIG, asked, command, fdro
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -173,6 +176,34 @@ def test_resume_and_report_of_what_is_no_run():
     assert "has no checkpoint.npz" in fdro("resume", "run", code=2).stderr
     Path("run/checkpoint.npz").write_bytes(b"junk")
     assert "is not a checkpoint of fdro" in fdro("resume", "run", code=2).stderr
+
+
+def test_resume_of_a_run_that_became_another():
+    fdro("train", "config.toml", "-q")
+    config = Path("run/config.toml")
+    config.write_text(CONFIG.replace("radius = 0.1", "radius = 0.2"))
+    told = fdro("resume", "run", "--iterations", "150", code=2).stderr
+    assert "set.radius: 0.1 → 0.2" in told
+    assert "fdro resume run --force" in told
+    with pytest.warns(CheckpointWarning, match="0.1 → 0.2"):
+        assert asked("resume", "run", "--iterations", "150", "--force")["iterations"] == 150
+    samples = Path("samples.csv").read_text()
+    Path("samples.csv").write_text(samples.replace(",well,w1", ",ill,w1", 1))
+    assert "problems[1]" in fdro("resume", "run", code=2).stderr
+
+
+def test_a_disk_that_fills_up(monkeypatch):
+    """The error names the checkpoint, and what could not be kept after it."""
+
+    def full(*arguments, **named):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        told = fdro("train", "config.toml", "-q", code=1).stderr
+    assert "run/checkpoint.npz could not be written (No space left on device)" in told
+    assert re.search(r"state could not be kept: \S*run/result\.npz", told)
+    assert not list(Path("run").glob("*.part"))
 
 
 def test_compare():

@@ -17,7 +17,7 @@ from fdro_core import (
     VirtualEngine,
     solve,
 )
-from fdro_core.errors import Deadlock, InvalidSetting, NoWorkersLeft
+from fdro_core.errors import Deadlock, InvalidSetting, NoWorkersLeft, WorkerWarning
 from tests.core.helpers import Faulty, Quadratic, middle_box, softmax_problems
 
 N = 6
@@ -189,14 +189,16 @@ def test_a_bad_update_is_left_out_and_counted():
 
 def test_too_many_bad_updates_and_the_worker_is_dropped():
     problems = [Quadratic([0.0]), Quadratic([1.0]), Faulty([3.0], bad=range(20, 10**6))]
-    result = run(AspireEase(iterations=1000, max_bad_updates=2), problems=problems)
+    with pytest.warns(WorkerWarning, match=r"worker 2.*2 updates with NaN"):
+        result = run(AspireEase(iterations=1000, max_bad_updates=2), problems=problems)
     assert [entry["count"] for entry in notices(result, "bad-update")] == [1, 2]
     assert [entry["worker"] for entry in notices(result, "worker-dropped")] == [2]
 
 
 def test_a_worker_that_raises_is_like_a_crash():
     problems = [Quadratic([0.0]), Quadratic([1.0]), Faulty([3.0], broken=[20])]
-    result = run(AspireEase(iterations=500), problems=problems)
+    with pytest.warns(WorkerWarning, match="disk gone"):
+        result = run(AspireEase(iterations=500), problems=problems)
     (notice,) = notices(result, "worker-lost")
     assert notice["worker"] == 2
     assert "disk gone" in notice["reason"]
@@ -214,7 +216,8 @@ def test_no_worker_left_keeps_the_last_good_state():
 
 def test_a_worker_that_fails_from_the_start_is_left_out():
     problems = [Quadratic([0.0]), Faulty([1.0], broken=[1]), Quadratic([2.0]), Faulty([9.0], bad=[1])]
-    result = run(AspireEase(iterations=1000), problems=problems)
+    with pytest.warns(WorkerWarning):
+        result = run(AspireEase(iterations=1000, on_failed_start="warn"), problems=problems)
     assert {entry["worker"] for entry in notices(result, "worker-dropped")} == {1, 3}
     assert np.isfinite(result.w).all()
 

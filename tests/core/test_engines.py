@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from fdro_core import AspireEase, ProblemFrom, solve
 from fdro_core.engines.base import Lost
-from fdro_core.errors import Deadlock, InvalidProblem, NoWorkersLeft
+from fdro_core.errors import Deadlock, InvalidProblem, NoWorkersLeft, WorkerFailed, WorkerWarning
 from fdro_core.messages import Begin, Hello, Introduction, Step, Update
 from tests.core.engine_kinds import (
     PAGE,
@@ -78,12 +79,16 @@ def test_data_stays_where_it_is(kind, make, tmp_path):
     assert (makers == {os.getpid()}) == (kind != "ray")
 
 
-@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
+@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
 def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
     config = AspireEase(iterations=50)
     sources = [*quadratics(), ProblemFrom(broken_shard, "nowhere.npz")]
-    result = solve(sources, middle_box(N), config=config, engine=make(kind))
+    patient = AspireEase(iterations=50, on_failed_start="warn")
+    with pytest.warns(WorkerWarning, match="no shard at nowhere"):
+        result = solve(sources, middle_box(N), config=patient, engine=make(kind))
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
+    with pytest.raises(WorkerFailed, match=r"worker 3 .*no shard at nowhere"):
+        solve(sources, middle_box(N), config=config, engine=make(kind))
     with pytest.raises(NoWorkersLeft, match="no shard at nowhere"):
         solve([sources[-1]] * 2, middle_box(2), config=config, engine=make(kind))
     with pytest.raises(InvalidProblem, match=r"problems\[1\]"):
@@ -133,7 +138,7 @@ def test_questions_and_answers_one_by_one(kind, make):
             if event.worker >= 0:
                 events[event.worker] = event.payload
         assert isinstance(events.pop(0), Update)
-        words = ["shape (3,)", "float32", "loss is a str", "a Introduction for a Step", "disk gone"]
+        words = ["shape (3,)", "float32", "loss of type str", "a Introduction for a Step", "disk gone"]
         for lost, word in zip((events[j] for j in range(1, 6)), words, strict=True):
             assert isinstance(lost, Lost)
             assert word in lost.reason
@@ -165,7 +170,9 @@ def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_pat
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, what, at=40))
     config = AspireEase(iterations=10**6, report_interval=4)
     stop = StopWhen("worker-lost", "worker-back", after=400)
-    result = solve(problems, middle_box(N), config=config, engine=make(kind), observers=[stop])
+    told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
+    with told:
+        result = solve(problems, middle_box(N), config=config, engine=make(kind), observers=[stop])
     lost, back = ({e["worker"] for e in happened(result, event)} for event in ("worker-lost", "worker-back"))
     assert lost == back == ({2, 3} if what == "kill" else {3})  # two workers share a host
     clean = solve(quadratics(Quadratic([3.0, 1.0])), middle_box(N))
@@ -204,7 +211,8 @@ def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path):
 def test_all_hosts_die_for_good(kind, make, tmp_path):
     what = "kill" if kind == "ray" else "raise"
     problems = [Mishap([float(j)], tmp_path, what, at=30 + j, times=99) for j in range(N)]
-    with pytest.raises(NoWorkersLeft) as caught:
+    told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
+    with told, pytest.raises(NoWorkersLeft) as caught:
         solve(problems, middle_box(N), engine=make(kind, restarts=0))
     result = caught.value.result
     assert result.iterations > 0
@@ -219,7 +227,9 @@ def test_all_hosts_die_and_return(kind, make, tmp_path):
     problems = [Mishap([float(j)], tmp_path, what, at=30) for j in range(N)]
     config = AspireEase(active_workers=N, iterations=300)
     engine = make(kind, hosts=1)
-    result = solve(problems, middle_box(N), config=config, engine=engine)
+    told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
+    with told:
+        result = solve(problems, middle_box(N), config=config, engine=engine)
     assert result.stop_reason == "iterations"
     assert happened(result, "report")[-1]["live_workers"] == N
     clean = solve([Quadratic([float(j)]) for j in range(N)], middle_box(N))
@@ -243,14 +253,14 @@ def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
     def press():
         while not over.wait(0.02):
             if len(list(tmp_path.glob("*_0"))) == len(problems):
-                engine.patience = 1.0  # for the round at the end, which nobody answers
                 os.kill(os.getpid(), signal.SIGINT)
                 return
 
     thread = threading.Thread(target=press)
     thread.start()
     try:
-        result = solve(problems, middle_box(2), config=AspireEase(active_workers=2), engine=engine)
+        with pytest.warns(WorkerWarning, match="gave no answer"):
+            result = solve(problems, middle_box(2), config=AspireEase(active_workers=2), engine=engine)
     finally:
         over.set()
         thread.join()

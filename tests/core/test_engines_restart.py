@@ -13,7 +13,7 @@ import pytest
 from fdro_core import AspireEase, ProblemFrom, RayEngine, ThreadEngine, resume, solve
 from fdro_core.baselines import FedAvg
 from fdro_core.engines import ray_
-from fdro_core.errors import InvalidProblem, InvalidSetting
+from fdro_core.errors import InvalidProblem, InvalidSetting, WorkerWarning
 from fdro_core.observers import Checkpoint
 from tests.core.engine_kinds import (
     PAGE,
@@ -61,7 +61,8 @@ def test_a_baseline_loses_a_worker_and_gets_it_back(make, tmp_path):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "raise", at=40))
     same, config = quadratics(Quadratic([3.0, 1.0])), FedAvg(iterations=4000, report_interval=4)
     stop = StopWhen("worker-lost", "worker-back", after=100)
-    result = solve(problems, middle_box(N), config=config, engine=make(THREAD), observers=[stop])
+    with pytest.warns(WorkerWarning, match="disk gone"):
+        result = solve(problems, middle_box(N), config=config, engine=make(THREAD), observers=[stop])
     assert [entry["worker"] for entry in happened(result, "worker-back")] == [3]
     assert result.objective == pytest.approx(solve(same, middle_box(N), config=config).objective, rel=1e-3)
 
@@ -80,7 +81,8 @@ def test_a_worker_that_was_away_is_back_for_the_new_master(make, tmp_path):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "raise", at=20))
     path, config = tmp_path / "run.npz", AspireEase(iterations=60)
     engine = make(THREAD, restarts=0)
-    gone = solve(problems, middle_box(N), config=config, engine=engine, observers=[Checkpoint(path)])
+    with pytest.warns(WorkerWarning, match="disk gone"):
+        gone = solve(problems, middle_box(N), config=config, engine=engine, observers=[Checkpoint(path)])
     assert len(happened(gone, "worker-lost")) == 1
     rest = resume(path, problems, middle_box(N), config=AspireEase(iterations=900), engine=make(THREAD))
     assert [entry["worker"] for entry in happened(rest, "worker-back")] == [3]

@@ -87,3 +87,33 @@ def test_bad_modules():
         TorchProblem(torch.nn.ReLU(), X, Y)
     with pytest.raises(InvalidProblem, match="same number of samples"):
         TorchProblem(module(), X, Y[:5])
+
+
+def test_a_fingerprint_of_data_and_structure():
+    """The same for the same problem, wherever training has taken it; another for other data or layers."""
+    problem = TorchProblem(module(), X, Y)
+    problem.loss_and_gradient(np.ones(problem.dimension))
+    other_start = module()
+    with torch.no_grad():
+        other_start[0].weight += 1.0
+    assert problem.fingerprint() == TorchProblem(other_start, X, Y).fingerprint()
+    changed = X.copy()
+    changed[3, 1] += 1e-9
+    frozen, moved = module(), module()
+    for each in (frozen, moved):
+        each[0].weight.requires_grad_(False)
+    with torch.no_grad():
+        moved[0].weight += 1.0
+    others = [
+        TorchProblem(module(), changed, Y),
+        TorchProblem(module(), X, (Y + 1) % 3),
+        TorchProblem(module(), X, Y, l2=0.1),
+        TorchProblem(module(), X, np.eye(3)[Y], loss=torch.nn.functional.mse_loss),
+        TorchProblem(module(torch.nn.Dropout(0.1)), X, Y),
+        TorchProblem(module(torch.nn.Dropout(0.2)), X, Y),
+        TorchProblem(module().float(), X, Y),
+        TorchProblem(frozen, X, Y),
+        TorchProblem(moved, X, Y),
+    ]
+    prints = [each.fingerprint() for each in (problem, *others)]
+    assert len(set(prints)) == len(prints)

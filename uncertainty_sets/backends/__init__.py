@@ -21,9 +21,10 @@ from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, UnknownNa
 if TYPE_CHECKING:
     from uncertainty_sets.program import ConicProgram
 
-__all__ = ["Backend", "Solution", "Solver", "available_backends", "cold", "is_cold", "select"]
+__all__ = ["Backend", "Solution", "Solver", "available_backends", "cold", "in_order", "is_cold", "select"]
 
 CLOSED_FORM = "closed-form"
+PREFERRED = ("highs", "clarabel", "scs")
 
 _cold: ContextVar[bool] = ContextVar("uncertainty_sets_cold", default=False)
 
@@ -44,11 +45,18 @@ def available_backends() -> list[str]:
     return sorted([CLOSED_FORM, *(name for name, cls in _classes().items() if cls.installed())])
 
 
+def in_order(program: ConicProgram) -> list[str]:
+    """The backends that "auto" tries for that program: HiGHS for an LP, Clarabel, and SCS where installed."""
+    classes = _classes()
+    able = [name for name in PREFERRED if program.kinds <= classes[name].cones]
+    return [name for name in able if name == able[0] or classes[name].installed()]
+
+
 def select(name: str, program: ConicProgram) -> Backend:
     """The backend of that name, able to solve that program; "auto" is HiGHS for an LP, else Clarabel."""
     classes = _classes()
     if name == "auto":
-        name = "highs" if program.kinds <= classes["highs"].cones else "clarabel"
+        name = in_order(program)[0]
     base, colon, option = str(name).partition(":")
     cls = classes.get(base)
     if cls is None or (colon and not hasattr(cls, "options")):

@@ -1,4 +1,4 @@
-"""exp and e^x - 1 - x in forms that run on vector units."""
+"""exp, q·e^x and e^x - 1 - x in forms that run on vector units."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ def exp(x: float) -> float:
     s = s * r + 1.0
     bits = (np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52)
     return s * np.int64(bits).view(np.float64) if x >= LEAST else 0.0
+
+
+@kernel
+def times_exp(q: float, x: float) -> float:
+    """q·e^x for 0 <= q <= 1 and x <= 1400, where e^x alone may overflow and the product does not.
+
+    A function of its own since its callers may reorder products, and this one must be taken from the left.
+    """
+    half = exp(0.5 * x)
+    return (q * half) * half
 
 
 @kernel

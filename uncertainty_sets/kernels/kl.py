@@ -1,7 +1,12 @@
-"""KL: exponential tilting p_θ ∝ q·exp(θf), with θ the root of KL(p_θ‖q) = radius.
+"""KL: exponential tilting p_θ ∝ q·exp(θg), with θ the root of D(θ) = KL(p_θ‖q) = radius.
 
-√KL is nearly linear in θ (exactly so for normal losses), so Newton's method on √KL - √radius takes 3 to
-10 passes. Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along with them.
+Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along with them; x = θg. D rises from 0 to
+M = -log q(argmax f), like a power of θ first and exponentially close to M last, and log(D/(M - D)) is nearly
+linear in log θ at both ends: Newton's method on it takes 3 to 8 passes, and halving a bracket in log θ takes
+over where steps of D in between mislead it.
+
+Every θ with D(θ) <= radius is an answer with a gap of (radius - D)/θ. Losses so close to the top that only an
+enormous θ tells them apart therefore need no such θ: the tilt that treats them as one face has that gap.
 """
 
 from __future__ import annotations
@@ -9,35 +14,44 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.base import Array
-from uncertainty_sets.kernels.exponential import exp, exp_minus_line
+from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, scan
 
-PASSES = 100
+PASSES = 39  # and one more if the last was infeasible
+PATIENCE = 12  # passes after which a gap of rounding size is enough
+HIGHEST = 1e150  # of θ: x² stays finite
+
+BLOCK = 1024  # entries that stay in the cache between two loops over them
+EPS = 2.0**-52
+AIM, OVER = 1e-13, 1e-11  # of the radius: what D is aimed at, and how far over it may end
 
 
 @summing
-def moments(f: Array, q: Array, top: float, scale: float) -> tuple[float, float, float]:
-    """Mean and second moment of g = (f - top)·scale under q, and the mass at the top."""
-    mean, square, mass = 0.0, 0.0, 0.0
+def moments(f: Array, q: Array, top: float, scale: float) -> tuple[float, float, float, float]:
+    """Mean and second moment of g under q, and the masses at the top and below it."""
+    mean, square, mass, rest = 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         g = (f[i] - top) * scale
         mean += q[i] * g
         square += q[i] * g * g
         mass += q[i] if f[i] == top else 0.0
-    return mean, square, mass
+        rest += q[i] if f[i] < top else 0.0
+    return mean, square, mass, rest
 
 
 @summing
-def tilt(f: Array, q: Array, top: float, scale: float, theta: float) -> tuple[float, float, float]:
-    """Σ q·eˣ, Σ q·eˣ·g, Σ q·eˣ·g² with x = θg <= 0."""
+def tilt(
+    f: Array, q: Array, top: float, scale: float, theta: float, lift: float
+) -> tuple[float, float, float]:
+    """Σ q·eʸ, Σ q·eʸ·x, Σ q·eʸ·x² with y = x + lift; the lift keeps a tiny mass at the top from underflow."""
     s0, s1, s2 = 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = (f[i] - top) * scale
-        e = q[i] * exp(theta * g)
+        x = theta * ((f[i] - top) * scale)
+        e = q[i] * exp(x + lift)
         s0 += e
-        s1 += e * g
-        s2 += e * g * g
+        s1 += e * x
+        s2 += e * x * x
     return s0, s1, s2
 
 
@@ -45,34 +59,176 @@ def tilt(f: Array, q: Array, top: float, scale: float, theta: float) -> tuple[fl
 def tilt_little(
     f: Array, q: Array, top: float, scale: float, center: float, theta: float
 ) -> tuple[float, float, float]:
-    """The same about the mean under q, for θ <= 1: Σ q·(eˣ-1-x), Σ q·(eˣ-1)·g, Σ q·eˣ·g².
+    """With x about the mean under q, for θ <= 1: Σ q·(eˣ-1-x), Σ q·(eˣ-1)·x, Σ q·eˣ·x².
 
-    Nothing of first order in x cancels here, so KL keeps its digits down to a radius of 1e-20.
+    Nothing of first order in x cancels here, so D keeps its digits down to a radius of 1e-20.
     """
     s0, s1, s2 = 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = (f[i] - top) * scale - center
-        x = theta * g
+        x = theta * ((f[i] - top) * scale - center)
         e = exp_minus_line(x)
         s0 += q[i] * e
-        s1 += q[i] * (e + x) * g
-        s2 += q[i] * (e + x + 1.0) * g * g
+        s1 += q[i] * (e + x) * x
+        s2 += q[i] * (e + x + 1.0) * x * x
     return s0, s1, s2
 
 
 @summing
-def write(
-    f: Array, q: Array, top: float, scale: float, center: float, theta: float, weight: float, p: Array
-) -> tuple[float, float]:
-    """p = q·exp(θ(g - center))/weight; return Σ p·(g - center) and Σ p."""
-    value, total = 0.0, 0.0
+def tilt_exactly(
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float
+) -> tuple[float, float, float, float]:
+    """With x about a centre that makes Σ q·eˣ nearly 1: Σ q·(eˣ-1), Σ q·(x·eˣ-eˣ+1), Σ q·eˣ·x, Σ q·eˣ·x².
+
+    The second is D in terms that are each >= 0, whatever the size of θ.
+    """
+    s0, divergence, s1, s2 = 0.0, 0.0, 0.0, 0.0
+    for i in range(f.size):
+        x = theta * ((f[i] - top) * scale - center)
+        near = min(max(x, -1.0), 1.0)
+        line = exp_minus_line(near)
+        e = times_exp(q[i], x)
+        s0 += q[i] * (line + near) if near == x else e - q[i]
+        divergence += q[i] * (near * (line + near) - line) if near == x else e * (x - 1.0) + q[i]
+        s1 += e * x
+        s2 += e * x * x
+    return s0, divergence, s1, s2
+
+
+@kernel
+def fill(
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float, log_weight: float, p: Array
+) -> None:
+    """p = q·exp(θ(g - center) - log_weight)."""
     for i in range(f.size):
         g = (f[i] - top) * scale - center
-        x = q[i] * exp(theta * g) * weight
-        p[i] = x
-        total += x
-        value += x * g
+        p[i] = times_exp(q[i], theta * g - log_weight)
+
+
+@summing
+def totals(f: Array, p: Array, top: float, scale: float, center: float) -> tuple[float, float]:
+    """Σ p·(g - center) and Σ p."""
+    value, total = 0.0, 0.0
+    for i in range(f.size):
+        value += p[i] * ((f[i] - top) * scale - center)
+        total += p[i]
     return value, total
+
+
+@kernel
+def write(
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float, log_weight: float, p: Array
+) -> tuple[float, float]:
+    """p = q·exp(θ(g - center) - log_weight); return Σ p·(g - center) and Σ p.
+
+    A loop that stores p and sums at once would add in another order where p lies just behind f in memory.
+    """
+    value, total = 0.0, 0.0
+    for first in range(0, f.size, BLOCK):
+        part = slice(first, first + BLOCK)
+        fill(f[part], q[part], top, scale, center, theta, log_weight, p[part])
+        more, share = totals(f[part], p[part], top, scale, center)
+        value += more
+        total += share
+    return value, total
+
+
+@kernel
+def evaluate(
+    f: Array,
+    q: Array,
+    top: float,
+    scale: float,
+    mean: float,
+    lift: float,
+    summing_noise: float,
+    theta: float,
+    radius: float,
+) -> tuple[float, float, float, float, float]:
+    """(c, log Σ q·exp(θ(g-c)), D, dD/dlog θ, rounding of D) at θ, about the c that keeps the digits.
+
+    About the top, terms as large as `most` cancel to D. Where that would cost digits of a D near the radius,
+    a second pass about the c that makes the sum 1 has them all.
+    """
+    if theta <= 1.0:
+        s0, s1, s2 = tilt_little(f, q, top, scale, mean, theta)
+        center, log_weight, s0, noise = mean, np.log1p(s0), 1.0 + s0, 0.0
+    else:
+        s0, s1, s2 = tilt(f, q, top, scale, theta, lift)
+        center, log_weight, noise = 0.0, np.log(s0) - lift, summing_noise
+    first = s1 / s0
+    divergence, growth = first - log_weight, s2 / s0 - first * first
+    noise += EPS * (abs(first) + abs(log_weight))
+    near = abs(divergence - radius) <= max(0.5 * radius, 100.0 * noise)
+    if theta > 1.0 and near and noise > OVER * radius:
+        center = log_weight / theta
+        s0, divergence, s1, s2 = tilt_exactly(f, q, top, scale, center, theta)
+        log_weight, weight = np.log1p(s0), 1.0 + s0
+        divergence = divergence / weight - (log_weight - s0 / weight)
+        first = s1 / weight
+        growth = s2 / weight - first * first
+        noise *= divergence
+    return center, log_weight, divergence, growth, noise
+
+
+@kernel
+def newton(divergence: float, growth: float, radius: float, most: float) -> float:
+    """The change of log θ that takes log(D/(M - D)) to where D = radius; ∞ where its slope is lost."""
+    left = most - divergence
+    if not (divergence > 0.0 and left > 0.0 and growth > 0.0):
+        return np.inf
+    odds = (radius * left) / (divergence * (most - radius))
+    change: float = np.log(odds) * (divergence * left) / (growth * most)
+    return change
+
+
+@kernel
+def search(
+    f: Array, q: Array, top: float, scale: float, mean: float, most: float, radius: float, start: float
+) -> tuple[float, float, float, int]:
+    """θ with D(θ) = radius, or one below with a gap of rounding size: (θ, c, log Σ q·exp(θ(g-c)), passes)."""
+    low = np.sqrt(8.0 * radius) * (1.0 - 1e-9)  # D(θ) <= θ²/8, since g varies within [-1, 0]
+    high, stride, before, missed = np.inf, 4.0, np.inf, np.inf
+    lift = max(0.0, most - 600.0)  # e^-708 is the least there is
+    summing_noise = EPS * (1.0 + lift + np.sqrt(f.size) / 32.0)
+    theta = min(max(start, low), HIGHEST)
+    passes = 1
+    while True:
+        passes += 1
+        center, log_weight, divergence, growth, noise = evaluate(
+            f, q, top, scale, mean, lift, summing_noise, theta, radius
+        )
+        off = divergence - radius
+        if abs(off) <= max(AIM * radius, noise):
+            break
+        if abs(off) <= OVER * radius and abs(off) > 0.5 * missed:
+            break  # Newton squares the error: one that stays is rounding
+        if passes > PATIENCE and off <= OVER * radius and -off <= 1e-15 * theta:
+            break  # feasible, with a gap of rounding size
+        missed = abs(off)
+        if off > 0.0:
+            high = theta
+        else:
+            low = max(low, theta)
+        move = newton(divergence, growth, radius, most)
+        step = theta * exp(move) if move < 300.0 else np.inf
+        if high == np.inf:
+            if not (step > low and step < HIGHEST):
+                step = min(theta * stride, HIGHEST)
+                stride *= stride
+        elif not (step > low and step < high) or abs(move) > 0.5 * before:
+            step = np.sqrt(low) * np.sqrt(high)
+            before = np.log(high / low)
+        else:
+            before = abs(move)
+        if passes >= PASSES or not (step > low and step < high):
+            if off > OVER * radius:  # the other end of the bracket is feasible
+                theta, passes = low, passes + 1
+                center, log_weight, _, _, _ = evaluate(
+                    f, q, top, scale, mean, lift, summing_noise, theta, radius
+                )
+            break
+        theta = step
+    return theta, center, log_weight, passes
 
 
 @kernel
@@ -89,13 +245,14 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         out[DUAL] = 0.0
         return
     scale = 1.0 / spread
-    mean, square, mass = moments(f, q, top, scale)
+    mean, square, mass, rest = moments(f, q, top, scale)
     if radius == 0.0:
         p[:] = q
         finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = np.inf
         return
-    if radius >= -np.log(mass):
+    most = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
+    if radius >= most:
         for i in range(f.size):
             p[i] = q[i] / mass if f[i] == top else 0.0
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
@@ -103,49 +260,11 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         return
 
     variance = square - mean * mean
-    theta = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 1.0
-    if not np.isfinite(theta):
-        theta = 1.0
-    if spread > 1e-4 * theta * warm and spread < 1e4 * theta * warm:  # else it is of another problem
-        theta = spread / warm
-    low, high, stride = 0.0, np.inf, 4.0
-    passes, center, log_weight = 1, 0.0, 0.0
-    while True:
-        passes += 1
-        if theta <= 1.0:
-            center = mean
-            s0, s1, s2 = tilt_little(f, q, top, scale, center, theta)
-            log_weight, s0 = np.log1p(s0), 1.0 + s0
-        else:
-            center = 0.0
-            s0, s1, s2 = tilt(f, q, top, scale, theta)
-            log_weight = np.log(s0)
-        mean_p = s1 / s0
-        variance = s2 / s0 - mean_p * mean_p
-        divergence = theta * mean_p - log_weight
-        off = divergence - radius
-        # 1e-13 of the radius, or what rounding leaves of θ·mean - log Σ.
-        noise = 2e-16 * (abs(theta * mean_p) + abs(log_weight))
-        if abs(off) <= max(1e-13 * radius, noise) or passes >= PASSES:
-            break
-        if passes > 12 and abs(off) <= min(1e-15 * theta, 1e-12 * max(1.0, radius)):
-            break  # slow, and the gap off/θ is down to rounding
-        if off > 0.0:
-            high = theta
-        else:
-            low = theta
-        root = np.sqrt(max(divergence, 0.0))
-        step = theta - 2.0 * root * (root - np.sqrt(radius)) / (theta * variance)
-        if not (step > low and step < high):
-            if high == np.inf or low == 0.0:
-                step = theta * stride if high == np.inf else theta / stride
-                stride *= stride
-            else:
-                step = np.sqrt(low * high)
-        if step == theta or (high < np.inf and high - low <= 1e-15 * high):
-            break
-        theta = step
-    value, total = write(f, q, top, scale, center, theta, np.exp(-log_weight), p)
+    start = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 0.0
+    if spread > 1e-4 * start * warm and spread < 1e4 * start * warm:  # else it is of another problem
+        start = spread / warm
+    theta, center, log_weight, passes = search(f, q, top, scale, mean, most, radius, start)
+    value, total = write(f, q, top, scale, center, theta, log_weight, p)
     bound = center + (radius + log_weight) / theta
     excess = theta * value - log_weight * total - radius
     violation = max(abs(total - 1.0), excess / max(1.0, radius))

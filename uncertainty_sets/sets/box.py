@@ -46,6 +46,7 @@ class Box(UncertaintySet):
 
     name: ClassVar[str] = "box"
     complexity: ClassVar[str] = "O(N)"
+    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
         low, high = as_vector_rows("lower", lower, finite=False), as_vector_rows("upper", upper, finite=False)

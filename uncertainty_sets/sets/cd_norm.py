@@ -64,6 +64,7 @@ class CDNorm(UncertaintySet):
 
     name: ClassVar[str] = "cd-norm"
     complexity: ClassVar[str] = "O(N)"
+    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, spread: ArrayLike, budget: ArrayLike) -> None:
         q = as_center(center)

@@ -67,6 +67,7 @@ class Ellipsoid(UncertaintySet):
 
     name: ClassVar[str] = "ellipsoid"
     complexity: ClassVar[str] = "O(N) diagonal, O(N³) dense"
+    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, shape: ArrayLike, radius: ArrayLike) -> None:
         q = as_center(center)

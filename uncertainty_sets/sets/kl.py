@@ -28,7 +28,7 @@ class KL(UncertaintySet):
 
     The worst case tilts the centre, p ∝ q·exp(f/η), until the divergence reaches the radius; at a radius
     of -log q(argmax f) or more it is the centre on the largest losses alone. Where q is 0, p is 0.
-    O(N): 3 to 10 passes.
+    O(N): 3 to 10 passes, and never more than 40, whatever the losses and masses.
 
     ====  ==========================================================================
     dual  meaning
@@ -54,6 +54,7 @@ class KL(UncertaintySet):
 
     name: ClassVar[str] = "kl"
     complexity: ClassVar[str] = "O(N)"
+    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
         q = as_center(center)
@@ -112,10 +113,11 @@ class KL(UncertaintySet):
         inside = q > 0.0
         x, y = np.maximum(p[inside], 0.0), q[inside]
         # Σ p·log(p/q) as a sum of terms that are each >= 0, which keeps the digits of a small divergence.
-        ratio = np.maximum(x / y - 1.0, -0.5)
-        far = x < 0.5 * y
+        close = np.clip(x, 0.5 * y, 2.0 * y)
+        ratio = close / y - 1.0
         near = y * ((1.0 + ratio) * np.log1p(ratio) - ratio)
-        terms = np.where(far, x * np.log(np.where(x > 0.0, x, 1.0) / y) - x + y, near)
+        far = x * (np.log(np.where(x > 0.0, x, 1.0)) - np.log(y)) - x + y
+        terms = np.where(x == close, near, far)
         divergence = float(terms.sum()) + float(x.sum() - y.sum())
         return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
 

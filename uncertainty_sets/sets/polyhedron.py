@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.base import Array, UncertaintySet
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.parameters import as_array, describe, readonly
-from uncertainty_sets.program import ConicProgram, polyhedral_program
+from uncertainty_sets.program import ConicProgram, equilibrated, polyhedral_program
 
 if TYPE_CHECKING:
     import cvxpy
 
 EMPTY = 1e-10
-"""Rows that no distribution meets within this (over max(1, |c|)) make the set empty: HiGHS's tolerance."""
+"""Rows that no distribution meets within this, over the row's largest number, make the set empty: HiGHS's
+tolerance."""
 
 SHOWN = 8
 """How many conflicting rows an error lists."""
@@ -28,7 +29,8 @@ class Polyhedron(UncertaintySet):
     The oracle is a linear program, solved by HiGHS. The program is built once; losses that moved by up to
     a tenth of their spread since the last call start from the last basis, which is some tens of times
     faster than from nothing. For answers that do not depend on earlier calls, see
-    `uncertainty_sets.backends.cold`. An equation is two rows.
+    `uncertainty_sets.backends.cold`. An equation is two rows. Rows may be in any units: the solver sees
+    them with their largest entry near 1.
 
     ====  ===================================================
     dual  meaning
@@ -116,7 +118,14 @@ class Polyhedron(UncertaintySet):
 
     def _residual(self, p: Array) -> float:
         rows = self._bounded
-        return float(np.max((self._D[rows] @ p - self._c[rows]) / self._scale, initial=0.0))
+        excess = self._D[rows] @ p - self._c[rows]
+        above = np.flatnonzero(excess > 0.0)
+        if not above.size:
+            return 0.0
+        # In a row of 1e12 the last digit of p weighs 1e-4: what rounding of p and of the sum can make is no
+        # residual.
+        rounding = np.finfo(np.float64).eps * (p.size + 2) * (np.abs(self._D[rows[above]]) @ np.abs(p))
+        return float(np.max((excess[above] - rounding) / self._scale[above], initial=0.0))
 
     def _check_not_empty(self) -> None:
         from uncertainty_sets import conic
@@ -127,39 +136,43 @@ class Polyhedron(UncertaintySet):
             return
         if conic.is_feasible(self, self._D.shape[1]):
             return
-        least, weights = _least_excess(D, c, self._scale)
+        largest = np.maximum(np.abs(D).max(axis=1), np.abs(c))
+        units = np.where(largest > 0, largest, 1.0)
+        least, weights = _least_excess(D, c, units)
         if least <= EMPTY:
             return
         rows = np.flatnonzero(weights > 1e-9 * weights.max())
         for row in list(rows) if rows.size <= 40 else []:
             fewer = rows[rows != row]
-            if fewer.size and _least_excess(D[fewer], c[fewer], self._scale[fewer])[0] > EMPTY:
+            if fewer.size and _least_excess(D[fewer], c[fewer], units[fewer])[0] > EMPTY:
                 rows = fewer
         names = [str(self._bounded[row]) for row in rows[:SHOWN]]
         more = f" and {rows.size - SHOWN} more" if rows.size > SHOWN else ""
         said = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
         raise EmptySet(
             f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {said} D p <= c"
-            f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g}"
+            f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g} of a row's "
+            "largest number"
         )
 
     def __repr__(self) -> str:
         return f"Polyhedron(D={describe(self._D)}, c={describe(self._c)})"
 
 
-def _least_excess(D: Array, c: Array, scale: Array) -> tuple[float, Array]:
-    """The smallest t with D p <= c + t·scale for some distribution p, and the rows' weights in its proof."""
+def _least_excess(D: Array, c: Array, units: Array) -> tuple[float, Array]:
+    """The smallest t with D p <= c + t·units for some distribution p, and the rows' weights in its proof."""
     from scipy import sparse
 
     from uncertainty_sets.backends import select
 
     plain = polyhedral_program(D, c)
-    slack = np.concatenate([np.zeros(plain.b.size - c.size), -scale])
+    slack = np.concatenate([np.zeros(plain.b.size - c.size), -units])
     program = ConicProgram(
         sparse.csc_array(sparse.hstack([plain.A, slack[:, None]])), plain.b, plain.cones, plain.columns
     )
     cost = np.concatenate([np.zeros(D.shape[1]), [1.0]])
+    program, factors = equilibrated(program)
     answer = select("highs", program).compile(program).solve(cost)
     if answer.outcome != "solved":
         return -np.inf, np.zeros(c.size)  # the oracle itself will say what is wrong
-    return float(answer.x[-1]), answer.y[answer.y.size - c.size :]
+    return float(answer.x[-1]), (answer.y * factors)[answer.y.size - c.size :] * units

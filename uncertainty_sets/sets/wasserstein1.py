@@ -62,6 +62,7 @@ class Wasserstein1(UncertaintySet):
 
     name: ClassVar[str] = "wasserstein-1"
     complexity: ClassVar[str] = "O(N) on a line, O(N²) else"
+    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None = None) -> None:
         q = as_center(center)

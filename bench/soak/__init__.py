@@ -1,0 +1,1 @@
+"""The oracles under attack: adversarial cases, every answer judged by formulas of its own."""

@@ -1,0 +1,126 @@
+"""Upper bounds from multipliers alone, by the formulas of the sets' docstrings, in extended precision.
+
+Every function takes the public parameters as (1 or B, N) or (1 or B, 1), the losses minus an anchor (B, N),
+the anchor (B, 1) and the multipliers (B, 1), all in long double, and returns the bound minus the anchor
+(B,). Each is true for any multipliers of the right sign; Σp = 1 is used exactly, also where Σq is 1 +
+2e-16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Long = NDArray[np.longdouble]
+
+
+def box(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """ν + Σ max(l·(f-ν), u·(f-ν))."""
+    nu = dual["nu"] - anchor
+    low, high = np.maximum(given["lower"], 0.0), np.minimum(given["upper"], 1.0)
+    d = h - nu
+    return np.asarray(nu[:, 0] + np.maximum(low * d, high * d).sum(axis=1))
+
+
+def cd_norm(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """qᵀf + budget·π + Σ max(0, r(s(f-ν) - π), c(s(ν-f) - π)); ν·(1 - Σq) is the rounding of the centre."""
+    nu, pi, q, s = dual["nu"] - anchor, dual["pi"], given["center"], given["spread"]
+    d = h - nu
+    rise, cap = np.minimum(s, 1.0 - q), np.minimum(s, q)  # s·r and s·c
+    price = pi / np.where(s > 0.0, s, 1.0)
+    up = np.where(rise > 0.0, rise * (d - price), 0.0)
+    down = np.where(cap > 0.0, cap * (-d - price), 0.0)
+    gain = np.maximum(0.0, np.maximum(up, down)).sum(axis=1)
+    rest = (nu * (1.0 - q.sum(axis=1, keepdims=True)))[:, 0]
+    return np.asarray((q * h).sum(axis=1) + rest + (given["budget"] * pi)[:, 0] + gain)
+
+
+def kl(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """η·radius + η·log Σ q·exp(f/η), about the mean where η is large; q is divided by its sum once more.
+
+    A sum of 1 + 1e-16 would add 1e-16·η, which is more than the spread at a radius of 1e-30.
+    """
+    eta, radius = dual["eta"], given["radius"]
+    q = given["center"] / given["center"].sum(axis=1, keepdims=True)
+    h = np.where(q > 0.0, h, h.min(axis=1, keepdims=True))
+    inside = np.where(q > 0.0, h, -np.inf)
+    top = inside.max(axis=1, keepdims=True)
+    mean = (q * np.where(q > 0.0, h, 0.0)).sum(axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        x = (h - mean) / eta
+        little = mean + eta * (
+            radius + np.log1p((q * np.where(q > 0.0, np.expm1(x) - x, 0.0)).sum(1, keepdims=True))
+        )
+        weight = (q * np.exp(np.where(q > 0.0, (h - top) / eta, -np.inf))).sum(axis=1, keepdims=True)
+        much = top + eta * (radius + np.log(weight))
+    bound = np.where(top - mean <= eta, little, much)
+    bound = np.where(eta == 0.0, top, bound)
+    # η = ∞ proves qᵀf for radius 0, and nothing for another.
+    return np.asarray(np.where(np.isinf(eta), np.where(radius == 0.0, mean, np.inf), bound)[:, 0])
+
+
+def ellipsoid(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """ν + qᵀy + √(radius·yᵀQy) with y = max(f - ν, -τ·q/Q); ν·(1 - Σq) is the rounding of the centre."""
+    nu, tau, q, Q = dual["nu"] - anchor, dual["tau"], given["center"], given["shape"]
+    with np.errstate(invalid="ignore"):
+        floor = np.where(q > 0.0, -tau * q / Q, 0.0)
+        y = np.where(np.isinf(tau) & (q > 0.0), h - nu, np.maximum(h - nu, floor))
+    rest = (nu * (1.0 - q.sum(axis=1, keepdims=True)))[:, 0]
+    size = (Q * y * y).sum(axis=1)
+    return np.asarray((q * (nu + y)).sum(axis=1) + rest + np.sqrt(given["radius"][:, 0] * size))
+
+
+def ellipsoid_dense(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """The same with y = f - ν + μ and a matrix Q."""
+    nu, q = dual["nu"] - anchor, given["center"]
+    y = h - nu + dual["mu"]
+    rest = (nu * (1.0 - q.sum(axis=1, keepdims=True)))[:, 0]
+    size = np.maximum(0.0, ((y @ given["matrix"]) * y).sum(axis=1))
+    return np.asarray((q * (nu + y)).sum(axis=1) + rest + np.sqrt(given["radius"][:, 0] * size))
+
+
+def best_on_line(place: Long, h: Long, lam: Long) -> Long:
+    """max_i (h_i - λ·|x_i - x_j|) for each j, places sorted: step by step, so that λ·x cancels nowhere."""
+    best = h.copy()
+    step = lam * np.diff(place, axis=1)
+    for j in range(1, h.shape[1]):
+        best[:, j] = np.maximum(best[:, j], best[:, j - 1] - step[:, j - 1])
+    for j in range(h.shape[1] - 2, -1, -1):
+        best[:, j] = np.maximum(best[:, j], best[:, j + 1] - step[:, j])
+    return best
+
+
+def wasserstein(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """λ·radius + Σ q_j max_i (f_i - λ·|x_i - x_j|)."""
+    order, lam = given["order"], dual["lam"]
+    best = best_on_line(given["cost"][:, order], h[:, order], lam)
+    return np.asarray((lam * given["radius"])[:, 0] + (given["center"][:, order] * best).sum(axis=1))
+
+
+def wasserstein_matrix(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """λ·radius + Σ q_j max_i (f_i - λ·cost[i, j])."""
+    lam, cost = dual["lam"], given["matrix"]
+    best = np.array([(row[:, None] - rate * cost).max(axis=0) for row, rate in zip(h, lam, strict=True)])
+    return np.asarray((lam * given["radius"])[:, 0] + (given["center"] * best).sum(axis=1))
+
+
+def polyhedron(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """cᵀy + max(f - Dᵀy), y >= 0 and 0 where c is infinite."""
+    y, c = np.where(dual["y"] > 0.0, dual["y"], 0.0), given["c"]
+    price = np.where(np.isfinite(c) | (y > 0.0), c, 0.0) * y
+    return np.asarray(price.sum(axis=1) + (h - y @ given["D"]).max(axis=1))
+
+
+BOUNDS: dict[str, Callable[[Mapping[str, Any], Long, Long, Mapping[str, Long]], Long]] = {
+    "box": box,
+    "cd-norm": cd_norm,
+    "kl": kl,
+    "ellipsoid": ellipsoid,
+    "ellipsoid dense": ellipsoid_dense,
+    "wasserstein-1": wasserstein,
+    "wasserstein-1 matrix": wasserstein_matrix,
+    "polyhedron": polyhedron,
+}

@@ -1,0 +1,188 @@
+"""The bound that an answer's multipliers prove, row by row, whichever way it was answered.
+
+Three things that a formula alone does not settle: rows that a conic solver answered have that way's
+multipliers (uncertainty_sets/conic.py says how to recheck them); a multiplier in the unit of the losses may
+be too large for a double; and a double multiplier is known to its last digit only.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.soak.bounds import BOUNDS
+from bench.soak.cases import Case
+from uncertainty_sets.conic import program
+
+Array = NDArray[np.float64]
+Long = NDArray[np.longdouble]
+
+KEYS = {
+    "box": ("nu",),
+    "cd-norm": ("nu", "pi"),
+    "kl": ("eta",),
+    "ellipsoid": ("nu", "tau"),
+    "ellipsoid dense": ("nu", "mu"),
+    "wasserstein-1": ("lam",),
+    "wasserstein-1 matrix": ("lam",),
+    "polyhedron": ("y",),
+}
+"""The multipliers of each set's docstring; all but ν are at least 0. Others have the conic way's."""
+
+SHARED = {"matrix", "order", "D", "c"}
+"""Parameters that all rows of a batch have in common."""
+
+TOO_LARGE, TOO_SMALL = (1023.0, 8184.0), (-8184.0, -1022.0)
+"""log2 of multipliers that doubles write as ∞, and as 0 or with few digits."""
+
+
+def _rows(given: dict[str, Any], rows: Any) -> dict[str, Any]:
+    return {key: value if key in SHARED or len(value) == 1 else value[rows] for key, value in given.items()}
+
+
+def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Any]) -> Long:
+    """The set's formula; NaN where a multiplier is missing or has the wrong sign."""
+    columns = {key: _column(dual[key]) for key in KEYS[name]}
+    with np.errstate(invalid="ignore", over="ignore"):
+        bound = BOUNDS[name](given, h, anchor, columns)
+    for key, value in columns.items():
+        good = ~np.isnan(value) if key == "nu" else value >= 0.0
+        bound = np.where(good.all(axis=1), bound, np.nan)
+    return np.asarray(bound)
+
+
+def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Array]) -> Long:
+    """The bound minus the anchor for each row; NaN where the answer has no multipliers that give one."""
+    keys = KEYS.get(case.name, ())
+    if keys and all(key in dual for key in keys):
+        bound = _evaluate(case.name, given, h, anchor, dual)
+        for key in {"eta", "lam", "pi", "tau"} & set(keys):
+            wide = np.flatnonzero(np.isposinf(dual[key]))
+            if wide.size:
+                part = {each: dual[each][wide] for each in keys}
+                least = _beyond_doubles(
+                    case.name, _rows(given, wide), h[wide], anchor[wide], part, key, TOO_LARGE
+                )
+                bound[wide] = np.fmin(bound[wide], least)
+    else:
+        bound = np.full(len(h), np.nan, dtype=np.longdouble)
+    if "y" in dual and "y" not in keys:
+        for b in np.flatnonzero(np.isnan(bound) & ~np.isnan(dual["y"][:, 0])):
+            bound[b] = _by_program(case, int(b), h[b], dual["y"][b])
+    return bound
+
+
+def _beyond_doubles(
+    name: str,
+    given: dict[str, Any],
+    h: Long,
+    anchor: Long,
+    dual: dict[str, Any],
+    key: str,
+    exponents: tuple[float, float],
+) -> Long:
+    """The least bound over multipliers that no double can write: convex, so narrowing the range finds it.
+
+    For losses near 1e308 the best multiplier may be beyond 1.8e308, and ∞ is all that a double can say; for
+    losses near 1e-300 it may be far below 1e-308, and then 0 is.
+    """
+    low, high = (np.full(len(h), exponent, np.longdouble) for exponent in exponents)
+
+    def at(exponent: Long) -> Long:
+        return _evaluate(name, given, h, anchor, {**dual, key: np.exp2(exponent)})
+
+    for _ in range(100):
+        left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
+        lower = at(left) < at(
+            right
+        )  # equal: what is flat on a scale of exponents is flat towards 0, or lowest
+        low, high = np.where(lower, low, left), np.where(lower, right, high)
+    return np.fmin(at(low), at(high))
+
+
+def worth_of_last_digits(
+    case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Array], bound: Long
+) -> Long:
+    """By how much the bound can change while the multipliers stay the same doubles.
+
+    The bound is convex in the multipliers, so inside half a unit in their last places it is at least
+    2·bound - (its largest value at the corners): a search that knew more digits proved no less than that. A
+    multiplier at 0 has one side only, and there the corner itself is what could be proved.
+    """
+    keys = KEYS.get(case.name, ())
+    scalars = [key for key in keys if key in dual and dual[key].ndim == 1]
+    worth = np.zeros(len(h), dtype=np.longdouble)
+    if not all(key in dual for key in keys):
+        return worth
+    for signs in product((-0.5, 0.5), repeat=len(scalars)):
+        moved: dict[str, Any] = dict(dual)
+        for key, sign in zip(scalars, signs, strict=True):
+            with np.errstate(invalid="ignore"):
+                step = sign * np.spacing(np.abs(dual[key])).astype(np.longdouble)
+            value = dual[key].astype(np.longdouble) + np.where(np.isfinite(step), step, 0.0)
+            moved[key] = value if key == "nu" else np.maximum(value, 0.0)
+        with np.errstate(invalid="ignore"):
+            worth = np.fmax(worth, np.abs(_evaluate(case.name, given, h, anchor, moved) - bound))
+    for key in [each for each in scalars if each != "nu"]:
+        few = np.flatnonzero((dual[key] >= 0.0) & (dual[key] < np.finfo(float).tiny))
+        if few.size:
+            here = _rows(given, few), h[few], anchor[few]
+            leasts = [
+                _beyond_doubles(case.name, *here, part, key, TOO_SMALL)
+                for part in _nu_within(dual, keys, few)
+            ]
+            least, most = np.min(leasts, axis=0), np.max(leasts, axis=0)
+            with np.errstate(invalid="ignore"):
+                worth[few] = np.fmax(worth[few], bound[few] - least + (most - least))
+    return worth
+
+
+def _nu_within(dual: dict[str, Array], keys: tuple[str, ...], rows: Any) -> list[dict[str, Any]]:
+    """Those rows' multipliers, with ν as it is and half a unit in its last place to either side."""
+    part: dict[str, Any] = {each: dual[each][rows] for each in keys}
+    if "nu" not in keys:
+        return [part]
+    half = 0.5 * np.spacing(np.abs(part["nu"])).astype(np.longdouble)
+    return [{**part, "nu": part["nu"] + sign * half} for sign in (-1.0, 0.0, 1.0)]
+
+
+def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
+    """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone; ∞ where it is not."""
+    conic = program(case.subject(row), case.size)
+    y = y[: conic.b.size]
+    wide = y.astype(np.longdouble)
+    matrix = conic.A.tocoo()
+    column = np.zeros(matrix.shape[1], dtype=np.longdouble)
+    np.add.at(column, matrix.col, matrix.data.astype(np.longdouble) * wide[matrix.row])
+    scale = float(np.abs(y).max(initial=0.0)) or 1.0
+    start, inside = 0, True
+    for kind, size in conic.cones:
+        part = wide[start : start + size]
+        start += size
+        if kind == "nonneg":
+            inside &= bool((part >= -1e-12 * scale).all())
+        elif kind == "soc":
+            inside &= bool(part[0] >= np.sqrt((part[1:] ** 2).sum()) - 1e-12 * scale)
+        elif kind == "exp":
+            inside &= _in_dual_exponential(part.reshape(-1, 3), 1e-12 * scale)
+    if not inside:
+        return np.longdouble(np.inf)
+    return np.longdouble((conic.b.astype(np.longdouble) * wide).sum() + (h - column[conic.columns]).max())
+
+
+def _in_dual_exponential(points: Long, slack: float) -> bool:
+    """(u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w >= 0; a row for each."""
+    u, v, w = points.T
+    with np.errstate(all="ignore"):
+        needed = np.where(
+            u < 0.0, -u * np.exp(v / np.where(u < 0.0, u, -1.0) - 1.0), np.where(v >= 0.0, 0.0, np.inf)
+        )
+    return bool((u <= 0.0).all() and (needed <= w + slack).all())
+
+
+def _column(value: Any) -> Long:
+    array = np.asarray(value, dtype=np.longdouble)
+    return array[:, None] if array.ndim == 1 else array

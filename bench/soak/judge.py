@@ -1,0 +1,163 @@
+"""The verdict on answers: everything recomputed here from public parameters, p and multipliers alone.
+
+An answer is wrong where p is off the set, where the bound that its multipliers prove is not within the
+promise of its value, or where what it says of itself (value, bound, gap, violation) is not what p and the
+multipliers give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.soak.asking import Answers
+from bench.soak.cases import Case
+from bench.soak.certificates import bounds, worth_of_last_digits
+from bench.soak.parameters import MAKERS
+from bench.soak.residuals import RESIDUALS, simplex
+from uncertainty_sets import conic
+
+Array = NDArray[np.float64]
+Long = NDArray[np.longdouble]
+
+GAP, ULPS, VIOLATION = 1e-9, 8, 1e-10
+"""The closed forms' promise: gap over the spread (or so many ulp of the largest loss), residual of p."""
+
+CONIC_GAP, CONIC_VIOLATION = 1e-7, 1e-8
+"""The same where a conic solver answers."""
+
+VALUE = 1e-12
+"""Rounding of a sum in double precision, over the spread: what `value` may differ by from pᵀf."""
+
+
+@dataclass
+class Finding:
+    """One thing that is wrong with one row: its kind, by how much, and how much was allowed."""
+
+    row: int
+    kind: str
+    amount: float
+    allowed: float
+
+
+@dataclass
+class Verdict:
+    """What was found, and what was measured for each row answered: gap over the spread, violation."""
+
+    findings: list[Finding]
+    gap: Array
+    violation: Array
+
+
+def judge(case: Case, answers: Answers) -> Verdict:
+    """Look at every row of the answers."""
+    findings = [
+        Finding(row, f"raised {type(error).__name__}", np.nan, 0.0) for row, error in answers.errors.items()
+    ]
+    if not len(answers.rows):
+        return Verdict(findings, np.empty(0), np.empty(0))
+    asked = case.only(answers.rows)
+    given = public_parameters(asked)
+    # Of a set that is not known here, the multipliers of its own closed form prove nothing.
+    unknown = case.name not in RESIDUALS and "y" not in answers.dual
+    F, p = asked.losses.astype(np.longdouble), answers.p.astype(np.longdouble)
+    counted = given["center"] > 0.0 if case.name == "kl" else np.ones_like(F, dtype=bool)
+    anchor = np.where(counted, F, -np.inf).max(axis=1, keepdims=True)
+    h = np.where(counted, F - anchor, 0.0)
+    spread = -h.min(axis=1)
+    largest = np.where(counted, np.abs(F), 0.0).max(axis=1)
+    solved = MAKERS[case.name].conic or np.array([backend != "closed-form" for backend in answers.backends])
+    ulps = ULPS * np.spacing(largest.astype(float)).astype(np.longdouble)
+    allowed = np.maximum(np.where(solved, CONIC_GAP, GAP) * spread, ulps)
+    feasible = np.where(solved, CONIC_VIOLATION, VIOLATION)
+
+    half = 0.5 * np.spacing(np.abs(answers.p)).astype(np.longdouble)
+    violation = np.maximum(simplex(p), _residual(asked, given, p, half))
+    value = (p * h).sum(axis=1)
+    bound = bounds(asked, given, h, anchor, answers.dual)
+    if unknown:
+        bound = answers.upper_bound - anchor[:, 0]
+    gap = bound - value
+    # pᵀf and r + pᵀ(f - r) differ by r·(Σp - 1): `value` may be measured from any loss r, or from none.
+    sum_off = np.abs(p.sum(axis=1) - 1.0) * (largest + spread)
+    said = answers.gap.astype(np.longdouble)
+
+    tests: dict[str, tuple[Long, Any]] = {
+        "p < 0": (-p.min(axis=1), np.where(solved, CONIC_VIOLATION, 0.0)),
+        "violation": (violation, feasible),
+        "gap": (gap, allowed),
+        "negative gap": (-gap, allowed),
+        "says violation": (answers.violation.astype(np.longdouble), feasible),
+        "says gap": (np.abs(said), allowed),
+        "gap is not bound - value": (np.abs(said - gap), allowed),
+        "value is not pᵀf": (np.abs(answers.value - anchor[:, 0] - value), VALUE * spread + ulps + sum_off),
+        "bound is not the multipliers'": (np.abs(answers.upper_bound - anchor[:, 0] - bound), allowed),
+    }
+    unproved = np.isnan(bound)
+    findings += [
+        Finding(
+            int(answers.rows[b]), f"no multipliers that prove a bound ({answers.backends[b]})", np.nan, 0.0
+        )
+        for b in np.flatnonzero(unproved)
+    ]
+    room: Long | None = None
+    for kind, (amount, limit) in tests.items():
+        limits = np.broadcast_to(np.asarray(limit, dtype=np.longdouble), amount.shape)
+        bad = ~(amount <= limits) & ~(np.isnan(amount) & unproved)
+        if bad.any() and kind in {"gap", "gap is not bound - value", "bound is not the multipliers'"}:
+            if room is None:
+                room = worth_of_last_digits(asked, given, h, anchor, answers.dual, bound)
+            limits = limits + room
+            bad &= ~(amount <= limits)
+        findings += [
+            Finding(int(answers.rows[b]), kind, float(amount[b]), float(limits[b]))
+            for b in np.flatnonzero(bad)
+        ]
+    unit = np.where(spread > 0.0, np.maximum(spread, allowed / GAP), 1.0)
+    return Verdict(_most_telling(findings), np.asarray(gap / unit, float), np.asarray(violation, float))
+
+
+def _most_telling(findings: list[Finding]) -> list[Finding]:
+    """The first finding of each row, in the tests' order: what p is before what the answer says."""
+    first: dict[int, Finding] = {}
+    for each in findings:
+        first.setdefault(each.row, each)
+    return list(first.values())
+
+
+def _residual(case: Case, given: dict[str, Any], p: Long, half: Long) -> Long:
+    if case.name in RESIDUALS:
+        return RESIDUALS[case.name](given, p, half)
+    return np.array(
+        [conic.residual(case.subject(b), row) for b, row in enumerate(p.astype(float))], np.longdouble
+    )
+
+
+def public_parameters(case: Case) -> dict[str, Any]:
+    """The parameters in long double, rows first; the centre as the set shows it, divided by its sum."""
+    size = case.size
+    given: dict[str, Any] = {}
+    for key, value in case.parameters.items():
+        if value is None:
+            continue
+        array = np.asarray(value, dtype=np.longdouble)
+        if key in {"shape", "cost"} and array.ndim == 2:
+            given["matrix"] = array
+        elif array.ndim == 0:
+            given[key] = np.full((1, size if key in {"shape", "spread"} else 1), array)
+        elif key in {"radius", "budget"}:
+            given[key] = array[:, None]
+        elif key == "D":
+            given[key] = array
+        else:
+            given[key] = np.atleast_2d(array)
+    if "center" in given:
+        q = np.asarray(case.parameters["center"])
+        given["center"] = np.atleast_2d(q / q.sum(axis=-1, keepdims=True)).astype(np.longdouble)
+    if case.name == "wasserstein-1":
+        given.setdefault("cost", np.arange(size, dtype=np.longdouble)[None])
+        given["order"] = np.argsort(given["cost"][0], kind="stable")
+    return given

@@ -1,0 +1,65 @@
+"""Orders that defeat a selection: what a fixed sample sees, and median-of-three quicksort's worst case."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SEED, SAMPLE, SHARE, SORTED = 88172645463325252, 2048, 16, 96
+"""What the selection's deterministic sample was first made with; another sample makes this a plain order."""
+
+
+def sampled(count: int) -> NDArray[np.int64]:
+    """The places that one stratified sample of `count` entries looks at."""
+    size, state, word = min(SAMPLE, count // SHARE), SEED, 2**64 - 1
+    places = np.empty(size, np.int64)
+    for i in range(size):
+        state ^= (state << 13) & word
+        state ^= state >> 7
+        state ^= (state << 17) & word
+        first, after = i * count // size, (i + 1) * count // size
+        places[i] = first + state % (after - first)
+    return places
+
+
+@cache
+def against_sample(size: int) -> Array:
+    """Each sample in turn sees the largest of what is left: every bracket misses, and little is removed."""
+    f, left, height = np.zeros(size), np.arange(size), float(size)
+    while left.size > SORTED and height > 0.0:
+        places = sampled(left.size)
+        f[left[places]] = height - np.arange(places.size)
+        height -= places.size
+        left = np.delete(left, places)
+    f[left] = -np.arange(left.size, dtype=float)
+    return f
+
+
+@cache
+def against_median_of_three(size: int) -> Array:
+    """Musser's permutation: the median of first, middle and last is always next to an end."""
+    half = size // 2
+    f = np.arange(1.0, size + 1.0)
+    odd = np.arange(half) % 2 == 0
+    f[:half] = np.where(odd, np.arange(half) + 1.0, half + np.arange(half) + (half % 2))
+    f[half : 2 * half] = 2.0 * (np.arange(half) + 1.0)
+    return f
+
+
+@cache
+def organ_pipe(size: int) -> Array:
+    """Up and down again."""
+    return np.minimum(np.arange(size), np.arange(size)[::-1]).astype(float)
+
+
+def losses(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """Rows of the orders above, sorted ones too, each upwards or downwards."""
+    n = shape[1]
+    orders = (against_sample(n), against_median_of_three(n), organ_pipe(n), np.arange(float(n)))
+    picked = rng.integers(len(orders), size=shape[0])
+    sign = rng.choice([-1.0, 1.0], size=(shape[0], 1))
+    return np.asarray(np.array(orders)[picked] * sign)

@@ -1,0 +1,251 @@
+"""Parameters of each set around given centres and losses, saturation and degenerate ones among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import uncertainty_sets as sets
+from bench.soak import plugins
+
+Array = NDArray[np.float64]
+Made = tuple[dict[str, Any], tuple[str, ...]]
+
+
+@dataclass
+class Draw:
+    """What a maker has to go by: randomness, losses (B, N), centres (B, N), and what the batch is about."""
+
+    rng: np.random.Generator
+    f: Array
+    q: Array
+    saturated: bool
+
+    def radii(self, saturation: Array, usual: Array) -> Array:
+        """For each row: 0, tiny, huge, usual, or the saturation radius exactly, by ulps, by a little."""
+        rng, rows = self.rng, len(self.f)
+        exact = np.where(np.isfinite(saturation) & (saturation >= 0.0), saturation, 1.0)
+        ulps = rng.choice([-2, -1, 0, 1, 2], rows) * np.spacing(exact)
+        off = rng.choice([0.0, 0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-9, -1e-9, 1e-6, -1e-6], rows)
+        near = np.maximum(0.0, (exact + ulps) * (1.0 + off))
+        odd = rng.choice([0.0, 1e-30, 1e-20, 1e-12, 1e13, 1e100], rows)
+        kind = rng.random(rows)
+        far = np.where(kind < 0.3, near, np.where(kind < 0.55, odd, usual))
+        return np.where((kind < 0.9) & self.saturated, np.where(kind < 0.75, near, odd), far)
+
+    @property
+    def top(self) -> NDArray[np.bool_]:
+        """Where each row's largest losses are."""
+        return np.asarray(self.f == self.f.max(axis=1, keepdims=True))
+
+
+def box(draw: Draw) -> Made:
+    """Multiples of the centre, tail-risk boxes, boxes with no room at all, unbounded ones."""
+    rng, q, rows = draw.rng, draw.q, len(draw.f)
+    column = (rows, 1)
+    low = rng.choice([0.0, 0.0, 0.5, 0.9, 1.0, -1.0], column)
+    high = rng.choice([1.0, 1.0 + 2e-16, 1.25, 1.5, 4.0, 100.0, np.inf], column)
+    lower, upper = q * low, np.where(np.isinf(high), np.inf, q * np.where(np.isinf(high), 1.0, high))
+    tail = rng.choice([0.8, 0.5, 0.1, 1e-3, 1e-9], column)
+    # The tail at which the top alone has room for all of the mass, exactly or nearly.
+    mass = (q * draw.top).sum(axis=1, keepdims=True)
+    near = mass * (1.0 + rng.integers(-2, 3, column) * 1.1e-16)
+    tail = np.where((rng.random(column) < (0.7 if draw.saturated else 0.2)) & (mass > 0.0), near, tail)
+    kind = rng.random(column)
+    risk = kind < (0.9 if draw.saturated else 0.4)
+    with np.errstate(over="ignore"):
+        upper = np.where(risk, q / np.minimum(tail, 1.0), upper)
+    lower = np.where(risk, np.where(rng.random(column) < 0.2, 0.3 * q, 0.0), lower)
+    loose = (kind > 0.9) & ~draw.saturated  # every entry its own bounds
+    lower = np.where(loose, q * rng.random(q.shape), lower)
+    upper = np.where(loose, q + rng.random(q.shape) ** 8, upper)
+    return {"lower": lower, "upper": np.maximum(upper, lower)}, ("lower", "upper")
+
+
+def kl(draw: Draw) -> Made:
+    """Radii up to and around -log q(top)."""
+    rng, q, f = draw.rng, draw.q, draw.f
+    support = np.where(q > 0.0, f, -np.inf)
+    mass = (q * (support == support.max(axis=1, keepdims=True))).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        radius = draw.radii(np.maximum(0.0, -np.log(mass)), 10.0 ** rng.uniform(-8.0, 1.0, len(f)))
+    return {"center": q, "radius": radius}, ("center", "radius")
+
+
+def cd_norm(draw: Draw) -> Made:
+    """Spreads equal, in proportion to the centre, over many decades, with zeros; budgets of every kind."""
+    rng, q, (rows, n) = draw.rng, draw.q, draw.f.shape
+    column = (rows, 1)
+    spread = rng.random(q.shape) * rng.choice([0.05, 0.5, 2.0], column)
+    kind = rng.integers(7, size=column)
+    spread = np.where(kind == 1, rng.random(column), spread)
+    spread = np.where(kind == 2, q * rng.choice([0.5, 1.0, 2.0], column), spread)
+    spread = np.where(
+        kind == 3, 10.0 ** -(rng.choice([5.0, 20.0, 300.0], column) * rng.random(q.shape)), spread
+    )
+    spread = np.where(kind == 4, rng.integers(0, 4, q.shape) / 8.0, spread)
+    spread = np.where(kind == 5, spread * (rng.random(q.shape) < 0.6), spread)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        left = np.where(draw.top, 0.0, np.minimum(q / spread, 1.0))
+        most = np.nan_to_num(left).sum(axis=1)
+    usual = rng.choice([0.3, 0.5, 1.0, 2.0, 2.5, n / 3.0, n / 2.0, 3.0 * n], rows)
+    return (
+        {"center": q, "spread": spread, "budget": draw.radii(most, usual)},
+        ("center", "spread", "budget"),
+    )
+
+
+def ellipsoid(draw: Draw) -> Made:
+    """A diagonal for all rows: a number, random, over decades, or the centre itself (a χ² ball)."""
+    rng, q, (rows, n) = draw.rng, draw.q, draw.f.shape
+    kind = rng.integers(5)
+    shape: Any = 10.0 ** rng.uniform(-3.0, 3.0)
+    if kind == 1:
+        shape = 10.0 ** rng.uniform(-2.0, 1.0, n)
+    elif kind == 2:
+        shape = 10.0 ** (rng.choice([8.0, 20.0, 90.0]) * rng.uniform(-1.0, 1.0, n))
+    elif kind == 3:
+        shape, q = np.maximum(q[0], 1e-100), np.tile(q[0], (rows, 1))
+    elif kind == 4:
+        shape, q = q[0] + 1e-6 / n, np.tile(q[0], (rows, 1))
+    Q = np.broadcast_to(shape, n)
+    top = draw.top
+    with np.errstate(over="ignore"):
+        rise = (1.0 - (q * top).sum(axis=1)) / (Q * top).sum(axis=1)
+        face = (np.where(top, 0.0, q) ** 2 / Q).sum(axis=1) + rise**2 * (Q * top).sum(axis=1)
+    usual = face * 10.0 ** rng.uniform(-6.0, 0.0, rows)
+    usual = np.where(rng.random(rows) < 0.5, 10.0 ** rng.uniform(-6.0, 2.0, rows), usual)
+    radius = draw.radii(face, np.where(np.isfinite(usual), usual, 1.0))
+    return {"center": q, "shape": shape, "radius": radius}, ("center", "radius")
+
+
+def ellipsoid_dense(draw: Draw) -> Made:
+    """A matrix of any condition up to 1e6."""
+    rng, n = draw.rng, draw.f.shape[1]
+    root, _ = np.linalg.qr(rng.normal(size=(n, n)))
+    shape = (root * 10.0 ** rng.uniform(0.0, rng.choice([1.0, 3.0, 6.0]), n)) @ root.T
+    radius = 10.0 ** rng.uniform(-6.0, 2.0, len(draw.f))
+    return {"center": draw.q, "shape": 0.5 * (shape + shape.T), "radius": radius}, ("center", "radius")
+
+
+def _line(rng: np.random.Generator, n: int) -> Any:
+    kind = rng.integers(7)
+    if kind == 0:
+        return None
+    if kind == 1:
+        return rng.normal(size=n)
+    if kind == 2:
+        return rng.integers(0, 4, n) / 2.0
+    if kind == 3:
+        return 10.0 ** -(rng.choice([10.0, 20.0, 160.0]) * rng.random(n))
+    if kind == 4:
+        return rng.integers(0, 9, n) * rng.choice([1e-160, 1e-20, 1e20, 1e100])
+    if kind == 5:
+        return 1.0 + np.spacing(1.0) * rng.integers(0, 50, n)
+    return np.cumsum(10.0 ** rng.uniform(-8.0, 0.0, n))
+
+
+def wasserstein(draw: Draw) -> Made:
+    """On a line: the integers, positions with ties, over decades, an ulp apart, scaled."""
+    rng, q, (rows, n) = draw.rng, draw.q, draw.f.shape
+    cost = _line(rng, n)
+    x = np.arange(float(n)) if cost is None else cost
+    order = np.argsort(x, kind="stable")
+    place, top = x[order], draw.top[:, order]
+    left = place - np.maximum.accumulate(np.where(top, place, -np.inf), axis=1)
+    right = np.minimum.accumulate(np.where(top, place, np.inf)[:, ::-1], axis=1)[:, ::-1] - place
+    need = (q[:, order] * np.minimum(left, right)).sum(axis=1)
+    usual = 10.0 ** rng.uniform(-6.0, 1.0, rows) * float(np.ptp(x) or 1.0)
+    return {"center": q, "radius": draw.radii(need, usual), "cost": cost}, ("center", "radius")
+
+
+def wasserstein_matrix(draw: Draw) -> Made:
+    """Any costs: random, not symmetric, with zeros, a metric of 0 and 1, over decades."""
+    rng, q, (rows, n) = draw.rng, draw.q, draw.f.shape
+    kind = rng.integers(4)
+    cost = rng.random((n, n))
+    if kind == 1:
+        cost *= rng.random((n, n)) < 0.8
+    elif kind == 2:
+        cost[:] = 1.0
+    elif kind == 3:
+        cost = 10.0 ** rng.uniform(-8.0, 2.0, (n, n))
+    np.fill_diagonal(cost, 0.0)
+    nearest = np.where(draw.top[:, :, None], cost[None], np.inf).min(axis=1)
+    usual = 10.0 ** rng.uniform(-6.0, 1.0, rows)
+    radius = draw.radii((q * nearest).sum(axis=1), usual)
+    return {"center": q, "radius": radius, "cost": cost}, ("center", "radius")
+
+
+def polyhedron(draw: Draw) -> Made:
+    """Random rows that a centre meets exactly or with room, scaled by up to 1e±4, some of them twice."""
+    rng, n = draw.rng, draw.f.shape[1]
+    D = rng.normal(size=(int(rng.integers(1, 8)), n))
+    if rng.random() < 0.3:
+        D = np.round(D)
+    c = D @ draw.q[0] + rng.choice([0.0, 1e-9, 0.05, 0.5], len(D))
+    scale = 10.0 ** rng.uniform(-1.0, rng.choice([1.0, 4.0]), len(D))
+    D, c = D * scale[:, None], c * scale
+    if rng.random() < 0.3:
+        D, c = np.vstack([D, D[0]]), np.append(c, c[0] if rng.random() < 0.5 else np.inf)
+    return {"D": D, "c": c}, ()
+
+
+def plugin(draw: Draw) -> Made:
+    """One centre without zeros and one radius of ordinary size for all rows."""
+    q = 0.9 * draw.q[0] + 0.1 / draw.f.shape[1]
+    return {"center": q / q.sum(), "radius": float(10.0 ** draw.rng.uniform(-3.0, 0.5))}, ()
+
+
+def example(draw: Draw) -> Made:
+    """What `example` of the class needs; for sets of the registry that nobody has written a maker for."""
+    return {"size": draw.f.shape[1], "seed": int(draw.rng.integers(2**32))}, ()
+
+
+@dataclass
+class Maker:
+    """How a set is made and its parameters drawn, and how large it may be here.
+
+    `conic`: a conic solver answers, with that way's promise.
+    """
+
+    build: Callable[..., Any]
+    make: Callable[[Draw], Made]
+    multipliers: tuple[str, ...]
+    largest: int = 100_000
+    rows: int = 200
+    conic: bool = False
+
+
+MAKERS = {
+    "box": Maker(sets.Box, box, ("nu",)),
+    "cd-norm": Maker(sets.CDNorm, cd_norm, ("nu", "pi")),
+    "ellipsoid": Maker(sets.Ellipsoid, ellipsoid, ("nu", "tau")),
+    "kl": Maker(sets.KL, kl, ("eta",)),
+    "wasserstein-1": Maker(sets.Wasserstein1, wasserstein, ("lam",)),
+    "wasserstein-1 matrix": Maker(sets.Wasserstein1, wasserstein_matrix, ("lam",), largest=97, rows=40),
+    "ellipsoid dense": Maker(sets.Ellipsoid, ellipsoid_dense, ("nu",), largest=25, rows=10, conic=True),
+    "polyhedron": Maker(sets.Polyhedron, polyhedron, (), largest=97, rows=3, conic=True),
+    "plug-in tv": Maker(plugins.TotalVariation, plugin, (), largest=25, rows=3, conic=True),
+    "plug-in euclidean": Maker(plugins.Euclidean, plugin, (), largest=25, rows=3, conic=True),
+    "plug-in entropic": Maker(plugins.Entropic, plugin, (), largest=25, rows=3, conic=True),
+}
+
+
+def _examples() -> dict[str, Maker]:
+    """Every other set of the registry, by its `example`; its own constraints are the judge of p."""
+
+    def maker(name: str) -> Maker:
+        def build(size: int, seed: int) -> Any:
+            return sets.get_set(name).example(size, np.random.default_rng(seed))
+
+        return Maker(build, example, (), largest=25, rows=3, conic=True)
+
+    return {name: maker(name) for name in sets.available_sets() if name not in MAKERS}
+
+
+MAKERS |= _examples()

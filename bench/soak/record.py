@@ -1,0 +1,121 @@
+"""What a soak has seen so far: counts, worst numbers, and one small example of each kind of failure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bench.soak.asking import Answers, ask
+from bench.soak.cases import Case
+from bench.soak.judge import Finding, Verdict, judge
+from bench.soak.parameters import MAKERS
+
+SHOWN = 25
+"""Losses of an example that are printed; a larger one is given by its round."""
+
+
+@dataclass
+class Cell:
+    """One set under one generator."""
+
+    cases: int = 0
+    wrong: int = 0
+    by_solver: int = 0
+    gap: float = -np.inf
+    least_gap: float = np.inf
+    violation: float = 0.0
+
+
+@dataclass
+class Failure:
+    """One kind of failure of one set under one generator, with the smallest example so far."""
+
+    set: str
+    generator: str
+    kind: str
+    count: int
+    size: int
+    amount: float
+    allowed: float
+    replay: str
+    snippet: str
+    error: str = ""
+
+
+@dataclass
+class Record:
+    """All cells and failures."""
+
+    seed: int
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    failures: dict[tuple[str, str, str], Failure] = field(default_factory=dict)
+    compared: int = 0
+
+    @property
+    def cases(self) -> int:
+        """Loss vectors judged."""
+        return sum(cell.cases for cell in self.cells.values())
+
+    @property
+    def wrong(self) -> int:
+        """Of them, with at least one finding."""
+        return sum(cell.wrong for cell in self.cells.values())
+
+    def add(self, turn: int, case: Case, answers: Answers, verdict: Verdict) -> None:
+        """Count a round."""
+        cell = self.cells.setdefault((case.name, case.generator), Cell())
+        cell.cases += case.rows
+        cell.wrong += len({finding.row for finding in verdict.findings})
+        cell.by_solver += sum(backend != "closed-form" for backend in answers.backends)
+        if verdict.gap.size:
+            cell.gap = float(np.fmax(cell.gap, np.nanmax(verdict.gap, initial=-np.inf)))
+            cell.least_gap = float(np.fmin(cell.least_gap, np.nanmin(verdict.gap, initial=np.inf)))
+            cell.violation = float(np.fmax(cell.violation, np.nanmax(verdict.violation, initial=0.0)))
+        for finding in verdict.findings:
+            self._note(turn, case, answers, finding)
+
+    def _note(self, turn: int, case: Case, answers: Answers, finding: Finding) -> None:
+        key = (case.name, case.generator, finding.kind)
+        known = self.failures.get(key)
+        if known is not None:
+            known.count += 1
+            if known.size <= case.size:
+                return
+        command = f"python -m bench soak --seed {self.seed} --set '{case.name}' --replay {turn}"
+        error = answers.errors.get(finding.row)
+        self.failures[key] = Failure(
+            case.name,
+            case.generator,
+            finding.kind,
+            1 if known is None else known.count,
+            case.size,
+            finding.amount,
+            finding.allowed,
+            f"{command}  # row {finding.row}",
+            snippet(case, finding),
+            "" if error is None else str(error),
+        )
+
+
+def snippet(case: Case, finding: Finding) -> str:
+    """A line of Python that shows the failure by a call for its row alone; empty where that does not."""
+    if case.size > SHOWN:
+        return ""
+    alone = case.only(np.array([finding.row]))
+    alone.single, alone.warm = True, None
+    if finding.kind not in {each.kind for each in judge(alone, ask(alone)).findings}:
+        return ""
+    name = getattr(MAKERS[case.name].build, "__name__", case.name)
+    parameters = ", ".join(
+        f"{key}={written(value)}"
+        for key, value in case.row_parameters(finding.row).items()
+        if value is not None
+    )
+    return f"{name}({parameters}).worst_case({written(case.losses[finding.row])})"
+
+
+def written(value: Any) -> str:
+    """Numbers as Python reads them back, to the last digit."""
+    return repr(np.asarray(value, dtype=float).tolist()).replace("inf", "np.inf")

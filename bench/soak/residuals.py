@@ -1,0 +1,146 @@
+"""How far p is from each set, by formulas of our own in extended precision.
+
+Residuals are scaled by max(1, |right-hand side|), as the sets promise. A p of doubles is known to half a
+unit in the last place of each entry. Where a set divides by a spread of 1e-20 or multiplies by a distance
+of 1e100, that half unit alone can be more than the promise; exactly that much, computed from p, is taken
+off, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Long = NDArray[np.longdouble]
+Residual = Callable[[Mapping[str, Any], Long, Long], Long]
+
+
+def simplex(p: Long) -> Long:
+    """|Σp - 1| and the largest negative entry."""
+    return np.asarray(np.maximum(np.abs(p.sum(axis=1) - 1.0), np.maximum(-p.min(axis=1), 0.0)))
+
+
+def scaled(excess: Long, limit: Long) -> Long:
+    """The excess over a limit, at least 0, over max(1, limit)."""
+    return np.asarray(np.maximum(excess - limit, 0.0) / np.maximum(1.0, limit))
+
+
+def box(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """l <= p <= u."""
+    low, high = np.maximum(given["lower"], 0.0), np.minimum(given["upper"], 1.0)
+    return np.asarray(np.maximum(np.maximum(low - p, p - high).max(axis=1), 0.0))
+
+
+def cd_norm(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """|p - q| <= s and Σ|p - q|/s <= budget."""
+    q, s = given["center"], given["spread"]
+    far = np.maximum(np.abs(p - q) - half, 0.0)
+    spent = (far / np.where(s > 0.0, s, np.inf)).sum(axis=1)
+    return np.asarray(np.maximum((far - s).max(axis=1), scaled(spent, given["budget"][:, 0])))
+
+
+def kl(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ p·log(p/q) <= radius, p = 0 where q = 0; as a sum of terms >= 0, which cancels nothing."""
+    q = given["center"] / given["center"].sum(axis=1, keepdims=True)
+    x = np.maximum(p, 0.0)
+    with np.errstate(all="ignore"):
+        t = np.where(q > 0.0, x / q, 1.0)
+        terms = np.where(t > 0.5, q * (t * np.log1p(t - 1.0) - (t - 1.0)), x * np.log(t) - x + q)
+        terms = np.where(x > 0.0, terms, q)
+    divergence = np.where(q > 0.0, terms, 0.0).sum(axis=1) + np.where(q > 0.0, x - q, 0.0).sum(axis=1)
+    outside = np.where(q > 0.0, 0.0, np.abs(p)).max(axis=1)
+    return np.asarray(np.maximum(outside, scaled(divergence, given["radius"][:, 0])))
+
+
+def ellipsoid(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ(p - q)²/Q <= radius."""
+    far = np.maximum(np.abs(p - given["center"]) - half, 0.0)
+    return scaled((far * far / given["shape"]).sum(axis=1), given["radius"][:, 0])
+
+
+def ellipsoid_dense(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """(p - q)ᵀQ⁻¹(p - q) <= radius; half a unit of p is worth 2·|Q⁻¹(p - q)|·half."""
+    d = p - given["center"]
+    inverse = solve(given["matrix"], d.T).T
+    size = (d * inverse).sum(axis=1) - 2.0 * (np.abs(inverse) * half).sum(axis=1)
+    return scaled(size, given["radius"][:, 0])
+
+
+def solve(matrix: Long, right: Long) -> Long:
+    """Q x = b by elimination in extended precision, Q symmetric positive definite."""
+    a, x = matrix.copy(), right.copy()
+    n = len(a)
+    for k in range(n):
+        factor = a[k + 1 :, k] / a[k, k]
+        a[k + 1 :] -= factor[:, None] * a[k]
+        x[k + 1 :] -= factor[:, None] * x[k]
+    for k in range(n - 1, -1, -1):
+        x[k] = (x[k] - a[k, k + 1 :] @ x[k + 1 :]) / a[k, k]
+    return x
+
+
+def wasserstein(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """∫|P - Q| <= radius, with P - Q summed from the end that is known better.
+
+    The two ends give the same where Σp = Σq; q is rounded, so its sum is 1 only up to half units of its own.
+    """
+    order = given["order"]
+    step = np.diff(given["cost"][:, order], axis=1)
+    moved, unit = (p - given["center"])[:, order], half[:, order]
+
+    def beyond_rounding(moved: Long, unit: Long) -> Long:
+        return np.asarray(np.maximum(np.abs(np.cumsum(moved, axis=1)) - np.cumsum(unit, axis=1), 0.0))
+
+    before = beyond_rounding(moved, unit)[:, :-1]
+    after = beyond_rounding(moved[:, ::-1], unit[:, ::-1])[:, ::-1][:, 1:]
+    return scaled((np.minimum(before, after) * step).sum(axis=1), given["radius"][:, 0])
+
+
+def wasserstein_matrix(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """The least transport cost from q to p, by POT's network simplex; half units move at the largest cost."""
+    import ot
+
+    cost = np.asarray(given["matrix"], dtype=np.float64)
+    unit = float(cost.max()) or 1.0
+    distance = np.empty(len(p), dtype=np.longdouble)
+    plain = np.ascontiguousarray(cost.T / unit)  # rows are sources there
+    for b, row in enumerate(p):
+        q = np.asarray(given["center"][b % len(given["center"])], dtype=np.float64)
+        mass = np.maximum(np.asarray(row, dtype=np.float64), 0.0)
+        distance[b] = ot.emd2(q / q.sum(), mass / mass.sum(), plain, numItermax=10_000_000)
+    return scaled(unit * (distance - half.sum(axis=1)), given["radius"][:, 0])
+
+
+def polyhedron(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """D p <= c."""
+    c = given["c"]
+    excess = (p @ given["D"].T - c) / np.maximum(1.0, np.where(np.isfinite(c), np.abs(c), 1.0))
+    return np.asarray(np.maximum(excess.max(axis=1), 0.0))
+
+
+def total_variation(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ|p - q| <= 2·radius."""
+    return scaled(np.abs(p - given["center"]).sum(axis=1), 2.0 * given["radius"][:, 0])
+
+
+def euclidean(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """‖p - q‖ <= radius."""
+    return scaled(np.sqrt(((p - given["center"]) ** 2).sum(axis=1)), given["radius"][:, 0])
+
+
+RESIDUALS: dict[str, Residual] = {
+    "box": box,
+    "cd-norm": cd_norm,
+    "kl": kl,
+    "ellipsoid": ellipsoid,
+    "ellipsoid dense": ellipsoid_dense,
+    "wasserstein-1": wasserstein,
+    "wasserstein-1 matrix": wasserstein_matrix,
+    "polyhedron": polyhedron,
+    "plug-in tv": total_variation,
+    "plug-in euclidean": euclidean,
+    "plug-in entropic": kl,
+}

@@ -1,0 +1,43 @@
+"""Workers' exceptions on their way to the user: in words, with their traceback, as the run's own error."""
+
+from __future__ import annotations
+
+from traceback import format_exception
+
+from fdro_core.errors import NoWorkersLeft
+
+
+def words(error: BaseException) -> str:
+    """The exception in a line or so, whatever its own `__str__` does.
+
+    >>> words(KeyError("age"))
+    "KeyError: 'age'"
+    """
+    try:
+        text = str(error)
+    except Exception as other:
+        text = f"(its message cannot be shown: {type(other).__name__} in __str__)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def traceback_of(error: BaseException) -> str:
+    """The exception as Python prints it, its causes and notes included.
+
+    An exception that came from another process has lost its traceback; its host has put that into a note.
+    """
+    return "".join(format_exception(error))
+
+
+def no_workers_left(
+    when: str, worker: int, last_words: str, failure: tuple[int, Exception] | None
+) -> NoWorkersLeft:
+    """The error of a run whose last worker is gone; the last exception of a worker is its cause."""
+    raised = ""
+    if failure is not None and words(failure[1]) not in last_words:
+        raised = f"; the last exception was worker {failure[0]}'s: {words(failure[1])}"
+    error = NoWorkersLeft(
+        f"no worker is left {when}; the last, worker {worker}: {last_words}{raised}. "
+        "The error's `.result` keeps the last good state"
+    )
+    error.__cause__ = None if failure is None else failure[1]
+    return error

@@ -1,0 +1,98 @@
+"""Files replaced as a whole: after a crash there is the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from fdro_core.errors import FileNotWritten
+
+PART = ".part"
+NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM}  # file systems that cannot
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    File and folder are synchronised, so that the new file is there after a power failure too. Its name on
+    the way is its own: two runs that write to one path do not meet. A link stays, and what it points to is
+    replaced.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file():  # a rename would put a file in the place of /dev/null
+            raise OSError(errno.EINVAL, "it is a folder" if target.is_dir() else "it is no file but a device")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_orphans(target)
+        part = target.with_name(f"{target.name}.{_owner()}.{secrets.token_hex(4)}{PART}")
+        try:
+            with part.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+    except OSError as error:
+        kept = "; the file from before is as it was" if target.is_file() else ""
+        words = f"{path} could not be written ({error.strerror or error}){kept}"
+        raise FileNotWritten(error.errno or errno.EIO, words, str(path)) from error
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Replace a text file as a whole."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def _owner() -> str:
+    """Machine and process, as part of a file's name."""
+    return f"{re.sub('[^A-Za-z0-9]+', '-', platform.node())[:32]}-{os.getpid()}"
+
+
+def _remove_orphans(target: Path) -> None:
+    """Remove what processes of this machine left behind that were killed while they wrote `target`."""
+    machine = _owner().rpartition("-")[0]
+    wanted = re.compile(rf"{re.escape(f'{target.name}.{machine}-')}(\d+)\.[0-9a-f]+{re.escape(PART)}")
+    for each in target.parent.iterdir():
+        match = wanted.fullmatch(each.name)
+        if match and not _runs(int(match[1])):
+            with suppress(OSError):  # another user's, or gone by now
+                each.unlink()
+
+
+def _runs(process: int) -> bool:
+    """Whether there is such a process here; True where that cannot be found out."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the folder's new entry on the disk too, where the system can do that."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(handle)

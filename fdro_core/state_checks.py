@@ -1,0 +1,269 @@
+"""A checkpoint's state looked over before it is taken up: what must be there, shapes, ranges, sums.
+
+The digest finds damage to a file as it was written. This finds what was wrong before, or was changed on
+purpose, or is a file of 0.1, which has no digest. States of algorithms and engines that are not fdro's own
+are left to them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
+
+AGREE = 1e-6  # of what was summed: running sums lose a few digits to rounding in a long run, not ten
+ROSTER_LISTS = (
+    "alive", "tickets", "sent_in", "sent_at", "delays", "visited", "mean_interval", "bad", "patience",
+)  # fmt: skip
+
+
+class Saved:
+    """A state by dotted names, with errors that name the file and the entry.
+
+    Attributes:
+        sizes: what the letters of shapes stand for, N workers and p parameters to begin with; others take the
+            value that is met first.
+    """
+
+    def __init__(
+        self, path: str | Path, state: Mapping[str, Any], sizes: dict[str, int], force: bool
+    ) -> None:
+        self.path = path
+        self.state = state
+        self.sizes = sizes
+        self.force = force
+
+    def error(self, name: str, words: str) -> CheckpointDamaged:
+        """What is wrong with an entry."""
+        return CheckpointDamaged(f"{self.path} is not a sound checkpoint: {name} {words}")
+
+    def agree(self, name: str, off: float, scale: float, words: str) -> None:
+        """Refuse a sum that is off by more than rounding; where it is forced, warn."""
+        if off <= AGREE * scale:
+            return
+        error = self.error(name, words)
+        if not self.force:
+            raise error
+        warnings.warn(str(error), CheckpointWarning, stacklevel=6)
+
+    def get(self, name: str) -> Any:
+        """An entry."""
+        value: Any = self.state
+        for key in name.split("."):
+            if not isinstance(value, Mapping) or key not in value:
+                raise self.error(name, "is missing")
+            value = value[key]
+        return value
+
+    def count(self, name: str, least: int = 0) -> int:
+        """A whole number."""
+        value = self.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self.error(name, f"must be a whole number >= {least}, got {value!r}")
+        return value
+
+    def number(self, name: str, above: float = -np.inf) -> float:
+        """A finite number."""
+        value = self.get(name)
+        if not isinstance(value, int | float) or not isfinite(value) or not value > above:
+            bound = "" if above == -np.inf else f" > {above:g}"
+            raise self.error(name, f"must be a finite number{bound}, got {value!r}")
+        return float(value)
+
+    def array(self, name: str, *shape: str, value: Any = None) -> NDArray[np.float64]:
+        """An array of finite numbers with that shape."""
+        array = self.get(name) if value is None else value
+        if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.ndim != len(shape):
+            raise self.error(name, f"must be an array ({', '.join(shape)}) of float64")
+        for letter, size in zip(shape, array.shape, strict=True):
+            if self.sizes.setdefault(letter, size) != size:
+                raise self.error(name, f"has {size} entries where {letter} is {self.sizes[letter]}")
+        if not np.isfinite(array).all():
+            raise self.error(name, "holds NaN or infinity")
+        return array
+
+    def listing(self, name: str, length: str | None = None) -> list[Any]:
+        """A list, of a length if one is given."""
+        value = self.get(name)
+        if not isinstance(value, list):
+            raise self.error(name, f"must be a list, got a {type(value).__name__}")
+        if length is not None and len(value) != self.sizes[length]:
+            raise self.error(name, f"has {len(value)} entries where {length} is {self.sizes[length]}")
+        return value
+
+    def workers(self, name: str, among: list[Any] | None = None) -> None:
+        """A list of workers that there are."""
+        for j in self.listing(name) if among is None else among:
+            if not isinstance(j, int) or not 0 <= j < self.sizes["N"]:
+                raise self.error(name, f"names a worker {j!r}; there are 0..{self.sizes['N'] - 1}")
+
+
+def check(
+    path: str | Path, state: Mapping[str, Any], workers: int, dimensions: set[int], *, force: bool
+) -> None:
+    """Refuse a state that cannot be taken up by so many workers, or that does not agree with itself.
+
+    `force` takes sums that do not agree with a warning.
+    """
+    saved = Saved(path, state, {"N": workers}, force)
+    for part in ("master", "engine"):
+        if not isinstance(saved.get(part), Mapping):
+            raise saved.error(part, "must be a dict")
+    _history(saved)
+    master, engine = saved.get("master"), saved.get("engine")
+    if "consensus" in master:
+        model = "master.consensus.z"
+    elif "job" in master:
+        model = "master.state.w"
+    else:
+        return
+    _counts(saved)
+    size = saved.array(model, "p").size
+    if dimensions and dimensions != {size}:
+        here = ", ".join(map(str, sorted(dimensions)))
+        raise CheckpointMismatch(f"the model of {path} has {size} parameters and the problems have {here}")
+    _roster(saved)
+    (_aspire if "consensus" in master else _rounds)(saved)
+    if "events" in engine:
+        _virtual(saved)
+    elif "memory" in engine:
+        saved.listing("engine.memory.pasts", "N")
+        saved.listing("engine.memory.under_way", "N")
+        saved.workers("engine.away")
+        saved.number("engine.clock")
+
+
+def _history(saved: Saved) -> None:
+    history = saved.listing("history")
+    if not all(isinstance(entry, Mapping) and "event" in entry for entry in history):
+        raise saved.error("history", "must be a list of dicts, each with its event")
+    reports = sum("losses" in entry for entry in history)
+    losses = saved.get("losses")
+    if not isinstance(losses, np.ndarray) or len(losses) != reports:
+        raise saved.error("losses", f"must be an array with a row for each of {reports} reports")
+
+
+def _counts(saved: Saved) -> None:
+    for name in ("iteration", "sent", "received", "gradients", "next_report"):
+        saved.count(f"master.{name}")
+    saved.number("master.time")
+    saved.listing("master.notices")
+
+
+def _roster(saved: Saved) -> None:
+    known = len(saved.listing("master.roster.alive"))
+    if known != saved.sizes["N"]:
+        raise CheckpointMismatch(
+            f"the checkpoint has {known} workers and there are {saved.sizes['N']} problems: give the same "
+            "problems and config as the first time"
+        )
+    for name in ROSTER_LISTS:
+        saved.listing(f"master.roster.{name}", "N")
+    for name in ("dropped", "under_way"):
+        saved.workers(f"master.roster.{name}")
+    for name in ("pending", "asked"):
+        pairs = saved.listing(f"master.roster.{name}")
+        saved.workers(f"master.roster.{name}", [pair[0] for pair in pairs])
+    live, alive = saved.count("master.roster.live"), sum(saved.get("master.roster.alive"))
+    if live != alive:
+        raise saved.error("master.roster.live", f"is {live}, and {alive} workers are alive")
+    saved.count("master.roster.active", least=1)
+    saved.count("master.roster.stalest")
+    busy = {*saved.get("master.roster.under_way"), *(pair[0] for pair in saved.get("master.roster.pending"))}
+    idle = [j for j, lives in enumerate(saved.get("master.roster.alive")) if lives and j not in busy]
+    everyone = "consensus" in saved.get("master")  # in rounds a worker may sit one out
+    if idle and (everyone or not busy):
+        raise saved.error("master.roster.under_way", f"leaves out workers {idle}, who would wait for ever")
+
+
+def _aspire(saved: Saved) -> None:
+    saved.array("master.weights", "N")
+    saved.count("master.theorem_numbers")
+    duals = saved.array("master.consensus.U", "N", "p")
+    total = saved.array("master.consensus.total", "p")
+    if not (saved.array("master.consensus.metric", "p") > 0).all():
+        raise saved.error("master.consensus.metric", "must be > 0")
+    penalty = saved.number("master.consensus.penalty", above=0.0)
+    points = saved.listing("master.consensus.w", "N")
+    for w in points:
+        saved.array("master.consensus.w", "p", value=w)
+    live = saved.count("master.consensus.live")
+    if live != saved.get("master.roster.live"):
+        raise saved.error(
+            "master.consensus.live", f"is {live}, and the roster's {saved.get('master.roster.live')}"
+        )
+    alive = np.asarray(saved.get("master.roster.alive"), dtype=bool)
+    parts = np.asarray(points)[alive] - duals[alive] / penalty
+    off = np.abs(parts.sum(axis=0) - total).max(initial=0.0)
+    # At least 1: a model that has come to lie at 0 was elsewhere when its sum was rounded.
+    scale = max(1.0, np.abs(parts).sum(axis=0).max(initial=0.0))
+    saved.agree("master.consensus.total", off, scale, "is not the sum of what the workers sent")
+    _adversary(saved)
+
+
+def _adversary(saved: Saved) -> None:
+    at = "master.adversary"
+    losses = saved.array(f"{at}.losses", "N")
+    for name in ("gradient_sq", "curvature"):
+        saved.array(f"{at}.{name}", "N")
+    for name in ("value", "objective", "step", "caution"):
+        saved.number(f"{at}.{name}")
+    table = saved.array(f"{at}.planes.table", "N", "capacity")
+    for name in ("_multipliers", "_previous", "_losses"):
+        saved.array(f"{at}.planes.{name}", "capacity")
+    saved.array(f"{at}.planes.dropped", "dropped", "N")
+    saved.array(f"{at}.stiffness", "stiffness", "stiffness")
+    for name in ("peak", "added", "returned", "limit"):
+        saved.count(f"{at}.planes.{name}")
+    if not isinstance(saved.get(f"{at}.planes.keep_all"), bool):
+        raise saved.error(f"{at}.planes.keep_all", "must be true or false")
+    size = saved.count(f"{at}.planes.size", least=1)
+    if size > saved.sizes["capacity"]:
+        raise saved.error(f"{at}.planes.size", f"is {size}, with room for {saved.sizes['capacity']}")
+    planes = table[:, :size]
+    if np.abs(planes.sum(axis=0) - 1.0).max() > AGREE or planes.min() < -AGREE:
+        raise saved.error(f"{at}.planes.table", "holds a plane that is no distribution")
+    off = np.abs(losses @ planes - saved.get(f"{at}.planes._losses")[:size]).max()
+    scale = max(np.abs(losses).max(), np.abs(saved.get("losses")).max(initial=1.0))  # as large as they were
+    words = "do not agree with the planes and the workers' losses"
+    saved.agree(f"{at}.planes._losses", off, scale, words)
+
+
+def _rounds(saved: Saved) -> None:
+    for name in ("weights", "prior", "shares", "losses"):
+        saved.array(f"master.state.{name}", "N")
+    for name in ("weights", "prior", "shares"):
+        values = saved.get(f"master.state.{name}")
+        if abs(values.sum() - 1.0) > AGREE or values.min() < -AGREE:
+            raise saved.error(f"master.state.{name}", "is no distribution")
+    saved.number("master.state.step", above=0.0)
+    saved.workers("master.job.workers")
+    for name in ("steps", "mark"):
+        saved.count(f"master.job.{name}")
+    counts = saved.listing("master.job.counts")
+    if counts and len(counts) != len(saved.get("master.job.workers")):
+        raise saved.error("master.job.counts", "must have an entry for each worker of the job, or none")
+    saved.count("master.phase")
+    saved.count("master.opened")
+
+
+def _virtual(saved: Saved) -> None:
+    saved.number("engine.clock")
+    saved.count("engine.order")
+    for name in ("life", "away", "workers"):
+        saved.listing(f"engine.{name}", "N")
+    for event in saved.listing("engine.events"):
+        if not isinstance(event, list) or len(event) != 6 or not isfinite(event[0]):
+            raise saved.error("engine.events", "must be lists of six: a time, and what happens then")
+        saved.workers("engine.events", [event[3]])
+    for worker in saved.get("engine.workers"):
+        if isinstance(worker, Mapping):
+            for name in {"w", "gradient", "metric", "inverse"} & worker.keys():
+                saved.array(f"engine.workers' {name}", "p", value=worker[name])

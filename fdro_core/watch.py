@@ -1,0 +1,140 @@
+"""A look at the workers beside each other: whose numbers are far beyond the others'?
+
+A worker may send numbers that are finite and still wrong: a model that it scaled, a curvature in other units.
+Nothing here bounds what that does to the run; it is noticed and told, with the worker's name. A look costs
+O(N) and no pass over parameters: ‖w_j‖² falls out of the pass that the master makes over every w_j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Found = list[tuple[int, str]]
+
+FAR = 1e4  # times the others' norm; honest copies of one model are within a few N of each other
+GROWTH = 1e8  # of the model's norm, or of the losses, since the start
+LOST = 1e12  # the same, where it will not come back
+UNEQUAL = 1e8  # of metrics or curvatures: the others' steps are that much too short
+EXCESS = 2.0  # of ‖w_j‖ over what the worker was sent: less may be an honest step
+LEADS = 1.05  # the same, where the model runs away for certain and nobody was named
+BEFORE = 3  # tickets, so two answers: copies that start from 0 are as different as the first gradients
+
+STATE = ("books", "scale", "baseline", "told")
+
+
+class Watch:
+    """What the master remembers to compare its workers by.
+
+    Attributes:
+        books: a row a worker, kept by `kernels.enter`: ‖w_j‖² as last received, the square of what it was
+            sent since, and its excess over that.
+        scale: of the losses at the start, |f_j| + ‖g_j‖²/L_j.
+        baseline: the model's norm after the first answers, 0 before.
+        told: workers that were named, each once.
+    """
+
+    def __init__(self, workers: int, z: Array, losses: Array, gradient_sq: Array, curvature: Array) -> None:
+        self.books = np.zeros((workers, 3))
+        self.books[:, :2] = float(z @ z)
+        drop = np.divide(gradient_sq, curvature, out=np.zeros(workers), where=curvature > 0)
+        self.scale = float(np.max(np.abs(losses) + drop))
+        self.baseline = 0.0
+        self.told: list[int] = []
+        self._derive()
+
+    def _derive(self) -> None:
+        self.rows = list(self.books)  # views, made once: one is needed in every iteration
+
+    def look(self, alive: Sequence[bool], tickets: Sequence[int], objective: float) -> Found:
+        """Who draws the model away, where somebody does and was not named before.
+
+        That somebody does shows in the copies' norms, in the model's or in the losses. By then honest copies
+        follow; who leads is the one that went beyond what it was sent.
+        """
+        seen = np.flatnonzero(np.asarray(alive) & (np.asarray(tickets) >= BEFORE))
+        if seen.size == 0:
+            return []
+        norms = np.sqrt(self.books[seen, 0])
+        usual, largest = lower_median(norms), float(norms.max())
+        self.baseline = self.baseline or usual
+        spread = largest / usual if usual > 0 else 0.0
+        grown = max(usual / self.baseline if self.baseline else 0.0, self._growth(objective))
+        if spread <= max(FAR, 100.0 * len(alive)) and grown <= GROWTH:
+            return []
+        leader = int(seen[np.argmax(self.books[seen, 2])])
+        excess = float(np.sqrt(self.books[leader, 2]))
+        if excess <= self._needed(grown):
+            return []  # nobody stands out yet
+        said = f"its model has up to {excess:.2g} times the norm of what it was sent, and "
+        if grown > GROWTH:
+            said += f"model or losses have grown {grown:.1g}-fold since the start"
+        else:
+            said += f"norms of models reach {largest:.2g} where the usual is {usual:.2g}"
+        return self._new([(leader, said)])
+
+    def probed(self, losses: Array, known: Array) -> Found:
+        """Whose loss at the model is far beyond what it reported before and what the others have."""
+        measured = np.isfinite(losses)
+        if not measured.any():
+            return []
+        magnitude = np.abs(losses)
+        usual = max(lower_median(magnitude[measured]), self.scale)
+        odd = measured & (magnitude > GROWTH * np.maximum(usual, np.abs(known)))
+        found = [
+            (int(j), f"its loss at the model is {losses[j]:.2g}, and it reported {known[j]:.2g} before")
+            for j in np.flatnonzero(odd)
+        ]
+        return self._new(found)
+
+    def _needed(self, grown: float) -> float:
+        """The excess that singles a worker out; whoever has most does where the model is lost anyway."""
+        if self.told or grown <= GROWTH:
+            return EXCESS
+        return LEADS if grown <= LOST else 0.0
+
+    def _growth(self, objective: float) -> float:
+        return abs(objective) / self.scale if self.scale > 0 else 0.0
+
+    def _new(self, found: Found) -> Found:
+        """Those that were not named before, each once."""
+        fresh = {j: said for j, said in found if j not in self.told}
+        self.told.extend(fresh)
+        return list(fresh.items())
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        return {name: getattr(self, name) for name in STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        for name in STATE:
+            setattr(self, name, state[name])
+        self._derive()
+
+
+def unequal(what: str, values: Mapping[int, float]) -> Found:
+    """Whose metric or curvature leaves the others no step worth the name."""
+    if len(values) < 2:
+        return []
+    usual = lower_median(np.array(list(values.values())))
+    if not usual > 0:
+        return []
+    return [
+        (j, f"its {what} is {value:.2g} and those of the others {usual:.2g}: steps are shorter by that much")
+        for j, value in values.items()
+        if value > UNEQUAL * usual
+    ]
+
+
+def lower_median(values: Array) -> float:
+    """The middle one, the lower of two: among two workers the smaller is the usual one.
+
+    >>> lower_median(np.array([3.0, 1.0])), lower_median(np.array([3.0, 1.0, 2.0]))
+    (1.0, 2.0)
+    """
+    return float(np.sort(values)[(values.size - 1) // 2])
