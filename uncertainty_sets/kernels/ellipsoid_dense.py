@@ -140,7 +140,16 @@ def nearest_on_face(g: Array, q: Array, Q: Array, inverse: Array, zero: NDArray[
 
 @kernel
 def solve(
-    f: Array, q: Array, Q: Array, root: Array, inverse: Array, radius: float, mu: Array, p: Array, out: Array
+    f: Array,
+    q: Array,
+    Q: Array,
+    root: Array,
+    inverse: Array,
+    condition: float,
+    radius: float,
+    mu: Array,
+    p: Array,
+    out: Array,
 ) -> None:
     """One row; entries with mu > 0 start at 0, and mu receives the multipliers of p >= 0."""
     least, top, status = scan(f)
@@ -159,7 +168,7 @@ def solve(
         return
     zero = mu > 0.0
     nearest_on_face(g, q, Q, inverse, zero, p)
-    reach = distance(Q, root, p - q)
+    reach = distance(Q, root, condition, p - q)
     if reach <= radius and p.min() >= 0.0:
         mu[:] = -g
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
@@ -180,8 +189,8 @@ def solve(
         p[i] = max(0.0, p[i])
         mu[i] = max(0.0, y[i] - (g[i] - n)) if zero[i] else 0.0
         y[i] = g[i] - n + mu[i]
-    bound = n + np.dot(q, y) + np.sqrt(radius * quadratic(Q, y))
-    excess = (pull_back(p, q, Q, root, radius) - radius) / max(1.0, radius)
+    bound = n + np.dot(q, y) + np.sqrt(radius * quadratic(Q, condition, y))
+    excess = (pull_back(p, q, Q, root, condition, radius) - radius) / max(1.0, radius)
     finish(out, top, np.dot(p, g), bound, max(abs(p.sum() - 1.0), excess), abs(rounds), spread)
     out[DUAL] = top + n
 
@@ -193,6 +202,7 @@ def rows(
     shape: Array,
     root: Array,
     inverse: Array,
+    condition: Array,
     radius: Array,
     mu: Array,
     warm: Array,
@@ -203,4 +213,4 @@ def rows(
     many = center.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
-        solve(F[b], center[r], shape[0], root[0], inverse[0], radius[r], mu[b], P[b], out[b])
+        solve(F[b], center[r], shape[0], root[0], inverse[0], condition[0], radius[r], mu[b], P[b], out[b])

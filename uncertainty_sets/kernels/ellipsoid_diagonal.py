@@ -121,23 +121,30 @@ def write(
 
 
 @kernel
-def complete(q: Array, Q: Array, size: float, total: float, p: Array) -> tuple[int, float, float, float]:
-    """Add what Σp lacks to the heaviest entry in use: its place, what was added, Σ(p-q)²/Q and Σp."""
+def violation(size: float, radius: float, total: float) -> float:
+    """The largest residual of p >= 0 with that distance and sum."""
+    return max(abs(total - 1.0), (size - radius) / max(1.0, radius))
+
+
+@kernel
+def complete(
+    q: Array, Q: Array, radius: float, size: float, total: float, p: Array
+) -> tuple[int, float, float, float]:
+    """Add what Σp lacks to the heaviest entry in use: its place, what was added, Σ(p-q)²/Q and Σp.
+
+    Nothing is added where even that entry is so light that p would leave the ellipsoid.
+    """
     k = -1
     for i in range(p.size):
         if p[i] > 0.0 and (k < 0 or Q[i] > Q[k]):
             k = i
-    before = p[k]
-    p[k] = max(0.0, before + (1.0 - total))
-    added = p[k] - before
-    size += added * ((before - q[k]) + (p[k] - q[k])) / Q[k]
-    return k, added, size, total + added
-
-
-@kernel
-def violation(size: float, radius: float, total: float) -> float:
-    """The largest residual of p >= 0 with that distance and sum."""
-    return max(abs(total - 1.0), (size - radius) / max(1.0, radius))
+    after = max(0.0, p[k] + (1.0 - total))
+    added = after - p[k]
+    farther = size + added * ((p[k] - q[k]) + (after - q[k])) / Q[k]
+    if violation(farther, radius, total + added) > max(1e-12, violation(size, radius, total)):
+        return k, 0.0, size, total
+    p[k] = after
+    return k, added, farther, total + added
 
 
 @kernel
@@ -161,7 +168,7 @@ def write_all(
         add = (1.0 - total) / width
         value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, careful, p)
     if precise < abs(total - 1.0) <= 1e-10:  # more than that is no rounding
-        k, added, size, total = complete(q, Q, size, total, p)
+        k, added, size, total = complete(q, Q, radius, size, total, p)
         value += added * ((f[k] - base) * unit)
     return value, bound, violation(size, radius, total)
 
@@ -178,7 +185,7 @@ def write_face(
         total += p[i]
         size += d * d / Q[i]
     if precise < abs(total - 1.0) <= 1e-10:
-        _, _, size, total = complete(q, Q, size, total, p)
+        _, _, size, total = complete(q, Q, radius, size, total, p)
     return violation(size, radius, total)
 
 
@@ -282,7 +289,7 @@ def solve(
     unit = 1.0 / scale
     # Far from 0 a value feels every digit of Σp, and the bound is for ν as rounded there.
     offset = max(abs(top), abs(least)) * unit
-    precise, rounding = 1e-11 / max(1.0, offset), 2.0 * EPS * offset
+    precise, rounding = max(2.0 * EPS, 1e-11 / max(1.0, offset)), 2.0 * EPS * offset
     s0, s1, s2, width, mass, cost = overview(f, q, Q, a, base, unit, top)
     n, square = s1 / s0, s2 - s1 * (s1 / s0)
     rest = max(0.0, 1.0 - mass)

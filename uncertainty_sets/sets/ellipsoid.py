@@ -79,6 +79,8 @@ class Ellipsoid(UncertaintySet):
             self._root = self._factor(self._given)[None]
             self._shape = (0.5 * (self._given + self._given.T))[None]
             self._inverse = np.linalg.inv(self._shape[0])[None]
+            sums = np.abs(self._shape[0]).sum(axis=1).max(), np.abs(self._inverse[0]).sum(axis=1).max()
+            self._condition = np.array([sums[0] * sums[1]])
         elif self._given.shape in {(), (n,)}:
             self._shape = spread_to(self._given, (1, n))
             if (self._shape <= 0.0).any():
@@ -161,7 +163,8 @@ class Ellipsoid(UncertaintySet):
         before = None if warm_start is None else warm_start.dual.get("mu")
         if before is not None and np.shape(before) == losses.shape:
             mu[:] = before
-        dense = (self._center, self._shape, self._root, self._inverse, self._radius)
+        factors = (self._shape, self._root, self._inverse, self._condition)
+        dense = (self._center, *factors, self._radius)
         return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
 
     def _by_solver(self, losses: Array) -> WorstCase:
@@ -184,8 +187,11 @@ class Ellipsoid(UncertaintySet):
         nu = (top + float((g - y).max())) - top
         mu = np.maximum(0.0, y - (g - nu))
         y = g - nu + mu
-        pull_back(p, q, Q, self._root[0], radius)
-        value, bound = float(p @ g), nu + float(q @ y) + math.sqrt(radius * quadratic(Q, y))
+        pull_back(p, q, Q, self._root[0], self._condition[0], radius)
+        value, bound = (
+            float(p @ g),
+            nu + float(q @ y) + math.sqrt(radius * quadratic(Q, self._condition[0], y)),
+        )
         result.p, result.violation = p, self.violation(p)
         result.value, result.upper_bound, result.gap = top + value, top + bound, bound - value
         result.dual = {"nu": top + nu, "mu": mu}
@@ -196,7 +202,7 @@ class Ellipsoid(UncertaintySet):
         if self._dense:
             from uncertainty_sets.kernels.quadratic_form import distance
 
-            size = distance(self._shape[0], self._root[0], d)
+            size = distance(self._shape[0], self._root[0], self._condition[0], d)
         else:
             size = float((d * d / self._shape[0]).sum())
         return max((size - radius) / max(1.0, radius), 0.0)
