@@ -35,6 +35,9 @@ KEYS = {
 SHARED = {"matrix", "order", "D", "c"}
 """Parameters that all rows of a batch have in common."""
 
+ROUNDING = 1e-12
+"""By how much, of the size of their terms, multipliers of the conic way may miss its conditions."""
+
 TOO_LARGE, TOO_SMALL = (1023.0, 8184.0), (-8184.0, -1022.0)
 """log2 of multipliers that doubles write as ∞, and as 0 or with few digits."""
 
@@ -115,7 +118,7 @@ def worth_of_last_digits(
     keys = KEYS.get(case.name, ())
     scalars = [key for key in keys if key in dual and dual[key].ndim == 1]
     worth = np.zeros(len(h), dtype=np.longdouble)
-    if not all(key in dual for key in keys):
+    if not keys or not all(key in dual for key in keys):
         return worth
     for signs in product((-0.5, 0.5), repeat=len(scalars)):
         moved: dict[str, Any] = dict(dual)
@@ -150,24 +153,27 @@ def _nu_within(dual: dict[str, Array], keys: tuple[str, ...], rows: Any) -> list
 
 
 def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
-    """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone; ∞ where it is not."""
+    """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone and Aᵀy = 0 elsewhere; ∞ where it is not."""
     conic = program(case.subject(row), case.size)
     y = y[: conic.b.size]
     wide = y.astype(np.longdouble)
     matrix = conic.A.tocoo()
     column = np.zeros(matrix.shape[1], dtype=np.longdouble)
     np.add.at(column, matrix.col, matrix.data.astype(np.longdouble) * wide[matrix.row])
+    terms = np.zeros_like(column)
+    np.add.at(terms, matrix.col, np.abs(matrix.data * wide[matrix.row]))
+    others = np.setdiff1d(np.arange(column.size), conic.columns)
     scale = float(np.abs(y).max(initial=0.0)) or 1.0
-    start, inside = 0, True
+    start, inside = 0, bool((np.abs(column[others]) <= ROUNDING * terms[others]).all())
     for kind, size in conic.cones:
         part = wide[start : start + size]
         start += size
         if kind == "nonneg":
-            inside &= bool((part >= -1e-12 * scale).all())
+            inside &= bool((part >= -ROUNDING * scale).all())
         elif kind == "soc":
-            inside &= bool(part[0] >= np.sqrt((part[1:] ** 2).sum()) - 1e-12 * scale)
+            inside &= bool(part[0] >= np.sqrt((part[1:] ** 2).sum()) - ROUNDING * scale)
         elif kind == "exp":
-            inside &= _in_dual_exponential(part.reshape(-1, 3), 1e-12 * scale)
+            inside &= _in_dual_exponential(part.reshape(-1, 3), ROUNDING * scale)
     if not inside:
         return np.longdouble(np.inf)
     return np.longdouble((conic.b.astype(np.longdouble) * wide).sum() + (h - column[conic.columns]).max())
