@@ -12,7 +12,7 @@ from fdro_core.algorithm import Verdict
 from fdro_core.engines.base import Away
 from fdro_core.failures import traceback_of, words
 from fdro_core.messages import Probed, Reply
-from fdro_core.watch import Watch
+from fdro_core.outliers import Outliers
 
 if TYPE_CHECKING:
     from fdro_core.master import Master
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 class Probing(Protocol):
     """What a master needs to have its probes looked over."""
 
-    watch: Watch
+    outliers: Outliers
 
     @property
     def reported(self) -> Array:
@@ -56,7 +56,7 @@ def look_over(master: Probing, replies: Mapping[int, Reply | Exception], losses:
         if isinstance(reply, Exception) and not isinstance(reply, Away):
             facts = {"reason": words(reply), "traceback": traceback_of(reply)}
             master.notice("probe-failed", worker=j, **facts)
-    for j, what in master.watch.probed(losses, master.reported):
+    for j, what in master.outliers.probed(losses, master.reported):
         master.notice("suspicious", worker=j, reason=what)
 
 

@@ -23,9 +23,9 @@ from fdro_core.failures import no_workers_left, traceback_of, words
 from fdro_core.judge import judge
 from fdro_core.meeting import Meeting
 from fdro_core.messages import Probe, Reply, Request, Step, Update
+from fdro_core.outliers import Outliers
 from fdro_core.replies import LARGEST_SQ, in_range
 from fdro_core.roster import Roster
-from fdro_core.watch import Watch
 
 Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Step]]
@@ -63,7 +63,7 @@ class Master:
         self.theorem_numbers = self.gradients = 0
         self.last, self.next_report = plan.iterations, plan.report_interval
         self.adversary = Adversary(config, oracle, reference, met.first)
-        self.watch = self._watch()
+        self.outliers = self._outliers()
         for j, what in met.suspicious.items():
             self.notice("suspicious", worker=j, reason=what)
         for j, error in met.failures.items():
@@ -79,9 +79,9 @@ class Master:
         )
         self.adversary.set_step(self.consensus.penalty, *self._pace())
 
-    def _watch(self) -> Watch:
+    def _outliers(self) -> Outliers:
         known = self.adversary
-        return Watch(self.plan.workers, self.z, known.losses, known.gradient_sq, known.curvature)
+        return Outliers(self.plan.workers, self.z, known.losses, known.gradient_sq, known.curvature)
 
     def _derive(self) -> None:
         """Counts that every step needs."""
@@ -189,7 +189,7 @@ class Master:
         c1 = c2 = 0.0
         if self.damped:
             c1, c2 = self._setting_2()
-        pulls = consensus.move(active, c2, self.watch.books)
+        pulls = consensus.move(active, c2, self.outliers.books)
         self.theorem_numbers += len(active) * (2 * consensus.z.size + 1 + adversary.planes.size)
         weights = adversary.respond(active, c1)
         self.iteration += 1
@@ -210,7 +210,7 @@ class Master:
         """
         if not in_range(update):
             return None
-        pull = self.consensus.move_one(j, update.w, self.watch.rows[j])
+        pull = self.consensus.move_one(j, update.w, self.outliers.rows[j])
         if pull is None:
             return None
         adversary = self.adversary
@@ -264,7 +264,7 @@ class Master:
     def report(self) -> dict[str, Any]:
         """The state in numbers. Bits count 32 a number, as Theorem 2 does; bytes are 8 a number, as sent."""
         self.next_report = self.iteration + self.plan.report_interval
-        for j, what in self.watch.look(self.roster.alive, self.roster.tickets, self.adversary.objective):
+        for j, what in self.outliers.look(self.roster.alive, self.roster.tickets, self.adversary.objective):
             self.notice("suspicious", worker=j, reason=what)
         stalest, self.roster.stalest = self.roster.stalest, 0
         return {
@@ -306,7 +306,7 @@ class Master:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
         own = {name: getattr(self, name) for name in STATE}
-        names = ("adversary", "consensus", "roster", "watch")
+        names = ("adversary", "consensus", "roster", "outliers")
         parts = {name: getattr(self, name).snapshot() for name in names}
         return own | parts
 
@@ -329,9 +329,9 @@ class Master:
         master.consensus = Consensus.restored(plan.config, state["consensus"])
         master.adversary = Adversary.restored(plan.config, oracle, state["adversary"])
         master.roster = Roster.restored(plan, state["roster"])
-        master.watch = master._watch()
-        if "watch" in state:  # checkpoints of fdro 0.1 have none
-            master.watch.restore(state["watch"])
+        master.outliers = master._outliers()
+        if "outliers" in state:  # checkpoints of fdro 0.1 have none
+            master.outliers.restore(state["outliers"])
         master.last = plan.iterations
         master.last_failure = None
         master._derive()

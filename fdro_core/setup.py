@@ -16,10 +16,10 @@ from fdro_core.failures import words
 from fdro_core.master import Master
 from fdro_core.meeting import Meeting
 from fdro_core.messages import Begin, Hello, Introduction, Update
+from fdro_core.outliers import unequal
 from fdro_core.problem import ProblemSource, build
 from fdro_core.replies import LARGEST
 from fdro_core.tables import one_or_more
-from fdro_core.watch import unequal
 from fdro_core.worker import Worker
 from uncertainty_sets.errors import InvalidInput
 

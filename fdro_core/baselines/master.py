@@ -20,9 +20,9 @@ from fdro_core.judge import look_over, stand_in
 from fdro_core.master import NEVER, OUT_OF_RANGE
 from fdro_core.meeting import Meeting
 from fdro_core.messages import Probe, Probed, Reply, Request, Train, Trained
+from fdro_core.outliers import Outliers
 from fdro_core.replies import LARGEST, LARGEST_SQ
 from fdro_core.roster import Roster
-from fdro_core.watch import Watch
 
 Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Train]]
@@ -72,7 +72,7 @@ class RoundMaster:
             losses=losses,
             step=method.step or (1.0 / largest if largest > 0 else 1.0),
         )
-        self.watch = Watch(workers, met.z, losses, gradient_sq, curvature)
+        self.outliers = Outliers(workers, met.z, losses, gradient_sq, curvature)
         for j, what in met.suspicious.items():
             self.notice("suspicious", worker=j, reason=what)
         for j, error in met.failures.items():
@@ -144,8 +144,10 @@ class RoundMaster:
         if reply.ticket != roster.tickets[j] or not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
         if reply.w is not None:
-            self.watch.books[j, 1] = kernels.norm_sq(self.state.w)  # where its steps began, whatever it had
-            kernels.enter(self.watch.books[j], size, size)
+            self.outliers.books[j, 1] = kernels.norm_sq(
+                self.state.w
+            )  # where its steps began, whatever it had
+            kernels.enter(self.outliers.books[j], size, size)
         if not roster.alive[j]:
             self._join(j)
         if roster.sent_in[j] != self.opened or j not in self.job.workers:
@@ -261,7 +263,7 @@ class RoundMaster:
         stalest, self.roster.stalest = self.roster.stalest, 0
         losses, numbers = self.state.losses.copy(), self.sent + self.received
         objective = float(self.oracle.worst_case(losses).value)
-        for j, what in self.watch.look(self.roster.alive, self.roster.tickets, objective):
+        for j, what in self.outliers.look(self.roster.alive, self.roster.tickets, objective):
             self.notice("suspicious", worker=j, reason=what)
         return {
             "event": "report",
@@ -310,7 +312,7 @@ class RoundMaster:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        parts = {"roster": self.roster.snapshot(), "watch": self.watch.snapshot()}
+        parts = {"roster": self.roster.snapshot(), "outliers": self.outliers.snapshot()}
         for name in ("state", "job"):
             part = getattr(self, name)
             parts[name] = {item.name: getattr(part, item.name) for item in fields(part)}
@@ -332,9 +334,9 @@ class RoundMaster:
         master.state = RoundState(**saved["state"])
         master.job = Job(**saved["job"])
         none = np.zeros(workers)
-        master.watch = Watch(workers, master.state.w, master.state.losses, none, none)
-        if "watch" in saved:  # checkpoints of fdro 0.1 have none
-            master.watch.restore(saved["watch"])
+        master.outliers = Outliers(workers, master.state.w, master.state.losses, none, none)
+        if "outliers" in saved:  # checkpoints of fdro 0.1 have none
+            master.outliers.restore(saved["outliers"])
         master.last_failure = None
         master._derive()
         return master

@@ -27,7 +27,7 @@ BEFORE = 3  # tickets, so two answers: copies that start from 0 are as different
 STATE = ("books", "scale", "baseline", "told")
 
 
-class Watch:
+class Outliers:
     """What the master remembers to compare its workers by.
 
     Attributes:
