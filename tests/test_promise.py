@@ -113,6 +113,18 @@ def test_without_any_proof_the_error_names_the_rows_and_keeps_the_others():
     assert str(again) == str(caught.value)
 
 
+def test_what_a_set_makes_of_a_solvers_answer_is_judged_too():
+    class Careless(SpoiltRows):
+        def _by_solver(self, losses):
+            found = super()._by_solver(losses)
+            found.gap = 1e-3
+            return found
+
+    with pytest.raises(SolverFailed, match="within the promise") as caught:
+        box(Careless).worst_case(F[0])
+    assert "gap of 0.001" in str(caught.value.__cause__)
+
+
 def test_a_warm_start_from_elsewhere_is_tried_again_cold():
     q = np.array([0.5, 0.3, 0.2])
     start = KL(q, 1e-12).worst_case([0.0, 1.0, 1e6])

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from bench.soak import killers
 from uncertainty_sets import Box, CDNorm
 from uncertainty_sets.kernels import selection
 
@@ -36,39 +37,6 @@ def losses_of(kind, size, rng):
         "signed zeros": lambda: np.where(rng.random(size) < 0.5, -0.0, 0.0),
         "descending": lambda: -np.arange(float(size)),
     }[kind]()
-
-
-def fools_the_sample(size, rounds=400):
-    """Losses whose sampled entries are the largest of those left, round after round.
-
-    The sample is the same in every call; this repeats its draw (xorshift, one entry per stratum) for the
-    selection of half the weight, all weights equal.
-    """
-    losses, left, level, above = np.full(size, np.nan), np.arange(size), float(size), 0.0
-    for _ in range(rounds):
-        count = left.size
-        if count < 2_000:
-            break
-        draws, state = min(selection.SAMPLE, count // 16), 88172645463325252
-        places = np.empty(draws, dtype=int)
-        for i in range(draws):
-            state ^= (state << 13) & (2**64 - 1)
-            state ^= state >> 7
-            state ^= (state << 17) & (2**64 - 1)
-            first, after = i * count // draws, (i + 1) * count // draws
-            places[i] = left[first + state % (after - first)]
-        fresh = places[np.isnan(losses[places])]
-        losses[fresh] = level - np.arange(1.0, fresh.size + 1.0)
-        level -= fresh.size + 1
-        wanted = int(np.ceil((1.0 - above) * draws / count * size / 2.0)) - 1
-        pivot = np.sort(losses[places])[::-1][min(draws - 1, max(wanted, 0))]
-        dropped = losses[left] >= pivot
-        if above + dropped.sum() * 2.0 / size > 1.0:
-            break
-        above += dropped.sum() * 2.0 / size
-        left = left[~dropped]
-    losses[np.isnan(losses)] = np.random.default_rng(0).random(int(np.isnan(losses).sum()))
-    return losses
 
 
 KINDS = ["normal", "few values", "many decades", "ulps", "negative decades", "signed zeros", "descending"]
@@ -132,7 +100,7 @@ def test_boxes_with_centres_of_very_small_entries_are_exact():
 @pytest.mark.parametrize("size", [2_000, 10_000, 60_000])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_losses_made_to_fool_the_sample(size, sign):
-    f = sign * fools_the_sample(size)
+    f = sign * killers.against_sample(size)
     answer = Box(np.zeros(size), np.full(size, 2.0 / size)).worst_case(f)
     top = np.sort(f)[::-1]
     assert answer.value == pytest.approx(top[: size // 2].mean(), rel=1e-12)
@@ -155,13 +123,7 @@ def test_pairs_are_sorted_together(sort, kind):
 
 def test_an_order_that_leads_the_pivots_astray_is_sorted():
     """Musser's sequence makes every median of three the second smallest of what is left."""
-    half = 1_000
-    key = np.empty(2 * half)
-    for i in range(1, half + 1):
-        if i % 2:
-            key[i - 1] = i
-            key[i] = half + i
-        key[half + i - 1] = 2 * i
+    key = killers.against_median_of_three(2_000)
     keys, weights = key.copy(), key.copy()
     selection.sort_pairs(keys, weights, key.size)
     assert np.array_equal(keys, np.sort(key)[::-1])

@@ -23,14 +23,14 @@ def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, ba
         raise failure(uncertainty_set, answer, answer.unproved)
     if losses.ndim == 1:
         try:
-            return uncertainty_set._by_solver(losses)
+            return _by_solver(uncertainty_set, losses)
         except SolverFailed as error:
             raise failure(uncertainty_set, answer, (0,)) from error
     failed: list[int] = []
     cause: SolverFailed | None = None
     for row in answer.unproved:
         try:
-            _put_row(answer, row, uncertainty_set._row(row)._by_solver(losses[row]))
+            _put_row(answer, row, _by_solver(uncertainty_set._row(row), losses[row]))
         except SolverFailed as error:
             failed.append(row)
             cause = error
@@ -38,6 +38,20 @@ def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, ba
         raise failure(uncertainty_set, answer, tuple(failed)) from cause
     answer.unproved = ()
     return answer
+
+
+def _by_solver(uncertainty_set: UncertaintySet, losses: Array) -> WorstCase:
+    """A solver's answer that keeps the promise of the conic way, also after the set has worked on it."""
+    from uncertainty_sets.conic import USABLE
+
+    found = uncertainty_set._by_solver(losses)
+    spread = 2.0 * (0.5 * float(losses.max()) - 0.5 * float(losses.min()))
+    if not (found.gap <= USABLE * spread and found.violation <= USABLE):
+        raise SolverFailed(
+            f"{found.backend} has a gap of {found.gap:.3g} and a violation of {found.violation:.3g}",
+            answer=found,
+        )
+    return found
 
 
 def failure(uncertainty_set: UncertaintySet, answer: WorstCase, rows: tuple[int, ...]) -> SolverFailed:

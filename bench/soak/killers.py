@@ -28,14 +28,27 @@ def sampled(count: int) -> NDArray[np.int64]:
 
 @cache
 def against_sample(size: int) -> Array:
-    """Each sample in turn sees the largest of what is left: every bracket misses, and little is removed."""
-    f, left, height = np.zeros(size), np.arange(size), float(size)
-    while left.size > SORTED and height > 0.0:
-        places = sampled(left.size)
-        f[left[places]] = height - np.arange(places.size)
-        height -= places.size
-        left = np.delete(left, places)
-    f[left] = -np.arange(left.size, dtype=float)
+    """Every sample sees the largest of what is left, so that every bracket misses and little is removed.
+
+    It follows the selection of half the weight among equal weights, round after round: the sampled entries
+    get the next lower values, and those at or above the pivot leave.
+    """
+    f, left, height, above = np.full(size, np.nan), np.arange(size), float(size), 0.0
+    weight = 2.0 / size
+    while left.size > max(SORTED, SHARE):
+        places = left[sampled(left.size)]
+        fresh = places[np.isnan(f[places])]
+        f[fresh] = height - np.arange(1.0, fresh.size + 1.0)
+        height -= fresh.size + 1.0
+        wanted = int(np.ceil((1.0 - above) * places.size / left.size / weight)) - 1
+        pivot = np.sort(f[places])[::-1][min(places.size - 1, max(wanted, 0))]
+        leave = f[left] >= pivot
+        if above + weight * leave.sum() > 1.0:
+            break
+        above += weight * float(leave.sum())
+        left = left[~leave]
+    rest = np.isnan(f)
+    f[rest] = np.random.default_rng(size).random(int(rest.sum()))
     return f
 
 
