@@ -86,7 +86,7 @@ def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Cas
         maker.conic
     ):  # multipliers for each row of a program, many times the losses or a small part: in doubles
         largest = np.abs(f).max(axis=1, keepdims=True)
-        f = np.where(largest > 1e290, f * 2.0**-100, np.where(largest < 1e-290, f * 2.0**100, f))
+        f = f * np.where(largest > 1e290, 2.0**-100, np.where(largest < 1e-290, 2.0**100, 1.0))
     q = centers.mixed(rng, shape, family if aspect == "weights" else "plain")
     parameters, by_row = maker.make(Draw(rng, f, q, saturated=aspect == "radii"))
     warm = _unrelated(rng, rows, maker.multipliers) if aspect == "start" or rng.random() < 0.1 else None

@@ -85,8 +85,8 @@ def solve(matrix: Long, right: Long) -> Long:
 def wasserstein(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     """∫|P - Q| <= radius, with P - Q summed from the end that is known better.
 
-    The two ends give the same where Σp = Σq; q is rounded, so its sum is 1 only up to half units of its own. An
-    entry of p is mass of its own and what came from elsewhere: half a unit for it, and half for that sum.
+    The two ends give the same where Σp = Σq; q is rounded, so its sum is 1 only up to half units of its own.
+    An entry of p is mass of its own and what came from elsewhere: half a unit for it, and half for that sum.
     """
     order, half = given["order"], 2.0 * half
     step = np.diff(given["cost"][:, order], axis=1)
