@@ -156,6 +156,8 @@ def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
     """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone and Aᵀy = 0 elsewhere; ∞ where it is not."""
     conic = program(case.subject(row), case.size)
     y = y[: conic.b.size]
+    if not np.isfinite(y).all():
+        return np.longdouble(np.inf)
     wide = y.astype(np.longdouble)
     matrix = conic.A.tocoo()
     column = np.zeros(matrix.shape[1], dtype=np.longdouble)
