@@ -82,8 +82,11 @@ def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Cas
     rows = max(1, min(ROWS, maker.rows, ENTRIES // size, 20 if single else ROWS))
     shape = (rows, size)
     f = losses.mixed(rng, shape, family if aspect == "losses" else "plain")
-    if maker.conic:  # a multiplier for each entry, up to a few times the losses: it must fit into a double
-        f = np.where(np.abs(f).max(axis=1, keepdims=True) > 1e300, f * 2.0**-40, f)
+    if (
+        maker.conic
+    ):  # multipliers for each row of a program, many times the losses or a small part: in doubles
+        largest = np.abs(f).max(axis=1, keepdims=True)
+        f = f * np.where(largest > 1e290, 2.0**-100, np.where(largest < 1e-290, 2.0**100, 1.0))
     q = centers.mixed(rng, shape, family if aspect == "weights" else "plain")
     parameters, by_row = maker.make(Draw(rng, f, q, saturated=aspect == "radii"))
     warm = _unrelated(rng, rows, maker.multipliers) if aspect == "start" or rng.random() < 0.1 else None

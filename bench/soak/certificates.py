@@ -87,23 +87,23 @@ def _beyond_doubles(
     key: str,
     exponents: tuple[float, float],
 ) -> Long:
-    """The least bound over multipliers that no double can write: convex, so narrowing the range finds it.
+    """The least bound over multipliers that no double can write, by a grid of exponents made finer.
 
     For losses near 1e308 the best multiplier may be beyond 1.8e308, and ∞ is all that a double can say; for
     losses near 1e-300 it may be far below 1e-308, and then 0 is.
     """
     low, high = (np.full(len(h), exponent, np.longdouble) for exponent in exponents)
-
-    def at(exponent: Long) -> Long:
-        return _evaluate(name, given, h, anchor, {**dual, key: np.exp2(exponent)})
-
-    for _ in range(100):
-        left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
-        lower = at(left) < at(
-            right
-        )  # equal: what is flat on a scale of exponents is flat towards 0, or lowest
-        low, high = np.where(lower, low, left), np.where(lower, right, high)
-    return np.fmin(at(low), at(high))
+    best = np.full(len(h), np.inf, np.longdouble)
+    for _ in range(8):
+        grid = np.linspace(low, high, 65)
+        found = np.array(
+            [_evaluate(name, given, h, anchor, {**dual, key: np.exp2(at)}) for at in grid], np.longdouble
+        )
+        found = np.where(np.isnan(found), np.inf, found)
+        first, rows = found.argmin(axis=0), np.arange(len(h))
+        best = np.fmin(best, found[first, rows])
+        low, high = grid[np.maximum(first - 1, 0), rows], grid[np.minimum(first + 1, 64), rows]
+    return best
 
 
 def worth_of_last_digits(
@@ -156,6 +156,8 @@ def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
     """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone and Aᵀy = 0 elsewhere; ∞ where it is not."""
     conic = program(case.subject(row), case.size)
     y = y[: conic.b.size]
+    if not np.isfinite(y).all():
+        return np.longdouble(np.inf)
     wide = y.astype(np.longdouble)
     matrix = conic.A.tocoo()
     column = np.zeros(matrix.shape[1], dtype=np.longdouble)

@@ -86,8 +86,9 @@ def wasserstein(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     """∫|P - Q| <= radius, with P - Q summed from the end that is known better.
 
     The two ends give the same where Σp = Σq; q is rounded, so its sum is 1 only up to half units of its own.
+    An entry of p is mass of its own and what came from elsewhere: half a unit for it, and half for that sum.
     """
-    order = given["order"]
+    order, half = given["order"], 2.0 * half
     step = np.diff(given["cost"][:, order], axis=1)
     moved, unit = (p - given["center"])[:, order], half[:, order]
 
