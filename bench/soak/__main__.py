@@ -53,7 +53,7 @@ def report(record: Record, seconds: float, console: Console) -> None:
         )
     console.print(table)
     console.print(
-        "excused: the bound from `dual` as doubles is beyond the promise, and within it for a multiplier that "
+        "excused: the bound from `dual` as doubles misses the promise, and meets it for a multiplier that "
         "rounds to the same double (or to infinity or 0).",
         soft_wrap=True,
     )
