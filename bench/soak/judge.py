@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bench.soak.asking import Answers
 from bench.soak.cases import Case
-from bench.soak.certificates import bounds, worth_of_last_digits
+from bench.soak.certificates import KEYS, bounds, worth_of_last_digits
 from bench.soak.parameters import MAKERS
 from bench.soak.residuals import RESIDUALS, simplex
 from uncertainty_sets import conic
@@ -50,6 +50,8 @@ class Verdict:
     findings: list[Finding]
     gap: Array
     violation: Array
+    excused: int = 0
+    """Rows that pass only because their multipliers have no more digits, or no room, in a double."""
 
 
 def judge(case: Case, answers: Answers) -> Verdict:
@@ -69,7 +71,7 @@ def judge(case: Case, answers: Answers) -> Verdict:
     h = np.where(counted, F - anchor, 0.0)
     spread = -h.min(axis=1)
     largest = np.where(counted, np.abs(F), 0.0).max(axis=1)
-    solved = MAKERS[case.name].conic or np.array([backend != "closed-form" for backend in answers.backends])
+    solved = by_solver(case, answers)
     ulps = ULPS * np.spacing(largest.astype(float)).astype(np.longdouble)
     allowed = np.maximum(np.where(solved, CONIC_GAP, GAP) * spread, ulps)
     feasible = np.where(solved, CONIC_VIOLATION, VIOLATION)
@@ -104,6 +106,7 @@ def judge(case: Case, answers: Answers) -> Verdict:
         for b in np.flatnonzero(unproved)
     ]
     room: Long | None = None
+    excused = np.zeros(len(answers.rows), dtype=bool)
     for kind, (amount, limit) in tests.items():
         limits = np.broadcast_to(np.asarray(limit, dtype=np.longdouble), amount.shape)
         bad = ~(amount <= limits) & ~(np.isnan(amount) & unproved)
@@ -111,17 +114,34 @@ def judge(case: Case, answers: Answers) -> Verdict:
             if room is None:
                 room = worth_of_last_digits(asked, given, h, anchor, answers.dual, bound)
             limits = limits + room
+            excused |= bad & (amount <= limits)
             bad &= ~(amount <= limits)
         findings += [
             Finding(int(answers.rows[b]), kind, float(amount[b]), float(limits[b]))
             for b in np.flatnonzero(bad)
         ]
     unit = np.where(spread > 0.0, np.maximum(spread, allowed / GAP), 1.0)
-    return Verdict(_most_telling(findings), np.asarray(gap / unit, float), np.asarray(violation, float))
+    return Verdict(
+        _most_telling(findings),
+        np.asarray(gap / unit, float),
+        np.asarray(violation, float),
+        int(excused.sum()),
+    )
+
+
+def by_solver(case: Case, answers: Answers) -> NDArray[np.bool_]:
+    """Rows that a conic solver answered: a batch names all backends, a row's multipliers say which."""
+    mixed = np.array([backend != "closed-form" for backend in answers.backends])
+    keys = KEYS.get(case.name, ())
+    own = np.ones(len(answers.rows), dtype=bool)
+    for key in keys:
+        value = answers.dual.get(key, np.full(len(own), np.nan))
+        own &= ~np.isnan(value.reshape(len(own), -1)).any(axis=1)
+    return (mixed & ~own) if keys and not MAKERS[case.name].conic else np.full(len(own), True)
 
 
 def _most_telling(findings: list[Finding]) -> list[Finding]:
-    """The first finding of each row, in the tests' order: what p is before what the answer says."""
+    """The first finding of each row, in the tests' order: p before what the answer says of it."""
     first: dict[int, Finding] = {}
     for each in findings:
         first.setdefault(each.row, each)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.soak.asking import Answers, ask
 from bench.soak.cases import Case
-from bench.soak.judge import Finding, Verdict, judge
+from bench.soak.judge import Finding, Verdict, by_solver, judge
 from bench.soak.parameters import MAKERS
 
 SHOWN = 25
@@ -23,6 +23,7 @@ class Cell:
     cases: int = 0
     wrong: int = 0
     by_solver: int = 0
+    excused: int = 0
     gap: float = -np.inf
     least_gap: float = np.inf
     violation: float = 0.0
@@ -68,7 +69,8 @@ class Record:
         cell = self.cells.setdefault((case.name, case.generator), Cell())
         cell.cases += case.rows
         cell.wrong += len({finding.row for finding in verdict.findings})
-        cell.by_solver += sum(backend != "closed-form" for backend in answers.backends)
+        cell.by_solver += int(by_solver(case, answers).sum())
+        cell.excused += verdict.excused
         if verdict.gap.size:
             cell.gap = float(np.fmax(cell.gap, np.nanmax(verdict.gap, initial=-np.inf)))
             cell.least_gap = float(np.fmin(cell.least_gap, np.nanmin(verdict.gap, initial=np.inf)))
