@@ -35,7 +35,8 @@ def default_parameters(prior: Array) -> dict[str, Any]:
 def sized(uncertainty_set: Any, entries: int) -> Any:
     """The set over that many entries, where it leaves them open; an oracle of another kind as it is."""
     give = getattr(uncertainty_set, "with_size", None)
-    return give(entries) if callable(give) else uncertainty_set
+    leaves_open = getattr(uncertainty_set, "size", None) is None
+    return give(entries) if leaves_open and callable(give) else uncertainty_set
 
 
 def build_set(

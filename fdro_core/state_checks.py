@@ -130,6 +130,8 @@ def check(
         here = ", ".join(map(str, sorted(dimensions)))
         raise CheckpointMismatch(f"the model of {path} has {size} parameters and the problems have {here}")
     _roster(saved)
+    if "outliers" in master:  # checkpoints of 0.1 have none
+        _outliers(saved)
     (_aspire if "consensus" in master else _rounds)(saved)
     if "events" in engine:
         _virtual(saved)
@@ -174,6 +176,11 @@ def _roster(saved: Saved) -> None:
     live, alive = saved.count("master.roster.live"), sum(saved.get("master.roster.alive"))
     if live != alive:
         raise saved.error("master.roster.live", f"is {live}, and {alive} workers are alive")
+    if saved.get("master.roster.look_at") is not None:
+        saved.number("master.roster.look_at")
+    if "limits" in saved.get("master.roster"):  # checkpoints of 0.1 have no deadlines found by the engine
+        saved.listing("master.roster.limits", "N")
+        saved.workers("master.roster.expected")
     saved.count("master.roster.active", least=1)
     saved.count("master.roster.stalest")
     busy = {*saved.get("master.roster.under_way"), *(pair[0] for pair in saved.get("master.roster.pending"))}
@@ -181,6 +188,13 @@ def _roster(saved: Saved) -> None:
     everyone = "consensus" in saved.get("master")  # in rounds a worker may sit one out
     if idle and (everyone or not busy):
         raise saved.error("master.roster.under_way", f"leaves out workers {idle}, who would wait for ever")
+
+
+def _outliers(saved: Saved) -> None:
+    saved.array("master.outliers.books", "N", "columns of books")
+    for name in ("scale", "baseline"):
+        saved.number(f"master.outliers.{name}")
+    saved.workers("master.outliers.told")
 
 
 def _aspire(saved: Saved) -> None:

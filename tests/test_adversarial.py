@@ -221,3 +221,25 @@ def test_an_empty_box_is_refused_and_a_full_one_is_not():
     q = np.array([0.2, 0.3, 0.5])
     judged("box", [1.0, 2.0, 3.0], lower=q, upper=q)
     assert Box(q, q).worst_case([1.0, 2.0, 3.0]).value == pytest.approx(2.3)
+
+
+def test_losses_whose_sum_overflows_are_finite():
+    """Ten losses of 4e307: a test for infinities that sums them up would find one."""
+    q = np.eye(10)[6]
+    f = np.linspace(-1.0, 1.0, 10) * 1.7e308
+    answer = KL(q, 1e-6).worst_case(f)
+    assert answer.backend == "closed-form"
+    assert answer.value == f[6]
+
+
+@pytest.mark.parametrize("scale", [2.0**-960, 1.0, 2.0**920])
+def test_dense_ellipsoid_whose_squares_overflow_by_the_solver(scale):
+    """The answer of the conic way moves with the unit of the losses, and so does its certificate."""
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(5, 5))
+    subject = Ellipsoid(rng.dirichlet(np.ones(5)), root @ root.T + 1e-3 * np.eye(5), 0.01)
+    f = rng.normal(size=5)
+    plain, scaled = subject._by_solver(f), subject._by_solver(f * scale)
+    assert scaled.value == pytest.approx(plain.value * scale, rel=1e-6)
+    assert 0.0 <= scaled.gap / scale <= 1e-6
+    assert np.isfinite(scaled.dual["mu"]).all()

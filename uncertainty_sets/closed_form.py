@@ -96,6 +96,14 @@ def reject_not_finite(F: Array) -> None:
         raise InvalidLosses(f"losses must be finite, got {where} = {F[place]}")
 
 
+def unit(f: Array) -> float:
+    """A power of two that brings the spread of the losses near 1."""
+    high, low = float(f.max()), float(f.min())
+    # Python's numbers overflow to inf without a warning; 1025 is the exponent of a spread of 2·1.8e308.
+    exponent = math.frexp(high - low)[1] if math.isfinite(high - low) else 1025
+    return math.ldexp(1.0, min(max(-exponent, -1020), 1020))
+
+
 def _multipliers(previous: WorstCase, keys: tuple[str, ...], rows: int) -> Array:
     """The earlier answer's multipliers as the kernel wants them; NaN (start cold) where they do not fit."""
     warm = np.full((rows, COLD.shape[1]), np.nan)
@@ -124,10 +132,7 @@ def _redo(
         reject_not_finite(F[0] if len(F) == 1 else F)
     for b in map(int, failed):
         rows = tuple(parameter[b : b + 1] if len(parameter) > 1 else parameter for parameter in parameters)
-        high, low = float(F[b].max()), float(F[b].min())
-        # Python's numbers overflow to inf without a warning; 1025 is the exponent of a spread of 2·1.8e308.
-        exponent = math.frexp(high - low)[1] if math.isfinite(high - low) else 1025
-        scale = math.ldexp(1.0, min(max(-exponent, -1020), 1020))
+        scale = unit(F[b])
         kernel(F[b : b + 1] * scale, *rows, COLD, P[b : b + 1], out[b : b + 1])
         with np.errstate(over="ignore"):
             out[b, [VALUE, BOUND, GAP]] /= scale

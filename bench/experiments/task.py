@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -16,7 +18,7 @@ from bench.datasets import Federation, load
 from bench.experiments import backdoor, methods, models, stopping
 from bench.experiments.parts import Evaluator, cut
 from fdro_core import LogNormal, VirtualEngine, solve
-from fdro_core.errors import DriverError
+from fdro_core.errors import DriverError, WorkerWarning
 
 Array = NDArray[np.float64]
 
@@ -150,6 +152,14 @@ CURVE = ("gradients", "clock", "loss_w", "acc_w", "std", "held_acc_w", "held_los
 DIGITS = {"gradients": 0, "planes": 0, "clock": 1}
 
 
+@contextmanager
+def allowing_divergence() -> Iterator[None]:
+    """Steps may be so long that nothing finite is left: the record shows it, nobody needs to be warned."""
+    with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", WorkerWarning)
+        yield
+
+
 def perform(
     task: Task, data: Federation | None = None, rules: Sequence[str] = (stopping.RULE,)
 ) -> dict[str, Any]:
@@ -185,7 +195,7 @@ def perform(
     engine = VirtualEngine(seed=task.seed, delays=LogNormal(1.0, 0.5))
     weights, objective, reason = None, None, ""
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with allowing_divergence():
             result = solve(
                 problems, chosen, config=method.config(setup, task.settings), engine=engine, observers=[watch]
             )

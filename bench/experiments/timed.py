@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bench.experiments import methods, models, sets
 from bench.experiments.curves import average_over
 from bench.experiments.parts import HELD_OUT, Evaluator, cut
-from bench.experiments.task import SCHEMA, Task, curvatures, federation
+from bench.experiments.task import SCHEMA, Task, allowing_divergence, curvatures, federation
 from fdro_core import Adaptive, AspireEase, LogNormal, Straggler, VirtualEngine, solve
 from fdro_core.algorithm import Algorithm
 from fdro_core.errors import DriverError
@@ -188,7 +188,7 @@ def perform(task: TimedTask) -> dict[str, Any]:
         curvatures=np.ones(len(parts)) if ruled(task) else curvatures(problems, task.seed, task.batch),
     )
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with allowing_divergence():
             result = solve(
                 problems,
                 uncertainty_set(task, setup),

@@ -364,7 +364,10 @@ class WallEngine(Transport):
                             break
                         last = monotonic()
             silent = f"gave no answer, and for {monotonic() - last:.3g} s nobody else did (`patience`)"
-            return {j: self._round.get(j, TimeoutError(f"worker {j} {silent}")) for j in messages}
+            for j in messages:
+                kind = Away if self._hangs[j] else TimeoutError  # that one hangs was reported before
+                self._round.setdefault(j, kind(f"worker {j} {silent}"))
+            return {j: self._round[j] for j in messages}
         finally:
             self._asked = {}
             self._letters = {n: letter for n, letter in self._letters.items() if not letter.of_round}

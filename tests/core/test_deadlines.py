@@ -13,7 +13,7 @@ from fdro_core import AspireEase, LogNormal, ProblemFrom, Straggler, VirtualEngi
 from fdro_core.baselines import AFL, FedAvg
 from fdro_core.baselines.worker import RoundWorker
 from fdro_core.engines.base import Event, Silent
-from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerSilent
+from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerSilent, WorkerWarning
 from fdro_core.messages import Begin, Hello, Introduction, Step, Update
 from fdro_core.observers import Checkpoint
 from fdro_core.worker import Worker
@@ -164,7 +164,9 @@ def test_without_a_deadline_it_waits(make, hung, tmp_path):
 )
 def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung):
     engine = short(kind)
-    result = solve(quadratics(hung(at=at)), middle_box(N), config=AspireEase(iterations=40), engine=engine)
+    config = AspireEase(iterations=40, on_failed_start="warn")
+    with pytest.warns(WorkerWarning, match="worker 3, iteration 0: worker-dropped.*gave no answer"):
+        result = solve(quadratics(hung(at=at)), middle_box(N), config=config, engine=engine)
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
     assert result.iterations == 40
 
@@ -175,8 +177,9 @@ def test_problems_that_are_never_made(kind, short, tmp_path):
     stuck = [ProblemFrom(hang_until_released, tmp_path)] * 2
     try:
         engine = short(kind)
-        config = AspireEase(iterations=40)
-        result = solve([*stuck, *quadratics()[:2]], middle_box(N), config=config, engine=engine)
+        config = AspireEase(iterations=40, on_failed_start="warn")
+        with pytest.warns(WorkerWarning, match="gave no answer"):
+            result = solve([*stuck, *quadratics()[:2]], middle_box(N), config=config, engine=engine)
         assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [0, 1]
         assert np.isfinite(result.losses[2:]).all()
     finally:
@@ -199,9 +202,10 @@ def test_a_worker_that_hangs_in_the_last_round(kind, short, hung):
     config = AspireEase(active_workers=N, iterations=iterations)
     # Every reply of the last iteration is in and the next step is under way: that one and the probe are left.
     problem = hung(at=BEGIN_CALLS + iterations + 2)
-    result = solve(
-        quadratics(problem), middle_box(N), config=config, engine=engine, observers=[impatient(2.0)]
-    )
+    with pytest.warns(WorkerWarning, match="worker 3, iteration 50: probe-failed"):
+        result = solve(
+            quadratics(problem), middle_box(N), config=config, engine=engine, observers=[impatient(2.0)]
+        )
     assert result.iterations == iterations
     assert np.isnan(result.losses).tolist() == [False, False, False, True]
 

@@ -6,7 +6,7 @@ import pytest
 
 from fdro_core import AspireEase, Crash, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import DRFAProx
-from fdro_core.errors import DriverError, NoWorkersLeft, ObserverFailed
+from fdro_core.errors import DriverError, NoWorkersLeft, ObserverFailed, WorkerWarning
 from fdro_core.observers import Checkpoint, HistoryFile, read_history
 from tests.core.helpers import Faulty, Quadratic, middle_box, same, softmax_problems
 
@@ -131,7 +131,7 @@ def test_all_notices_of_an_event_are_kept():
         if entry["event"] == "bad-update":
             raise ValueError("never seen that")
 
-    with pytest.raises(ObserverFailed) as caught:
+    with pytest.warns(WorkerWarning, match="worker-dropped"), pytest.raises(ObserverFailed) as caught:
         solve(
             problems,
             middle_box(3),

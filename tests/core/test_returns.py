@@ -8,7 +8,7 @@ import pytest
 from fdro_core import AspireEase, Constant, Crash, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from fdro_core.engines.base import Back, Event, Lost
-from fdro_core.errors import NoWorkersLeft
+from fdro_core.errors import NoWorkersLeft, WorkerWarning
 from fdro_core.observers import Checkpoint
 from tests.core.engine_kinds import happened, quadratics
 from tests.core.helpers import Faulty, Quadratic, machines, middle_box, same
@@ -56,7 +56,8 @@ def test_somebody_is_dropped_and_the_others_return():
     """The engine cannot know whom the master dropped: the master waits for the others all the same."""
     problems = [*quadratics()[:2], Faulty([2.0, 2.0], bad=range(15, 10**6))]
     engine = VirtualEngine(seed=1, delays=Constant(1.0), crashes=[Crash(0, 40.0, 60.0), Crash(1, 41.0, 50.0)])
-    result = solve(problems, middle_box(N), config=AspireEase(iterations=300), engine=engine)
+    with pytest.warns(WorkerWarning, match="worker 2, iteration .*: worker-dropped"):
+        result = solve(problems, middle_box(N), config=AspireEase(iterations=300), engine=engine)
     assert result.stop_reason == "iterations"
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [2]
     assert {entry["worker"] for entry in happened(result, "worker-back")} == {0, 1}

@@ -89,12 +89,13 @@ def test_a_resumed_history_is_never_shorter_than_the_checkpoint(monkeypatch, tmp
 
 def test_a_run_folder_keeps_its_old_result_when_the_disk_is_full(monkeypatch, tmp_path):
     folder = RunFolder(tmp_path)
-    folder.write({"objective": 1.0}, {"w": np.ones(2)})
+    content = {"objective": 1.0, "proved": True}
+    folder.write(content, {"w": np.ones(2)})
     for module, name, mishap in ((np, "savez", half), (os, "fsync", full)):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, mishap)
             with pytest.raises(FileNotWritten, match="No space left"):
-                folder.write({"objective": 1.0}, {"w": np.zeros(2)})
-        assert folder.result() == {"objective": 1.0}
+                folder.write({"objective": 2.0, "proved": True}, {"w": np.zeros(2)})
+        assert folder.result() == content
         assert np.array_equal(arrays_of(tmp_path / "result.npz")["w"], np.ones(2))
         assert sorted(os.listdir(tmp_path)) == ["result.json", "result.npz"]

@@ -18,6 +18,8 @@ OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
 # place of the losses if that is more, and a p that is feasible up to FEASIBLE.
 PROMISE, FEASIBLE, ULPS = 1e-9, 1e-10, 8 * 2.0**-52
 
+MOST = np.finfo(np.float64).max
+
 # Spreads outside these are scaled by a power of two first, so that no product over- or underflows.
 SMALLEST, LARGEST = 1e-150, 1e150
 
@@ -36,13 +38,16 @@ def larger(a: float, b: float) -> float:
 
 @summing
 def scan(f: Array) -> tuple[float, float, int]:
-    """(min f, max f, status) in one pass; a NaN or infinity shows as NaN in Σ 0·f."""
-    least, most, poison = f[0], f[0], 0.0
+    """(min f, max f, status) in one pass.
+
+    Entries are counted, not summed: Σ 0·f would be computed as 0·Σf, which overflows before its terms do.
+    """
+    least, most, finite = f[0], f[0], 0
     for i in range(f.size):
         least = smaller(least, f[i])
         most = larger(most, f[i])
-        poison += 0.0 * f[i]
-    if np.isnan(poison):
+        finite += abs(f[i]) <= MOST
+    if finite < f.size:
         return least, most, NOT_FINITE
     spread = most - least
     if spread > LARGEST or (spread < SMALLEST and spread > 0.0):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
-from uncertainty_sets.closed_form import answer
+from uncertainty_sets.closed_form import answer, unit
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import (
     as_array,
@@ -178,6 +178,8 @@ class Ellipsoid(UncertaintySet):
         from uncertainty_sets import conic
         from uncertainty_sets.kernels.quadratic_form import pull_back, quadratic
 
+        scale = unit(losses)
+        losses = losses * scale  # squares of losses would overflow
         result = conic.worst_case(self, losses, "auto", None)
         program, cone = conic.program(self), self._center.shape[1] + 1
         y = (program.A.tocsr()[-cone:].T @ result.dual["y"][-cone:])[program.columns]
@@ -193,8 +195,10 @@ class Ellipsoid(UncertaintySet):
             nu + float(q @ y) + math.sqrt(radius * quadratic(Q, self._condition[0], y)),
         )
         result.p, result.violation = p, self.violation(p)
-        result.value, result.upper_bound, result.gap = top + value, top + bound, bound - value
-        result.dual = {"nu": top + nu, "mu": mu}
+        with np.errstate(over="ignore"):
+            result.value, result.upper_bound = (top + value) / scale, (top + bound) / scale
+            result.gap = (bound - value) / scale
+            result.dual = {"nu": (top + nu) / scale, "mu": mu / scale}
         return result
 
     def _residual(self, p: Array) -> float:
