@@ -261,6 +261,9 @@ def _rounds(saved: Saved) -> None:
     saved.workers("master.job.workers")
     for name in ("steps", "mark"):
         saved.count(f"master.job.{name}")
+    counts, drawn = saved.listing("master.job.counts"), saved.get("master.job.workers")
+    if len(counts) != len(drawn) and (counts or saved.get("master.job.mark")):
+        raise saved.error("master.job.counts", f"has {len(counts)} entries for {len(drawn)} workers")
     counts = saved.listing("master.job.counts")
     if counts and len(counts) != len(saved.get("master.job.workers")):
         raise saved.error("master.job.counts", "must have an entry for each worker of the job, or none")

@@ -340,6 +340,7 @@ class WallEngine(Transport):
         pass without any counts as silent; one that may hang, or any once the user is in a hurry, sooner.
         """
         self._asked, self._round = messages, {}
+        hung = list(self._hangs)  # before the round: that was reported
         for j, message in messages.items():
             if self._present[j]:
                 self._deliver(j, message, of_round=True)
@@ -365,7 +366,7 @@ class WallEngine(Transport):
                         last = monotonic()
             silent = f"gave no answer, and for {monotonic() - last:.3g} s nobody else did (`patience`)"
             for j in messages:
-                kind = Away if self._hangs[j] else TimeoutError  # that one hangs was reported before
+                kind = Away if hung[j] else TimeoutError
                 self._round.setdefault(j, kind(f"worker {j} {silent}"))
             return {j: self._round[j] for j in messages}
         finally:

@@ -16,6 +16,7 @@ report.html    from `fdro report`
 from __future__ import annotations
 
 import json
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,10 @@ class RunFolder:
         return read_history(self / HISTORY) if (self / HISTORY).exists() else []
 
     def write(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """The result, each file replaced as a whole."""
-        files.write_text(self / RESULT, json.dumps(numbers, indent=1, allow_nan=False) + "\n")
-        with files.replacing(self / ARRAYS) as file:
+        """The result: both files are on the disk before the first of them is replaced."""
+        text = json.dumps(numbers, indent=1, allow_nan=False) + "\n"
+        with files.replacing(self / ARRAYS) as file, files.replacing(self / RESULT) as result:
             np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+            result.write(text.encode())
