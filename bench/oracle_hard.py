@@ -13,7 +13,7 @@ from bench.soak import killers
 from bench.soak.losses import FAMILIES
 from bench.targets import Row, row
 from bench.timing import interleave
-from uncertainty_sets import KL
+from uncertainty_sets import KL, Box
 
 Array = NDArray[np.float64]
 
@@ -39,11 +39,35 @@ def against_ordinary(size: int, rounds: int, seed: int, say: Callable[[str], Non
     calls[label, ""] = calls[cases.KL_.label, ""]
     for name, f in hard.items():
         calls[label, name] = partial(KL(masses / masses.sum(), SMALL_RADIUS).worst_case, f)
+    return _rows(calls, size, rounds)
+
+
+def against_selection(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """Losses made against the selection's sample, for the box that they are made for."""
+    say(f"orders that defeat the sample at N = {size:,}")
+    rng = np.random.default_rng([seed, size, 8])
+    ask = Box(np.zeros(size), np.full(size, 2.0 / size)).worst_case
+    order = killers.against_sample(size)
+    hard = {
+        "": rng.normal(size=size),
+        "against the sample": order,
+        "the same, negated": -order,
+        "against median of three": killers.against_median_of_three(size),
+        "sorted": np.arange(float(size)),
+    }
+    label = "Box, half the weight, equal weights"
+    return _rows({(label, name): partial(ask, f) for name, f in hard.items()}, size, rounds)
+
+
+def _rows(calls: dict[tuple[str, str], Callable[[], object]], size: int, rounds: int) -> list[Row]:
+    """One row for each set, by the slowest of its calls over the one with the name ""."""
     samples = interleave(calls, rounds, least=rounds)
     group = f"time over that of ordinary losses at N = {size:,}"
     rows = []
     for label in dict.fromkeys(label for label, _ in calls):
-        ratios = {name: samples.ratio((label, name), (label, "")) for name in hard}
+        ratios = {
+            name: samples.ratio((label, name), (label, "")) for of, name in calls if of == label and name
+        }
         worst = max(ratios, key=lambda name: ratios[name].median)
         rows.append(row(group, label, ratios[worst], "×", LIMIT, note=f"slowest: {worst}"))
     return rows

@@ -27,7 +27,10 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
     return {
         "exact": lambda: oracle_exact.measure(sizes, seed, say),
         "argsort": lambda: oracle_speed.against_argsort(n(10**6), few, seed, say),
-        "hard": lambda: oracle_hard.against_ordinary(n(10**5), few, seed, say),
+        "hard": lambda: [
+            *oracle_hard.against_ordinary(n(10**5), few, seed, say),
+            *oracle_hard.against_selection(n(10**6), few, seed, say),
+        ],
         "small": lambda: oracle_speed.small_calls(many, seed, say),
         "batch": lambda: oracle_speed.batches(n(10**5), few, seed, say),
         "clarabel": lambda: oracle_solvers.against_clarabel(n(10**3 if quick else 10**4), few, seed, say),
