@@ -144,10 +144,9 @@ class RoundMaster:
         if reply.ticket != roster.tickets[j] or not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
         if reply.w is not None:
-            self.outliers.books[j, 1] = kernels.norm_sq(
-                self.state.w
-            )  # where its steps began, whatever it had
-            kernels.enter(self.outliers.books[j], size, size)
+            books = self.outliers.books[j]
+            books[1] = kernels.norm_sq(self.state.w)  # where its steps began
+            kernels.enter(books, size, size)
         if not roster.alive[j]:
             self._join(j)
         if roster.sent_in[j] != self.opened or j not in self.job.workers:
