@@ -65,7 +65,7 @@ def compare(
     output.say(f"best for its worst worker: {folders[best]}")
     for folder, result in zip(folders, results, strict=True):
         if not result["proved"]:
-            output.warn(f"{folder}: its objective is {result['caveat']}")
+            output.warn(f"{folder}: its objective was computed {result['caveat']}")
 
 
 def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:

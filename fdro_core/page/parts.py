@@ -41,7 +41,7 @@ def caveats(result: dict[str, Any]) -> str:
     """What to know before any number: losses that are old or guessed, workers that look wrong."""
     said = []
     if not result["proved"]:
-        said.append(f"Not proved: objective and bound are {result['caveat']}.")
+        said.append(f"Not proved: objective and bound were computed {result['caveat']}.")
     said += [f"Worker {name} looks wrong: {what}." for name, what in result["suspicious"].items()]
     return "".join(f'<p class="caveat">{escape(text)}</p>' for text in said)
 

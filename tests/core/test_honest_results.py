@@ -166,7 +166,7 @@ def test_the_page_says_it_first(lost):
     caveat = json.loads(Path("run/result.json").read_text())["caveat"]
     fdro("report", "run")
     page = Path("run/report.html").read_text()
-    assert f"Not proved: objective and bound are {caveat}." in page
+    assert f"Not proved: objective and bound were computed {caveat}." in page
     assert page.index('class="caveat"') < page.index('class="figures"')
     assert "the bound that proves it" not in page
     fdro("report", "whole")
@@ -178,7 +178,7 @@ def test_the_page_says_it_first(lost):
 def test_the_comparison_says_it(lost):
     answer = fdro("compare", "run", "whole")
     assert "proved for all workers" in answer.stdout
-    assert "run: its objective is with the last known loss of worker w1" in answer.stderr
+    assert "run: its objective was computed with the last known loss of worker w1" in answer.stderr
     assert asked("compare", "run", "whole")["proved"] == [False, True]
 
 
