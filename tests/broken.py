@@ -147,11 +147,12 @@ class Lent(Tail):
 
 
 class Writing(Tail):
-    """Sorts the caller's losses."""
+    """Leaves its mark on the losses it is given."""
 
-    def _closed_form(self, losses, warm_start):
-        answer = super()._closed_form(losses.copy(), warm_start)
-        losses.sort()
+    def worst_case(self, losses, **options):
+        answer = super().worst_case(losses, **options)
+        if isinstance(losses, np.ndarray) and losses.flags.writeable:
+            losses.flat[0] = 0.0
         return answer
 
 

@@ -243,3 +243,34 @@ def test_rows_of_their_own_parameters():
     q = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
     answer = Rows(q, [0.1, 0.01]).worst_case([1.0, 2.0, 4.0])
     np.testing.assert_array_equal(answer.p, KL(q, [0.1, 0.01]).worst_case([1.0, 2.0, 4.0]).p)
+
+
+@either
+def test_the_violation_is_the_one_that_was_measured(losses):
+    doubtful = claims(violation=lambda v, a, f: v + 0.5)
+    assert np.max(doubtful(5).worst_case(losses).violation) <= tolerances.VIOLATION
+
+
+def test_the_losses_are_the_callers_own():
+    """A closed form that writes into them is checked against what was asked."""
+
+    class Scribbler(Tail):
+        def _closed_form(self, losses, warm_start):
+            losses[...] = 0.0
+            return super()._closed_form(losses, warm_start)
+
+    f = F.copy()
+    with pytest.raises(BrokenSet, match="and pᵀf is"):
+        Scribbler(5).worst_case(f)
+    assert np.array_equal(f, F)
+
+
+def test_unproved_rows_are_rows():
+    class Elsewhere(Tail):
+        def _closed_form(self, losses, warm_start):
+            answer = super()._closed_form(losses, warm_start)
+            answer.unproved = (5,)
+            return answer
+
+    with pytest.raises(BrokenSet, match="unproved must name"):
+        Elsewhere(5).worst_case(F)

@@ -53,3 +53,11 @@ def test_only_the_rounding_of_p_is_forgiven():
     assert subject.violation([0.5, 0.5, 1e-20]) == pytest.approx(1e-8, rel=1e-3)
     assert subject.violation([0.5 - 1e-15, 0.5 + 1e-15, 0.0]) <= 1e-12
     assert subject.violation([0.5 - 1e-9, 0.5, 1e-9]) == pytest.approx(1e3, rel=1e-6)
+
+
+def test_with_a_matrix_the_rounding_of_p_is_forgiven_too():
+    rng = np.random.default_rng(0)
+    x = 1e10 * np.arange(20.0)
+    subject = Wasserstein1(rng.dirichlet(np.ones(20)), 0.3, np.abs(np.subtract.outer(x, x)))
+    assert subject.violation(subject.worst_case(rng.normal(size=20)).p) <= tolerances.VIOLATION
+    assert Wasserstein1([0.5, 0.5], 0.1, [[0.0, 1e10], [1e10, 0.0]]).violation([0.5 - 1e-9, 0.5 + 1e-9]) > 9.0

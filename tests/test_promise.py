@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import tolerances
-from uncertainty_sets import KL, Box, UncertaintySet
+from uncertainty_sets import KL, Box, Ellipsoid, UncertaintySet
 from uncertainty_sets.base import WorstCase
 from uncertainty_sets.errors import SolverFailed
 from uncertainty_sets.kernels.scan import COLUMNS, NOT_SOLVED, OK, STATUS, finish
@@ -131,3 +131,25 @@ def test_a_warm_start_from_elsewhere_is_tried_again_cold():
     answer = KL(q, 0.3).worst_case([1.0, 0.0, 2.0], warm_start=start)
     assert answer.backend == "closed-form"
     assert answer.gap <= tolerances.gap([1.0, 0.0, 2.0])
+
+
+def test_rows_whose_programs_differ_in_length_are_one_batch():
+    """A zero in one row's centre takes rows out of its program, and multipliers out of its dual."""
+    centers, losses = [[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]], np.array([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])
+    answer = KL(centers, 0.1).worst_case(losses, backend="clarabel")
+    for center, f, value in zip(centers, losses, answer.value, strict=True):
+        assert value == pytest.approx(KL(center, 0.1).worst_case(f).value, abs=1e-6)
+    assert np.isnan(answer.dual["y"]).any()
+
+
+def test_a_solver_that_calls_the_set_empty_is_a_failure_and_no_proof():
+    shape = 1e-100 * np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 1.0], [0.0, 1.0, 2.0]])
+    subject = Ellipsoid([0.33, 0.63, 0.04], shape, 1e-300)
+    with pytest.raises(SolverFailed) as caught:
+        subject.worst_case([0.1, -1.1, -1.0])
+    assert caught.value.answer is not None
+
+
+def test_a_start_of_another_kind_is_ignored():
+    strange = WorstCase(np.ones(1), 1.0, 1.0, 0.0, 0.0, {"nu": "x", "eta": 1j}, "other", 1)
+    assert KL([0.5, 0.5], 0.1).worst_case([1.0, 2.0], warm_start=strange).backend == "closed-form"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cases import NAMES
 from tests.plugins import ALL, Transport
-from uncertainty_sets import Ellipsoid, Polyhedron, Wasserstein1, get_set
+from uncertainty_sets import CDNorm, Ellipsoid, Polyhedron, Wasserstein1, get_set
 from uncertainty_sets.robust import support
 
 N = 4
@@ -165,3 +165,21 @@ def test_rows_of_a_polyhedron_may_be_in_any_units(exponents):
         problem = cp.Problem(cp.Minimize(support(Polyhedron(D * units[:, None], c * units), x)), [x == f])
         problem.solve()
         assert problem.solution.opt_val == pytest.approx(Polyhedron(D, c).worst_case(f).value, abs=1e-6)
+
+
+@pytest.mark.parametrize("limit", [1.0, 1e12, 1e20])
+def test_rows_that_no_distribution_can_break_do_not_matter(limit):
+    x = cp.Variable()
+    worst = support(Polyhedron(np.eye(2), [0.7, limit]), cp.hstack([x - 1, -2 * x]))
+    problem = cp.Problem(cp.Minimize(worst + cp.square(x)))
+    assert problem.solve() == pytest.approx(-5 / 9, abs=1e-6)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1e-8, 1e-14])
+def test_cd_norm_with_a_tiny_spread_among_larger_ones(spread):
+    """As the spread goes to 0 the least of the worst cases goes to 0.00734375, at x = 0.0875."""
+    x = cp.Variable()
+    subject = CDNorm([0.2, 0.3, 0.5], [0.1, spread, 0.1], 1.0)
+    worst = support(subject, np.array([1.0, -2.0, 0.5]) * x + np.array([-1.0, 0.0, 0.3]))
+    found = cp.Problem(cp.Minimize(worst + cp.square(x))).solve()
+    assert found == pytest.approx(0.00734375, abs=1e-6 + 2.0 * spread)

@@ -106,10 +106,22 @@ def stack(answers: list[WorstCase]) -> WorstCase:
         np.array([answer.upper_bound for answer in answers]),
         np.array([answer.gap for answer in answers]),
         np.array([answer.violation for answer in answers]),
-        {key: np.array([answer.dual[key] for answer in answers]) for key in shared},
+        {key: padded([answer.dual[key] for answer in answers]) for key in shared},
         " and ".join(backends),
         np.array([answer.iterations for answer in answers]),
     )
+
+
+def padded(multipliers: Sequence[Any]) -> Array:
+    """One row each; NaN after the end of shorter ones, since the programs of rows may differ in length."""
+    arrays = [np.asarray(each, dtype=np.float64) for each in multipliers]
+    shape = tuple(np.max([each.shape for each in arrays], axis=0).astype(int)) if arrays[0].ndim else ()
+    if all(each.shape == shape for each in arrays):
+        return np.array(arrays)
+    table = np.full((len(arrays), *shape), np.nan)
+    for row, each in zip(table, arrays, strict=True):
+        row[: each.size] = each
+    return table
 
 
 def name_rows(rows: Sequence[int], most: int = 8) -> str:

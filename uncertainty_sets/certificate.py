@@ -15,10 +15,10 @@ moved until it meets them, in four steps, each cheap beside the solve:
 4. a column with a row of its own, x_j >= l, needs only (Aᵀy)_j >= 0 of the others: that row takes the rest.
 
 Each sum of the bound is computed with an error, at most (its number of terms)·2⁻⁵³ times the sum of their
-sizes; that much is added, so that the bound stays above the maximum where the numbers are large. What rounding
-leaves in the auxiliary columns counts at the size of the solver's own auxiliary variables: that one term is an
-estimate, since those of the maximiser are not known. And y = 0 proves max f: a bound above that is replaced
-by it.
+sizes; that much is added, so that the bound stays above the maximum where the numbers are large. What
+rounding leaves in the auxiliary columns counts at the size of the solver's own auxiliary variables: that one
+term is an estimate, since those of the maximiser are not known. And y = 0 proves max f: a bound above that is
+replaced by it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def closed_form(
 ) -> WorstCase | None:
     """The answer of the set's `_closed_form`, with the rows marked that a solver has to answer."""
     reject_not_finite(losses)
-    answer = uncertainty_set._closed_form(losses, warm_start)
+    answer = uncertainty_set._closed_form(losses.copy(), warm_start)  # its code may write into them
     if answer is not None:
         rows = unproved_rows(uncertainty_set, losses, answer)  # first: it may not be a WorstCase
         answer.unproved = rows
@@ -56,6 +56,10 @@ def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -
     if not isinstance(answer, WorstCase):
         raise _wrong(uncertainty_set, f"it must return a WorstCase or None, got {type(answer).__name__}")
     claims = np.ones(len(np.atleast_2d(losses)), dtype=bool)
+    if not set(answer.unproved) <= set(range(claims.size)):
+        raise _wrong(
+            uncertainty_set, f"unproved must name rows in 0..{claims.size - 1}, got {answer.unproved}"
+        )
     claims[list(answer.unproved)] = False
     _check_form(uncertainty_set, losses, answer, claims)
     F, P = np.atleast_2d(losses)[claims], np.atleast_2d(answer.p)[claims]
@@ -87,6 +91,10 @@ def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -
         refuse(~(difference >= -room), "its upper_bound, {:.10g}, is below its value, {:.10g}", bound, value)
         refuse(wrong_gap, "its gap is {:.6g}, and upper_bound - value is {:.6g}", gap, difference)
     claims[rows] = (gap <= np.maximum(PROMISE * spread, rounding)) & (measured <= FEASIBLE)
+    if batch:
+        answer.violation[rows] = measured
+    elif rows.size:
+        answer.violation = float(measured[0])
     return tuple(int(row) for row in np.flatnonzero(~claims))
 
 

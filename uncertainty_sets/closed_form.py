@@ -108,7 +108,10 @@ def _multipliers(previous: WorstCase, keys: tuple[str, ...], rows: int) -> Array
     """The earlier answer's multipliers as the kernel wants them; NaN (start cold) where they do not fit."""
     warm = np.full((rows, COLD.shape[1]), np.nan)
     for k, key in enumerate(keys):
-        given = np.asarray(previous.dual.get(key, np.nan), dtype=np.float64)
+        try:
+            given = np.asarray(previous.dual.get(key, np.nan), dtype=np.float64)
+        except (TypeError, ValueError):  # of another kind of set
+            continue
         if given.shape in {(), (rows,)}:
             warm[:, k] = given
     return warm

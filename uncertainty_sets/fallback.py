@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.base import name_rows
-from uncertainty_sets.errors import SolverFailed
+from uncertainty_sets.base import name_rows, padded
+from uncertainty_sets.errors import FdroError, SolverFailed
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import Array, UncertaintySet, WorstCase
@@ -24,14 +24,14 @@ def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, ba
     if losses.ndim == 1:
         try:
             return _by_solver(uncertainty_set, losses)
-        except SolverFailed as error:
+        except FdroError as error:  # a solver may also find a set of extreme numbers empty or unusable
             raise failure(uncertainty_set, answer, (0,)) from error
     failed: list[int] = []
-    cause: SolverFailed | None = None
+    cause: FdroError | None = None
     for row in answer.unproved:
         try:
             _put_row(answer, row, _by_solver(uncertainty_set._row(row), losses[row]))
-        except SolverFailed as error:
+        except FdroError as error:
             failed.append(row)
             cause = error
     if failed:
@@ -81,12 +81,11 @@ def _put_row(answer: WorstCase, row: int, found: WorstCase) -> None:
     for name in ("p", "value", "upper_bound", "gap", "violation", "iterations"):
         getattr(answer, name)[row] = getattr(found, name)
     dual: dict[str, Any] = dict(answer.dual)
-    for key, column in dual.items():
-        column[row] = found.dual.get(key, np.nan)
-    for key in found.dual.keys() - dual.keys():
-        value = np.asarray(found.dual[key])
-        dual[key] = np.full((len(answer.p), *value.shape), np.nan)
-        dual[key][row] = value
+    for key in dual.keys() | found.dual.keys():
+        nothing = np.full_like(np.asarray(found.dual.get(key, np.nan), dtype=np.float64), np.nan)
+        rows = list(dual.get(key, [nothing] * len(answer.p)))
+        rows[row] = found.dual.get(key, np.full_like(rows[row], np.nan))
+        dual[key] = padded(rows)
     answer.dual = dual
     if found.backend not in answer.backend:
         answer.backend = f"{answer.backend} and {found.backend}"

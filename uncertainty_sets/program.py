@@ -188,6 +188,24 @@ def checked(program: ConicProgram, name: str) -> ConicProgram:
     return ConicProgram(A[keep], b[keep], tuple(each for each in cones if each[1]), program.columns)
 
 
+def without_idle_rows(program: ConicProgram) -> ConicProgram:
+    """The program without inequalities in p alone that no distribution can break.
+
+    Their multipliers are 0; in a dual problem a price of 1e12 would cost a solver all its digits.
+    """
+    by_row = program.A.tocsr()
+    on_p, rows = by_row[:, program.columns], program.rows("nonneg")
+    alone = np.diff(on_p.indptr)[rows] == np.diff(by_row.indptr)[rows]
+    most = np.array([on_p.data[on_p.indptr[row] : on_p.indptr[row + 1]].max(initial=0.0) for row in rows])
+    idle = rows[alone & (program.b[rows] > 0.0) & (most <= program.b[rows])]
+    if not idle.size:
+        return program
+    keep = np.setdiff1d(np.arange(program.b.size), idle)
+    cones = tuple((kind, size - idle.size if kind == "nonneg" else size) for kind, size in program.cones)
+    kept = tuple(cone for cone in cones if cone[1])
+    return ConicProgram(program.A[keep], program.b[keep], kept, program.columns)
+
+
 def equilibrated(program: ConicProgram) -> tuple[ConicProgram, Array]:
     """The program with linear rows times powers of two that bring their largest entry into [1, 2).
 

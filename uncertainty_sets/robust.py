@@ -16,7 +16,7 @@ import numpy as np
 
 from uncertainty_sets import conic
 from uncertainty_sets.errors import InvalidInput
-from uncertainty_sets.program import equilibrated
+from uncertainty_sets.program import equilibrated, without_idle_rows
 
 if TYPE_CHECKING:
     import cvxpy
@@ -142,7 +142,7 @@ def _atom_class(second_order: bool, exponential: bool) -> Any:
     def canonicalise(atom: Any, args: list[Any], solver_context: Any = None) -> tuple[Any, list[Any]]:
         """bᵀy and the constraints that make it the dual of the set's program."""
         losses = args[0]
-        program, _ = equilibrated(conic.program(atom.uncertainty_set, losses.size))
+        program, _ = equilibrated(without_idle_rows(conic.program(atom.uncertainty_set, losses.size)))
         y = cp.Variable(program.b.size)
         transposed = sparse.csr_array(program.A.T)
         constraints = [transposed[program.columns] @ y == losses]

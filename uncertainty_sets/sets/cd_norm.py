@@ -83,12 +83,11 @@ class CDNorm(UncertaintySet):
                 f"center and spread must have the same rows, got {np.shape(center)} and {np.shape(spread)}"
             )
         self._center, self._spread, self._budget = same_rows(q, s, given)
-        ratio = np.divide(
-            self._center, self._spread, out=np.zeros_like(self._center), where=self._spread > 0.0
-        )
+        ratio, room, free = np.zeros_like(self._center), np.zeros_like(self._center), self._spread > 0.0
+        with np.errstate(over="ignore"):  # a share above 1 counts as 1
+            np.divide(self._center, self._spread, out=ratio, where=free)
+            np.divide(1.0 - self._center, self._spread, out=room, where=free)
         self._cap = np.minimum(1.0, ratio)
-        room = np.zeros_like(self._center)
-        np.divide(1.0 - self._center, self._spread, out=room, where=self._spread > 0.0)
         self._rise = np.clip(room, 0.0, 1.0)
         largest = self._spread.max(axis=1, keepdims=True)
         self._equal = ((self._spread == largest) | (self._spread == 0.0)).all(axis=1).astype(np.float64)
@@ -118,15 +117,12 @@ class CDNorm(UncertaintySet):
         return cls(center, center if rng is None else center * rng.random(size), size / 4.0)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
-        """|p - q| <= spread, and Σ |p - q|/spread <= budget over the entries with spread > 0."""
+        """p = q + spread·u with |u| <= 1 and Σ|u| <= budget: without 1/spread, which may be any number."""
         import cvxpy
 
         q, s, budget = self._center[0], self._spread[0], float(self._budget[0])
-        free = np.flatnonzero(s > 0.0)
-        limits = [cvxpy.abs(p - q) <= s]
-        if len(free):
-            limits.append(cvxpy.norm1(cvxpy.multiply(1.0 / s[free], p[free] - q[free])) <= budget)
-        return limits
+        u = cvxpy.Variable(q.size)
+        return [p == q + cvxpy.multiply(s, u), cvxpy.abs(u) <= 1.0, cvxpy.norm1(u) <= budget]
 
     def reference(self) -> Array:
         """The centre."""

@@ -35,6 +35,7 @@ class KL(UncertaintySet):
     ====  ==========================================================================
     eta   multiplier of the divergence, in [0, ∞]; 0: only the largest losses count;
           ∞: radius 0, where p = q and no finite multiplier attains the bound
+          (or η beyond the largest float)
     ====  ==========================================================================
 
     The bound is η·radius + η·log Σ q·exp(f/η) for any η > 0, with the limits max f (over q > 0) at η = 0
@@ -45,6 +46,14 @@ class KL(UncertaintySet):
     >>> r = KL(q, radius).worst_case(f)
     >>> eta, top = r.dual["eta"], f.max()
     >>> bool(np.isclose(top + eta * (radius + np.log(q @ np.exp((f - top) / eta))), r.upper_bound))
+    True
+
+    At a small radius η is large, and η times the rounding of that logarithm is not small. The same bound
+    about the mean keeps its digits:
+
+    >>> r, mean = KL(q, 1e-20).worst_case(f), q @ f
+    >>> eta, x = r.dual["eta"], (f - mean) / r.dual["eta"]
+    >>> bool(abs(mean + eta * (1e-20 + np.log1p(q @ (np.expm1(x) - x))) - r.upper_bound) < 1e-15)
     True
 
     Args:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 TINY = 1e-290
+ROUNDED = 4 * 2.0**-53  # how well an entry of p is known, relative to it: it is a sum of two products
 
 
 class Wasserstein1(UncertaintySet):
@@ -188,7 +189,11 @@ class Wasserstein1(UncertaintySet):
             mass = np.maximum(p, 0.0)
             if mass.sum() == 0.0:
                 return np.inf
-            distance = float(ot.emd2(q, mass / mass.sum(), self._cost[0], numItermax=10_000_000))
+            share = mass / mass.sum()
+            distance, found = ot.emd2(q, share, self._cost[0], numItermax=10_000_000, log=True)
+            # The potentials say what a unit of mass more at each entry costs: so much for the rounding of p.
+            price = np.asarray(found["v"], dtype=np.float64)
+            distance = float(distance) - ROUNDED * float(share @ np.abs(price - share @ price))
         return max((distance - radius) / max(1.0, radius), 0.0)
 
     def _distance_on_line(self, p: Array) -> float:
@@ -199,7 +204,7 @@ class Wasserstein1(UncertaintySet):
         moved, mass = (after - before).astype(np.longdouble), np.maximum(after, before)
         left, right = np.cumsum(mass)[:-1], np.cumsum(mass[::-1])[::-1][1:]
         ahead = np.where(left <= right, np.cumsum(moved)[:-1], np.cumsum(moved[::-1])[::-1][1:])
-        beyond = np.maximum(np.abs(ahead) - 4 * 2.0**-53 * np.minimum(left, right), 0.0)
+        beyond = np.maximum(np.abs(ahead) - ROUNDED * np.minimum(left, right), 0.0)
         return float(beyond @ np.diff(self._cost[0]).astype(np.longdouble))
 
     def _row(self, index: int) -> Wasserstein1:
