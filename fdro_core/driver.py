@@ -25,11 +25,11 @@ from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import CheckpointMismatch, DriverError, ObserverFailed, WorkerSilent, WorkerWarning
 from fdro_core.identity import RollCall, identify
 from fdro_core.identity import check as check_identity
-from fdro_core.messages import Hello
 from fdro_core.named_set import sized
 from fdro_core.observer_failures import Failure, leaving, observer_failed
 from fdro_core.problem import ProblemSource, check_sources
 from fdro_core.result import Result
+from fdro_core.setup import greet
 from fdro_core.state_checks import check as check_state
 from uncertainty_sets.backends import cold
 from uncertainty_sets.errors import FdroError
@@ -48,6 +48,7 @@ class Run:
         history: the reports and notices so far.
         stop_reason: why it ended, "" before.
         failures: what observers raised.
+        broken: whether it ended in the midst of an update: then there is no state to save.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Run:
         self.history: list[dict[str, Any]] = []
         self.stop_reason = ""
         self.failures: list[Failure] = []
+        self.broken = False
         self._warned: set[tuple[int, bool]] = set()
 
     def stationarity(self) -> float:
@@ -96,6 +98,8 @@ class Run:
         for place, observer in enumerate(self.observers):
             try:
                 reason = observer(self, entry)
+                if reason is not None and not isinstance(reason, str):
+                    raise TypeError(f"an observer returns None or a reason to stop (str), got {reason!r:.80}")
             except BaseException as error:  # raised again when everyone has finished
                 self._failed(place, error, in_finish=False)
                 reason = ObserverFailed.__name__
@@ -224,7 +228,7 @@ def resume(
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
     try:
         ask = RollCall(runner.ask, len(sources))
-        ask({j: Hello() for j in range(len(sources))})  # a worker's answer to this leaves its state as it is
+        greet(ask, len(sources), algorithm, state)  # a worker's answer to this leaves its state as it is
         belongs_to = identify(algorithm, uncertainty_set, runner, ask.problems)
         if state["format"] != snapshot.FIRST_FORMAT:
             check_identity(path, state.get("belongs_to"), belongs_to, force=force)
@@ -282,6 +286,13 @@ def _loop(run: Run) -> Result:
             for failure in run.failures:
                 error.add_note(str(failure))
             _attach_result(run, error)
+            raise
+        except Exception as error:  # the oracle's, say: the state may be in the midst of an update
+            run.broken = True
+            run.stop_reason = type(error).__name__
+            run.finish()
+            for failure in run.failures:
+                error.add_note(str(failure))
             raise
         run.finish()
         if (leave := leaving(run.failures)) is not None:

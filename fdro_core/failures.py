@@ -20,6 +20,15 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def as_exception(error: BaseException) -> Exception:
+    """What ended a worker's own code, as an exception of that worker: sys.exit there is no end of the run."""
+    if isinstance(error, Exception):
+        return error
+    wrapped = RuntimeError(f"{words(error)} in the worker's own code")
+    wrapped.__cause__ = error
+    return wrapped
+
+
 def traceback_of(error: BaseException) -> str:
     """The exception as Python prints it, its causes and notes included.
 

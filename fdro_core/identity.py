@@ -69,7 +69,7 @@ def check(path: str | Path, saved: Any, now: Facts, *, force: bool) -> None:
     rest = len(found) - LISTED
     shown = [*found[:LISTED], *([f"and {rest} more (the error's `.differences`)"] if rest > 0 else [])]
     lines = "".join(f"\n  {line}" for line in shown)
-    if force:
+    if force and saved["facts"].get("algorithm") == now["facts"].get("algorithm"):
         warnings.warn(
             f"{path} belongs to another run, and `force` goes on from it. What differs, there → here:{lines}",
             CheckpointWarning,
@@ -159,8 +159,12 @@ def _arguments(value: Any) -> dict[str, Any]:
             if name not in found and hasattr(value, attribute):
                 found[name] = getattr(value, attribute)
     if len(found) < len(names):  # some are kept under other names: then whatever plain values it has
-        plain = (bool, int, float, str, np.ndarray, np.generic)
-        found |= {name: part for name, part in vars(value).items() if isinstance(part, plain)}
+        plain = (bool, int, float, str, np.ndarray, np.generic, list, tuple, Mapping)
+        found |= {
+            name: part
+            for name, part in vars(value).items()
+            if isinstance(part, plain) and not name.startswith("_cache")  # what was compiled on the way
+        }
     return found
 
 

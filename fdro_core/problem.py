@@ -110,6 +110,13 @@ def identity_of(problem: Problem) -> str:
 FLOAT = np.dtype(np.float64)
 
 
+def read_only(w: Array) -> Array:
+    """W as a problem gets it: it may be the master's own, and whoever writes to it gets NumPy's error."""
+    view = w.view()
+    view.flags.writeable = False
+    return view
+
+
 def checked_evaluation(given: Any, w: Array, index: int) -> tuple[float, Array]:
     """What `loss_and_gradient(w)` gave, as a float and a float64 vector like w; anything else is refused.
 
@@ -165,8 +172,8 @@ def check_samples(value: Any, named: str) -> int | None:
 def build(source: ProblemSource, index: int) -> Problem:
     """The problem itself, made now if a factory was given."""
     problem: Any = source
-    if not isinstance(problem, Problem) and callable(problem):
-        problem = problem()
+    if callable(problem) and (isinstance(problem, type) or not isinstance(problem, Problem)):
+        problem = problem()  # a class has the names of a problem and is none yet
     if not isinstance(problem, Problem):
         raise InvalidProblem(
             f"problems[{index}] is a {type(problem).__name__}, which has no `dimension` and "

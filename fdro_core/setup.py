@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -11,8 +12,15 @@ from numpy.typing import NDArray
 from fdro_core import schedules
 from fdro_core.algorithm import Ask
 from fdro_core.config import AspireEase
-from fdro_core.errors import InvalidProblem, InvalidReply, InvalidSetting, NoWorkersLeft, WorkerFailed
-from fdro_core.failures import words
+from fdro_core.errors import (
+    InvalidProblem,
+    InvalidReply,
+    InvalidSetting,
+    NoWorkersLeft,
+    WorkerFailed,
+    WorkerWarning,
+)
+from fdro_core.failures import traceback_of, words
 from fdro_core.master import Master
 from fdro_core.meeting import Meeting
 from fdro_core.messages import Begin, Hello, Introduction, Update
@@ -118,6 +126,24 @@ def _sorted(replies: Mapping[int, Any], kind: type[Kind], failures: dict[int, Ex
         else:
             failures[j] = InvalidReply(f"worker {j} replied a {type(reply).__name__}")
     return good
+
+
+def greet(ask: Ask, workers: int, algorithm: Any, state: Mapping[str, Any]) -> None:
+    """Have every worker introduce itself before a run is gone on with.
+
+    One that fails ends it or is warned of, as `on_failed_start` says; those that the run had dropped may.
+    """
+    failures: dict[int, Exception] = {}
+    _sorted(ask({j: Hello() for j in range(workers)}), Introduction, failures)
+    try:
+        dropped = set(state["master"]["roster"]["dropped"])
+    except (LookupError, TypeError):  # said when the state is looked over
+        dropped = set()
+    failed = {j: error for j, error in failures.items() if j not in dropped}
+    _end_on(failed, workers, getattr(algorithm, "on_failed_start", "raise"))
+    for j, error in failed.items():
+        said = f"worker {j} failed when the run was resumed: {words(error)}\n{traceback_of(error)}"
+        warnings.warn(said.rstrip(), WorkerWarning, stacklevel=4)
 
 
 def _end_on(failures: Mapping[int, Exception], workers: int, setting: str) -> None:

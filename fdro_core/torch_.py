@@ -87,7 +87,7 @@ class TorchProblem:
                 rng.choice(len(inputs), size=batch_size, replace=False), device=self._device
             )
             inputs, targets = inputs[rows], targets[rows]
-        flat = torch.as_tensor(w, dtype=self._dtype, device=self._device)
+        flat = torch.tensor(w, dtype=self._dtype, device=self._device)  # a copy: w is read-only
         torch.nn.utils.vector_to_parameters(flat, self._parameters)
         with torch.random.fork_rng(devices=[], enabled=self._module.training):
             if self._module.training:

@@ -23,6 +23,7 @@ from fdro_core.problem import (
     check_samples,
     checked_evaluation,
     identity_of,
+    read_only,
 )
 
 Array = NDArray[np.float64]
@@ -223,17 +224,18 @@ class Worker:
 
     def _evaluate(self, w: Array) -> tuple[float, Array]:
         """On all data. The gradient may be the problem's own array: whoever keeps it copies it."""
-        return checked_evaluation(self.problem.loss_and_gradient(w), w, self.index)
+        return checked_evaluation(self.problem.loss_and_gradient(read_only(w)), w, self.index)
 
     def _evaluate_some(self, w: Array) -> tuple[float, Array]:
         """On a sample that is the same in every call."""
         size = max(self.config.batch_size or 0, POWER_SAMPLES)
-        return checked_evaluation(self.problem.loss_and_gradient(w, self._rng(0), size), w, self.index)
+        given = self.problem.loss_and_gradient(read_only(w), self._rng(0), size)
+        return checked_evaluation(given, w, self.index)
 
     def _sample(self, w: Array) -> tuple[float, Array]:
         assert self.state is not None
         rng, batch = self._rng(self.state.steps), self.config.batch_size
-        return checked_evaluation(self.problem.loss_and_gradient(w, rng, batch), w, self.index)
+        return checked_evaluation(self.problem.loss_and_gradient(read_only(w), rng, batch), w, self.index)
 
     def _rng(self, step: int) -> np.random.Generator:
         """The random stream of one step: a function of seed, worker and step, so nothing need be saved."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fdro_core.config import AspireEase
 from fdro_core.messages import Probe, Probed, Reply, Request, Train, Trained
-from fdro_core.problem import Problem, checked_evaluation
+from fdro_core.problem import Problem, checked_evaluation, read_only
 from fdro_core.worker import Worker
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class RoundWorker(Worker):
         rng, batch = self._rng(message.ticket), self.settings.batch_size
         w, loss, marked = message.w, None, None
         for step in range(1, message.steps + 1):
-            given = self.problem.loss_and_gradient(w, None if batch is None else rng, batch)
+            given = self.problem.loss_and_gradient(read_only(w), None if batch is None else rng, batch)
             value, gradient = checked_evaluation(given, w, self.index)
             loss = value if loss is None else loss
             w = w - message.step * self.state.inverse * gradient
@@ -50,7 +50,7 @@ class RoundWorker(Worker):
                 marked = w
         if batch is not None and (loss is None or self.settings.reported_loss == "full"):
             sampled = self.settings.reported_loss == "batch"
-            given = self.problem.loss_and_gradient(message.w, *((rng, batch) if sampled else ()))
+            given = self.problem.loss_and_gradient(read_only(message.w), *((rng, batch) if sampled else ()))
             loss = checked_evaluation(given, message.w, self.index)[0]
         elif loss is None:
             loss = self._evaluate(message.w)[0]

@@ -15,7 +15,7 @@ from fdro_core.engines.base import WorkerFactory, WorkerMachine
 from fdro_core.engines.memory import Past, make, own_copy, recall
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import InvalidSetting
-from fdro_core.failures import words
+from fdro_core.failures import as_exception, words
 from fdro_core.messages import Probe, Reply, Request
 
 FAREWELL = 2.0  # seconds that `stop` waits for threads in the midst of a step; they end by themselves later
@@ -191,7 +191,8 @@ class ThreadEngine(WallEngine):
                 desk.machine = make(self._factories[worker], past)
             elif past is not None:
                 recall(desk.machine, past)
-        except Exception as error:
+        except BaseException as raised:  # Ctrl-C reaches the main thread only
+            error = as_exception(raised)
             desk.machine, desk.error = None, error
             return None if past is None else Gone([worker], f"raised {words(error)}", error)
         return None if past is None else Here([worker])
@@ -212,5 +213,5 @@ def _handle(desk: _Desk, message: Request) -> Reply | Exception:
         return desk.error
     try:
         return desk.machine.handle(message)
-    except Exception as error:
-        return error
+    except BaseException as error:  # Ctrl-C reaches the main thread only
+        return as_exception(error)

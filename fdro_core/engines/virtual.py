@@ -11,6 +11,7 @@ import numpy as np
 from fdro_core.engines.base import Away, Back, Event, Lost, WorkerFactory, WorkerMachine
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
+from fdro_core.failures import as_exception
 from fdro_core.messages import Reply, Request, from_fields, to_fields
 from fdro_core.replies import checked
 
@@ -135,8 +136,8 @@ class VirtualEngine:
                 self._clock = time
                 try:
                     reply = checked(worker, payload, self._workers[worker].handle(payload))
-                except Exception as error:
-                    return self._gone(time, worker, error)
+                except (Exception, SystemExit) as error:
+                    return self._gone(time, worker, as_exception(error))
                 if self.lost and self._chances.next() < self.lost:
                     continue
                 return Event(time, worker, reply)
@@ -162,8 +163,8 @@ class VirtualEngine:
                 continue
             try:
                 replies[worker] = checked(worker, message, self._workers[worker].handle(message))
-            except Exception as error:
-                replies[worker] = error
+            except (Exception, SystemExit) as error:
+                replies[worker] = as_exception(error)
         return replies
 
     def stop(self) -> None:
@@ -242,5 +243,5 @@ class _Unmade:
 def _make(factory: WorkerFactory) -> WorkerMachine:
     try:
         return factory()
-    except Exception as error:
-        return _Unmade(error)
+    except (Exception, SystemExit) as error:
+        return _Unmade(as_exception(error))

@@ -27,6 +27,7 @@ __all__ = ["Answer", "Arrival", "Gone", "Here", "WallEngine"]
 
 SLICE = 0.25  # seconds without an event after which the loop gets a tick, so that it can see a Ctrl-C
 LONGEST_PAUSE = 60.0  # seconds between two attempts to make a worker again
+TRIES = 2  # of making a worker again that a round waits for patiently
 
 
 class WallEngine(Transport):
@@ -359,7 +360,7 @@ class WallEngine(Transport):
                 elif not arrivals:
                     self._give_up_making()
                     missing = [j for j in messages if j not in self._round]
-                    haste = self._hurried or all(self._hangs[j] for j in missing)
+                    haste = self._hurried or all(self._hangs[j] or self._failures[j] > TRIES for j in missing)
                     if monotonic() - last >= self.watch.round_limit(self.patience, haste=haste):
                         if haste or not self._relieve(missing):
                             break

@@ -34,5 +34,6 @@ class Checkpoint:
                 run.save(self.path)
 
     def finish(self, run: Run) -> None:
-        """Write the last state."""
-        run.save(self.path)
+        """Write the last state; the file stays as it is if the run ended in the midst of an update."""
+        if not run.broken:
+            run.save(self.path)
