@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from uncertainty_sets.base import Array, UncertaintySet, WorstCase
 
 
+ROUNDING = 64 * 2.0**-52
+"""A gap of so many units in the last place of the losses is what is left where their spread is no more."""
+
+
 def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
     """The answer with its unproved rows replaced by a solver's, or SolverFailed."""
     if backend == "closed-form":
@@ -46,7 +50,8 @@ def _by_solver(uncertainty_set: UncertaintySet, losses: Array) -> WorstCase:
 
     found = uncertainty_set._by_solver(losses)
     spread = 2.0 * (0.5 * float(losses.max()) - 0.5 * float(losses.min()))
-    if not (found.gap <= USABLE * spread and found.violation <= USABLE):
+    rounding = ROUNDING * float(np.abs(losses).max())
+    if not (found.gap <= max(USABLE * spread, rounding) and found.violation <= USABLE):
         raise SolverFailed(
             f"{found.backend} has a gap of {found.gap:.3g} and a violation of {found.violation:.3g}",
             answer=found,

@@ -222,14 +222,16 @@ def test_a_worker_that_is_never_made_again(kind, short, tmp_path):
 
 
 def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path):
-    path, first, more = tmp_path / "run.npz", AspireEase(iterations=40), AspireEase(iterations=90)
+    path, first = tmp_path / "run.npz", AspireEase(iterations=40, on_failed_start="warn")
+    more = AspireEase(iterations=90, on_failed_start="warn")
     solve(quadratics(), middle_box(3), config=first, engine=make(THREAD), observers=[Checkpoint(path)])
     stuck = ProblemFrom(hang_until_released, tmp_path)
     try:
-        rest = resume(
-            path, [*quadratics()[:2], stuck], middle_box(3), config=more,
-            engine=make(THREAD, deadline_floor=0.5, patience=0.5, restarts=1),
-        )  # fmt: skip
+        with pytest.warns(WorkerWarning, match="worker 2 failed when the run was resumed"):
+            rest = resume(
+                path, [*quadratics()[:2], stuck], middle_box(3), config=more,
+                engine=make(THREAD, deadline_floor=0.5, patience=0.5, restarts=1),
+            )  # fmt: skip
     finally:
         (tmp_path / "release").touch()
     assert rest.iterations == 90
