@@ -15,7 +15,14 @@ from tests.core.engine_kinds import ROOT, THREAD, VIRTUAL, needs_ray
 
 LONG = 120.0  # seconds; the settings below would have a run wait for an hour
 
-MASTER = """
+LISTEN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
+"""
+
+MASTER = (
+    LISTEN
+    + """
 import sys
 from pathlib import Path
 from fdro_core import AspireEase, RayEngine, ThreadEngine, VirtualEngine, solve
@@ -32,14 +39,18 @@ def busy(run, entry):
 result = solve(problems, middle_box(2), config=config, engine=engine, observers=[busy])
 print("ended:", result.stop_reason, len(result.w))
 """
+)
 
-JOIN = """
+JOIN = (
+    LISTEN
+    + """
 import sys
 from fdro_core import RayEngine, solve
 from tests.core.helpers import middle_box, softmax_problems
 print("joining", flush=True)
 solve(softmax_problems(2), middle_box(2), engine=RayEngine(address=sys.argv[1], join_timeout=3600.0))
 """
+)
 
 
 def press_ctrl_c(process):
