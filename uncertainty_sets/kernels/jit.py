@@ -30,13 +30,13 @@ def _compile(function: Function, flags: set[str]) -> Function:
     try:
         compiled.enable_caching()
     except RuntimeError:  # numba found no folder that it may write to: a container without a home
-        return compiled  # type: ignore[no-any-return]
+        return compiled  # type: ignore[no-any-return]  # numba has no types
     folder = Path(compiled.stats.cache_path)
     if folder not in _checked:
         _checked.add(folder)
         with suppress(OSError):  # a cache that cannot be written is one that nobody else writes either
             _drop_if_stale(folder, Path(__file__).parent)
-    return compiled  # type: ignore[no-any-return]
+    return compiled  # type: ignore[no-any-return]  # numba has no types
 
 
 def _drop_if_stale(cache: Path, kernels: Path) -> None:
