@@ -1,4 +1,4 @@
-"""`python -m bench NAME …` runs `main(arguments)` of bench/NAME.py, bench/NAME/ or experiments/NAME.py.
+"""`python -m bench NAME …` runs `main(arguments)` of NAME.py or NAME/__main__.py in any folder here.
 
 Without a name, it lists them.
 """
@@ -14,14 +14,12 @@ FOLDER = Path(__file__).parent
 
 
 def modules() -> dict[str, tuple[str, str]]:
-    """Every module or package here, and module of `experiments`, with a `main`: import name, first line."""
+    """Every module of bench with a `main`: import name and first line, under its file's or folder's name."""
     found = {}
-    for path in sorted(
-        [*FOLDER.glob("[a-z]*.py"), *FOLDER.glob("experiments/[a-z]*.py"), *FOLDER.glob("*/__main__.py")]
-    ):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
-            line = (ast.get_docstring(tree) or "").partition("\n")[0]
+    for path in sorted(FOLDER.glob("*/**/*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "\ndef main(" in text:
+            line = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
             name = path.parent.name if path.stem == "__main__" else path.stem
             found[name] = (".".join(path.relative_to(FOLDER.parent).with_suffix("").parts), line)
     return found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidSetting
 from fdro_core.result import Result
-from uncertainty_sets.drawing import FAINT, INK, SHADE, label_ends, new_axes, pyplot
+from uncertainty_sets.plotting.style import FAINT, INK, SHADE, label_ends, new_axes, pyplot
 
 __all__ = ["draw_active_workers", "draw_convergence", "draw_planes", "draw_run", "draw_staleness"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.tables import one_or_more
+from fdro_core.app.tables import one_or_more
 
 NAMED = 8  # the most workers that a sentence names
 

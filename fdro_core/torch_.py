@@ -1,146 +1,17 @@
-"""Any `torch.nn.Module` as a local problem. Needs the extra: ``pip install "fdro[torch]"``.
-
-The only file of the package that imports torch, and only when a problem is made.
-"""
+"""Deprecated name of `fdro_core.problems.torch`: `TorchProblem`."""
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from fdro_core import digests
-from fdro_core.errors import InvalidProblem
-from uncertainty_sets.errors import BackendMissing
-
-if TYPE_CHECKING:
-    import torch
-
-Array = NDArray[np.float64]
+import importlib
+import warnings
+from typing import Any
 
 
-class TorchProblem:
-    """f_j(w) = loss(module(inputs), targets), w all parameters of the module in one flat vector.
-
-    The module is copied, so one module can be given to every worker; its parameters are the point to start
-    from. Its mode is kept: in training mode dropout draws from a stream that the step's `rng` fixes, so runs
-    repeat. Buffers (batch-norm means) stay with the worker and are not part of w.
-
-    Args:
-        module: any module; its dtype is the arithmetic's (float64 converges furthest).
-        inputs, targets: tensors or arrays, samples first; inputs are cast to the module's dtype.
-        loss: a function of (outputs, targets) that gives the mean over samples; cross-entropy by default.
-        l2: adds l2/2·‖w‖².
-    """
-
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        inputs: Any,
-        targets: Any,
-        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
-        l2: float = 0.0,
-    ) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise BackendMissing('TorchProblem needs torch: pip install "fdro[torch]"') from error
-        self._torch = torch
-        self._module = copy.deepcopy(module)
-        self._parameters = [p for p in self._module.parameters() if p.requires_grad]
-        if not self._parameters:
-            raise InvalidProblem("TorchProblem: the module has no parameters to train")
-        self._dtype = self._parameters[0].dtype
-        self._device = self._parameters[0].device
-        self._inputs = torch.as_tensor(inputs, device=self._device)
-        if self._inputs.is_floating_point():
-            self._inputs = self._inputs.to(self._dtype)
-        self._targets = torch.as_tensor(targets, device=self._device)
-        if len(self._inputs) != len(self._targets) or len(self._inputs) == 0:
-            raise InvalidProblem(
-                "TorchProblem: inputs and targets need the same number of samples, at least 1, got "
-                f"{len(self._inputs)} and {len(self._targets)}"
-            )
-        self._loss = torch.nn.functional.cross_entropy if loss is None else loss
-        self._l2 = float(l2)
-        start = torch.nn.utils.parameters_to_vector(self._parameters)
-        self._start: Array = start.detach().cpu().numpy().astype(np.float64)
-        self.dimension = self._start.size
-        self.samples = len(self._inputs)
-
-    def initial_point(self, rng: np.random.Generator) -> Array:
-        """The module's parameters as they were given."""
-        return self._start.copy()
-
-    def loss_and_gradient(
-        self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
-    ) -> tuple[float, Array]:
-        """f_j(w) and its gradient, on a mini-batch where `rng` and `batch_size` are given."""
-        torch = self._torch
-        inputs, targets = self._inputs, self._targets
-        if rng is not None and batch_size is not None and batch_size < len(inputs):
-            rows = torch.as_tensor(
-                rng.choice(len(inputs), size=batch_size, replace=False), device=self._device
-            )
-            inputs, targets = inputs[rows], targets[rows]
-        flat = torch.tensor(w, dtype=self._dtype, device=self._device)  # a copy: w is read-only
-        torch.nn.utils.vector_to_parameters(flat, self._parameters)
-        with torch.random.fork_rng(devices=[], enabled=self._module.training):
-            if self._module.training:
-                seed = 0 if rng is None else int(rng.integers(2**63))
-                # torch.manual_seed also queues a seeding of every accelerator, with a traceback: 1 ms.
-                cpu = self._device.type == "cpu"
-                (torch.default_generator.manual_seed if cpu else torch.manual_seed)(seed)
-            value = self._loss(self._module(inputs), targets)
-            parts = torch.autograd.grad(value, self._parameters)
-        loss = float(value.detach())
-        gradient: Array = torch.cat([part.reshape(-1) for part in parts]).cpu().numpy().astype(np.float64)
-        if self._l2:
-            loss += 0.5 * self._l2 * float(w @ w)
-            gradient += self._l2 * w
-        return loss, gradient
-
-    def fingerprint(self) -> str:
-        """A digest of samples, targets, loss, l2, the module's structure and the parameters that stay.
-
-        The point to start from is not in it, nor are buffers, which training changes.
-        """
-        layers = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self._module))  # where an object lies says nothing
-        shapes = [(name, tuple(p.shape)) for name, p in self._module.named_parameters()]
-        kept = {
-            f"kept {name}": _bytes(p) for name, p in self._module.named_parameters() if not p.requires_grad
-        }
-        return digests.short(
-            inputs=_bytes(self._inputs),
-            targets=_bytes(self._targets),
-            loss=getattr(self._loss, "__qualname__", type(self._loss).__name__),
-            module=f"{layers} {shapes} {self._dtype} {self._module.training}",
-            l2=self._l2,
-            **kept,
-        )
-
-    def predict(self, w: Array, inputs: Any) -> Array:
-        """The module's outputs at w, in evaluation mode."""
-        torch = self._torch
-        flat = torch.as_tensor(w, dtype=self._dtype, device=self._device)
-        torch.nn.utils.vector_to_parameters(flat, self._parameters)
-        mode = self._module.training
-        self._module.eval()
-        with torch.no_grad():
-            x = torch.as_tensor(inputs, device=self._device)
-            outputs = self._module(x.to(self._dtype) if x.is_floating_point() else x)
-        self._module.train(mode)
-        answer: Array = outputs.cpu().numpy().astype(np.float64)
-        return answer
-
-
-def _bytes(tensor: torch.Tensor) -> NDArray[Any]:
-    """A tensor's content, whatever its type: NumPy does not know all of them."""
-    import torch
-
-    flat: NDArray[Any] = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return flat.reshape(*tensor.shape, -1)
+def __getattr__(name: str) -> Any:
+    found = getattr(importlib.import_module("fdro_core.problems.torch"), name)
+    warnings.warn(
+        f"fdro_core.torch_.{name} is now fdro_core.problems.torch.{name}; the old name goes in 0.3",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return found

@@ -14,7 +14,7 @@ from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
-from uncertainty_sets.suite import check_set
+from uncertainty_sets.suite.report import check_set
 
 __all__ = [
     "KL",

@@ -24,7 +24,7 @@ from uncertainty_sets.parameters import as_floats, example_center
 if TYPE_CHECKING:
     import cvxpy
 
-    from uncertainty_sets.program import ConicProgram
+    from uncertainty_sets.conic.program import ConicProgram
 
 Array = NDArray[np.float64]
 
@@ -192,7 +192,7 @@ class UncertaintySet(ABC):
             if self._certifies_itself:
                 answer = self._closed_form(f, warm_start)
             else:
-                from uncertainty_sets import checking
+                from uncertainty_sets import claims as checking
 
                 answer = checking.closed_form(self, f, warm_start)
             if answer is not None:
@@ -206,7 +206,7 @@ class UncertaintySet(ABC):
                     f"{type(self).__name__} has no closed form; use backend='auto' or one of "
                     "available_backends()"
                 )
-        from uncertainty_sets import conic
+        from uncertainty_sets.conic import oracle as conic
 
         return conic.worst_case(self, f, backend, warm_start)
 
@@ -231,7 +231,7 @@ class UncertaintySet(ABC):
         For whoever knows N before there are losses, as a driver knows its workers. InvalidInput if the set
         has another size, or its constraints cannot be written for that one.
         """
-        from uncertainty_sets import sizing
+        from uncertainty_sets.conic import sizing
 
         return sizing.with_size(self, size)
 
@@ -240,7 +240,7 @@ class UncertaintySet(ABC):
 
         A set that leaves its size to the losses has one for each: `with_size(N).reference()`.
         """
-        from uncertainty_sets import conic
+        from uncertainty_sets.conic import oracle as conic
 
         return conic.projection_of_uniform(self)
 
@@ -266,13 +266,13 @@ class UncertaintySet(ABC):
 
     def _by_solver(self, losses: Array) -> WorstCase:
         """One loss vector by a conic solver, where the closed form has no proof."""
-        from uncertainty_sets import conic
+        from uncertainty_sets.conic import oracle as conic
 
         return conic.worst_case(self, losses, "auto", None)
 
     def _residual(self, p: Array) -> float:
         """The largest scaled residual of the set's own constraints at p (the simplex is checked apart)."""
-        from uncertainty_sets import conic
+        from uncertainty_sets.conic import oracle as conic
 
         return conic.residual(self, p)
 

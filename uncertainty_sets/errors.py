@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import WorstCase
-    from uncertainty_sets.suite import SetReport
+    from uncertainty_sets.suite.report import SetReport
 
 __all__ = [
     "BackendError",

@@ -46,7 +46,7 @@ def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, ba
 
 def _by_solver(uncertainty_set: UncertaintySet, losses: Array) -> WorstCase:
     """A solver's answer that keeps the promise of the conic way, also after the set has worked on it."""
-    from uncertainty_sets.conic import USABLE
+    from uncertainty_sets.conic.oracle import USABLE
 
     found = uncertainty_set._by_solver(losses)
     spread = 2.0 * (0.5 * float(losses.max()) - 0.5 * float(losses.min()))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets import conic
+from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic.program import equilibrated, without_idle_rows
 from uncertainty_sets.errors import InvalidInput
-from uncertainty_sets.program import equilibrated, without_idle_rows
 
 if TYPE_CHECKING:
     import cvxpy

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bench import machine
+from bench.measuring import machine
 from bench.soak.parameters import MAKERS
 from bench.soak.record import Record
 from bench.soak.rounds import run, schedule, warm_up

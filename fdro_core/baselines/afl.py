@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fdro_core.baselines.rounds import Job, Rounds, RoundState, check_positive, project
-from fdro_core.messages import Trained
+from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState, check_positive, project
+from fdro_core.contracts.messages import Trained
 
 
 @dataclass(frozen=True, kw_only=True)

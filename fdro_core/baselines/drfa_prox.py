@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fdro_core.baselines.rounds import (
+from fdro_core.baselines.rounds.settings import (
     Job,
     Rounds,
     RoundState,
@@ -16,8 +16,8 @@ from fdro_core.baselines.rounds import (
     check_positive,
     project,
 )
+from fdro_core.contracts.messages import Trained
 from fdro_core.errors import InvalidSetting
-from fdro_core.messages import Trained
 
 
 @dataclass(frozen=True, kw_only=True)

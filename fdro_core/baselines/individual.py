@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.baselines.rounds import Array, Job, Rounds, RoundState
+from fdro_core.baselines.rounds.settings import Array, Job, Rounds, RoundState
 from fdro_core.errors import InvalidSetting
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdro_core.baselines.rounds import Array, Rounds
+from fdro_core.baselines.rounds.settings import Array, Rounds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from fdro_core.engines.base import WorkerFactory, WorkerMachine
+from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
+from fdro_core.contracts.failures import traceback_of, words
+from fdro_core.contracts.messages import Reply, Request
+from fdro_core.contracts.replies import checked
 from fdro_core.engines.memory import Past, make, own_copy, recall
-from fdro_core.failures import traceback_of, words
-from fdro_core.messages import Reply, Request
-from fdro_core.replies import checked
 
 WHERE = "Where it was raised:\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from time import monotonic
 
-from fdro_core.messages import Reply, Request
+from fdro_core.contracts.messages import Reply, Request
 
 
 class Answer:

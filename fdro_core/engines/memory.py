@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.engines.base import WorkerFactory, WorkerMachine
-from fdro_core.messages import KEPT, Reply, Request, from_fields, to_fields
+from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
+from fdro_core.contracts.messages import KEPT, Reply, Request, from_fields, to_fields
 
 KINDS = frozenset(KEPT.values())
 

@@ -12,13 +12,13 @@ from math import isfinite
 from time import monotonic, sleep
 from typing import Any
 
-from fdro_core.engines.base import WorkerFactory
+from fdro_core.contracts.engine import WorkerFactory
+from fdro_core.contracts.failures import words
+from fdro_core.contracts.messages import Begin, Request
 from fdro_core.engines.host import Host, Shared
 from fdro_core.engines.memory import Past, own_copy
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import ClusterUnreachable, InvalidProblem, InvalidSetting
-from fdro_core.failures import words
-from fdro_core.messages import Begin, Request
 from uncertainty_sets.errors import BackendMissing
 
 SMALL = {"object_store_memory": 100 * 2**20, "node_ip_address": "127.0.0.1"}  # a node among several here

@@ -11,12 +11,12 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from fdro_core.engines.base import WorkerFactory, WorkerMachine
+from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
+from fdro_core.contracts.failures import as_exception, words
+from fdro_core.contracts.messages import Probe, Reply, Request
 from fdro_core.engines.memory import Past, make, own_copy, recall
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import InvalidSetting
-from fdro_core.failures import as_exception, words
-from fdro_core.messages import Probe, Reply, Request
 
 FAREWELL = 2.0  # seconds that `stop` waits for threads in the midst of a step; they end by themselves later
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from fdro_core.engines.base import WorkerFactory
+from fdro_core.contracts.engine import WorkerFactory
+from fdro_core.contracts.messages import Request
 from fdro_core.engines.letters import Arrival
 from fdro_core.engines.memory import Past
-from fdro_core.messages import Request
 
 
 class Transport(ABC):

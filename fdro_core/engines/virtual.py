@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.engines.base import Away, Back, Event, Lost, WorkerFactory, WorkerMachine
+from fdro_core.contracts.engine import Away, Back, Event, Lost, WorkerFactory, WorkerMachine
+from fdro_core.contracts.failures import as_exception
+from fdro_core.contracts.messages import Reply, Request, from_fields, to_fields
+from fdro_core.contracts.replies import checked
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
-from fdro_core.failures import as_exception
-from fdro_core.messages import Reply, Request, from_fields, to_fields
-from fdro_core.replies import checked
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
 REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes

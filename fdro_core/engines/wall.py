@@ -13,15 +13,15 @@ from math import isfinite
 from time import monotonic
 from typing import Any
 
-from fdro_core.engines.base import Away, Back, Event, Lost, Silent, WorkerFactory
+from fdro_core.contracts.engine import Away, Back, Event, Lost, Silent, WorkerFactory
+from fdro_core.contracts.failures import words
+from fdro_core.contracts.messages import Reply, Request
+from fdro_core.contracts.replies import checked
 from fdro_core.engines.letters import Answer, Arrival, Gone, Here, Letter
 from fdro_core.engines.memory import Memory
 from fdro_core.engines.transport import Transport
 from fdro_core.engines.watch import Watch
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidReply, InvalidSetting
-from fdro_core.failures import words
-from fdro_core.messages import Reply, Request
-from fdro_core.replies import checked
 
 __all__ = ["Answer", "Arrival", "Gone", "Here", "WallEngine"]
 

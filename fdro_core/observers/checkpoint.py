@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fdro_core.errors import InvalidSetting
 
 if TYPE_CHECKING:
-    from fdro_core.driver import Run
+    from fdro_core.solving import Run
 
 
 class Checkpoint:

@@ -13,7 +13,7 @@ from fdro_core import files
 from fdro_core.errors import FileNotWritten
 
 if TYPE_CHECKING:
-    from fdro_core.driver import Run
+    from fdro_core.solving import Run
 
 
 class HistoryFile:

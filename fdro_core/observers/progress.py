@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fdro_core.driver import Run
+    from fdro_core.solving import Run
 
 
 class Progress:

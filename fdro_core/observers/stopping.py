@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fdro_core.errors import InvalidSetting
 
 if TYPE_CHECKING:
-    from fdro_core.driver import Run
+    from fdro_core.solving import Run
 
 
 def _check(name: str, value: float) -> float:

@@ -9,8 +9,9 @@ import json
 import numpy as np
 import pytest
 
-from bench import compare, complexity, grid, page, paper, peers, report, summary, variants
-from bench.store import Store, load
+from bench.complexity import __main__ as complexity
+from bench.complexity import compare, grid, page, paper, peers, report, summary, variants
+from bench.measuring.store import Store, load
 from uncertainty_sets import UncertaintySet, registry
 
 pytestmark = pytest.mark.filterwarnings("ignore")

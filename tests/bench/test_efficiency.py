@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from bench.__main__ import commands, run
-from bench.experiments import adaptive, curves, efficiency, planes, reporting, scale, tuning
-from bench.experiments.records import Records
-from bench.experiments.timed import MOST, TimedTask, columns, perform
+from bench.experiments.commands import adaptive, efficiency, planes, scale
+from bench.experiments.presentation import reporting
+from bench.experiments.runs import curves, tuning
+from bench.experiments.runs.records import Records
+from bench.experiments.runs.timed import MOST, TimedTask, columns, perform
 
 DIGITS = TimedTask(
     "test",

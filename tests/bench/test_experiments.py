@@ -13,24 +13,14 @@ import pytest
 
 from bench.__main__ import commands, run
 from bench.datasets import Client, load
-from bench.experiments import (
-    backdoor,
-    heterogeneity,
-    methods,
-    options,
-    paper_numbers,
-    quote,
-    rehearse,
-    sets,
-    statistics,
-    stopping,
-    tuning,
-)
-from bench.experiments.models import Perceptron, Softmax
-from bench.experiments.parts import Evaluator, cut
-from bench.experiments.records import Records, read
-from bench.experiments.tables import Table
-from bench.experiments.task import Task, perform
+from bench.experiments.commands import heterogeneity, options, quote, rehearse
+from bench.experiments.presentation import paper_numbers, statistics
+from bench.experiments.presentation.tables import Table
+from bench.experiments.runs import backdoor, methods, sets, stopping, tuning
+from bench.experiments.runs.models import Perceptron, Softmax
+from bench.experiments.runs.parts import Evaluator, cut
+from bench.experiments.runs.records import Records, read
+from bench.experiments.runs.task import Task, perform
 
 SHORT = Task(
     "test",

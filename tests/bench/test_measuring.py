@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from bench import fit, timing
-from bench.targets import Row, number, table
+from bench.complexity import fit
+from bench.measuring import timing
+from bench.measuring.targets import Row, number, table
 
 
 def test_spread_is_the_median_with_quartiles():

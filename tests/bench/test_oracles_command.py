@@ -7,8 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from bench import cases, certificates, models, oracle_process, oracles
 from bench.__main__ import commands, run
+from bench.measuring import cases, models
+from bench.oracles import __main__ as oracles
+from bench.oracles import certificates
+from bench.oracles import process as oracle_process
 from uncertainty_sets import Polyhedron
 
 

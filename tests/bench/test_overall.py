@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import overall
+from bench.complexity import overall
 
 
 class Counter:

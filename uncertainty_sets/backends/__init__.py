@@ -19,7 +19,7 @@ from uncertainty_sets.backends.base import Backend, Solution, Solver
 from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, UnknownName
 
 if TYPE_CHECKING:
-    from uncertainty_sets.program import ConicProgram
+    from uncertainty_sets.conic.program import ConicProgram
 
 __all__ = ["Backend", "Solution", "Solver", "available_backends", "cold", "in_order", "is_cold", "select"]
 

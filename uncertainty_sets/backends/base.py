@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import Array
-    from uncertainty_sets.program import ConicProgram
+    from uncertainty_sets.conic.program import ConicProgram
 
 Outcome = Literal["solved", "inaccurate", "infeasible", "failed"]
 """What a solver's own status comes to. "inaccurate": it has an answer and doubts it; the certificate
@@ -50,7 +50,7 @@ class Backend(ABC):
     install: ClassVar[str]
     """What to give to pip."""
     cones: ClassVar[frozenset[str]]
-    """Kinds of `uncertainty_sets.program.CONES`."""
+    """Kinds of `uncertainty_sets.conic.program.CONES`."""
 
     @classmethod
     def installed(cls) -> bool:

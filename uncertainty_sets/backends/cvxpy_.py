@@ -12,7 +12,7 @@ from uncertainty_sets.errors import BackendMissing, BackendUnsuitable
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import Array
-    from uncertainty_sets.program import ConicProgram
+    from uncertainty_sets.conic.program import ConicProgram
 
 OUTCOMES: dict[str, Outcome] = {
     "optimal": "solved",

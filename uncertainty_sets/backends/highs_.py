@@ -10,7 +10,7 @@ from uncertainty_sets.backends.base import Backend, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import Array
-    from uncertainty_sets.program import ConicProgram
+    from uncertainty_sets.conic.program import ConicProgram
 
 OUTCOMES: dict[str, Outcome] = {
     "kOptimal": "solved",

@@ -11,7 +11,7 @@ from uncertainty_sets.backends.base import Backend, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import Array
-    from uncertainty_sets.program import ConicProgram
+    from uncertainty_sets.conic.program import ConicProgram
 
 OUTCOMES: dict[int, Outcome] = {
     1: "solved",

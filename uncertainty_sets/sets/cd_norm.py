@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
-from uncertainty_sets.closed_form import answer
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
     as_array,
     as_center,

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
-from uncertainty_sets.closed_form import answer, unit
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (
     as_array,
     as_center,
@@ -175,7 +175,7 @@ class Ellipsoid(UncertaintySet):
         """
         if not self._dense:
             return super()._by_solver(losses)
-        from uncertainty_sets import conic
+        from uncertainty_sets.conic import oracle as conic
         from uncertainty_sets.kernels.quadratic_form import pull_back, quadratic
 
         scale = unit(losses)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
-from uncertainty_sets.closed_form import answer, reject_not_finite
+from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
 from uncertainty_sets.parameters import (
     as_center,
     as_numbers,

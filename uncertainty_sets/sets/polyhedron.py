@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.base import Array, UncertaintySet
+from uncertainty_sets.conic.program import ConicProgram, equilibrated, polyhedral_program
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.parameters import as_array, describe, readonly
-from uncertainty_sets.program import ConicProgram, equilibrated, polyhedral_program
 
 if TYPE_CHECKING:
     import cvxpy
@@ -128,7 +128,7 @@ class Polyhedron(UncertaintySet):
         return float(np.max((excess[above] - rounding) / self._scale[above], initial=0.0))
 
     def _check_not_empty(self) -> None:
-        from uncertainty_sets import conic
+        from uncertainty_sets.conic import oracle as conic
 
         D, c = self._D[self._bounded], self._c[self._bounded]
         # The uniform distribution and the N certain ones decide most sets without a linear program.

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.base import Array, UncertaintySet, WorstCase
-from uncertainty_sets.closed_form import answer
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
     as_array,
     as_center,
@@ -166,7 +166,8 @@ class Wasserstein1(UncertaintySet):
         return self.center.copy()
 
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
-        from uncertainty_sets.kernels import line_transport, transport
+        from uncertainty_sets.kernels import wasserstein1_line as line_transport
+        from uncertainty_sets.kernels import wasserstein1_matrix as transport
 
         rows = line_transport.rows if self._on_line else transport.rows
         order = self._order

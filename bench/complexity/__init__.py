@@ -1,0 +1,1 @@
+"""The complexity table, measured."""

@@ -1,0 +1,128 @@
+"""Write docs/complexity.md and the README's table of times from the committed result files.
+
+No number in them is typed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from bench.complexity import report
+from bench.measuring import machine
+from bench.measuring.store import load
+from bench.measuring.targets import number
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "bench" / "results"
+
+PICTURES = {
+    "times": "One worst-case call with each set's default method, over N, on logarithmic axes",
+    "methods": "Every solver that can do each set, with the growth that the paper's formula says, dashed",
+    "memory": "Peak memory of one call over N",
+    "paper": "The operation counts of the paper's formulas, its Figures 1 and 2",
+    "runs": "The time of a whole run for each set, cut into gradients, oracle and driver",
+}
+
+INTRODUCTION = """\
+# What each set costs
+
+The paper states, for each uncertainty set, what one call of its oracle costs; this page puts measured times
+beside it. Every number here comes out of result files in `bench/results`.
+
+To measure on your machine, `python -m bench complexity --quick` takes about a minute (and compiles the
+kernels first, once a machine) and `python -m bench complexity` a quarter of an hour; both write tables, CSV,
+JSON and plots, go on where they were interrupted, and find your own sets too. `python -m bench compare A B`
+shows two result files as ratios. This page is written by `python -m bench page`.
+"""
+
+BEGIN, END = "<!-- times: begin (python -m bench page writes these lines) -->", "<!-- times: end -->"
+
+ORACLES = """\
+## Promises and measurements
+
+What the closed forms promise, measured in one run by `python -m bench oracles`. Ratios are medians over
+rounds in which both ran, with quartiles; times in µs are the least of the rounds, since noise only adds.
+"""
+
+
+def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path, target: Path) -> str:
+    """The page's text; links to pictures are relative to the page."""
+    parts = [INTRODUCTION]
+    first, *others = report.tables(results)
+    parts += ["## One call", _table(*first[1:]), report.EXPLANATION, ""]
+    titles = {"times", "methods", "memory", "paper"}
+    folder = Path(os.path.relpath(pictures, target.parent)).as_posix()
+    for name, text in PICTURES.items():
+        if name in titles and (pictures / f"{name}.svg").exists():
+            parts.append(f"![{text}]({folder}/{name}.svg)\n")
+    for title, headings, entries in others:
+        parts += [f"## {title}", _table(headings, entries)]
+    if (pictures / "runs.svg").exists() and results["overall"]:
+        parts.append(f"![{PICTURES['runs']}]({folder}/runs.svg)\n")
+    if oracles is not None:
+        parts += [ORACLES, _promises(oracles["rows"])]
+        parts.append("Measured on " + machine.line(oracles["machine"]) + ".\n")
+    parts.append("## About the run\n")
+    parts += [f"{line}\n" for line in report.remarks(results)]
+    return "\n".join(parts)
+
+
+def short_table(results: dict[str, Any]) -> str:
+    """The README's table of times, with what it was measured on."""
+    _, _, entries = report.tables(results)[0]
+    table = _table(report.SHORT, report.short(entries, report.SHORT))
+    return f"{table}\nMeasured on {machine.line(results['machine'])}.\n"
+
+
+def with_times(text: str, results: dict[str, Any]) -> str:
+    """A README whose table of times is that of the results."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{short_table(results)}\n{END}{rest.split(END)[1]}"
+
+
+def _promises(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        value, limit = row["value"], row["limit"]
+        sign = "≥" if row["at_least"] else "≤"
+        spread = "" if row["low"] is None else f"{number(row['low'])} … {number(row['high'])}"
+        lines.append(
+            [
+                f"{row['what']} ({row['group']})",
+                "" if limit is None else f"{sign} {number(limit)} {row['unit']}",
+                "not measured" if value is None else f"{number(value)} {row['unit']}",
+                spread,
+                {True: "yes", False: "**no**", None: ""}[row["met"]],
+            ]
+        )
+    return _table(("what", "target", "measured", "quartiles", "met"), lines)
+
+
+def _table(headings: tuple[str, ...], entries: list[list[str]]) -> str:
+    lines = ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    lines += [
+        "| " + " | ".join(cell.replace("|", "\\|").strip() for cell in entry) + " |" for entry in entries
+    ]
+    return "\n".join([*lines, ""])
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page."""
+    parser = argparse.ArgumentParser(prog="python -m bench page", description=__doc__)
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS / "complexity", help="a folder of `complexity`"
+    )
+    parser.add_argument("--oracles", type=Path, default=RESULTS / "oracles.json", help="a file of `oracles`")
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "complexity.md")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    options = parser.parse_args(arguments)
+    oracles = load(options.oracles) if options.oracles.exists() else None
+    results = load(options.results)
+    options.to.write_text(page(results, oracles, options.results, options.to), encoding="utf-8")
+    readme = options.readme.read_text(encoding="utf-8")
+    options.readme.write_text(with_times(readme, results), encoding="utf-8")
+    print(f"wrote {options.to.name} and {options.readme.name}")
+    return 0

@@ -1,0 +1,219 @@
+"""The complexity table as a terminal table, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from bench.complexity import paper, summary
+from bench.measuring import machine
+
+HEADINGS = (
+    "set",
+    "formulation",
+    "flexibility: paper / all",
+    "paper's cost",
+    "our cost",
+    "measured exponent",
+    "10³",
+    "10⁴",
+    "10⁶",
+    "over argsort",
+    "cvxpy + Clarabel over ours",
+    "gap reached",
+)
+SHORT = ("set", "our cost", "10³", "10⁴", "10⁶", "over argsort", "cvxpy + Clarabel over ours", "gap reached")
+TERMINAL = ("set", "10⁴", "10⁶", "over argsort", "cvxpy + Clarabel over ours")
+NARROW = 150  # columns of a terminal below which the first table is shown in short
+
+EXPLANATION = (
+    "Times are medians of one oracle call with the set's default method, by the clock or by processor time, "
+    "whichever is less. The exponent is fitted over N ≥ 10⁴ where there are three sizes, else over the "
+    "largest four, ± one standard error. Over argsort: at the largest N measured. Gap: the largest over all "
+    "N, relative to the spread of the losses, proven by dual multipliers. Flexibility: parameters by the "
+    "paper's count / all numbers that define the set here."
+)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as a person says it."""
+    if seconds is None:
+        return "–"
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1.0:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def quantity(bytes_: float | None) -> str:
+    """Bytes as a person says it."""
+    if bytes_ is None:
+        return "–"
+    return f"{bytes_ / 1e6:,.1f} MB"
+
+
+def multiple(ratio: float | None, size: int | None) -> str:
+    """A ratio and where it was measured."""
+    if ratio is None or size is None:
+        return "–"
+    shown = f"{ratio:.2g}" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}"
+    return f"{shown}× at {power(size)}"
+
+
+def power(size: int) -> str:
+    """1000 as 10³, 3000 as 3·10³."""
+    text = str(size)
+    digits = text.rstrip("0")
+    zeros = len(text) - len(digits)
+    if zeros < 2 or len(digits) > 1:
+        return f"{size:,}"
+    ten = "10" + str(zeros).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return ten if digits == "1" else f"{digits}·{ten}"
+
+
+def _exponent(row: dict[str, Any]) -> str:
+    if row["exponent"] is None:
+        return "–"
+    return f"{row['exponent']:.2f} ± {row['exponent_error']:.2f}"
+
+
+def lines(document: dict[str, Any]) -> list[list[str]]:
+    """The cells of the table, as text."""
+    found = []
+    for row in summary.rows(document):
+        title = f"{row['set']}, {row['variant']}" if row["variant"] else row["set"]
+        found.append(
+            [
+                title,
+                row["formulation"],
+                f"{row['paper_flexibility'] or '–'} / {row['parameters']}",
+                row["paper_cost"] or "not in the paper",
+                row["our_cost"],
+                _exponent(row),
+                *(duration(row[f"seconds_{size}"]) for size in summary.SHOWN),
+                multiple(row["over_argsort"], row["largest"]),
+                multiple(row["cvxpy_over_ours"], row["cvxpy_at"]),
+                "–" if row["gap"] is None else f"{row['gap']:.0e}",
+            ]
+        )
+    return found
+
+
+def _series_lines(document: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            f"{row['set']}, {row['variant']}" if row["variant"] else row["set"],
+            row["method"],
+            _exponent(row),
+            power(row["largest"]),
+            duration(row["seconds"]),
+            quantity(row["memory"]),
+            "–" if row["gap"] is None else f"{row['gap']:.0e}",
+        ]
+        for row in summary.exponents(document)
+    ]
+
+
+SERIES_HEADINGS = ("set", "method", "exponent", "largest N", "time there", "peak memory there", "gap there")
+OVERALL_HEADINGS = ("set", "paper's cost of a run", "gradients", "oracle", "driver", "run", "oracle calls")
+
+
+def _overall_lines(document: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            row["set"],
+            paper.overall(row["set"]) or "not in the paper",
+            *(f"{100 * row[part] / row['total']:.0f} %" for part in ("gradient", "oracle", "driver")),
+            duration(row["total"]),
+            f"{row['oracle_calls']:,}",
+        ]
+        for row in document["overall"]
+    ]
+
+
+def tables(document: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
+    """Every table: title, headings, lines."""
+    found = [
+        ("Uncertainty sets and their cost", HEADINGS, lines(document)),
+        ("Every method", SERIES_HEADINGS, _series_lines(document)),
+    ]
+    if document["overall"]:
+        about = document["notes"].get("overall", "")
+        found.append(
+            (f"A whole run, by where the time goes{about}", OVERALL_HEADINGS, _overall_lines(document))
+        )
+    return found
+
+
+def short(entries: list[list[str]], names: tuple[str, ...]) -> list[list[str]]:
+    """The first table's lines with some of its columns."""
+    columns = [HEADINGS.index(name) for name in names]
+    return [[entry[column] for column in columns] for entry in entries]
+
+
+def rich_tables(document: dict[str, Any], width: int) -> list[Table]:
+    """The tables for a terminal of that width; table.md has every column."""
+    found = []
+    for title, headings, entries in tables(document):
+        brief = headings is HEADINGS and width < NARROW
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for heading in TERMINAL if brief else headings:
+            table.add_column(heading, overflow="fold", no_wrap=heading == "set")
+        for entry in short(entries, TERMINAL) if brief else entries:
+            table.add_row(*entry)
+        found.append(table)
+    return found
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The tables, what was missing and failed, and the machine."""
+    parts = []
+    for title, headings, entries in tables(document):
+        parts.append(f"### {title}\n")
+        parts.append("| " + " | ".join(headings) + " |")
+        parts.append("|" + "---|" * len(headings))
+        parts.extend(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in entry) + " |" for entry in entries
+        )
+        parts.append("")
+    parts.append(EXPLANATION + "\n")
+    parts.extend(f"{line}\n" for line in remarks(document))
+    return "\n".join(parts)
+
+
+def remarks(document: dict[str, Any]) -> list[str]:
+    """What a reader has to know besides."""
+    notes, said = document["notes"], []
+    if notes.get("missing"):
+        said.append("Not installed, so not measured: " + "; ".join(notes["missing"]) + ".")
+    if notes.get("without"):
+        said.append("Sets without an example, so not measured: " + ", ".join(notes["without"]) + ".")
+    if notes.get("unfinished"):
+        said.append(f"Unfinished: {notes['unfinished']}; the same command goes on from here.")
+    failed = summary.failures(document)
+    if failed:
+        said.append("Without an answer: " + "; ".join(failed) + ".")
+    settings = document["settings"]
+    if settings["quick"]:
+        said.append("This was a quick run; the full one has more sizes, repeats and larger programs.")
+    said.append(
+        f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s a cell; "
+        f"a method leaves when its next first call is expected to take more than {settings['limit']:g} s."
+    )
+    said.append("Measured on " + machine.line(document["machine"]) + ".")
+    return said
+
+
+def csv_of(records: list[dict[str, Any]]) -> str:
+    """Records as CSV, empty where a number is missing."""
+    if not records:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()

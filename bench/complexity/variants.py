@@ -1,0 +1,131 @@
+"""The sets that the complexity table measures: every set of the registry, found, not listed.
+
+A set comes with its own `example`. For sets that cover cases of different cost, more variants are added
+here; a set that is not mentioned is measured on its example alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.measuring.cases import well_conditioned
+from uncertainty_sets import Box, CDNorm, Ellipsoid, UncertaintySet, Wasserstein1, available_sets, get_set
+from uncertainty_sets.errors import InvalidInput
+
+Make = Callable[[int, np.random.Generator], UncertaintySet]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kind of set to measure.
+
+    Attributes:
+        name: the registry's name.
+        label: what distinguishes it, "" where the set has one kind.
+        make: a set of a given size.
+        cost: our own claim.
+        largest: the largest N that fits in memory.
+        growth: the least power of N that any method's cost grows with, 2 for a dense matrix.
+    """
+
+    name: str
+    label: str
+    make: Make
+    cost: str
+    largest: int = 10**9
+    growth: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """The name and what distinguishes it."""
+        return f"{self.name}, {self.label}" if self.label else self.name
+
+
+def center(size: int, rng: np.random.Generator) -> Any:
+    """A centre from the whole simplex."""
+    return rng.dirichlet(np.ones(size))
+
+
+def _equal_spreads(size: int, rng: np.random.Generator) -> UncertaintySet:
+    return CDNorm(center(size, rng), 0.5 / size, size / 4.0)
+
+
+def _dense(size: int, rng: np.random.Generator) -> UncertaintySet:
+    q = np.full(size, 1.0 / size)
+    return Ellipsoid(q, well_conditioned(q, rng), 0.5)
+
+
+def _cost_matrix(size: int, rng: np.random.Generator) -> UncertaintySet:
+    points = rng.normal(size=(size, 2))
+    squares = (points**2).sum(axis=1)
+    apart = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * points @ points.T, 0.0))
+    np.fill_diagonal(apart, 0.0)
+    return Wasserstein1(center(size, rng), 0.1, apart)
+
+
+def cvar(size: int, rng: np.random.Generator) -> UncertaintySet:
+    """The mean of the worst tenth, CVaR at level 0.9, as a set."""
+    return Box(np.zeros(size), np.full(size, 10.0 / size))
+
+
+def chi_square(size: int, rng: np.random.Generator) -> UncertaintySet:
+    """χ² distance to the uniform distribution at most 1/2."""
+    return Ellipsoid(np.full(size, 1.0 / size), 1.0 / size, 0.5)
+
+
+EXAMPLES = {
+    "cd-norm": ("any spreads", "O(N)"),
+    "ellipsoid": ("diagonal", "O(N)"),
+    "wasserstein-1": ("line", "O(N)"),
+}
+"""What a set's own example is, where there are other variants, and its cost."""
+
+OTHERS: dict[str, tuple[Variant, ...]] = {
+    "cd-norm": (Variant("cd-norm", "equal spreads", _equal_spreads, "O(N)"),),
+    "ellipsoid": (Variant("ellipsoid", "dense", _dense, "O(N³)", largest=3_000, growth=2.0),),
+    "wasserstein-1": (
+        Variant("wasserstein-1", "cost matrix", _cost_matrix, "O(N²)", largest=3_000, growth=2.0),
+    ),
+}
+
+
+def found() -> tuple[list[Variant], list[str]]:
+    """The variants to measure, and the names of sets that offer no example."""
+    variants, without = [], []
+    for name in available_sets():
+        cls = get_set(name)
+        try:
+            cls.example(2, np.random.default_rng(0))
+        except (InvalidInput, TypeError):
+            without.append(name)
+            continue
+        label, cost = EXAMPLES.get(name, ("", getattr(cls, "complexity", "a conic program")))
+        variants.append(Variant(name, label, cls.example, cost))
+        variants.extend(OTHERS.get(name, ()))
+    return variants, without
+
+
+def parameter_count(variant: Variant) -> str:
+    """How many numbers define the set, all of them counted, as a polynomial in N.
+
+    >>> [parameter_count(each) for each in found()[0] if each.name == "box"]
+    ['2N']
+    """
+    counts = [_count(variant.make(size, np.random.default_rng(0))) for size in (8, 16, 32)]
+    square, linear, constant = np.linalg.solve(np.vander([8.0, 16.0, 32.0], 3), np.array(counts, dtype=float))
+    terms = [(round(square), "N²"), (round(linear), "N"), (round(constant), "")]
+    shown = [unit if factor == 1 and unit else f"{factor}{unit}" for factor, unit in terms if factor]
+    return " + ".join(shown).replace("+ -", "- ") or "0"
+
+
+def _count(uncertainty_set: UncertaintySet) -> int:
+    total = 0
+    for name in inspect.signature(type(uncertainty_set)).parameters:
+        value = getattr(uncertainty_set, name, None)
+        total += 0 if value is None else int(np.size(value))
+    return total

@@ -1,0 +1,87 @@
+"""Table V: worst-worker accuracy and loss of every method on data that differs between workers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.experiments.commands import options
+from bench.experiments.presentation import figures, paper_numbers, tables
+from bench.experiments.runs import compare, methods
+from bench.experiments.runs.execute import Pool
+from bench.experiments.runs.records import Records
+
+COMMAND = "heterogeneity"
+DATA = ["fashion-mnist", "sc-ma", "person-activity"]
+METHODS = ["max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox", "ASPIRE-EASE", "ASPIRE-EASE_per"]
+COLUMNS = (
+    ("Acc_w %", "acc_w", 100.0, 2),
+    ("Loss_w", "loss_w", 1.0, 3),
+    ("Std", "std", 100.0, 2),
+    ("Acc_w % at the end", "acc_w_last", 100.0, 2),
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run it, print the table, write the files."""
+    given = options.read(options.parser(COMMAND, __doc__, DATA), arguments, COMMAND)
+    began, console = time.monotonic(), options.console()
+    records = Records(given.out / "runs.jsonl", fresh=given.fresh)
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    with Pool(given.jobs, console, files=given.plugins) as pool:
+        for data in given.data:
+            base = options.base(given, COMMAND, data)
+            workers = compare.workers_of(base)
+            names = given.methods or [*METHODS, *methods.own()]
+            if compare.one_class(base):
+                names = [name for name in names if name != "max{Ind}"]  # it would learn one label alone
+            found[data] = compare.tuned_runs(pool, records, given, base, names, workers)
+    made = [
+        tables.comparison(data, data, runs, COLUMNS, paper_numbers.HETEROGENEITY, "ASPIRE-EASE")
+        for data, runs in found.items()
+    ]
+    made.append(tables.settings_found(found))
+    compare.publish(console, given.out, made, compare.about(given, records.of(given.data), began))
+    if figures.available():
+        for data, runs in found.items():
+            draw(given.out, data, runs)
+    return 0
+
+
+def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:
+    """Test Acc_w against the worst training loss, and against gradients: the mean over repeats.
+
+    Without max{Ind}, whose losses on others' data are so large that nothing else could be seen.
+    """
+    runs = {method: records for method, records in runs.items() if method != "max{Ind}"}
+    if not runs:
+        return
+    with figures.canvas(folder, f"curve-{data}", columns=2) as (by_loss, by_work):
+        ends: dict[Any, list[Any]] = {by_loss: [], by_work: []}
+        for number, (method, records) in enumerate(runs.items()):
+            look = figures.look(number)
+            accuracy, _ = figures.band(records, "acc_w")
+            for axes, name in ((by_loss, "loss_w"), (by_work, "gradients")):
+                x, _ = figures.band(records, name)
+                axes.plot(x, 100 * accuracy, markevery=5, label=method, **look)
+                ends[axes].append((x[-1], 100 * accuracy[-1], method, look["color"]))
+        by_loss.invert_xaxis()
+        by_loss.set_xlabel("worst worker's training loss (falls to the right)")
+        by_work.set_xlabel("gradients, all workers together")
+        by_work.locator_params(axis="x", nbins=5)
+        by_loss.set_ylabel("worst worker's test accuracy, %")
+        by_loss.set_title(f"{data}: mean of {len(next(iter(runs.values())))} runs")
+        for method, below in (("AFL", 11), ("ASPIRE-EASE", 0)):
+            cell = paper_numbers.find(paper_numbers.HETEROGENEITY, method, data, "acc_w")
+            loss = paper_numbers.find(paper_numbers.HETEROGENEITY, method, data, "loss_w")
+            if cell is not None and loss is not None:
+                by_loss.plot(loss[0], cell[0], "k*", markersize=8)
+                by_loss.annotate(
+                    f"paper's {method}",
+                    (loss[0], cell[0]),
+                    fontsize=7,
+                    xytext=(4, 4 - below),
+                    textcoords="offset points",
+                )
+        figures.direct_labels(by_work, ends[by_work])

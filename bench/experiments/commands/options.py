@@ -1,0 +1,115 @@
+"""What every command of the experiments takes, and the quick form that runs on digits in seconds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from bench.datasets import names
+from bench.experiments.runs import plugins
+from bench.experiments.runs.task import Task
+
+ROOT = Path(__file__).resolve().parents[2]
+
+GRADIENTS = {"fashion-mnist": 9000, "fashion-mnist-10": 20_000, "sc-ma": 12_000, "person-activity": 9000}
+BATCH = 64
+POINTS = 30
+QUICK = {"gradients": 300, "points": 10, "trials": 2, "repeats": 2, "search_seeds": 1, "batch": 32}
+
+
+def common(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
+    """The options that all commands share."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m bench {command}", description=(about or "").partition("\n")[0]
+    )
+    made.add_argument("--data", nargs="+", metavar="NAME", default=data, help=f"of {', '.join(names())}")
+    made.add_argument("--repeats", type=int, help="runs of every method, each with its own seed (10)")
+    made.add_argument("--seed", type=int, default=0, help="the first run's seed, and the search's")
+    made.add_argument("--jobs", type=int, default=_cores(), help="processes")
+    made.add_argument("--quick", action="store_true", help="a few short runs on digits, to see that it works")
+    made.add_argument("--fresh", action="store_true", help="forget what is in the results file")
+    made.add_argument(
+        "--with",
+        dest="plugins",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE.py",
+        help="Python files that register methods or data sets of your own",
+    )
+    made.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
+    return made
+
+
+def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the options of commands that tune methods and compare them."""
+    made.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
+    made.add_argument("--model", help="softmax, mlp (three layers of 500) or mlp-WIDTH, for all data sets")
+    made.add_argument("--trials", type=int, help="settings tried for every method (8)")
+    made.add_argument("--search-seeds", type=int, help="runs of every trial, judged by their mean (3)")
+    made.add_argument("--batch", type=int, help="samples a gradient; 0: all")
+    return made
+
+
+def parser(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
+    """The options of commands whose runs end after so many gradients."""
+    made = comparing(common(command, about, data))
+    made.add_argument("--gradients", type=int, help="local gradients of a run, all workers together")
+    return made
+
+
+def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> argparse.Namespace:
+    """The options given, with what --quick and the data sets say filled in."""
+    options = made.parse_args(arguments)
+    plugins.load(options.plugins)
+    if options.quick:
+        if "--data" not in arguments:
+            options.data = ["digits"]
+        if "--jobs" not in arguments:
+            options.jobs = 1
+    for name, usual in (("trials", 8), ("repeats", 10), ("search_seeds", 3), ("points", POINTS)):
+        if getattr(options, name, None) is None:
+            setattr(options, name, QUICK[name] if options.quick else usual)
+    unknown = [name for name in options.data if name not in names()]
+    if unknown:
+        raise SystemExit(f"no data set is called {unknown[0]!r}; there are: {', '.join(names())}")
+    if min(options.repeats, options.trials, options.search_seeds, options.jobs) < 1:
+        raise SystemExit("--repeats, --trials, --search-seeds and --jobs must be at least 1")
+    if options.out is None:
+        options.out = ROOT / "out" / (f"{command}-quick" if options.quick else command)
+    return options
+
+
+def base(options: argparse.Namespace, command: str, data: str, **more: Any) -> Task:
+    """The task that a command's tasks on a data set are made from."""
+    usual = QUICK["gradients"] if options.quick else GRADIENTS.get(data, 9000)
+    batch = options.batch
+    if batch is None:
+        batch = QUICK["batch"] if options.quick else BATCH
+    return Task(
+        experiment=command,
+        data=data,
+        method="",
+        settings={},
+        stage="run",
+        seed=0,
+        gradients=options.gradients or usual,
+        batch=batch or None,
+        model=options.model or "softmax",
+        points=options.points,
+        **more,
+    )
+
+
+def console() -> Console:
+    """Where commands print."""
+    return Console(width=None if os.isatty(1) else 140)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -1,0 +1,163 @@
+"""Figure 12: 1,000 workers, five of them 20 times slower; asynchronous against synchronous."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.experiments.commands import options
+from bench.experiments.presentation import figures, reporting, tables
+from bench.experiments.presentation.tables import Table
+from bench.experiments.runs import compare, curves
+from bench.experiments.runs.execute import Pool
+from bench.experiments.runs.records import Records
+from bench.experiments.runs.timed import LOADING, TimedTask, begin, perform
+
+COMMAND = "scale"
+DATA = ["mnist-1000"]
+SLOWER = 20.0
+PATIENCE = 50  # epochs that a worker may be late: more than the stragglers need, so that nobody is waited for
+LEVELS = (0.80, 0.85)
+
+Runs = dict[str, list[dict[str, Any]]]
+
+
+def main(arguments: list[str]) -> int:
+    """Run it, print the table, write the files."""
+    made = options.common(COMMAND, __doc__, DATA)
+    made.add_argument("--seconds", type=float, help="virtual seconds of the synchronous run (4,000)")
+    made.add_argument("--active", nargs="+", type=int, default=[1, 100], help="S of the asynchronous runs")
+    made.add_argument("--pool", type=int, default=2, help="average images over so many pixels squared")
+    given = options.read(made, arguments, COMMAND)
+    given.seconds = given.seconds or (1000.0 if given.quick else 4000.0)
+    began, console = time.monotonic(), options.console()
+    records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
+    shown = []
+    with Pool(given.jobs, console, perform, given.plugins) as pool:
+        for data in given.data:
+            runs = run(given, data, pool, records)
+            shown.append(table(data, runs))
+            if figures.available():
+                draw(given.out, data, runs)
+    compare.publish(console, given.out, shown, remarks(given, list(records.known.values()), began))
+    return 0
+
+
+def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
+    """The synchronous runs, then the asynchronous ones up to the same test accuracy, seed by seed."""
+    base = begin(
+        COMMAND,
+        data,
+        given.seed,
+        given.seconds,
+        method="ASPIRE-EASE(-)",
+        l2=1e-3,
+        points=int(given.seconds),
+        options={"pool": given.pool} if "pool" in LOADING.get(data, {}) else {},
+        held=0.0,
+        parts=(),
+        spread=1.0,
+    )
+    N = compare.workers_of(base)
+    slow = tuple((j, SLOWER, 0.0, None) for j in range(max(1, N // 200)))
+    base = replace(base, stragglers=slow, budget=N / 2)
+    seeds = range(given.seed, given.seed + given.repeats)
+    runs = {
+        "synchronous": pool.run(f"{data}: synchronous", [replace(base, seed=seed) for seed in seeds], records)
+    }
+    for S in given.active:
+        if S >= N:
+            continue
+        epoch = -(-N // S)
+        settings = {
+            "active_workers": S,
+            "max_staleness": PATIENCE * epoch,
+            "report_interval": max(1, epoch // 4),
+        }
+        tasks = [
+            replace(
+                base,
+                method="ASPIRE-EASE",
+                settings=settings,
+                seed=record["seed"],
+                until=record["curve"]["acc"][-1],
+                points=4 * int(given.seconds),
+            )
+            for record in runs["synchronous"]
+        ]
+        runs[f"asynchronous, S = {S}"] = pool.run(f"{data}: S = {S}", tasks, records)
+    return runs
+
+
+def times(records: Sequence[dict[str, Any]], levels: Sequence[float]) -> list[float | None]:
+    """When each run's test accuracy first is at its level."""
+    return [
+        curves.first_time(record["curve"]["clock"], record["curve"]["acc"], level)
+        for record, level in zip(records, levels, strict=True)
+    ]
+
+
+def table(data: str, runs: Runs) -> Table:
+    """Virtual seconds to fixed accuracies and to the synchronous run's last one."""
+    synchronous = runs["synchronous"]
+    last = [record["curve"]["acc"][-1] for record in synchronous]
+    ends = times(synchronous, last)
+    headings = [
+        "method",
+        *(f"to {level:.0%} right" for level in LEVELS),
+        f"to the synchronous end ({np.mean(last):.1%})",
+        "times sooner",
+        "s less the synchronous run's (p: t, ranks)",
+        "gradients",
+    ]
+    rows = []
+    for name, records in runs.items():
+        there = times(records, last)
+        rows.append(
+            [
+                name,
+                *(reporting.seconds(times(records, [level] * len(records))) for level in LEVELS),
+                reporting.seconds(there),
+                reporting.ratio(ends, there),
+                tables.MISSING if records is synchronous else reporting.less(there, ends, 0),
+                f"{np.mean([record['metrics']['gradients'] for record in records]):,.0f}",
+            ]
+        )
+    return Table(f"{data}: virtual seconds until so many test samples are right", headings, rows)
+
+
+def draw(folder: Path, data: str, runs: Runs) -> None:
+    """Test accuracy and test loss against virtual time, every run a line."""
+    with figures.canvas(folder, f"scale-{data}", columns=2, width=4.6) as panels:
+        for axes, name, factor, label in (
+            (panels[0], "acc", 100.0, "test samples right, %"),
+            (panels[1], "test_loss", 1.0, "test loss"),
+        ):
+            for number, (method, records) in enumerate(runs.items()):
+                look = figures.look(number) | {"marker": "", "linewidth": 0.9}
+                for record in records:
+                    curve = record["curve"]
+                    known = {} if record is not records[0] else {"label": method}
+                    axes.plot(curve["clock"], factor * np.asarray(curve[name]), alpha=0.7, **look, **known)
+            axes.set_xscale("log")
+            axes.set_xlabel("virtual seconds")
+            axes.set_ylabel(label)
+        panels[1].legend(frameon=False, handlelength=3.5, loc="lower left")
+        panels[0].set_title(f"{data}: a line a run, {len(runs['synchronous'])} of each")
+
+
+def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
+    """How it was done."""
+    return (
+        "Softmax regression with l2 = 1e-3, full local batches, CD-norm set with deviations up to the prior "
+        "and Γ = N/2, the driver's default steps; nothing is tuned. Delays are log-normal (median 1 s, sigma "
+        f"0.5), and 5 in 1,000 workers are {SLOWER:g} times slower. Synchronous: S = N, {given.seconds:,.0f} "
+        f"virtual seconds. Asynchronous: τ = {PATIENCE}⌈N/S⌉, until the test accuracy is that of the "
+        f"synchronous run's end. {given.repeats} repeats, mean ± deviation. "
+        f"{reporting.effort(records, began)}"
+    )

@@ -1,0 +1,144 @@
+"""Tables: a list of rows to the terminal and to Markdown, with the paper's numbers beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table as RichTable
+
+from bench.experiments.presentation import paper_numbers
+from bench.experiments.presentation.statistics import Paired, Summary, paired, summary
+
+MISSING = "–"
+Runs = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Records of the repeats by method, in the order of their seeds."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, headings and rows of text."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        """As a table of Markdown under its title."""
+        lines = [f"**{self.title}**", "", _line(self.headings), "|" + "---|" * len(self.headings)]
+        return "\n".join([*lines, *(_line(row) for row in self.rows), ""])
+
+    def rich(self) -> RichTable:
+        """For the terminal."""
+        made = RichTable(title=self.title, title_justify="left")
+        for place, heading in enumerate(self.headings):
+            made.add_column(heading, justify="left" if place == 0 else "right")
+        for row in self.rows:
+            made.add_row(*row)
+        return made
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def values(records: Sequence[Mapping[str, Any]], metric: str, scale: float = 1.0) -> list[float | None]:
+    """One number a repeat."""
+    found = [record["metrics"].get(metric) for record in records]
+    return [None if value is None else scale * value for value in found]
+
+
+def pm(found: Summary | None, digits: int) -> str:
+    """Mean ± deviation.
+
+    >>> pm(Summary(78.818, 0.071, 10), 2)
+    '78.82 ± 0.07'
+    """
+    return MISSING if found is None else f"{found.mean:.{digits}f} ± {found.deviation:.{digits}f}"
+
+
+def printed(cell: paper_numbers.Cell, digits: int) -> str:
+    """A number of the paper."""
+    if cell is None:
+        return MISSING
+    mean, deviation = cell
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if deviation else f"{mean:.{digits}f}"
+
+
+def chance(found: Paired | None, digits: int = 1) -> str:
+    """The difference to the reference method and the p-values of the t-test and of the signed ranks.
+
+    >>> chance(Paired(-9.31, 0.00002, 0.00195))
+    '-9.3 (<0.001, 0.002)'
+    """
+    if found is None:
+        return MISSING
+    return f"{found.difference:+.{digits}f} ({_p(found.t)}, {_p(found.wilcoxon)})"
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def against(runs: Runs, metric: str, method: str, reference: str, scale: float) -> Paired | None:
+    """The paired tests of a method and the reference over the seeds that both have."""
+    if method == reference or reference not in runs:
+        return None
+    known = [
+        {record["seed"]: record["metrics"].get(metric) for record in runs[m]} for m in (method, reference)
+    ]
+    seeds = [seed for seed in known[0] if known[0][seed] is not None and known[1].get(seed) is not None]
+    return paired([scale * known[0][s] for s in seeds], [scale * known[1][s] for s in seeds])
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Settings on one line."""
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in settings.items()
+    )
+
+
+Column = tuple[str, str, float, int]
+"""Heading, metric, scale and digits."""
+
+
+def comparison(
+    title: str,
+    data: str,
+    runs: Runs,
+    columns: Sequence[Column],
+    paper: paper_numbers.Numbers,
+    reference: str,
+) -> Table:
+    """Methods down, metrics across, ours and the paper's; the first metric is tested against one method's."""
+    headings = ["method"]
+    printed_there = {
+        metric
+        for _, metric, _, _ in columns
+        if any(paper_numbers.find(paper, method, data, metric) is not None for method in runs)
+    }
+    for heading, metric, _, _ in columns:
+        headings += [heading, "paper"] if metric in printed_there else [heading]
+    headings.append(f"less {reference}'s (p: t, ranks)")
+    rows = []
+    for method, records in runs.items():
+        row = [method]
+        for _, metric, scale, digits in columns:
+            row.append(pm(summary(values(records, metric, scale)), digits))
+            if metric in printed_there:
+                row.append(printed(paper_numbers.find(paper, method, data, metric), digits))
+        row.append(chance(against(runs, columns[0][1], method, reference, columns[0][2])))
+        rows.append(row)
+    return Table(title, headings, rows)
+
+
+def settings_found(found: Mapping[str, Runs]) -> Table:
+    """What the search chose, by data set and method."""
+    rows = [
+        [data, method, settings_text(records[0]["settings"])]
+        for data, runs in found.items()
+        for method, records in runs.items()
+    ]
+    return Table("Settings found by the search", ["data", "method", "settings"], rows)

@@ -1,0 +1,1 @@
+"""What all measurements share: timing, memory, targets, result files."""

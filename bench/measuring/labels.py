@@ -1,0 +1,66 @@
+"""Labels beside the ends of lines, moved apart where they would overlap."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from uncertainty_sets.plotting.style import move_apart
+
+End = tuple[float, float, str, str]
+"""x, y, text, colour."""
+
+
+def label_ends(figure: Any, ends: list[tuple[Any, list[End]]], size: float = 8.0) -> None:
+    """Write each line's name at its end, for all axes of a figure.
+
+    Labels that would overlap are moved apart, with thin leaders. The layout is settled once, before.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes, some in ends:
+        if some:
+            _label(axes, some, size)
+
+
+def _label(axes: Any, ends: list[End], size: float) -> None:
+    effects: Any = import_module("matplotlib.patheffects")
+    halo = effects.withStroke(
+        linewidth=2.5, foreground="white"
+    )  # a line behind a label does not cross it out
+    dpi = axes.figure.dpi
+    pixels = axes.transData.transform([(x, y) for x, y, _, _ in ends])
+    height = 1.3 * size * dpi / 72.0
+    wanted = pixels[:, 1].copy()
+    longest = max(len(text) for _, _, text, _ in ends)
+    for members in _columns(pixels[:, 0], 0.6 * size * dpi / 72.0 * longest):
+        order = sorted(members, key=lambda k: wanted[k])
+        wanted[order] = move_apart([float(wanted[k]) for k in order], height)
+    back = axes.transData.inverted()
+    for k, (x, y, text, colour) in enumerate(ends):
+        moved = abs(wanted[k] - pixels[k, 1]) > 0.3 * height
+        to = back.transform((pixels[k, 0] + (14.0 if moved else 6.0) * dpi / 100.0, wanted[k]))
+        leader = {"arrowstyle": "-", "color": "#b0b0b0", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+        axes.annotate(
+            text,
+            xy=(x, y),
+            xytext=tuple(to),
+            fontsize=size,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+            arrowprops=leader if moved else None,
+            path_effects=[halo],
+        )
+
+
+def _columns(xs: Any, width: float) -> list[list[int]]:
+    """Indices whose labels may touch: chains of ends less than a label's width apart."""
+    order = sorted(range(len(xs)), key=lambda k: xs[k])
+    groups: list[list[int]] = []
+    for k in order:
+        if groups and xs[k] - xs[groups[-1][-1]] < width:
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups

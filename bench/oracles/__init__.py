@@ -1,0 +1,1 @@
+"""The numbers promised for the oracles."""

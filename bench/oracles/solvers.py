@@ -1,0 +1,143 @@
+"""Our oracles against re-solving a compiled cvxpy problem, interleaved, on the same losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.complexity.report import duration
+from bench.measuring import cases
+from bench.measuring.targets import Row, row
+from bench.measuring.timing import Spread, interleave
+from uncertainty_sets import Polyhedron
+
+Array = NDArray[np.float64]
+
+CLARABEL_LIMITS = {
+    cases.BOX.label: 500.0,
+    cases.DIAGONAL.label: 500.0,
+    cases.KL_.label: 1_000.0,
+    cases.EQUAL.label: 200.0,
+    cases.CD.label: 200.0,
+}
+BUDGET = 20.0
+"""Seconds that one competitor may take in a race of more than three rounds."""
+
+PLAN_LIMIT, DENSE_LIMIT = 10_000.0, 30.0
+WARM_LIMIT, UNRELATED_LIMIT = 20.0, 1.0
+
+
+def against_clarabel(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """The linear closed forms, the middle set of each, over cvxpy + Clarabel."""
+    rows = []
+    for case in (cases.BOX, cases.DIAGONAL, cases.KL_, cases.EQUAL, cases.CD):
+        say(f"cvxpy + Clarabel at N = {size:,}: {case.label}")
+        limit = CLARABEL_LIMITS[case.label]
+        rows.append(_race(case, size, rounds, seed, limit, f"cvxpy + Clarabel over ours, N = {size:,}"))
+    return rows
+
+
+def small_problems(plan: int, dense: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """Wasserstein-1 as the paper's transport program, and the dense ellipsoid."""
+    rows = []
+    for case, size, limit in ((cases.LINE, plan, PLAN_LIMIT), (cases.DENSE, dense, DENSE_LIMIT)):
+        say(f"cvxpy + Clarabel at N = {size:,}: {case.label}")
+        rows.append(_race(case, size, rounds, seed, limit, "cvxpy + Clarabel over ours, smaller N"))
+    return rows
+
+
+def _race(case: cases.Case, size: int, rounds: int, seed: int, limit: float, group: str) -> Row:
+    from bench.measuring.models import model
+
+    rng = np.random.default_rng([seed, size])
+    q = cases.center(size, rng)
+    uncertainty_set = case.make(q, "middle", rng)
+    theirs = model(uncertainty_set)
+    draws = [cases.losses(size, rng) for _ in range(4)]
+    asked, given = cycle(draws), cycle(draws)
+    values: list[tuple[float, float]] = []
+
+    def ask() -> None:
+        f = next(asked)
+        values.append((theirs.solve(f), float(uncertainty_set.worst_case(f).value)))
+
+    ask()  # compiles
+    theirs.failures = theirs.calls = 0
+    samples = interleave(
+        {
+            "theirs": lambda: theirs.solve(next(asked)),
+            "ours": lambda: uncertainty_set.worst_case(next(given)),
+        },
+        rounds,
+        BUDGET,
+        least=min(3, rounds),
+    )
+    ratio = samples.ratio("theirs", "ours")
+    apart = max((abs(a - b) for a, b in values if np.isfinite(a)), default=float("nan"))
+    note = (
+        f"{_time(samples.time('theirs'))} against {_time(samples.time('ours'))}; "
+        f"failed {theirs.failures} of {theirs.calls}; values differ by {apart:.0e}"
+    )
+    return row(group, f"{case.label}, N = {size:,}", ratio, "×", limit, at_least=True, note=note)
+
+
+def polyhedron(size: int, count: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """A linear program with `count` rows: losses that move by 1 %, and losses with nothing in common.
+
+    cvxpy hands HiGHS its last solution by default, and starts from nothing with warm_start=False.
+    """
+    from bench.measuring.models import model
+
+    say(f"cvxpy + HiGHS: polyhedron, N = {size:,} with {count} rows")
+    rng = np.random.default_rng([seed, size, count])
+    D = rng.normal(size=(count, size))
+    ours = Polyhedron(D, D @ cases.center(size, rng) + 0.05)
+    theirs = model(ours, "HIGHS")
+    first = cases.losses(size, rng)
+    group, rows = f"cvxpy + HiGHS over ours, polyhedron N = {size:,} with {count} rows", []
+    for what, stream, limit in (
+        ("losses moved by 1 % of their spread", _walk(first, rng), WARM_LIMIT),
+        ("unrelated losses", _fresh(size, rng), UNRELATED_LIMIT),
+    ):
+        sequence = [next(stream) for _ in range(rounds + 2)]
+        given, warm, cold = cycle(sequence), cycle(sequence), cycle(sequence)
+        theirs.failures = theirs.calls = 0
+        samples = interleave(
+            {
+                "ours": _next(ours.worst_case, given),
+                "warm": _next(theirs.solve, warm),
+                "cold": _next(partial(theirs.solve, warm=False), cold),
+            },
+            rounds,
+            BUDGET,
+            least=1,  # one call a sample, since a repeat with the same losses would be free
+        )
+        for how, words in (("cold", "cvxpy started cold"), ("warm", "cvxpy with its last solution")):
+            note = f"{_time(samples.time(how))} against {_time(samples.time('ours'))}"
+            note += f"; failed {theirs.failures} of {theirs.calls}"
+            ratio = samples.ratio(how, "ours")
+            rows.append(row(group, f"{what}, {words}", ratio, "×", limit, at_least=True, note=note))
+    return rows
+
+
+def _next(solve: Callable[[Array], object], losses: Iterator[Array]) -> Callable[[], object]:
+    return lambda: solve(next(losses))
+
+
+def _walk(first: Array, rng: np.random.Generator) -> Iterator[Array]:
+    reach = 0.01 * float(np.ptp(first))
+    while True:
+        yield first + reach * rng.uniform(-1.0, 1.0, first.size)
+
+
+def _fresh(size: int, rng: np.random.Generator) -> Iterator[Array]:
+    while True:
+        yield cases.losses(size, rng)
+
+
+def _time(spread: Spread) -> str:
+    return duration(spread.median)

@@ -1,0 +1,94 @@
+"""Closed forms against np.argsort at N = 10⁶, small calls, and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.measuring import cases
+from bench.measuring.targets import Row, row
+from bench.measuring.timing import interleave
+
+Array = NDArray[np.float64]
+
+ARGSORT_LIMITS = {
+    cases.BOX.label: 0.5,
+    cases.EQUAL.label: 0.7,
+    cases.KL_.label: 0.7,
+    cases.DIAGONAL.label: 0.7,
+    cases.CD.label: 3.0,
+    cases.LINE.label: 3.0,
+}
+WARM_LINE_LIMIT = 1.5
+MOVED = 0.01
+"""How far losses move before a warm start, over their standard deviation."""
+
+SMALL_CALL, BATCH_ROW = 10.0, 1.0
+
+
+def against_argsort(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """Time over one np.argsort of the same losses, all interleaved; the worst and the middle set count."""
+    rng = np.random.default_rng([seed, size])
+    f, q = cases.losses(size, rng), cases.center(size, rng)
+    moved = f + MOVED * rng.normal(size=size)
+    calls: dict[tuple[str, str], Callable[[], object]] = {("", "argsort"): partial(np.argsort, f)}
+    for case in cases.LINEAR:
+        for level in cases.LEVELS:
+            uncertainty_set = case.make(q, level, rng)
+            calls[case.label, level] = partial(uncertainty_set.worst_case, f)
+            if case is cases.LINE:
+                before = uncertainty_set.worst_case(moved)
+                calls[f"{case.label} warm", level] = partial(uncertainty_set.worst_case, f, warm_start=before)
+    say(f"against argsort at N = {size:,}")
+    samples = interleave(calls, rounds, least=rounds)
+    sort = samples.time(("", "argsort"))
+    group = f"time over one np.argsort at N = {size:,} ({sort.median * 1e3:.0f} ms)"
+    rows = []
+    for label in dict.fromkeys(label for label, _ in calls if label):
+        ratios = {level: samples.ratio((label, level), ("", "argsort")) for level in cases.LEVELS}
+        worst = max(ratios, key=lambda level: ratios[level].median)
+        limit = WARM_LINE_LIMIT if label.endswith("warm") else ARGSORT_LIMITS[label]
+        others = ", ".join(f"{level} {ratios[level].median:.2f}" for level in cases.LEVELS)
+        rows.append(row(group, f"{label}: worst set", ratios[worst], "×", limit, note=others))
+        rows.append(row(group, f"{label}: middle set", ratios["middle"], "×", limit))
+    return rows
+
+
+def small_calls(rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """Microseconds of one call at N = 10, everything included."""
+    say("single calls at N = 10")
+    rng = np.random.default_rng([seed, 10])
+    return _microseconds("one call at N = 10", cases.losses(10, rng), 1, SMALL_CALL, rounds, rng)
+
+
+def batches(count: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """Microseconds a row of a (count, 10) batch."""
+    say(f"batches of shape ({count:,}, 10)")
+    rng = np.random.default_rng([seed, count])
+    group = f"a row of a ({count:,}, 10) batch"
+    return _microseconds(group, rng.normal(size=(count, 10)), count, BATCH_ROW, rounds, rng)
+
+
+def _microseconds(
+    group: str, losses: Array, count: int, limit: float, rounds: int, rng: np.random.Generator
+) -> list[Row]:
+    """The worst of the three sets of each closed form, by the least of the rounds; medians in the note."""
+    q = cases.center(losses.shape[-1], rng)
+    calls: dict[tuple[str, str], Callable[[], object]] = {
+        (case.label, level): partial(case.make(q, level, rng).worst_case, losses)
+        for case in cases.ALL
+        for level in cases.LEVELS
+    }
+    samples = interleave(calls, rounds, least=rounds)
+    unit, rows = 1e6 / count, []
+    for case in cases.ALL:
+        times = {level: samples.time((case.label, level)) for level in cases.LEVELS}
+        worst = max(times.values(), key=lambda found: found.least)
+        levels = ", ".join(f"{level} {times[level].least * unit:.2f}" for level in cases.LEVELS)
+        note = f"least of {worst.count} rounds: {levels}"
+        low, high = worst.low * unit, worst.high * unit
+        rows.append(Row(group, case.label, worst.least * unit, "µs", limit, low=low, high=high, note=note))
+    return rows

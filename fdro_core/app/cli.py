@@ -1,0 +1,78 @@
+"""`fdro`, the command: gathers the files of `fdro_core.app.commands`.
+
+Commands import what they need when they run, so `fdro --help` waits for none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from fdro_core.app.commands.choose import choose
+from fdro_core.app.commands.compare import compare
+from fdro_core.app.commands.demo import demo
+from fdro_core.app.commands.oracle import oracle
+from fdro_core.app.commands.report import report
+from fdro_core.app.commands.sets import sets
+from fdro_core.app.commands.train import resume, train
+
+app = typer.Typer(
+    name="fdro",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 ran and failed, 2 input that cannot be used, 3 a package is missing, "
+    "130 interrupted.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from fdro_core.app.version import version
+
+        typer.echo(f"fdro {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Models that do well on their worst workers, and worst cases with a proof.
+
+    Start with `fdro demo`; then `fdro train --example > config.toml` and `fdro train config.toml`.
+    """
+    del version
+
+
+def _add(panel: str, command: Callable[..., Any], *examples: str, extra: bool = False) -> None:
+    """Register a command, its examples under its help."""
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True} if extra else None
+    epilog = "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in examples)])
+    app.command(rich_help_panel=panel, epilog=epilog, context_settings=settings)(command)
+
+
+_add("Start here", demo, "fdro demo", "fdro demo --seed 7 --picture digits.png")
+_add(
+    "Sets and worst cases",
+    oracle,
+    "fdro oracle --set kl --losses 0.9,1.4,0.3,2 --radius 0.1",
+    "fdro oracle --set cd-norm --losses losses.csv --center @q.npy --spread 0.1 --budget 2 --format csv",
+    "python simulate.py | fdro oracle --set wasserstein-1 --losses - --radius 0.5 --json",
+    extra=True,
+)
+_add("Sets and worst cases", sets, "fdro sets", "fdro sets cd-norm")
+_add("Sets and worst cases", choose, "fdro choose", "fdro choose --scenario latency --scenario prior")
+
+_add("Training", train, "fdro train --example > config.toml", "fdro train config.toml --output run")
+_add("Training", resume, "fdro resume run", "fdro resume run --iterations 20000")
+_add("Training", report, "fdro report run", "fdro report run --output share.html --open")
+_add("Training", compare, "fdro compare run-kl run-fedavg", "fdro compare runs/* --json")
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,181 @@
+"""`fdro choose`: the paper's five scenarios, and which set each of them asks for."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from fdro_core.app.commands.guard import guarded
+from fdro_core.app.commands.output import AsJson, Output, Quiet, table
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One situation: its title, the question to ask, the sets for it in order, why, what was found here."""
+
+    name: str
+    title: str
+    question: str
+    sets: tuple[str, ...]
+    why: str
+    here: str
+
+
+SCENARIOS = (
+    Scenario(
+        "compute",
+        "Limited computing at the master",
+        "Does the master have little computing power (edge, IoT)?",
+        ("cd-norm", "box"),
+        "their worst case is found by selection, without a solver",
+        "here KL, the diagonal ellipsoid and Wasserstein-1 on a line cost a few passes too; what needs a "
+        "solver is the polyhedron, and what is cubic the dense ellipsoid",
+    ),
+    Scenario(
+        "latency",
+        "Low latency",
+        "Must answers come with low latency (real time)?",
+        ("cd-norm", "box"),
+        "a linear program that needs no more than sorting, so the time hardly varies",
+        "here every closed form costs about as much as sorting the losses; the number of passes of box is "
+        "fixed, that of KL and the ellipsoid varies from 4 to 12",
+    ),
+    Scenario(
+        "flexibility",
+        "Robustness adjusted by one number",
+        "Do you want to turn robustness up and down by one number?",
+        ("cd-norm", "kl", "ellipsoid", "wasserstein-1"),
+        "a single budget or radius goes from the prior alone to the worst case",
+        "cd-norm also has a spread for each worker and the ellipsoid a shape; with equal spreads and a "
+        "scalar shape it is one number indeed",
+    ),
+    Scenario(
+        "conservatism",
+        "Less conservatism",
+        "Should robustness cost as little average performance as possible?",
+        ("ellipsoid",),
+        "its worst case moves many weights a little instead of a few all the way (Bertsimas and Sim)",
+        "kl moves weights smoothly too, and its radius has a statistical meaning (docs/calibration.md)",
+    ),
+    Scenario(
+        "prior",
+        "Limited prior knowledge",
+        "Do you know nothing about how wrong each worker's prior weight can be?",
+        ("kl", "wasserstein-1"),
+        "they need no spread for each worker, only a radius",
+        "kl keeps a worker of prior 0 at 0; wasserstein-1 does not, and wants a distance between workers",
+    ),
+)
+
+NUMBER = {str(place): scenario.name for place, scenario in enumerate(SCENARIOS, start=1)}
+
+
+@guarded
+def choose(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario", "-s", help=f"{', '.join(s.name for s in SCENARIOS)}, or 1 to 5; repeatable."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Which set is for you, and why: the paper's five scenarios.
+
+    On a terminal it asks; elsewhere give --scenario, or get the whole list.
+    """
+    output = Output(quiet=quiet, as_json=as_json)
+    wanted = [find(each) for each in scenario or []]
+    if not wanted and output.words and sys.stdin.isatty():
+        wanted = ask(output)
+    ranked = rank(wanted or list(SCENARIOS))
+    best = ranked[0][0] if wanted else None
+    output.data(
+        {
+            "scenarios": [vars(each) for each in wanted or SCENARIOS],
+            "choice": best,
+            "ranking": [{"set": name, "scenarios": fits} for name, fits in ranked],
+        }
+    )
+    output.only_quiet(best or "\n".join(f"{each.name}: {', '.join(each.sets)}" for each in SCENARIOS))
+    for each in wanted or SCENARIOS:
+        output.say(f"{each.title}: {', '.join(each.sets)}")
+        output.say(f"  why   {each.why}")
+        output.say(f"  here  {each.here}\n")
+    if wanted:
+        advise(output, ranked, len(wanted))
+    else:
+        output.say(
+            "fdro choose --scenario latency --scenario prior   weighs several; fdro sets NAME explains one"
+        )
+
+
+def find(text: str) -> Scenario:
+    """The scenario of that name or number."""
+    from fdro_core.app.tables import nearest
+    from fdro_core.errors import InvalidSetting
+
+    known = {scenario.name: scenario for scenario in SCENARIOS}
+    name = NUMBER.get(text, text.lower())
+    if name not in known:
+        hint = nearest(text, list(known)) or "."
+        raise InvalidSetting(f"no scenario is called {text!r}{hint} There are: {', '.join(known)}, or 1 to 5")
+    return known[name]
+
+
+def ask(output: Output) -> list[Scenario]:
+    """The five questions, each with yes or no."""
+    output.say("Five questions; Enter means no.\n")
+    wanted = [each for each in SCENARIOS if typer.confirm(f"  {each.question}", default=False)]
+    output.say()
+    if not wanted:
+        output.say(
+            "None of them: kl is a good start. It has one number, and calibration.kl_radius gives it.\n"
+        )
+        wanted = [find("prior")]
+    return wanted
+
+
+def rank(wanted: list[Scenario]) -> list[tuple[str, int]]:
+    """Sets by how many of the scenarios they suit; among equals the one earlier in the lists.
+
+    >>> rank([find("flexibility"), find("prior")])[0]
+    ('kl', 2)
+    """
+    fits: dict[str, list[int]] = {}
+    for each in wanted:
+        for place, name in enumerate(each.sets):
+            fits.setdefault(name, []).append(place)
+    order = sorted(fits, key=lambda name: (-len(fits[name]), sum(fits[name])))
+    return [(name, len(fits[name])) for name in order]
+
+
+STARTS = {
+    "box": "lower = 0.05\nupper = 0.4",
+    "cd-norm": "spread = 0.1\nbudget = 2.0",
+    "ellipsoid": "shape = 1.0\nradius = 0.05",
+    "kl": "radius = 0.1",
+    "wasserstein-1": "radius = 0.5",
+}
+"""Values to start from in a config file; docs/calibration.md has better ones."""
+
+
+def advise(output: Output, ranked: list[tuple[str, int]], asked: int) -> None:
+    """The ranking, and the next step with the first of it."""
+    best, fits = ranked[0]
+    if asked > 1:
+        listing = table("set", "suits")
+        for name, count in ranked:
+            listing.add_row(name, f"{count} of {asked}")
+        output.say(listing)
+        if fits < asked:
+            output.say("No set suits them all: the first one suits most.\n")
+    output.say(f"Take {best}. In a config for `fdro train`:\n")
+    output.say(f'[set]\nname = "{best}"\n{STARTS[best]}\n')
+    output.say(
+        f"`fdro sets {best}` explains the numbers; docs/calibration.md finds them from a confidence level."
+    )

@@ -1,0 +1,117 @@
+"""`fdro compare`: runs side by side, and the settings in which they differ."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fdro_core.app.commands.guard import guarded
+from fdro_core.app.commands.output import AsJson, Output, Quiet, table
+from fdro_core.app.plain import number, percent
+
+FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "worst_test_accuracy": ("test accuracy, worst worker", percent),
+    "mean_test_accuracy": ("test accuracy, mean", percent),
+    "worst_test_loss": ("test loss, worst worker", number),
+    "objective": ("worst expected loss over the set", number),
+    "proved": ("proved for all workers", lambda value: "yes" if value else "no"),
+    "worst_loss": ("loss, worst worker", number),
+    "stationarity": ("stationarity", lambda value: number(value, 3)),
+    "planes": ("planes at the end", number),
+    "iterations": ("iterations", lambda value: f"{value:,}"),
+    "gradients": ("gradients", lambda value: f"{value:,}"),
+    "clock": ("seconds on the engine's clock", number),
+    "stop_reason": ("ended by", str),
+}
+
+
+@guarded
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.")],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Two runs or more side by side: what differs in settings, and in what came of it."""
+    from fdro_core.app.runs.folder import CONFIG, RESULT, RunFolder
+    from fdro_core.errors import InvalidSetting
+
+    if len(folders) < 2:
+        raise InvalidSetting("two runs or more are needed, as in `fdro compare run-a run-b`")
+    runs = [RunFolder(folder) for folder in folders]
+    for run in runs:
+        run.check(CONFIG, RESULT)
+    results = [run.result() for run in runs]
+    settings = [flat(tomllib.loads(run.config())) for run in runs]
+    differ = {
+        key: [each.get(key) for each in settings]
+        for key in dict.fromkeys(key for each in settings for key in each)
+        if len({repr(each.get(key)) for each in settings}) > 1 and not key.startswith("output.")
+    }
+    output = Output(quiet=quiet, as_json=as_json)
+    output.data(
+        {
+            "runs": [str(folder) for folder in folders],
+            "differ": differ,
+            **{key: [result[key] for result in results] for key in FIGURES},
+        }
+    )
+    best = best_of(results)
+    output.only_quiet(str(folders[best]))
+    show(output, [str(folder) for folder in folders], differ, results)
+    output.say(f"best for its worst worker: {folders[best]}")
+    for folder, result in zip(folders, results, strict=True):
+        if not result["proved"]:
+            output.warn(f"{folder}: its objective was computed {result['caveat']}")
+
+
+def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested tables as dotted names.
+
+    >>> flat({"set": {"name": "kl"}})
+    {'set.name': 'kl'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return found
+
+
+def best_of(results: list[dict[str, Any]]) -> int:
+    """The run with the highest worst-worker test accuracy, else the lowest worst loss."""
+    for key, sign in (("worst_test_accuracy", -1.0), ("worst_test_loss", 1.0), ("worst_loss", 1.0)):
+        values = [result[key] for result in results]
+        if all(value is not None for value in values):
+            return min(range(len(values)), key=lambda k: sign * values[k])
+    return 0
+
+
+def show(
+    output: Output, names: list[str], differ: dict[str, list[Any]], results: list[dict[str, Any]]
+) -> None:
+    """Settings that differ, figures, and test accuracies by worker where the workers are the same."""
+    listing = table("", *names)
+    for key, values in differ.items():
+        listing.add_row(key, *("–" if value is None else str(value) for value in values))
+    if differ:
+        listing.add_section()
+    for key, (label, form) in FIGURES.items():
+        values = [result[key] for result in results]
+        if any(value is not None for value in values):
+            listing.add_row(label, *("–" if value is None else form(value) for value in values))
+    output.say(listing)
+    workers = [[worker["name"] for worker in result["workers"]] for result in results]
+    if any(each != workers[0] for each in workers) or len(workers[0]) > 30:
+        return
+    tested = all(result["worst_test_accuracy"] is not None for result in results)
+    key, form = (
+        "test_accuracy" if tested else "loss",
+        FIGURES["worst_test_accuracy" if tested else "worst_loss"][1],
+    )
+    by_worker = table("worker", *names, title=key.replace("_", " ") + " by worker")
+    for j, name in enumerate(workers[0]):
+        by_worker.add_row(name, *(form(result["workers"][j][key]) for result in results))
+    output.say(by_worker)

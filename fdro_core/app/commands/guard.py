@@ -1,0 +1,87 @@
+"""From exceptions to messages and exit codes.
+
+====  ==========================================================================================
+code  meaning
+====  ==========================================================================================
+0     done
+1     it ran and failed: a solver gave no answer, no worker is left, an answer is not proved
+2     what was given cannot be used: arguments, files, config fields
+3     a package is missing; the message says what to install
+130   interrupted; a training run has left a checkpoint
+====  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import typer
+
+from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, FdroError, InvalidInput
+
+FAILED, UNUSABLE, MISSING, INTERRUPTED = 1, 2, 3, 130
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def exit_code(error: BaseException) -> int | None:
+    """The code for an exception; None for one that is a bug and should be seen whole.
+
+    >>> exit_code(InvalidInput("no data")), exit_code(KeyError("x"))
+    (2, None)
+    """
+    if isinstance(error, BackendMissing):
+        return MISSING
+    if isinstance(error, InvalidInput | BackendUnsuitable):
+        return UNUSABLE
+    if isinstance(error, FdroError):
+        return FAILED
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        return UNUSABLE
+    return None
+
+
+def guarded(command: Command) -> Command:
+    """A command whose expected errors become one message on stderr and an exit code."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            code = exit_code(error)
+            if code is None:
+                raise
+            message = ". ".join([str(error), *getattr(error, "__notes__", [])])
+            as_json = bool(options.get("as_json"))
+            complain(
+                message, code, kind=type(error).__name__, as_json=as_json, before=_raised_by_a_worker(error)
+            )
+            raise typer.Exit(code) from error
+
+    return run  # type: ignore[return-value]  # the same signature, by `wraps`
+
+
+def _raised_by_a_worker(error: Exception) -> str:
+    """The traceback of the exception that ended a run: it is in the user's code, not in ours."""
+    from fdro_core.contracts.failures import traceback_of
+    from fdro_core.errors import DriverError
+
+    cause = error.__cause__ if isinstance(error, DriverError) else None
+    return "" if cause is None else traceback_of(cause)
+
+
+def complain(message: str, code: int, *, kind: str, as_json: bool, before: str = "") -> None:
+    """One error on stderr, after a traceback where there is one: for people, or as a JSON object."""
+    if as_json:
+        content = {"error": message, "kind": kind, "exit_code": code}
+        typer.echo(json.dumps(content | ({"traceback": before} if before else {})), err=True)
+    else:
+        typer.echo(before, nl=False, err=True)
+        typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        typer.echo(message, err=True)

@@ -1,0 +1,39 @@
+"""`fdro report`: a run as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fdro_core.app.commands.guard import guarded
+from fdro_core.app.commands.output import AsJson, Output, Quiet
+
+
+@guarded
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; else report.html in it.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run's report: one HTML file, nothing beside it, no network.
+
+    Curves with values under the pointer, losses, accuracies and weights by worker, faults, settings.
+    """
+    from fdro_core.app.report import build
+    from fdro_core.app.runs.folder import REPORT, RunFolder
+
+    run = RunFolder(folder)
+    page = build(run)
+    path = run / REPORT if output is None else output
+    path.write_text(page, encoding="utf-8")
+    shown = Output(quiet=quiet, as_json=as_json)
+    shown.data({"report": str(path), "bytes": len(page.encode())})
+    shown.essential(str(path))
+    if show:
+        typer.launch(path.resolve().as_uri())

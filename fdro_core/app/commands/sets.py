@@ -1,0 +1,139 @@
+"""`fdro sets`: which sets there are, their parameters, what a call costs, who can solve it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fdro_core.app.commands.guard import guarded
+from fdro_core.app.commands.oracle import set_names
+from fdro_core.app.commands.output import AsJson, Output, Quiet, table
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import UncertaintySet
+
+
+@guarded
+def sets(
+    name: Annotated[
+        str | None, typer.Argument(help="One set, with its parameters explained.", autocompletion=set_names)
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """The uncertainty sets there are: parameters, cost, backends."""
+    from uncertainty_sets.registry import available_sets, get_set
+
+    output = Output(quiet=quiet, as_json=as_json)
+    if name is not None:
+        cls = get_set(name)
+        facts = facts_of(name, cls)
+        output.data(facts)
+        output.only_quiet(name)
+        explain(output, cls, facts)
+        return
+    found = {each: facts_of(each, get_set(each)) for each in available_sets()}
+    output.data(list(found.values()))
+    output.only_quiet("\n".join(found))
+    listing = table("set", "parameters", "distributions p with", "one call costs", "backends", left=5)
+    for facts in found.values():
+        listing.add_row(
+            facts["name"], _signature(facts), facts["formula"], facts["cost"], ", ".join(facts["backends"])
+        )
+    output.say(listing)
+    output.say("p >= 0 and Σp = 1 hold for every set. [x]: may be left out. A centre not given is uniform.")
+    output.say("`fdro sets NAME` explains one set, `fdro choose` finds the one for you.")
+
+
+def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
+    """What the class itself says, and which backends have the cones it needs."""
+    from fdro_core.app.written_sets import parameters_of
+
+    title, formula = _title(cls)
+    explained = _arguments(cls)
+    return {
+        "name": name,
+        "class": f"{cls.__module__}.{cls.__qualname__}",
+        "title": title,
+        "formula": formula,
+        "cost": cls.complexity,
+        "parameters": [
+            {
+                "name": parameter,
+                "needed": needed and parameter != "center",
+                "meaning": explained.get(parameter, ""),
+            }
+            for parameter, needed in parameters_of(cls).items()
+        ],
+        "backends": backends_of(cls),
+    }
+
+
+def backends_of(cls: type[UncertaintySet]) -> list[str]:
+    """Closed form first where there is one, then every installed solver with the set's cones."""
+    from uncertainty_sets.backends import CLOSED_FORM, available_backends, select
+    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.conic.oracle import program
+    from uncertainty_sets.errors import BackendError, InvalidInput
+
+    able = [CLOSED_FORM] if cls._closed_form is not UncertaintySet._closed_form else []
+    try:
+        compiled = program(cls.example(4), 4)
+    except InvalidInput:  # a plug-in without an example: what its constraints need is not known
+        return able
+    for name in available_backends():
+        try:
+            if name != CLOSED_FORM:
+                select(name, compiled)
+                able.append(name)
+        except BackendError:
+            continue
+    return able
+
+
+def explain(output: Output, cls: type[UncertaintySet], facts: dict[str, Any]) -> None:
+    """One set in full: formula, parameters, cost, and a line to try."""
+    output.say(f"{facts['name']}: {facts['title']}\n")
+    output.say(f"  {facts['formula']}\n")
+    listing = table("parameter", "meaning", left=2)
+    for parameter in facts["parameters"]:
+        shown = parameter["name"] if parameter["needed"] else f"[{parameter['name']}]"
+        listing.add_row(shown, parameter["meaning"])
+    output.say(listing)
+    output.say(f"one call costs  {facts['cost']}")
+    output.say(f"backends        {', '.join(facts['backends'])}")
+    values = {"radius": "0.1", "budget": "1", "spread": "0.2", "lower": "0.1", "upper": "0.6", "shape": "1"}
+    wanted = [parameter["name"] for parameter in facts["parameters"] if parameter["needed"]]
+    options = "".join(f" --{each} {values.get(each, f'@{each}.csv')}" for each in wanted)
+    output.say(f"\ntry: fdro oracle --set {facts['name']} --losses 0.9,1.4,0.3,2{options}")
+
+
+def _signature(facts: dict[str, Any]) -> str:
+    names = [each["name"] if each["needed"] else f"[{each['name']}]" for each in facts["parameters"]]
+    return ", ".join(names)
+
+
+def _title(cls: type[UncertaintySet]) -> tuple[str, str]:
+    """The docstring's first sentence, split at its formula: "Near q: {p : …}." """
+    first = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
+    words, brace, formula = first.partition("{p : ")
+    if not brace:
+        return first, ""
+    return words.rstrip(" :"), formula.rstrip(".").removesuffix("}")
+
+
+def _arguments(cls: type[UncertaintySet]) -> dict[str, str]:
+    """The "Args:" of the class's docstring."""
+    section = (inspect.getdoc(cls) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    found: dict[str, str] = {}
+    current = ""
+    for line in section.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if indent == 4 and ":" in line:
+            current, _, text = line.strip().partition(":")
+            found[current] = text.strip()
+        elif current:
+            found[current] += f" {line.strip()}"
+    return found

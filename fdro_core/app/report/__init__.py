@@ -1,0 +1,5 @@
+"""The report of a run: one HTML file that needs nothing beside it."""
+
+from fdro_core.app.report.build import build
+
+__all__ = ["build"]

@@ -1,0 +1,111 @@
+"""Algorithms and engines by name, found in the files where they live; and callables by "module:function"."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fdro_core.errors import InvalidSetting
+from fdro_core.app.tables import instead, nearest
+
+ENGINE = ("start", "send", "receive", "ask", "stop", "snapshot", "restore")
+"""The methods by which a class is known to be an engine."""
+
+
+def algorithms() -> dict[str, type]:
+    """Every algorithm by its name in config files.
+
+    >>> algorithms()["aspire-ease"]
+    <class 'fdro_core.aspire.settings.AspireEase'>
+    """
+    from fdro_core import baselines
+    from fdro_core.aspire.settings import AspireEase
+
+    found = [AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
+    return {kebab(cls.__name__): cls for cls in found}
+
+
+def engines() -> dict[str, type]:
+    """Every engine by its name in config files: "virtual" for VirtualEngine.
+
+    >>> engines()["virtual"]
+    <class 'fdro_core.engines.virtual.VirtualEngine'>
+    """
+    package = importlib.import_module("fdro_core.engines")
+    found = {}
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for name, cls in vars(importlib.import_module(module.name)).items():
+            own = inspect.isclass(cls) and cls.__module__ == module.name and not name.startswith("_")
+            unfinished = inspect.isabstract(cls) or getattr(cls, "_is_protocol", False)
+            if own and not unfinished and all(hasattr(cls, each) for each in ENGINE):
+                found[kebab(name).removesuffix("-engine")] = cls
+    return found
+
+
+def kebab(name: str) -> str:
+    """A class's name as a config file has it.
+
+    >>> kebab("AspireEase"), kebab("FedAvg"), kebab("AFL"), kebab("DRFAProx")
+    ('aspire-ease', 'fed-avg', 'afl', 'drfa-prox')
+    """
+    parts = []
+    for place, letter in enumerate(name):
+        after = name[place + 1 : place + 2]
+        starts = letter.isupper() and place and (name[place - 1].islower() or after.islower())
+        parts.append(f"-{letter}" if starts else letter)
+    return "".join(parts).lower().replace("_", "-")
+
+
+def find(kind: str, name: str, known: dict[str, type]) -> type:
+    """The class of that name; hyphens and capitals do not matter."""
+    same = {_bare(each): cls for each, cls in known.items()}
+    if _bare(name) not in same:
+        raise InvalidSetting(f"no {kind} is called {name!r}{instead(name, sorted(known))}")
+    return same[_bare(name)]
+
+
+def _bare(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text is "module:function".
+
+    >>> is_reference("hospital.data:load"), is_reference("digits")
+    (True, False)
+    """
+    module, colon, function = text.partition(":")
+    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def load_reference(text: str, folder: Path) -> Callable[..., Any]:
+    """The function of "module:function", looked for beside the config file first."""
+    module_name, _, name = text.partition(":")
+    sys.path.insert(0, str(folder))
+    try:
+        importlib.invalidate_caches()
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name.split(".")[0] and error.name != module_name:
+            raise InvalidSetting(
+                f"{module_name} needs the package {error.name!r}: pip install {error.name}"
+            ) from error
+        raise InvalidSetting(
+            f"there is no module {module_name!r}: put {module_name.split('.')[0]}.py beside the config file, "
+            f"in {folder}, or install its package"
+        ) from error
+    finally:
+        sys.path.remove(str(folder))
+    function = getattr(module, name, None)
+    if not callable(function):
+        public = [
+            each for each, value in vars(module).items() if callable(value) and not each.startswith("_")
+        ]
+        raise InvalidSetting(f"{module_name} has no function {name!r}{nearest(name, public)}")
+    found: Callable[..., Any] = function
+    return found

@@ -1,0 +1,158 @@
+"""A config file as the objects it describes: data, model, set, algorithm, engine, stopping rules."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fdro_core.aspire.adaptive import Adaptive
+from fdro_core.app.arrays import read_value
+from fdro_core.engines import delays
+from fdro_core.engines.delays import Crash, Straggler
+from fdro_core.app.runs import data as samples
+from fdro_core.app.runs.catalogue import algorithms, engines, find, kebab
+from fdro_core.app.runs.section import Section
+from fdro_core.app.runs.source import Source, read_source
+from fdro_core.app.runs.task import Task, make_task
+from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
+from fdro_core.app.written_sets import make_set
+from uncertainty_sets.registry import get_set
+
+STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything a run needs.
+
+    Attributes:
+        source: the config file.
+        folder: what paths in it are relative to.
+        output: the run folder it asks for.
+        checkpoint_every: reports between two checkpoints.
+    """
+
+    source: Source
+    folder: Path
+    task: Task
+    set_name: str
+    uncertainty_set: Any
+    algorithm_name: str
+    algorithm: Any
+    engine_name: str
+    engine: Any
+    stops: list[Any]
+    output: Path
+    checkpoint_every: int
+
+
+def load(path: Path, folder: Path | None = None) -> Experiment:
+    """The experiment of a config file; every error names line and field.
+
+    Args:
+        path: the file.
+        folder: what its paths are relative to; its own folder by default.
+    """
+    source = read_source(path)
+    base = path.resolve().parent if folder is None else folder
+    top = Section(source, source.values)
+    parts = {
+        name: top.section(name) for name in ("data", "model", "set", "algorithm", "engine", "stop", "output")
+    }
+    top.finish()
+    output = parts["output"]
+    wanted = base / output.take("folder", str, "run")
+    every = output.take("checkpoint_every", int, 100)
+    if every < 1:
+        raise output.error(f"must be at least 1, got {every}", "checkpoint_every")
+    output.finish()
+    algorithm_name, algorithm = _algorithm(parts["algorithm"])  # cheap checks before data are read
+    engine_name, engine = _engine(parts["engine"])
+    stops = _stops(parts["stop"])
+    set_section = parts["set"]
+    set_name = set_section.take("name", str)
+    with set_section.at("name"):
+        get_set(set_name)
+    task = make_task(parts["model"], samples.load(parts["data"], base), base)
+    uncertainty_set = _set(set_section, set_name, task, base)
+    _check_faults(parts["engine"], len(task.problems))
+    with parts["algorithm"].blame():
+        algorithm.check(len(task.problems), uncertainty_set)
+    return Experiment(
+        source, base, task, set_name, uncertainty_set, algorithm_name, algorithm, engine_name, engine, stops,
+        wanted, every,
+    )  # fmt: skip
+
+
+def _set(section: Section, name: str, task: Task, folder: Path) -> Any:
+    given = section.rest()
+    for field, value in given.items():
+        if isinstance(value, str):
+            with section.at(field):
+                given[field] = read_value(value, folder)
+    known = task.samples if (task.samples == task.samples).all() else None
+    with section.blame():
+        made = make_set(name, given, len(task.problems), known)
+    if made.size not in {None, len(task.problems)}:
+        raise section.error(
+            f"the set has {made.size} entries, and there are {len(task.problems)} workers", "center"
+        )
+    return made
+
+
+def _algorithm(section: Section) -> tuple[str, Any]:
+    name = section.take("name", str, "aspire-ease")
+    with section.at("name"):
+        cls = find("algorithm", name, algorithms())
+    given = {}
+    if "adaptive" in section.values and "adaptive" in inspect.signature(cls).parameters:
+        given["adaptive"] = section.section("adaptive").make(Adaptive)
+    return kebab(cls.__name__), section.make(cls, **given)
+
+
+def _engine(section: Section) -> tuple[str, Any]:
+    name = section.take("name", str, "virtual")
+    with section.at("name"):
+        cls = find("engine", name, engines())
+    known = inspect.signature(cls).parameters
+    given: dict[str, Any] = {}
+    if "delays" in known and "delays" in section.values:
+        value = section.values["delays"]
+        laws = section.sections("delays") if isinstance(value, list) else [section.section("delays")]
+        made = [_delay(law) for law in laws]
+        given["delays"] = made if isinstance(value, list) else made[0]
+    for field, fault in (("stragglers", Straggler), ("crashes", Crash)):
+        if field in known and field in section.values:
+            given[field] = [each.make(fault) for each in section.sections(field)]
+    return kebab(cls.__name__).removesuffix("-engine"), section.make(cls, **given)
+
+
+def _check_faults(section: Section, workers: int) -> None:
+    """Refuse stragglers and crashes of workers that there are not."""
+    for field in ("stragglers", "crashes"):
+        for number, each in enumerate(section.values.get(field, [])):
+            if not 0 <= each["worker"] < workers:
+                message = f"there are workers 0 to {workers - 1}, got {each['worker']}"
+                raise section.error(message, field, number, "worker")
+
+
+def _delay(section: Section) -> Any:
+    laws = {
+        kebab(name): cls
+        for name, cls in vars(delays).items()
+        if inspect.isclass(cls) and hasattr(cls, "draw") and hasattr(cls, "__dataclass_fields__")
+    }
+    return section.make(laws[section.choice("law", sorted(laws))])
+
+
+def _stops(section: Section) -> list[Any]:
+    found = []
+    for field, rule in STOPS.items():
+        value = section.take(field, float, None)
+        if value is not None:
+            with section.at(field):
+                found.append(rule(value))
+    section.finish()
+    return found

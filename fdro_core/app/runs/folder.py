@@ -1,0 +1,124 @@
+"""A run's folder: what is in it, and how it is read back.
+
+============== =========================================================================
+file           what
+============== =========================================================================
+config.toml    the config as it was
+origin.json    the folder that its paths are relative to, and the versions in use
+history.jsonl  one line a report or notice
+checkpoint.npz all that `fdro resume` needs
+result.json    the numbers: certificate, losses, accuracies and weights by worker
+result.npz     the arrays: w, losses, weights, planes, p, and mean, scale, classes of the model
+report.html    from `fdro report`
+============== =========================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fdro_core import files
+from fdro_core.errors import InvalidSetting
+from fdro_core.observers import read_history
+from fdro_core.app.tables import nearest
+from fdro_core.app.version import version
+
+CONFIG, ORIGIN, HISTORY, CHECKPOINT = "config.toml", "origin.json", "history.jsonl", "checkpoint.npz"
+RESULT, ARRAYS, REPORT = "result.json", "result.npz", "report.html"
+OURS = (CONFIG, ORIGIN, HISTORY, CHECKPOINT, RESULT, ARRAYS, REPORT)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def __str__(self) -> str:
+        """The path as one would type it here."""
+        path = self.path.resolve()
+        return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(self.path)
+
+    def begin(self, config: str, base: Path, *, force: bool) -> None:
+        """Make the folder for a new run; one that has a run in it is refused, or emptied of it by `force`."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InvalidSetting(f"{self} is a file; the run needs a folder: choose another with --output")
+        if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
+            if not force:
+                raise InvalidSetting(
+                    f"{self} has a run in it already. Go on with it: `fdro resume {self}`; put "
+                    "this one elsewhere: --output OTHER; or replace it: --force"
+                )
+            for name in OURS:
+                (self / name).unlink(missing_ok=True)
+        elif self.path.is_dir() and not force and any(each.name not in OURS for each in self.path.iterdir()):
+            raise InvalidSetting(
+                f"{self} has other files in it: choose another folder with --output, or use this one "
+                "with --force"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        files.write_text(self / CONFIG, config)
+        origin = {
+            "folder": str(base),
+            "fdro": version(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "platform": platform.platform(),
+        }
+        files.write_text(self / ORIGIN, json.dumps(origin, indent=1) + "\n")
+
+    def check(self, *needed: str) -> None:
+        """Refuse a folder that has not what is needed."""
+        if not self.path.is_dir():
+            parent = self.path.parent
+            names = [each.name for each in parent.iterdir() if each.is_dir()] if parent.is_dir() else []
+            raise InvalidSetting(f"there is no folder {self.path}{nearest(self.path.name, names)}")
+        for name in needed:
+            if not (self / name).is_file():
+                if name in {CONFIG, ORIGIN}:
+                    raise InvalidSetting(f"{self} has no {name}: it is not the folder of a run")
+                raise InvalidSetting(
+                    f"{self} has no {name}: the run ended before one was written; start again with "
+                    f"`fdro train {self}/{CONFIG} --output {self} --force`"
+                )
+
+    def origin(self) -> dict[str, Any]:
+        """Where the config came from, and the versions."""
+        content: dict[str, Any] = json.loads((self / ORIGIN).read_text(encoding="utf-8"))
+        return content
+
+    def config(self) -> str:
+        """The config's text."""
+        return (self / CONFIG).read_text(encoding="utf-8")
+
+    def result(self) -> dict[str, Any]:
+        """The numbers of the result."""
+        content: dict[str, Any] = json.loads((self / RESULT).read_text(encoding="utf-8"))
+        if "proved" not in content:  # written by fdro 0.1
+            lost = [worker["name"] for worker in content["workers"] if worker["loss"] is None]
+            caveat = f"with old or guessed losses of {', '.join(lost)}" if lost else ""
+            content |= {"proved": not lost, "caveat": caveat, "suspicious": {}}
+        return content
+
+    def history(self) -> list[dict[str, Any]]:
+        """Reports and notices, in order."""
+        return read_history(self / HISTORY) if (self / HISTORY).exists() else []
+
+    def write(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """The result: both files are on the disk before the first of them is replaced."""
+        text = json.dumps(numbers, indent=1, allow_nan=False) + "\n"
+        with files.replacing(self / ARRAYS) as file, files.replacing(self / RESULT) as result:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+            result.write(text.encode())

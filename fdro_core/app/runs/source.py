@@ -1,0 +1,95 @@
+"""A TOML file that remembers on which line each field stands, so that errors can say it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from fdro_core.errors import InvalidConfig
+from fdro_core.app.tables import read_text
+
+Place = tuple[str | int, ...]
+
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([A-Za-z0-9_\-.\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"^\s*([A-Za-z0-9_\-.\"' ]+?)\s*=")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
+
+
+class Source:
+    """The text of a config file, its values, and the lines of its fields.
+
+    >>> source = Source('[set]\\nname = "kl"\\nradius = -1\\n', "config.toml")
+    >>> source.values
+    {'set': {'name': 'kl', 'radius': -1}}
+    >>> source.line("set", "radius"), source.line("set", "centre"), source.line("engine")
+    (3, 1, 1)
+    """
+
+    def __init__(self, text: str, name: str) -> None:
+        self.text = text
+        self.name = name
+        try:
+            self.values: dict[str, Any] = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            found = re.search(r"at line (\d+)", str(error))
+            line = int(found[1]) if found else max(1, text.count("\n"))
+            message = re.sub(r" \(at .*\)", "", str(error))
+            raise InvalidConfig(f"this is not TOML: {message}", path=name, line=line, field="") from None
+        self._lines = _find_lines(text)
+
+    def line(self, *place: str | int) -> int:
+        """The line of a field, or of the nearest thing around it that has one."""
+        while place:
+            if place in self._lines:
+                return self._lines[place]
+            place = place[:-1]
+        return 1
+
+    def error(self, message: str, *place: str | int) -> InvalidConfig:
+        """An error at a field."""
+        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+        return InvalidConfig(message, path=self.name, line=self.line(*place), field=field)
+
+
+def read_source(path: Path) -> Source:
+    """The config file at a path."""
+    return Source(read_text(path), str(path))
+
+
+def _find_lines(text: str) -> dict[Place, int]:
+    """Tables and keys by line; lines inside an array or a long string that goes on are passed over."""
+    lines: dict[Place, int] = {}
+    counts: dict[Place, int] = {}
+    table: Place = ()
+    depth = 0
+    quoted = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if quoted:
+            if quoted in line:
+                quoted = ""
+            continue
+        if depth == 0:
+            header, key = _HEADER.match(line), _KEY.match(line)
+            if header:
+                table = _parts(header[2])
+                if header[1] == "[[":
+                    counts[table] = counts.get(table, -1) + 1
+                    lines.setdefault(table, number)
+                    table = (*table, counts[table])
+                lines.setdefault(table, number)
+                continue
+            if key:
+                lines.setdefault((*table, *_parts(key[1])), number)
+        opened = next((mark for mark in ('"""', "'''") if line.count(mark) % 2), "")
+        if opened:
+            quoted = opened
+            continue
+        bare = _STRING.sub("", line).partition("#")[0]
+        depth += sum(map(bare.count, "[{")) - sum(map(bare.count, "]}"))
+    return lines
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))

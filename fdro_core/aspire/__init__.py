@@ -1,0 +1,1 @@
+"""ASPIRE-EASE: its settings, its master and its worker."""

@@ -1,0 +1,200 @@
+"""The adversary: planes, λ and h, Eq. (14), (15) and (18)-(21), and the losses it knows of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.aspire import kernels
+from fdro_core.aspire import step_sizes as schedules
+from fdro_core.aspire.planes import Planes
+from fdro_core.aspire.settings import AspireEase
+from fdro_core.contracts.messages import Update
+from fdro_core.errors import DriverError
+
+Array = NDArray[np.float64]
+
+STATE = (
+    "losses", "gradient_sq", "curvature", "value", "objective", "step", "stiffness", "caution",
+)  # fmt: skip
+
+
+class Oracle(Protocol):
+    """The part of an uncertainty set that the driver uses."""
+
+    def worst_case(self, losses: Array) -> Any:
+        """An answer with `p` and `value`."""
+        ...
+
+    def reference(self) -> Array:
+        """A distribution in the set."""
+        ...
+
+
+class Adversary:
+    """λ and h over the active planes. An iteration costs O(S|A|), a plane update an oracle call and O(N|A|²).
+
+    Attributes:
+        planes: the active planes with λ and P·f.
+        losses, gradient_sq, curvature: f_j, ‖∇f_j‖² and L_j as last reported, NaN before a worker did.
+        value: h.
+        objective: the set's value at the known losses, from the last plane update.
+        step: ρ₁; by the default rule in units of `stiffness`.
+        stiffness: how P·f answers to λ, (|A|, |A|).
+        caution: the share of the largest stable step that is taken.
+    """
+
+    def __init__(
+        self, config: AspireEase, oracle: Oracle, reference: Array, first: Sequence[Update | None]
+    ) -> None:
+        self.planes = Planes(reference, keep_all=config.planes == "cp", limit=config.max_planes)
+        reports = [(np.nan, 0.0, 0.0) if u is None else (u.loss, u.gradient_sq, u.curvature) for u in first]
+        self.losses, self.gradient_sq, self.curvature = np.array(reports).T.copy()
+        known = np.isfinite(self.losses)
+        self.losses[~known] = self.losses[known].mean()
+        self.planes.refresh(self.losses)
+        self.objective = self.value = float(self.planes.losses[0])
+        self.caution = schedules.START
+        self.step = config.plane_dual_step or self.caution
+        self.stiffness = np.ones((1, 1))
+        self._derive(config, oracle)
+
+    def _derive(self, config: AspireEase, oracle: Oracle) -> None:
+        self.config, self.oracle = config, oracle
+        self.climbs = (
+            config.plane_dual_step is None
+            and config.value_update == "exact"
+            and config.regularisation == "none"
+            and config.value_floor == -np.inf
+            and config.value_bound == np.inf
+        )
+        self.value_step = (config.value_step or 0.0) if config.value_update == "gradient" else 0.0
+
+    def respond(self, active: Sequence[tuple[int, Update]], damping: float) -> list[float]:
+        """Take in the active workers' losses, move h and λ; the weights s_j for those workers."""
+        planes = self.planes
+        for j, update in active:
+            kernels.move_loss(planes.table[j], planes.losses, self._learn(j, update))
+        config = self.config
+        if self.climbs:
+            self.value = kernels.climb_planes(
+                planes.losses, planes.multipliers, planes.previous, self.stiffness, self.step
+            )
+        else:
+            self.value = kernels.advance_planes(
+                planes.losses, planes.multipliers, planes.previous, self.value, self.step, damping,
+                self.value_step, config.value_floor, config.value_bound, config.plane_dual_bound,
+            )  # fmt: skip
+        return [self.weight(j) for j, _ in active]
+
+    def respond_to_one(self, j: int, update: Update) -> float:
+        """`respond` for one active worker, undamped; in one call where `climbs`."""
+        if not self.climbs:
+            return self.respond([(j, update)], 0.0)[0]
+        planes = self.planes
+        self.gradient_sq[j] = update.gradient_sq
+        self.curvature[j] = update.curvature
+        self.value, weight = kernels.respond_to_one(
+            planes.table,
+            self.losses,
+            planes.losses,
+            planes.multipliers,
+            planes.previous,
+            self.stiffness,
+            j,
+            update.loss,
+            self.step,
+        )
+        return weight
+
+    def _learn(self, j: int, update: Update) -> float:
+        change: float = update.loss - self.losses[j]
+        self.losses[j] = update.loss
+        self.gradient_sq[j] = update.gradient_sq
+        self.curvature[j] = update.curvature
+        return change
+
+    def weight(self, j: int) -> float:
+        """s_j = Σ_l λ_l p_{l,j}."""
+        return kernels.weight_of(self.planes.table[j], self.planes.multipliers)
+
+    def guess(self, never: Sequence[int]) -> None:
+        """The mean of the others' losses stands in for those that never reported one."""
+        self.losses[never] = np.delete(self.losses, never).mean()
+
+    def update_planes(
+        self, weighed: Sequence[bool] | None, penalty: float, intervals: Array, share: float
+    ) -> None:
+        """Ask the oracle, add its plane if violated, drop idle ones, and set ρ₁ for the new planes.
+
+        Only `weighed` workers have weight in the new plane; None for all.
+        """
+        config, planes = self.config, self.planes
+        answer = self.oracle.worst_case(self.losses)
+        p = np.asarray(answer.p, dtype=np.float64)
+        self.objective = float(answer.value)
+        if not config.value_floor <= self.objective <= config.value_bound:
+            raise DriverError(
+                f"the worst-case loss is {self.objective:g}, outside [value_floor, value_bound (α₂)] = "
+                f"[{config.value_floor:g}, {config.value_bound:g}], where h cannot follow it: widen that "
+                "range (value_floor=-inf where losses can be negative)"
+            )
+        if weighed is not None:
+            p = without(p, weighed)
+        returned = planes.returned
+        planes.update(p, self.losses)
+        if planes.returned > returned:
+            self.caution = max(schedules.LEAST, schedules.SHRINK * self.caution)
+        self.set_step(penalty, intervals, share)
+
+    def set_step(self, penalty: float, intervals: Array, share: float) -> None:
+        """ρ₁ by the default rule: a share of S/N of the step that the planes' stiffness allows."""
+        config, planes = self.config, self.planes
+        if config.plane_dual_step is not None:
+            return
+        stiffness = schedules.plane_stiffness(
+            planes.table[:, : planes.size],
+            self.gradient_sq,
+            planes.weights(),
+            self.curvature,
+            penalty,
+            intervals,
+        )
+        norm = float(np.linalg.norm(stiffness, 2))
+        if self.climbs:
+            self.step = self.caution * share
+            stiffness[np.diag_indices_from(stiffness)] += schedules.RIDGE * norm
+            self.stiffness = stiffness
+        else:
+            self.step = self.caution * share / norm if norm > 0 else 1.0
+
+    def drop(self, alive: Sequence[bool]) -> None:
+        """Workers are gone and their losses do not count: their weight in every plane goes to the others."""
+        planes = self.planes
+        for column in range(planes.size):
+            planes.table[:, column] = without(planes.table[:, column], alive)
+        planes.refresh(self.losses)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        return {name: getattr(self, name) for name in STATE} | {"planes": self.planes.snapshot()}
+
+    @classmethod
+    def restored(cls, config: AspireEase, oracle: Oracle, state: Mapping[str, Any]) -> Adversary:
+        """The adversary of a snapshot."""
+        adversary = cls.__new__(cls)
+        for name in STATE:
+            setattr(adversary, name, state[name])
+        adversary.planes = Planes.restored(state["planes"])
+        adversary._derive(config, oracle)
+        return adversary
+
+
+def without(p: Array, alive: Sequence[bool]) -> Array:
+    """p with the dead workers' share spread over the others; p itself where that leaves nothing."""
+    kept = np.where(alive, p, 0.0)
+    total = float(kept.sum())
+    return kept / total if total > 0 else p

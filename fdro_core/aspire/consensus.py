@@ -1,0 +1,143 @@
+"""The consensus variable z, and every w_j and φ_j with their running sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.aspire import kernels
+from fdro_core.aspire.settings import AspireEase
+from fdro_core.contracts.messages import Update
+from fdro_core.contracts.replies import LARGEST_SQ
+
+Array = NDArray[np.float64]
+
+STATE = ("z", "w", "U", "total", "metric", "penalty", "live")
+
+
+class Consensus:
+    """z ← Π(z - η_z∇_zL) and φ_j ← Π(φ_j + ρ₂∇_{φ_j}L), Eq. (13) and (16), for S workers in O(Sp).
+
+    Attributes:
+        z: the consensus variable, changed in place.
+        w: w_j as last received; the worker's own array where both live in one process, never written to.
+        U: φ_j/D, (N, p).
+        total: Σ_j(w_j - φ_j/(κ₁D)) over live workers, all that z needs of them.
+        live: how many those are, n.
+        penalty: κ₁.
+    """
+
+    def __init__(self, config: AspireEase, z: Array, metric: Array, workers: int) -> None:
+        self.z = z.copy()
+        self.w: list[Array] = [z] * workers
+        # Not `zeros`, whose memory is only taken and cleared when a worker's first step touches it.
+        self.U = np.full((workers, z.size), 0.0)
+        self.total = workers * z
+        self.metric = metric
+        self.penalty = 1.0
+        self.live = workers
+        self._derive(config)
+
+    def _derive(self, config: AspireEase) -> None:
+        self.config = config
+        self.inverse = 1.0 / self.metric
+        self._u = list(self.U)  # its rows
+        self._dual_step = config.consensus_dual_step
+        self.free = (
+            config.consensus_step is None
+            and config.regularisation == "none"
+            and config.parameter_bound == np.inf
+            and config.consensus_dual_bound == np.inf
+        )
+
+    @property
+    def dual_step(self) -> float:
+        """ρ₂."""
+        return self.config.consensus_dual_step or self.penalty
+
+    def move(self, active: Sequence[tuple[int, Update]], damping: float, books: Array) -> list[Array]:
+        """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ.
+
+        `books` has a row a worker, for `kernels.enter`.
+        """
+        size, live, config = self.z.size, float(self.live), self.config
+        for j, update in active:
+            kernels.absorb(self.w[j], update.w, self.total)
+            self.w[j] = update.w
+        kernels.consensus(
+            self.total, self.z, live, self.penalty, config.consensus_step or 0.0, config.parameter_bound
+        )
+        pulls = [np.empty(size) for _ in active]
+        for (j, _), pull in zip(active, pulls, strict=True):
+            kernels.dual(
+                self.w[j], self._u[j], self.total, self.inverse, self.z, pull, self.penalty,
+                self.dual_step, damping, config.consensus_dual_bound,
+            )  # fmt: skip
+            sent = kernels.norm_sq(pull) / self.penalty**2
+            kernels.enter(books[j], kernels.norm_sq(self.w[j]), sent)
+        return pulls
+
+    def move_one(self, j: int, w: Array, book: Array) -> Array | None:
+        """`move` for one active worker in one pass, where `free`; None where w is out of range."""
+        pull = np.empty(w.size)
+        own, penalty = self.w, self.penalty
+        moved = kernels.advance_one(
+            w, own[j], self._u[j], self.total, self.z, pull, self.live, penalty,
+            self._dual_step or penalty, LARGEST_SQ, book,
+        )  # fmt: skip
+        if not moved:
+            return None
+        own[j] = w
+        return pull
+
+    def pull(self, j: int) -> Array:
+        """y_j = φ_j/D + κ₁z, what worker j needs of φ_j and z."""
+        pull: Array = self.U[j] + self.penalty * self.z
+        return pull
+
+    def leave(self, j: int) -> None:
+        """w_j and φ_j leave the sum."""
+        kernels.shift(self.total, self.w[j], self._u[j], self.penalty, -1.0)
+        self.live -= 1
+
+    def join(self, j: int) -> None:
+        """w_j and φ_j are in the sum again."""
+        kernels.shift(self.total, self.w[j], self._u[j], self.penalty, 1.0)
+        self.live += 1
+
+    def reset(self, j: int, *, counted: bool) -> Array:
+        """w_j ← z, the point that worker j is to start from."""
+        z = self.z.copy()
+        if counted:
+            kernels.absorb(self.w[j], z, self.total)
+        self.w[j] = z
+        return z
+
+    def dual_gap_sq(self, j: int) -> float:
+        """‖φ_j - Π(φ_j + ∇_{φ_j}L)‖², φ_j's part of Definition 1 with a unit step."""
+        phi, bound = self.metric * self.U[j], self.config.consensus_dual_bound
+        gap = phi - np.clip(phi + self.z - self.w[j], -bound, bound)
+        return float(gap @ gap)
+
+    def gap_sq(self) -> float:
+        """‖z - Π(z - ∇_zL)‖², z's part of Definition 1 with a unit step."""
+        slope = self.penalty * self.metric * (self.live * self.z - self.total)
+        bound = self.config.parameter_bound
+        gap = self.z - np.clip(self.z - slope, -bound, bound)
+        return float(gap @ gap)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        return {name: getattr(self, name) for name in STATE}
+
+    @classmethod
+    def restored(cls, config: AspireEase, state: Mapping[str, Any]) -> Consensus:
+        """The consensus of a snapshot."""
+        consensus = cls.__new__(cls)
+        for name in STATE:
+            setattr(consensus, name, state[name])
+        consensus._derive(config)
+        return consensus

@@ -1,0 +1,1 @@
+"""Synchronous rounds: what the baselines share."""

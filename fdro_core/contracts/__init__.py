@@ -1,0 +1,1 @@
+"""What the parts promise each other: algorithms, problems, engines and the messages between them."""

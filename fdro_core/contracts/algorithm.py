@@ -1,0 +1,101 @@
+"""What `solve` asks of an algorithm: a config that makes a master and workers.
+
+`AspireEase` is one; a baseline is another. Nothing in the driver's loop knows which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.contracts.engine import Event, WorkerFactory
+from fdro_core.contracts.messages import Reply, Request
+from fdro_core.contracts.problem import ProblemSource
+
+Array = NDArray[np.float64]
+Ask = Callable[[Mapping[int, Request]], dict[int, Reply | Exception]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a round of probes says of the state: fields as in `Result`."""
+
+    losses: Array
+    known_at: NDArray[np.int64]
+    worst_case: Any
+    objective: float
+    weights: Array
+    planes: Array
+    stationarity: float
+
+
+class MasterMachine(Protocol):
+    """The master of some algorithm: events in, messages out, no clock and no I/O."""
+
+    iteration: int
+    last: int
+    next_report: int
+    notices: list[dict[str, Any]]
+    gradients: int
+
+    @property
+    def z(self) -> Array:
+        """The model."""
+        ...
+
+    @property
+    def wake_at(self) -> float | None:
+        """When it wants a tick if nothing comes before."""
+        ...
+
+    def start(self) -> list[tuple[int, Any]]:
+        """The first messages."""
+        ...
+
+    def handle(self, event: Event) -> list[tuple[int, Any]]:
+        """The messages to send after an event."""
+        ...
+
+    def report(self) -> dict[str, Any]:
+        """The state in numbers, and when the next report is due."""
+        ...
+
+    def take_notices(self) -> list[dict[str, Any]]:
+        """What happened since the last call."""
+        ...
+
+    def probes(self) -> dict[int, Request]:
+        """What to ask the workers to judge the state."""
+        ...
+
+    def judge(self, replies: Mapping[int, Reply | Exception]) -> Verdict:
+        """The state judged by the workers' answers."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        ...
+
+
+class Algorithm(Protocol):
+    """A config: settings, and how to make the two kinds of state machine from them."""
+
+    def check(self, workers: int, uncertainty_set: Any) -> None:
+        """Refuse what cannot work, before anything is made."""
+        ...
+
+    def worker(self, index: int, source: ProblemSource) -> WorkerFactory:
+        """What makes worker j where it is to live."""
+        ...
+
+    def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> MasterMachine:
+        """The master at the start, after what rounds of questions it needs."""
+        ...
+
+    def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> MasterMachine:
+        """The master of a snapshot."""
+        ...

@@ -1,0 +1,236 @@
+"""The robust problem with all data in one place: what the estimators solve.
+
+    minimise over w    max over p in P of Σ_g p_g f_g(w)  +  l2/2·‖w‖²
+
+Two stages. L-BFGS on the objective itself, whose gradient is Σ p*_g ∇f_g (Danskin): enough where P is round.
+Where P has corners the objective has kinks, and L-BFGS stalls on them. Then the method of multipliers takes
+over: L-BFGS on
+
+    max over p in P of   pᵀf(w) - μ/2·‖p - p̂‖²  +  l2/2·‖w‖²
+
+which has none, then p̂ ← p. The maximiser is the projection of p̂ + f/μ onto P, found with the oracle
+(projection.py).
+
+Both stop on a proof. For any p̄ in P the function h(w) = p̄ᵀf(w) + l2/2·‖w‖² is below the objective and
+l2-strongly convex, so the optimum is at least h(w) - ‖∇h(w)‖²/(2·l2), for any w.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.estimators.named_set import sized
+from fdro_core.estimators.projection import Projection
+
+Array = NDArray[np.float64]
+Pull = Callable[[Array], Array]
+
+MEMORY = 20  # pairs that L-BFGS keeps: passes over w are cheap beside passes over the data
+INNER = 60  # L-BFGS iterations between two updates of p̂, at most
+NOMINAL = 8  # L-BFGS iterations for the reference distribution, to leave the starting point
+WINDOW = 15  # evaluations in which L-BFGS on the objective must get somewhere: else it is stuck on a kink
+
+
+class Groups(Protocol):
+    """A model's losses by group."""
+
+    dimension: int
+
+    def evaluate(self, w: Array) -> tuple[Array, Pull]:
+        """Every group's loss f(w), and the function p ↦ Σ_g p_g ∇f_g(w)."""
+        ...
+
+    def metric(self) -> Array:
+        """Positive numbers, a diagonal guess at the curvature."""
+        ...
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A robust minimiser and its proof.
+
+    Attributes:
+        w: the parameters.
+        losses: f(w).
+        worst_case: the set's answer at those losses.
+        gap: how far the objective at w can be from the least there is; infinite without ridge.
+        evaluations: passes over the data, forward and back.
+        converged: whether the gap came down to the tolerance; without ridge, whether nothing moved any more.
+    """
+
+    w: Array
+    losses: Array
+    worst_case: Any
+    gap: float
+    evaluations: int
+    converged: bool
+
+
+class _Enough(Exception):
+    """The budget of evaluations is spent, or the proof is there."""
+
+
+class _Next(Exception):
+    """This stage or round has done what it can."""
+
+
+class _Search:
+    """The best point so far and the bounds on both sides."""
+
+    def __init__(self, groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int) -> None:
+        self.groups, self.oracle, self.l2 = groups, oracle, l2
+        self.tolerance, self.budget = tolerance, budget
+        self.scale = np.sqrt(1.0 / groups.metric())  # L-BFGS runs in w/scale
+        self.evaluations = 0
+        self.best: tuple[Array, Array, Any, float] | None = None
+        self.lower = -np.inf
+        self.settled = False
+
+    @cached_property
+    def reference(self) -> Array:
+        """A distribution in the set, once a look has told how many groups there are."""
+        return np.asarray(self.oracle.reference(), dtype=np.float64)
+
+    @property
+    def upper(self) -> float:
+        """The objective at the best point."""
+        return np.inf if self.best is None else self.best[3]
+
+    @property
+    def target(self) -> float:
+        """The gap to reach: relative to the objective, absolute below 1."""
+        return self.tolerance * max(1.0, abs(self.upper)) if np.isfinite(self.upper) else 0.0
+
+    def look(self, w: Array) -> tuple[Array, Pull, Any, float]:
+        """Losses, their gradients' pull, the oracle's answer and the ridge at w."""
+        if self.evaluations >= self.budget:
+            raise _Enough
+        self.evaluations += 1
+        losses, pull = self.groups.evaluate(w)
+        self.oracle = sized(self.oracle, losses.size)  # the first losses tell how many groups there are
+        answer = self.oracle.worst_case(losses)
+        ridge = 0.5 * self.l2 * float(w @ w)
+        if answer.value + ridge < self.upper:
+            self.best = w.copy(), losses, answer, answer.value + ridge
+        return losses, pull, answer, ridge
+
+    def prove(self, value: float, gradient: Array, slack: float = 0.0) -> float:
+        """Take in h(w) and ∇h(w) of an h that is `slack` below the objective there; stop when that is enough.
+
+        Gives how far h(w) is above the least h: a bound with a ridge, otherwise a guess from the metric.
+        """
+        if self.l2 > 0.0:
+            excess = float(gradient @ gradient) / (2.0 * self.l2)
+            self.lower = max(self.lower, value - excess)
+            self.settled = self.upper - self.lower <= self.target
+        else:
+            scaled = gradient * self.scale
+            excess = 0.5 * float(scaled @ scaled)
+            self.settled = slack + excess <= 0.01 * self.target
+        if self.settled:
+            raise _Enough
+        return excess
+
+
+def minimise(groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int) -> Optimum:
+    """The w that does best on its worst distribution, by at most `budget` >= 1 passes over the data."""
+    search = _Search(groups, oracle, l2, tolerance, budget)
+    with suppress(_Enough):
+        _directly(search)
+        _by_multipliers(search)
+    assert search.best is not None
+    w, losses, answer, value = search.best
+    return Optimum(w, losses, answer, value - search.lower, search.evaluations, search.settled)
+
+
+def _lbfgs(
+    function: Callable[[Array], tuple[float, Array]], search: _Search, w: Array, iterations: int
+) -> None:
+    """L-BFGS in the search's metric, until it has done that many iterations or cannot go on."""
+    from scipy.optimize import minimize
+
+    def scaled(v: Array) -> tuple[float, Array]:
+        value, gradient = function(v * search.scale)
+        return value, gradient * search.scale
+
+    options = {"maxiter": iterations, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0, "maxcor": MEMORY}
+    minimize(scaled, w / search.scale, jac=True, method="L-BFGS-B", options=options)
+
+
+def _directly(search: _Search) -> None:
+    """L-BFGS on the objective, while the objective or its gradient falls.
+
+    It starts a few steps towards the minimum for the reference distribution: where all losses are equal, as
+    they are at w = 0, every p is a worst case and the gradient of one of them leads nowhere.
+    """
+
+    def nominal(w: Array) -> tuple[float, Array]:
+        losses, pull, _, ridge = search.look(w)
+        reference = search.reference
+        value, gradient = float(reference @ losses) + ridge, pull(reference) + search.l2 * w
+        search.prove(value, gradient, search.upper - value)
+        return value, gradient
+
+    _lbfgs(nominal, search, np.zeros(search.groups.dimension), NOMINAL)
+    assert search.best is not None
+    path: list[tuple[float, float]] = []
+
+    def objective(w: Array) -> tuple[float, Array]:
+        _, pull, answer, ridge = search.look(w)
+        gradient = pull(answer.p) + search.l2 * w
+        value = answer.value + ridge
+        search.prove(value, gradient)
+        path.append((search.upper, min(float(gradient @ gradient), path[-1][1] if path else np.inf)))
+        if len(path) > WINDOW:
+            (early, steep), (late, flat) = path[-1 - WINDOW], path[-1]
+            if early - late <= 1e-3 * abs(late) and flat > 0.5 * steep:
+                raise _Next
+        return value, gradient
+
+    with suppress(_Next):
+        _lbfgs(objective, search, search.best[0], search.budget)
+
+
+def _by_multipliers(search: _Search) -> None:
+    """The method of multipliers from the best point so far, until the search has enough."""
+    assert search.best is not None
+    w, losses, answer, _ = search.best
+    projection = Projection(search.oracle, answer.p)
+    center = answer.p
+    # μ in the losses' units: a tenth of what moves p across the set. Rounds adapt it.
+    reach = max(float(np.abs(center - search.reference).max()), 1e-6)
+    softness = 0.1 * max(float(np.ptp(losses)), 0.1 * float(np.abs(losses).max()), 1e-9) / reach
+    before = np.inf
+    while True:
+        last: tuple[Array, Array, float] = (w, center, np.inf)
+
+        def augmented(w: Array, center: Array = center, softness: float = softness) -> tuple[float, Array]:
+            nonlocal last
+            losses, pull, answer, ridge = search.look(w)
+            p = projection.nearest(center + losses / softness, 0.05 * search.target / softness)
+            gradient = pull(p) + search.l2 * w
+            expected = float(p @ losses)
+            slack = answer.value - expected
+            last = w.copy(), p, slack
+            if search.prove(expected + ridge, gradient, slack) <= 0.2 * slack:
+                raise _Next  # w is known as well as p̂ is
+            move = p - center
+            return expected - 0.5 * softness * float(move @ move) + ridge, gradient
+
+        finished = True
+        with suppress(_Next):
+            _lbfgs(augmented, search, w, INNER)
+            finished = False
+        w, center, slack = last
+        if not finished:
+            softness *= 2.0
+        elif slack > 0.3 * before:
+            softness *= 0.4
+        before = slack

@@ -1,0 +1,50 @@
+"""What the shipped problems share: checked matrices, the ridge term, and mini-batches."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fdro_core.errors import InvalidProblem
+from uncertainty_sets.kernels.jit import summing
+
+Array = NDArray[np.float64]
+
+
+@summing
+def ridge(w: Array, gradient: Array, l2: float) -> float:
+    """l2/2·‖w‖², and its gradient added."""
+    total = 0.0
+    for i in range(w.size):
+        total += w[i] * w[i]
+        gradient[i] += l2 * w[i]
+    return 0.5 * l2 * total
+
+
+def as_matrix(name: str, X: ArrayLike, intercept: bool) -> Array:
+    """Our own float64 copy of X, with a column of ones if there is an intercept."""
+    try:
+        matrix = np.array(X, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InvalidProblem(f"{name}: X must be a matrix of numbers: {error}") from error
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InvalidProblem(f"{name}: X must be (samples, features), both at least 1, got {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise InvalidProblem(f"{name}: X holds NaN or infinity; drop or fill those samples")
+    if intercept:
+        matrix = np.ascontiguousarray(np.column_stack([matrix, np.ones(len(matrix))]))
+    return matrix
+
+
+def check_l2(name: str, l2: float) -> float:
+    """Validate the weight of the ridge term."""
+    if not (np.isfinite(l2) and l2 >= 0):
+        raise InvalidProblem(f"{name}: l2 must be a number >= 0, got {l2}")
+    return float(l2)
+
+
+def draw(rng: np.random.Generator | None, batch_size: int | None, samples: int) -> NDArray[np.int64] | None:
+    """Rows of a mini-batch, or None for all of them."""
+    if rng is None or batch_size is None or batch_size >= samples:
+        return None
+    return rng.choice(samples, size=batch_size, replace=False)

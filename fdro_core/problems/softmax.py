@@ -1,0 +1,105 @@
+"""Softmax regression as a local problem."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fdro_core import digests
+from fdro_core.errors import InvalidProblem
+from fdro_core.problems.shared import as_matrix, check_l2, draw, ridge
+from uncertainty_sets.kernels.jit import summing
+
+Array = NDArray[np.float64]
+
+
+@summing
+def _softmax_loss(scores: Array, labels: NDArray[np.int64]) -> float:
+    """The mean cross-entropy; scores (n, C) become (softmax - one-hot) / n in place."""
+    n, classes = scores.shape
+    share = 1.0 / n
+    total = 0.0
+    for i in range(n):
+        top = scores[i, 0]
+        for c in range(1, classes):
+            top = max(top, scores[i, c])
+        mass = 0.0
+        own = scores[i, labels[i]] - top
+        for c in range(classes):
+            scores[i, c] = np.exp(scores[i, c] - top)
+            mass += scores[i, c]
+        total += np.log(mass) - own
+        scale = share / mass
+        for c in range(classes):
+            scores[i, c] *= scale
+        scores[i, labels[i]] -= share
+    mean: float = total * share
+    return mean
+
+
+class SoftmaxRegression:
+    """Multinomial logistic regression: f(w) = mean_i cross-entropy(y_i, softmax(x_iᵀW)) + l2/2·‖w‖².
+
+    w is the C-order ravel of W, (features, classes), with the bias as the last row where
+    `intercept=True`; l2 covers every entry. A gradient costs two products with X, O(samples·p).
+
+    Args:
+        X: (samples, features).
+        y: labels 0..classes-1.
+        classes: C.
+        l2: the ridge.
+        intercept: append a column of ones.
+
+    >>> problem = SoftmaxRegression([[1.0], [-1.0]], [0, 1], classes=2)
+    >>> problem.loss_and_gradient(np.zeros(2))
+    (0.693..., array([-0.5,  0.5]))
+    """
+
+    def __init__(
+        self, X: ArrayLike, y: ArrayLike, classes: int, l2: float = 0.0, intercept: bool = False
+    ) -> None:
+        self.X = as_matrix("SoftmaxRegression", X, intercept)
+        labels = np.asarray(y)
+        if labels.shape != (len(self.X),):
+            raise InvalidProblem(
+                f"SoftmaxRegression: y must have shape ({len(self.X)},), as X has rows, got {labels.shape}"
+            )
+        self.y = labels.astype(np.int64)
+        if not np.array_equal(self.y, labels) or self.y.min() < 0 or self.y.max() >= classes:
+            raise InvalidProblem(
+                f"SoftmaxRegression: y must hold whole numbers 0..{classes - 1}, "
+                f"got {labels.min()}..{labels.max()}"
+            )
+        self.classes = int(classes)
+        self.l2 = check_l2("SoftmaxRegression", l2)
+        self.dimension = self.X.shape[1] * self.classes
+        self.samples = len(self.X)
+
+    def loss_and_gradient(
+        self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
+    ) -> tuple[float, Array]:
+        """f(w) and ∇f(w), on a mini-batch where `rng` and `batch_size` are given."""
+        rows = draw(rng, batch_size, len(self.X))
+        X, y = (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
+        scores = X @ w.reshape(-1, self.classes)
+        loss = _softmax_loss(scores, y)
+        gradient: Array = (X.T @ scores).ravel()
+        if self.l2:
+            loss += ridge(w, gradient, self.l2)
+        return loss, gradient
+
+    def accuracy(self, w: Array, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
+        """The share of samples classified right: its own, or the ones given (without the ones column)."""
+        samples = self.X if X is None else np.asarray(X, dtype=np.float64)
+        if samples.shape[1] < self.X.shape[1]:
+            samples = np.column_stack([samples, np.ones(len(samples))])
+        labels = self.y if y is None else np.asarray(y)
+        return float(np.mean(np.argmax(samples @ w.reshape(-1, self.classes), axis=1) == labels))
+
+    def fingerprint(self) -> str:
+        """A digest of samples, labels and l2; one pass over them."""
+        return digests.short(X=self.X, y=self.y, classes=self.classes, l2=self.l2)
+
+    def metric(self) -> Array:
+        """½·E x² + l2: the softmax Hessian is at most ½ in each class."""
+        return np.repeat(0.5 * np.mean(self.X**2, axis=0) + self.l2, self.classes)

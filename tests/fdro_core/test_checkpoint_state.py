@@ -1,0 +1,228 @@
+"""A checkpoint's state is looked over before it is taken up; those of 0.1 still are, with a warning."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdro_core import AspireEase, Constant, ThreadEngine, VirtualEngine, resume, solve
+from fdro_core.baselines import AFL, DRFAProx, FedAvg
+from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
+from fdro_core.federation import checkpoint as snapshots
+from fdro_core.observers import Checkpoint
+from tests.fdro_core.engine_kinds import quadratics
+from tests.fdro_core.helpers import Quadratic, middle_box, same, softmax_problems
+from uncertainty_sets.errors import FdroError
+
+DATA = Path(__file__).parent / "data"
+
+
+def old(name):
+    return DATA / f"checkpoint-0.1-{name}.npz"
+
+
+OLD = {
+    "aspire-virtual": (AspireEase(iterations=40), lambda: VirtualEngine(seed=2)),
+    "fedavg-virtual": (FedAvg(iterations=12), lambda: VirtualEngine(seed=2)),
+    "aspire-threads": (AspireEase(active_workers=3, iterations=40), lambda: ThreadEngine(2)),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_checkpoint_of_0_1_goes_on_with_a_warning(name):
+    config, engine = OLD[name]
+    with pytest.warns(CheckpointWarning, match=r"0\.1.*could not be checked"):
+        rest = resume(old(name), quadratics(), middle_box(3), config=config, engine=engine())
+    whole = solve(quadratics(), middle_box(3), config=config, engine=engine())
+    assert np.array_equal(rest.w, whole.w)
+    if name.endswith("virtual"):
+        same(whole, rest)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "engine", "message"),
+    [
+        ("fedavg-virtual", AspireEase(), VirtualEngine(), "not one of AspireEase"),
+        ("aspire-virtual", FedAvg(), VirtualEngine(), "not one of FedAvg"),
+        ("aspire-threads", AspireEase(), VirtualEngine(), "from an engine on a wall clock"),
+        ("aspire-virtual", AspireEase(), ThreadEngine(2), "not from an engine on a wall clock"),
+        ("aspire-virtual", AspireEase(), VirtualEngine(delays=[Constant()] * 3), "1 delay laws"),
+    ],
+)
+def test_an_old_checkpoint_of_something_else_is_refused_in_words(name, config, engine, message):
+    with pytest.warns(CheckpointWarning), pytest.raises(FdroError, match=message):
+        resume(old(name), quadratics(), middle_box(3), config=config, engine=engine)
+
+
+def test_an_old_checkpoint_for_other_numbers_of_things():
+    with (
+        pytest.warns(CheckpointWarning),
+        pytest.raises(CheckpointMismatch, match="3 workers and there are 2"),
+    ):
+        resume(old("aspire-virtual"), quadratics()[:2], middle_box(2))
+    problems = [Quadratic([0.0]) for _ in range(3)]
+    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointMismatch, match=r"2 parameters.* have 1"):
+        resume(old("aspire-virtual"), problems, middle_box(3))
+
+
+METHODS = {
+    "aspire": AspireEase(iterations=20, active_workers=2),
+    "drfa-prox": DRFAProx(iterations=8),
+    "afl": AFL(iterations=8),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(request, tmp_path_factory):
+    """A function that gives the state of a checkpoint, and one that resumes from a state."""
+    config, path = METHODS[request.param], tmp_path_factory.mktemp("sound") / "run.npz"
+    problems, box = softmax_problems(3), middle_box(3)
+    solve(problems, box, config=config, observers=[Checkpoint(path)])
+
+    def go_on(state, **settings):
+        snapshots.write(path, state)
+        longer = replace(config, iterations=config.iterations + 4)
+        return resume(path, problems, box, config=longer, **settings)
+
+    content = path.read_bytes()
+
+    def fresh():
+        path.write_bytes(content)
+        return snapshots.read(path)
+
+    return fresh, go_on
+
+
+every_method = pytest.mark.parametrize("sound", METHODS, indirect=True)
+
+
+def change(state, name, by):
+    """Put by(entry) in the place of an entry."""
+    *parents, last = name
+    for key in parents:
+        state = state[key]
+    state[last] = by(state[last])
+
+
+def remove(state, name):
+    """Take an entry out."""
+    *parents, last = name
+    for key in parents:
+        state = state[key]
+    del state[last]
+
+
+CHANGES = {
+    "model": (["aspire"], "master.consensus.z", lambda z: z * np.nan, "NaN"),
+    "round's model": (["drfa-prox", "afl"], "master.state.w", lambda w: w * np.inf, "NaN or infinity"),
+    "iteration": (METHODS, "master.iteration", lambda t: -1, "whole number >= 0, got -1"),
+    "half an iteration": (METHODS, "master.iteration", lambda t: t + 0.5, "whole number"),
+    "no iteration": (METHODS, "master.iteration", lambda t: None, "whole number"),
+    "a short model": (["aspire"], "master.consensus.z", lambda z: z[:-1], "parameters"),
+    "short duals": (["aspire"], "master.consensus.U", lambda U: U[:, :-1], "8 entries where p is 9"),
+    "a worker too few": (["aspire"], "master.consensus.w", lambda w: w[:-1], "2 entries where N is 3"),
+    "sum": (["aspire"], "master.consensus.total", lambda total: total + 1e-3, "not the sum"),
+    "a point": (["aspire"], "master.consensus.w", lambda w: [w[0] + 1.0, *w[1:]], "not the sum"),
+    "penalty": (["aspire"], "master.consensus.penalty", lambda k: 0.0, "> 0"),
+    "metric": (["aspire"], "master.consensus.metric", lambda D: -D, "> 0"),
+    "live": (METHODS, "master.roster.live", lambda n: n - 1, "workers are alive"),
+    "nobody": (METHODS, "master.roster.under_way", lambda w: [7], "worker 7"),
+    "plane": (["aspire"], "master.adversary.planes.table", lambda P: 2 * P, "no distribution"),
+    "loss": (["aspire"], "master.adversary.losses", lambda f: f + 1.0, "do not agree"),
+    "planes": (["aspire"], "master.adversary.planes.size", lambda n: 99, "with room for 20"),
+    "weights": (["drfa-prox", "afl"], "master.state.weights", lambda p: 2 * p, "no distribution"),
+    "step": (["drfa-prox", "afl"], "master.state.step", lambda s: float("inf"), "finite number > 0"),
+    "float32": (["aspire"], "master.consensus.z", lambda z: z.astype(np.float32), "float64"),
+    "clock": (METHODS, "engine.clock", lambda t: float("nan"), "finite number"),
+    "events": (METHODS, "engine.events", lambda e: [[1.0]], "lists of six"),
+    "a worker's model": (METHODS, "engine.workers", lambda w: [{**w[0], "w": w[0]["w"][:2]}, *w[1:]], "p"),
+    "history": (METHODS, "history", lambda h: [3], "dicts"),
+    "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sound", "what"),
+    [(method, what) for method in METHODS for what in CHANGES if method in CHANGES[what][0]],
+    indirect=["sound"],
+)
+def test_values_are_checked(what, sound):
+    _, name, by, message = CHANGES[what]
+    (fresh, go_on), entry = sound, name.split(".")
+    state = fresh()
+    change(state, entry, by)
+    with pytest.raises((CheckpointDamaged, CheckpointMismatch), match=message):
+        go_on(state)
+
+
+@pytest.mark.parametrize("sound", ["aspire"], indirect=True)
+def test_sums_that_do_not_agree_can_be_forced(sound):
+    fresh, go_on = sound
+    state = fresh()
+    change(state, ["master", "consensus", "total"], lambda total: total + 1e-3)
+    with pytest.warns(CheckpointWarning, match="not the sum"):
+        go_on(state, force=True)
+
+
+def test_a_model_that_came_to_lie_at_zero(tmp_path):
+    """What was rounded when the numbers were large is large beside numbers that are tiny now: no damage."""
+    path, problems = tmp_path / "run.npz", [Quadratic([0.0], scale=each) for each in (1.0, 2.0, 3.0)]
+    config = AspireEase(iterations=3000, plane_horizon=3)
+    run = {"problems": problems, "uncertainty_set": middle_box(3)}
+    solve(**run, config=config, start=[1e6], observers=[Checkpoint(path)])
+    assert abs(snapshots.read(path)["master"]["consensus"]["z"]).max() < 1e-6
+    assert resume(path, **run, config=replace(config, iterations=3010)).iterations == 3010
+
+
+def names_of(value, prefix=()):
+    """The names of all entries of nested dicts."""
+    for key, part in value.items():
+        yield (*prefix, key)
+        if isinstance(part, dict):
+            yield from names_of(part, (*prefix, key))
+
+
+@every_method
+def test_whatever_is_missing_is_missed_in_words(sound):
+    """Each entry taken out: an error of ours, or a run that can do without it. Nothing raw."""
+    fresh, go_on = sound
+    refused, words = [], []
+    for name in list(names_of(fresh())):
+        state = fresh()
+        remove(state, name)
+        try:
+            result = go_on(state)
+        except FdroError as error:
+            refused.append(name)
+            words.append(str(error))
+        else:
+            assert np.isfinite(result.objective)
+    assert {("master",), ("engine",), ("history",), ("losses",), ("belongs_to",)} <= set(refused)
+    assert ("master", "roster") in refused
+    assert len(refused) > 20
+    assert min(map(len, words)) > 40
+
+
+JUNK = [None, "x", -1, 2.5, float("nan"), [], {}, np.zeros((2, 2))]
+
+
+@every_method
+def test_whatever_is_junk_is_told_in_words(sound):
+    """Each entry replaced by something else, with a digest that fits: an error of ours, or a run."""
+    fresh, go_on = sound
+    rng = np.random.default_rng(0)
+    for name in list(names_of(fresh())):
+        state, junk = fresh(), JUNK[rng.integers(len(JUNK))]
+        change(state, name, lambda _, junk=junk: junk)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CheckpointWarning)
+            try:
+                go_on(state)
+            except FdroError:
+                continue
+            except Exception as error:
+                raise AssertionError(f"{name} = {junk!r}") from error

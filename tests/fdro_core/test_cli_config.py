@@ -1,0 +1,82 @@
+"""Config files with mistakes in them: the message has the line and the field, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fdro_core.command import CONFIG, fdro
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("radius = 0.1", "radius = -0.1", 9, "set.radius: radius must not be negative, got -0.1"),
+        ("radius = 0.1", "radus = 0.1", 9, "set.radus: kl has no parameter 'radus'; did you mean 'radius'?"),
+        ("radius = 0.1", "", 7, "set: kl needs radius"),
+        ("radius = 0.1", "radius = 0.1\ncenter = [0.5, 0.5]", 10,
+         "set.center: the set has 2 entries, and there are 3"),
+        ("radius = 0.1", 'radius = 0.1\ncenter = "@q.npy"', 10, "set.center: there is no file"),
+        ('"kl"', '"lk"', 8, "set.name: no uncertainty set is called 'lk'; did you mean 'kl'?"),
+        ("samples.csv", "sample.csv", 2, "data.source: there is no file"),
+        ("samples.csv", "digit", 2, "did you mean 'digits'?"),
+        ("samples.csv", "nowhere:load", 2, "there is no module 'nowhere'"),
+        ('"samples.csv"', '"samples.csv"\nworker = "hospital"', 3, "data.worker: "),
+        ('"samples.csv"', '"samples.csv"\nlabel = "labels"', 3, "did you mean 'label'?"),
+        ('"samples.csv"', '"samples.csv"\nfeatures = ["a", "label"]', 3, "column 'label': "),
+        ('"samples.csv"', '"samples.csv"\ntest_fraction = 1.5', 3, "data.test_fraction: must be in [0, 1)"),
+        ('"samples.csv"', '"samples.csv"\nseed = 1.5', 3, "data.seed: must be a whole number, got 1.5"),
+        ("l2 = 0.01", "l2 = -1", 5, "model.l2: must be a number >= 0, got -1.0"),
+        ("l2 = 0.01", "l2 = true", 5, "model.l2: must be a number, got True"),
+        ("l2 = 0.01", 'kind = "logistic"', 5, "model.kind: there is no 'logistic'"),
+        ("l2 = 0.01", 'kind = "least-squares"', 5, "model.kind: least-squares needs numbers as labels"),
+        ("iterations = 120", "iteration = 120", 12, "did you mean 'iterations'?"),
+        ("iterations = 120", 'iterations = "many"', 12, "algorithm.iterations: must be a whole number"),
+        ("iterations = 120", "active_workers = 4", 12, "active_workers (S) must be in 1..3"),
+        ("iterations = 120", 'name = "fedavgg"', 12, "did you mean 'fed-avg'?"),
+        ("iterations = 120", "adaptive = { few = 9 }", 12, "Adaptive.few (s) must be in 1..2"),
+        ("seed = 3", 'name = "vitual"', 15, "did you mean 'virtual'?"),
+        ("seed = 3", 'delays = { law = "normal" }', 15, "engine.delays.law: there is no 'normal'"),
+        ("seed = 3", 'delays = { law = "constant", seconds = -1 }', 15, "must be a finite number > 0"),
+        ("seed = 3", "lost = 2.0", 15, "engine.lost: VirtualEngine.lost is a chance in [0, 1)"),
+        ("worker = 0", "worker = 7", 16, "engine.stragglers[0].worker: there are workers 0 to 2, got 7"),
+        ("factor", "facter", 16, "engine.stragglers[0].facter: "),
+        ("[engine]", "[engin]", 14, "a config has no table [engin]; did you mean 'engine'?"),
+        ("[engine]", "[stop]\nstationary = -1\n[engine]", 15, "must be > 0, got -1.0"),
+        ("l2 = 0.01", "l2 = ", 5, "this is not TOML"),
+    ],
+)  # fmt: skip
+def test_config_mistakes_are_told_with_their_line(old, new, line, words):
+    assert old in CONFIG
+    Path("config.toml").write_text(CONFIG.replace(old, new, 1))
+    message = fdro("train", "config.toml", code=2).stderr
+    assert message.startswith(f"error: config.toml:{line}: ")
+    assert words in message
+    assert not Path("run").exists()
+
+
+def test_lines_are_found_past_arrays_and_long_strings():
+    from fdro_core.app.runs.source import Source
+
+    text = 'note = """\n[set]\nradius = 1\n"""\n[set]\nD = [\n  [1, 0],\n  [0]\n]\nradius = 2\n'
+    text += "[[engine.crashes]]\nworker = 1\n[[engine.crashes]]\nworker = 2\n"
+    source = Source(text, "x.toml")
+    assert source.line("set", "radius") == 10
+    assert source.line("engine", "crashes", 1, "worker") == 14
+
+
+def test_a_worker_column_that_is_missing():
+    text = Path("samples.csv").read_text().replace("worker", "site", 1)
+    Path("samples.csv").write_text(text)
+    message = fdro("train", "config.toml", code=2).stderr
+    assert "has no column 'worker'. It has: a, b, label, site" in message
+
+
+def test_nan_in_the_samples():
+    lines = Path("samples.csv").read_text().splitlines()
+    lines[4] = "nan,1.0,ill,w0"
+    Path("samples.csv").write_text("\n".join(lines))
+    assert "line 5, column 'a': NaN or infinity" in fdro("train", "config.toml", code=2).stderr

@@ -1,0 +1,76 @@
+"""docs/cli.md, run as it is printed: files are written, commands run in order, outputs compared."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from fdro_core.app.cli import app
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROUGHLY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def steps(block: str) -> Iterator[tuple[str, str]]:
+    """(command, what is printed under it)."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def run(command: str) -> str:
+    """A line as the shell would run it: `echo … |` in front is the input."""
+    if command.startswith("python "):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(Path(command.removeprefix("python ")).read_text(), command, "exec"), {})
+        return printed.getvalue()
+    words, given = command, None
+    if "|" in command:
+        echo, _, words = command.partition("|")
+        given = echo.removeprefix("echo ").strip() + "\n"
+    arguments = shlex.split(words)
+    assert arguments.pop(0) == "fdro"
+    answer = CliRunner().invoke(app, arguments, input=given)
+    assert answer.exit_code in ({2} if "wrong" in command else {0}), answer.output
+    return answer.output if answer.exit_code else answer.stdout
+
+
+def test_the_page_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    seen = []
+    for block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        for command, expected in steps(block):
+            if command.startswith("cat "):
+                Path(command.removeprefix("cat ")).write_text(expected, encoding="utf-8")
+                continue
+            got = run(command)
+            seen.extend(re.findall(r"fdro (\w+)", command))
+            assert doctest.OutputChecker().check_output(expected.strip(), got.strip(), ROUGHLY), (
+                command,
+                got,
+            )
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert set(seen) == commands  # every command has an example
+
+
+def test_the_table_of_fields_is_complete():
+    """Each field that the code takes by name stands in the table, and the other way round."""
+    folder = PAGE.parents[1] / "fdro_core" / "experiment"
+    taken = set()
+    for file in ("data.py", "task.py", "config.py"):
+        text = (folder / file).read_text(encoding="utf-8")
+        taken |= set(re.findall(r'(?:take|choice|section|sections)\(\s*"(\w+)"', text))
+    taken |= {"stragglers", "crashes", "stationary", "loss", "seconds"}  # taken in loops over these names
+    written = set(re.findall(r"^\| `\w+\.(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert written == taken - {"law"}  # a delay's own field, told with `engine.delays`

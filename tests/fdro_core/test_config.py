@@ -1,0 +1,111 @@
+"""Settings are checked before the first step, with errors that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdro_core import Adaptive, AspireEase, solve
+from fdro_core.aspire.settings import settings_table
+from fdro_core.errors import InvalidSetting
+from tests.fdro_core.helpers import Quadratic, middle_box
+
+BAD = [
+    ({"active_workers": 0}, r"active_workers \(S\) must be in 1\.\.4"),
+    ({"active_workers": 5}, r"active_workers \(S\) must be in 1\.\.4"),
+    ({"active_workers": 1.5}, "active_workers"),
+    ({"active_workers": 1, "max_staleness": 3}, "τ >= ⌈N/S⌉ = 4"),
+    ({"active_workers": 3, "max_staleness": 1}, "τ >= ⌈N/S⌉ = 2"),
+    ({"iterations": 0}, r"iterations \(T\)"),
+    ({"plane_interval": 0}, r"plane_interval \(k\)"),
+    ({"plane_horizon": -1}, r"plane_horizon \(T₁\)"),
+    ({"max_planes": 1}, "max_planes"),
+    ({"planes": "some"}, "ease, cp"),
+    ({"penalty": 0.0}, r"penalty \(κ₁\)"),
+    ({"worker_step": float("nan")}, r"worker_step \(η_w\)"),
+    ({"value_update": "gradient"}, "value_step"),
+    ({"value_floor": 1.0, "value_bound": 0.5}, "value_floor"),
+    ({"plane_dual_bound": 0.5}, "α₃"),
+    ({"parameter_bound": -1.0}, r"parameter_bound \(α₁\)"),
+    ({"consensus_damping_floor": -1.0}, "c̲₂"),
+    ({"regularisation": "l2"}, "setting-2"),
+    ({"metric": "full"}, "problem, none"),
+    ({"local_steps": 0}, "local_steps"),
+    ({"batch_size": 0}, "batch_size"),
+    ({"reported_loss": "batch"}, "full, average"),
+    ({"dead_losses": "forget"}, "freeze, drop"),
+    ({"deadline": 0.0}, "deadline"),
+    ({"resends": -1}, "resends"),
+    ({"max_bad_updates": 0}, "max_bad_updates"),
+    ({"seed": -1}, "seed"),
+    ({"adaptive": Adaptive(few=4)}, r"1\.\.3"),
+    ({"adaptive": Adaptive(rule="max")}, "mean, median, seconds"),
+    ({"adaptive": Adaptive(threshold=0.0)}, "threshold"),
+    ({"adaptive": Adaptive(hysteresis=0.0)}, "hysteresis"),
+]
+
+
+class Untouched(Quadratic):
+    def loss_and_gradient(self, w, rng=None, batch_size=None):
+        raise AssertionError("a setting must be refused before the first evaluation")
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_settings(settings, message):
+    with pytest.raises(InvalidSetting, match=message):
+        solve([Untouched([0.0])] * 4, middle_box(4), config=AspireEase(**settings))
+
+
+def test_set_and_problems_must_match():
+    with pytest.raises(InvalidSetting, match="4 entries and there are 3 problems"):
+        solve([Untouched([0.0])] * 3, middle_box(4))
+    with pytest.raises(InvalidSetting, match="without `worst_case`"):
+        solve([Untouched([0.0])] * 3, "kl")
+
+
+def test_counts_follow_from_n_and_s():
+    plan = AspireEase(active_workers=3).resolve(8)
+    assert (plan.iterations, plan.plane_interval, plan.max_staleness) == (4500, 3, 30)
+
+
+def test_the_paper_mode_runs_and_descends():
+    """Gradient steps on h, Setting 2, given step sizes, boxes: the paper to the letter."""
+    problems = [Quadratic([0.0, 1.0]), Quadratic([1.0, 0.0]), Quadratic([2.0, 2.0])]
+    config = AspireEase(
+        active_workers=1,
+        iterations=4000,
+        penalty=1.0,
+        worker_step=0.1,
+        consensus_step=0.1,
+        value_update="gradient",
+        value_step=0.05,
+        value_floor=0.0,
+        plane_dual_step=0.05,
+        consensus_dual_step=0.1,
+        regularisation="setting-2",
+        parameter_bound=10.0,
+        value_bound=10.0,
+        plane_dual_bound=10.0,
+        consensus_dual_bound=10.0,
+        metric="none",
+    )
+    result = solve(problems, middle_box(3), config=config)
+    assert np.isfinite(result.w).all()
+    start = middle_box(3).worst_case(np.array([p.loss_and_gradient(np.zeros(2))[0] for p in problems])).value
+    best = solve(problems, middle_box(3)).objective
+    # Setting 2's damping keeps it away from the optimum, which is why it is not the default.
+    assert best <= result.objective < best + 0.5 * (start - best)
+
+
+def test_the_table_has_every_setting():
+    table = settings_table()
+    for name in AspireEase.__dataclass_fields__:
+        assert f"| `{name}` |" in table
+        assert f"\n        {name}: " in (AspireEase.__doc__ or ""), f"{name} is missing from the docstring"
+
+
+def test_the_page_has_the_table_as_it_is():
+    page = (Path(__file__).parents[2] / "docs" / "driver.md").read_text(encoding="utf-8")
+    assert settings_table() in page, "docs/driver.md: put in what aspire.settings.settings_table() gives"

@@ -1,0 +1,388 @@
+"""Nothing waits for ever by default: workers that hang at every stage of a run, on threads and on Ray."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from fdro_core import AspireEase, LogNormal, ProblemFrom, Straggler, VirtualEngine, resume, solve
+from fdro_core.aspire.worker import Worker
+from fdro_core.baselines import AFL, FedAvg
+from fdro_core.baselines.rounds.worker import RoundWorker
+from fdro_core.contracts.engine import Away, Event, Silent
+from fdro_core.contracts.messages import Begin, Hello, Introduction, Step, Update
+from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerSilent, WorkerWarning
+from fdro_core.observers import Checkpoint
+from tests.fdro_core.engine_kinds import RAY, THREAD, N, StopWhen, happened, needs_ray, quadratics
+from tests.fdro_core.helpers import (
+    Mishap,
+    Parrot,
+    Quadratic,
+    Slow,
+    hang_until_released,
+    machines,
+    middle_box,
+    one_life,
+    same,
+)
+
+LAST = [3.0, 1.0]
+FLOOR = 2.0  # a busy machine lets a process wait for a second now and then
+PATIENCE = {THREAD: 2.0, "ray": 30.0}  # a process takes long to start, a thread does not
+LATER = 300  # steps, after which the first ones of a new process are forgotten
+BEGIN_CALLS = 9  # a gradient at z, and power iterations
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled():
+    """A step that compiles first would be the slowest one seen."""
+    solve(quadratics(), middle_box(3), config=AspireEase(iterations=30))
+
+
+@pytest.fixture
+def short(make):
+    """Makes an engine that does not wait long."""
+
+    def engine(kind, **settings):
+        return make(kind, **{"deadline_floor": FLOOR, "patience": PATIENCE[kind], "hosts": N} | settings)
+
+    return engine
+
+
+def impatient(seconds):
+    """An observer that leaves an engine that little patience once its workers are there."""
+
+    def observer(run, entry):
+        run.engine.patience = seconds
+
+    return observer
+
+
+@pytest.fixture
+def hung(tmp_path):
+    """Makes problems that hang until the test is over, so that no thread is left behind."""
+
+    def problem(at, centre=LAST, times=1):
+        return Mishap(centre, tmp_path, "hang", at=at, times=times)
+
+    yield problem
+    (tmp_path / "release").touch()
+
+
+# -- in the midst of a run ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("S", "iterations"), [(1, 2400), (N, 600)])
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_a_worker_that_hangs_does_not_stop_the_run(kind, S, iterations, short, hung):
+    engine = short(kind)
+    config = AspireEase(active_workers=S, iterations=iterations)
+    said = r"worker 3 has been silent for .* past the deadline of .* s: "
+    with pytest.warns(WorkerSilent, match=said) as seen:
+        result = solve(quadratics(hung(at=LATER)), middle_box(N), config=config, engine=engine)
+    assert len([w for w in seen if "worker 3" in str(w.message)]) == 1
+    assert result.stop_reason == "iterations"
+    events = [entry["event"] for entry in result.history if entry.get("worker") == 3]
+    assert events == ["worker-silent", "asked-again", "worker-lost"]
+    (silent,) = happened(result, "worker-silent")
+    assert silent["seconds"] >= FLOOR
+    assert "slowest answer" in silent["reason"]
+    assert "silent for" in happened(result, "worker-lost")[0]["reason"]
+    assert np.isnan(result.losses).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("config", [FedAvg(iterations=60), AFL(iterations=60, weight_step=0.02)], ids=repr)
+def test_a_worker_that_hangs_does_not_stop_a_baseline(config, short, hung):
+    with pytest.warns(WorkerSilent, match="worker 3"):
+        result = solve(quadratics(hung(at=30)), middle_box(N), config=config, engine=short(THREAD))
+    assert result.stop_reason == "iterations"
+    events = [entry["event"] for entry in result.history if entry.get("worker") == 3]
+    assert events == ["worker-silent", "asked-again", "worker-lost"]
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path):
+    def release(run, entry):
+        if entry["event"] == "worker-lost":
+            (tmp_path / "release").touch()
+
+    config = AspireEase(iterations=10**6, report_interval=4)
+    stop = StopWhen("worker-silent", "worker-back", after=400)
+    with pytest.warns(WorkerSilent, match="worker 3"):
+        result = solve(
+            quadratics(hung(at=LATER)), middle_box(N), config=config,
+            engine=short(kind), observers=[release, stop],
+        )  # fmt: skip
+    assert happened(result, "report")[-1]["live_workers"] == N
+    clean = solve(quadratics(Quadratic(LAST)), middle_box(N))
+    assert result.objective == pytest.approx(clean.objective, rel=1e-3)
+
+
+def test_more_workers_hang_than_there_are_threads(short, hung):
+    """Those that only wait for a thread are not silent, and get one."""
+    problems = [hung(at=20 + j, centre=[float(j), 9.0]) for j in range(3)]
+    problems += [Quadratic([float(j), 0.0]) for j in range(20)]
+    config = AspireEase(active_workers=len(problems), iterations=60)
+    with pytest.warns(WorkerSilent) as seen:
+        result = solve(problems, middle_box(len(problems)), config=config, engine=short(THREAD))
+    assert result.stop_reason == "iterations"
+    assert {entry["worker"] for entry in happened(result, "worker-silent")} == {0, 1, 2}
+    assert {entry["worker"] for entry in happened(result, "worker-lost")} == {0, 1, 2}
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_everyone_hangs_and_the_run_ends_with_its_last_state(kind, short, hung):
+    problems = [hung(at=LATER + j, centre=[float(j)]) for j in range(2)]
+    with pytest.warns(WorkerSilent), pytest.raises(NoWorkersLeft, match="silent for") as caught:
+        solve(problems, middle_box(2), config=AspireEase(active_workers=2), engine=short(kind))
+    assert caught.value.result.iterations > 0
+    assert np.isfinite(caught.value.result.w).all()
+
+
+def test_without_a_deadline_it_waits(make, hung, tmp_path):
+    """None still means that: the worker is let go after many times the deadline that "auto" would have."""
+    timer = threading.Timer(4.0, (tmp_path / "release").touch)
+    timer.start()
+    config = AspireEase(active_workers=N, iterations=60, deadline=None)
+    engine = make(THREAD, deadline_floor=0.1, patience=0.2)
+    result = solve(quadratics(hung(at=30)), middle_box(N), config=config, engine=engine)
+    timer.join()
+    assert not [entry for entry in result.history if entry["event"] != "report"]
+    assert np.isfinite(result.losses).all()
+
+
+# -- before the first step and after the last -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"), [(THREAD, 1), (THREAD, BEGIN_CALLS), pytest.param("ray", 1, marks=needs_ray)]
+)
+def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung):
+    engine = short(kind)
+    config = AspireEase(iterations=40, on_failed_start="warn")
+    with pytest.warns(WorkerWarning, match="worker 3, iteration 0: worker-dropped.*gave no answer"):
+        result = solve(quadratics(hung(at=at)), middle_box(N), config=config, engine=engine)
+    assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
+    assert result.iterations == 40
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_problems_that_are_never_made(kind, short, tmp_path):
+    """Two threads are not enough for two that hang: the others get new ones."""
+    stuck = [ProblemFrom(hang_until_released, tmp_path)] * 2
+    try:
+        engine = short(kind)
+        config = AspireEase(iterations=40, on_failed_start="warn")
+        with pytest.warns(WorkerWarning, match="gave no answer"):
+            result = solve([*stuck, *quadratics()[:2]], middle_box(N), config=config, engine=engine)
+        assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [0, 1]
+        assert np.isfinite(result.losses[2:]).all()
+    finally:
+        (tmp_path / "release").touch()
+
+
+def test_no_problem_is_ever_made(short, tmp_path):
+    stuck = [ProblemFrom(hang_until_released, tmp_path)] * 3
+    try:
+        with pytest.raises(NoWorkersLeft, match="gave no answer"):
+            solve(stuck, middle_box(3), engine=short(THREAD))
+    finally:
+        (tmp_path / "release").touch()
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_a_worker_that_hangs_in_the_last_round(kind, short, hung):
+    iterations = 50
+    engine = short(kind)
+    config = AspireEase(active_workers=N, iterations=iterations)
+    # Every reply of the last iteration is in and the next step is under way: that one and the probe are left.
+    problem = hung(at=BEGIN_CALLS + iterations + 2)
+    with pytest.warns(WorkerWarning, match="worker 3, iteration 50: probe-failed"):
+        result = solve(
+            quadratics(problem), middle_box(N), config=config, engine=engine, observers=[impatient(2.0)]
+        )
+    assert result.iterations == iterations
+    assert np.isnan(result.losses).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_a_worker_that_is_never_made_again(kind, short, tmp_path):
+    """The only worker raises, and its second life does not begin: `restarts` attempts, and the run ends."""
+    problem = ProblemFrom(one_life, tmp_path)
+    try:
+        with pytest.raises(NoWorkersLeft, match="not made again within"):
+            solve([problem], middle_box(1), engine=short(kind, restarts=2), observers=[impatient(2.0)])
+    finally:
+        (tmp_path / "release").touch()
+
+
+def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path):
+    path, first = tmp_path / "run.npz", AspireEase(iterations=40, on_failed_start="warn")
+    more = AspireEase(iterations=90, on_failed_start="warn")
+    solve(quadratics(), middle_box(3), config=first, engine=make(THREAD), observers=[Checkpoint(path)])
+    stuck = ProblemFrom(hang_until_released, tmp_path)
+    try:
+        with pytest.warns(WorkerWarning) as seen:  # also that it answers no probe, if it is there by then
+            rest = resume(
+                path, [*quadratics()[:2], stuck], middle_box(3), config=more,
+                engine=make(THREAD, deadline_floor=0.5, patience=0.5, restarts=1),
+            )  # fmt: skip
+    finally:
+        (tmp_path / "release").touch()
+    assert "worker 2 failed when the run was resumed" in str(seen[0].message)
+    assert rest.iterations == 90
+    assert [entry["worker"] for entry in happened(rest, "worker-lost")] == [2]
+
+
+def test_what_was_seen_survives_a_checkpoint(make, tmp_path):
+    path, config = tmp_path / "run.npz", AspireEase(iterations=20)
+    engine = make(THREAD)
+    solve(quadratics(), middle_box(3), config=config, engine=engine, observers=[Checkpoint(path)])
+    seen = []
+    later = make(THREAD)
+    resume(
+        path, quadratics(), middle_box(3), config=AspireEase(iterations=40), engine=later,
+        observers=[lambda run, entry: seen.append(list(run.engine.watch.longest)) and None],
+    )  # fmt: skip
+    assert all(seconds > 0 for seconds in seen[0])
+    state = {"engine": "wall", "clock": 1.0, "away": [], "memory": engine.memory.snapshot()}  # as of 0.1
+    later.start([partial(Parrot, Update(1, np.ones(2), 1.0, 1.0, 1.0))] * 3)
+    try:
+        later.restore(state)
+        assert later.watch.longest == [0.0] * 3
+    finally:
+        later.stop()
+
+
+# -- the virtual clock ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "config",
+    [AspireEase(iterations=300), AspireEase(iterations=60, active_workers=3), FedAvg(iterations=40)],
+    ids=["S=1", "S=N", "fedavg"],
+)
+def test_a_straggler_on_the_virtual_clock_is_waited_for(config):
+    def run(deadline):
+        engine = VirtualEngine(
+            seed=4, delays=LogNormal(30.0, 2.0), stragglers=[Straggler(2, factor=200.0)], repeated=0.1
+        )
+        chosen = replace(config, deadline=deadline)
+        return solve(quadratics(), middle_box(3), config=chosen, engine=engine)
+
+    assert config.deadline == "auto"
+    same(run("auto"), run(None))
+
+
+# -- the masters, without an engine ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [AspireEase(active_workers=2), FedAvg()], ids=["aspire", "fedavg"])
+def test_what_the_master_does_about_silence(config):
+    kind = Worker if isinstance(config, AspireEase) else RoundWorker
+    master, workers = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), config, kind)
+    sent = dict(master.start())
+    assert master.wake_at is None  # the engine watches
+    out = master.handle(Event(7.0, 1, Silent(7.0, 5.0, "as the test says")))
+    assert [(j, message.ticket) for j, message in out] == [(1, sent[1].ticket)]
+    assert master.wake_at == 12.0
+    assert master.handle(Event(8.0, 1, Silent(8.0, 5.0, "again"))) == []  # it is asked already
+    assert master.handle(Event(9.0, -1, None)) == []
+    out = master.handle(Event(12.0, -1, None))
+    assert [j for j, _ in out] == [1]
+    assert not master.roster.alive[1]
+    assert master.handle(Event(13.0, 1, Silent(1.0, 5.0, "dead already"))) == []
+    assert master.wake_at == 22.0  # twice as long
+    notices = [(entry["event"], entry.get("reason")) for entry in master.take_notices()]
+    assert notices == [
+        ("worker-silent", "silent for 7 s, past the deadline of 5 s: as the test says"),
+        ("asked-again", None),
+        ("worker-lost", "silent for 12 s"),
+    ]
+    back = master.handle(Event(14.0, 1, workers[1].handle(out[0][1])))
+    assert master.roster.alive[1]
+    assert back == [] or [j for j, _ in back] == [1]
+
+
+@pytest.mark.parametrize("deadline", [None, 100.0])
+def test_a_deadline_that_was_given_is_the_one_that_counts(deadline):
+    for config in (AspireEase(deadline=deadline), FedAvg(deadline=deadline)):
+        master, _ = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), config)
+        master.start()
+        assert master.handle(Event(7.0, 1, Silent(7.0, 5.0, "says the engine"))) == []
+        assert master.take_notices() == []
+        assert master.wake_at == deadline
+
+
+def test_a_state_with_another_deadline_asks_nobody_in_vain():
+    """Retries of a run with a deadline in seconds mean nothing where there is none, or another."""
+    timed = AspireEase(deadline=5.0, resends=0)
+    master, _ = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), timed)
+    master.start()
+    master.handle(Event(1.0, 0, Update(1, np.zeros(1), 0.0, 0.0, 1.0)))
+    master.handle(Event(5.5, -1, None))
+    state = master.snapshot()
+    assert state["roster"]["retries"]
+    assert timed.restore(middle_box(2), 2, state).wake_at is not None
+    for deadline in (None, "auto"):
+        assert AspireEase(deadline=deadline).restore(middle_box(2), 2, state).wake_at is None
+
+
+@pytest.mark.parametrize("deadline", ["soon", "", True, 0, -1.0, float("inf"), float("nan"), [5.0]])
+def test_what_is_no_deadline_is_refused(deadline):
+    for config in (AspireEase(deadline=deadline), FedAvg(deadline=deadline)):
+        with pytest.raises(InvalidSetting, match='deadline must be "auto", None or a finite number'):
+            solve(quadratics(), middle_box(3), config=config)
+
+
+# -- the engine, without a master -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [THREAD, RAY])
+def test_an_engine_says_who_is_silent_once_a_step(kind, short):
+    good = Update(1, np.ones(2), 1.0, 1.0, 1.0)
+    engine = short(kind, deadline_floor=0.3, hosts=2)
+    engine.start([partial(Slow, good, 0.0), partial(Slow, good, 4.0)])
+    try:
+        for _ in range(3):  # the first answers of a new process are slow
+            engine.ask({j: Begin(np.zeros(2), np.ones(2)) for j in (0, 1)})
+        found = []
+        for j in (0, 1):
+            engine.send(j, Step(1, np.zeros(2), 1.0, 1.0))
+        while not any(event.worker == 1 and isinstance(event.payload, Update) for event in found):
+            found.append(engine.receive(until=None))
+        (silent,) = [event for event in found if isinstance(event.payload, Silent)]
+        assert silent.worker == 1
+        assert 0.3 <= silent.payload.seconds <= silent.time
+        assert engine.watch.longest[1] >= 3.9
+    finally:
+        engine.stop()
+
+
+def test_a_round_does_not_wait_for_those_that_hang_already(make, tmp_path):
+    engine = make(THREAD, patience=600.0)
+    hangs = threading.Event()
+    answer = Introduction(2, None, None)
+
+    class Stuck(Parrot):
+        def handle(self, message):
+            if isinstance(message, Step):
+                hangs.wait()
+            return super().handle(message)
+
+    engine.start([partial(Parrot, answer), partial(Stuck, answer)])
+    try:
+        assert len(engine.ask({j: Hello() for j in (0, 1)})) == 2
+        for _ in range(2):  # sent twice: the master has lost patience
+            engine.send(1, Step(1, np.zeros(2), 1.0, 1.0))
+        replies = engine.ask({j: Hello() for j in (0, 1)})
+        assert isinstance(replies[0], Introduction)
+        assert isinstance(replies[1], Away)
+    finally:
+        hangs.set()
+        engine.stop()

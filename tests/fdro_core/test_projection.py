@@ -1,0 +1,94 @@
+"""The nearest point of a set, against cvxpy and by its own optimality condition."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from fdro_core.estimators.budget_projection import exact_projection
+from fdro_core.estimators.projection import Projection
+from tests.uncertainty_sets.plugins import TotalVariation
+from uncertainty_sets import KL, Box, CDNorm, Polyhedron, available_sets, get_set
+
+RNG = np.random.default_rng(0)
+
+
+def excess(subject, p, target):
+    """The largest (x - p)ᵀ(target - p) over the set: not positive at the nearest point."""
+    return subject.worst_case(target - p).value - p @ (target - p)
+
+
+@pytest.mark.parametrize("name", available_sets())
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_nothing_in_the_set_is_nearer(name, size):
+    subject = get_set(name).example(size, RNG)
+    projection = Projection(subject, subject.reference(), most=500)
+    for scale in (1e-3, 0.1, 10.0):
+        target = subject.reference() + scale * RNG.normal(size=size)
+        p = projection.nearest(target, 1e-7)
+        assert subject.violation(p) < 1e-8
+        assert excess(subject, p, target) <= 2e-7 * max(1.0, scale)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_closed_forms_against_optimality(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.choice([2, 5, 40, 300]))
+    q = rng.dirichlet(np.ones(size))
+    spread = rng.choice([0.0, 1.0], size, p=[0.2, 0.8]) * rng.random(size) * rng.choice([0.1, 1.0])
+    for subject in (
+        CDNorm(q, spread, float(rng.choice([0.0, 0.5, 2.0, size]))),
+        Box(0.5 * q, np.minimum(1.0, 3.0 * q)),
+        Box(np.full(size, -1.0), np.full(size, np.inf)),
+    ):
+        nearest = exact_projection(subject)
+        for target in (q + rng.normal(size=size), q.copy(), np.full(size, 7.0), 1e6 * rng.normal(size=size)):
+            p = nearest(target)
+            # p is a difference of numbers of the target's size, each rounded to its last place.
+            assert subject.violation(p) < 1e-9 + 4.0 * np.spacing(np.abs(target).max())
+            assert excess(subject, p, target) <= 1e-9 * max(1.0, np.ptp(target) ** 2)
+
+
+def test_the_value_is_cvxpys():
+    q, spread, target = RNG.dirichlet(np.ones(12)), RNG.random(12) * 0.1, RNG.random(12)
+    subject = CDNorm(q, spread, 3.0)
+    x = cp.Variable(12)
+    simplex = [cp.sum(x) == 1, x >= 0]
+    cp.Problem(cp.Minimize(cp.sum_squares(x - target)), [*subject.constraints(x), *simplex]).solve(
+        solver="CLARABEL"
+    )
+    np.testing.assert_allclose(exact_projection(subject)(target), x.value, atol=1e-6)
+
+
+def test_only_sets_it_knows_have_a_closed_form():
+    class Loose(Box):
+        """Might mean anything."""
+
+    assert exact_projection(Loose([0.0, 0.0], [1.0, 1.0])) is None
+    assert exact_projection(KL([0.5, 0.5], 0.1)) is None
+    assert exact_projection(CDNorm([[0.5, 0.5]], 0.1, 1.0)) is None
+
+
+def test_points_are_kept_from_call_to_call():
+    calls = []
+
+    class Counted(TotalVariation):
+        def worst_case(self, losses, **options):
+            calls.append(1)
+            return super().worst_case(losses, **options)
+
+    subject = Counted(np.full(8, 1 / 8), 0.3)
+    projection = Projection(subject, subject.center)
+    target = RNG.random(8)
+    projection.nearest(target, 1e-8)
+    first = len(calls)
+    projection.nearest(target + 1e-9, 1e-8)
+    assert len(calls) - first <= 2 < first
+
+
+def test_a_single_point():
+    only = Polyhedron([[1.0, 0.0], [-1.0, 0.0]], [0.3, -0.3])
+    np.testing.assert_allclose(
+        Projection(only, only.reference()).nearest(np.array([5.0, 0.0]), 1e-9), [0.3, 0.7]
+    )

@@ -1,0 +1,120 @@
+"""Workers whose replies are not what they should be; importable, so that they can live in other processes."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from fdro_core.contracts.messages import from_fields, to_fields
+from fdro_core.contracts.replies import LARGEST
+from tests.fdro_core.helpers import Quadratic
+
+
+def changed(reply, **fields):
+    return from_fields(to_fields(reply) | fields)
+
+
+class Twisted:
+    """A worker machine whose replies to one kind of message go through a function."""
+
+    def __init__(self, machine, asked, twist):
+        self.machine, self.asked, self.twist = machine, asked, twist
+
+    def handle(self, message):
+        reply = self.machine.handle(message)
+        return self.twist(reply) if isinstance(message, self.asked) else reply
+
+    def snapshot(self):
+        return self.machine.snapshot()
+
+    def restore(self, state):
+        self.machine.restore(state)
+
+
+class With:
+    """A config, one of whose workers is twisted."""
+
+    def __init__(self, config, worker, asked, twist):
+        self.config, self.twisted = config, (worker, asked, twist)
+
+    def __getattr__(self, name):
+        return getattr(self.config, name)
+
+    def worker(self, index, source):
+        factory = self.config.worker(index, source)
+        worker, *rest = self.twisted
+        return partial(_twisted, factory, *rest) if index == worker else factory
+
+
+def _twisted(factory, asked, twist):
+    return Twisted(factory(), asked, twist)
+
+
+def scaled(factor, reply):
+    return changed(reply, w=factor * reply.w)
+
+
+STRANGE = {
+    "an array": lambda reply: reply.w,
+    "a function": lambda reply: len,
+    "nothing": lambda reply: None,
+    "too short": lambda reply: changed(reply, w=reply.w[:1]),
+    "too long": lambda reply: changed(reply, w=np.append(reply.w, 1.0)),
+    "single precision": lambda reply: changed(reply, w=reply.w.astype(np.float32)),
+    "a huge whole number": lambda reply: changed(reply, loss=10**400),
+    "words": lambda reply: changed(reply, loss="low"),
+}
+WRONG = {
+    "NaN": lambda reply: changed(reply, loss=math.nan),
+    "infinity in w": lambda reply: changed(reply, w=reply.w * np.inf),
+    "a huge w": lambda reply: changed(reply, w=reply.w + 10 * LARGEST),
+    "a huge loss": lambda reply: changed(reply, loss=1e300),
+    "a ticket of the future": lambda reply: changed(reply, ticket=10**9),
+}
+OF_STEPS = {
+    "negative curvature": lambda reply: changed(reply, curvature=-1.0),
+    "negative square": lambda reply: changed(reply, gradient_sq=-1.0),
+    "huge curvature": lambda reply: changed(reply, curvature=1e300),
+}
+
+
+# -- problems that raise ----------------------------------------------------------------------------
+
+
+class Raising(Quadratic):
+    """Raises from its call number `at` on, or when it is asked for its metric.
+
+    `error` is an exception, or makes one where it is raised.
+    """
+
+    def __init__(self, centre, error, at=10**9, metric=False):
+        super().__init__(centre)
+        self.error, self.at, self.calls = error, at, 0
+        if metric:
+            self.metric = self.fail
+
+    def fail(self):
+        raise self.error() if callable(self.error) else self.error
+
+    def loss_and_gradient(self, w, rng=None, batch_size=None):
+        self.calls += 1
+        if self.calls >= self.at:
+            self.fail()
+        return super().loss_and_gradient(w)
+
+
+class Mute(Exception):
+    """Has no words for itself."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+class NoTraveller(Exception):
+    """Can be packed and not unpacked: its arguments are not those of its constructor."""
+
+    def __init__(self, one, other):
+        super().__init__("lost on the way")
+        self.both = one, other

@@ -1,0 +1,164 @@
+"""What a set's own closed form answers, checked before it leaves `worst_case`.
+
+The kernels of sets/ measure value and violation from the p that they return and say so
+(`_certifies_itself`). The code of a plug-in may claim anything. So its claims are measured again: one pass
+over p and the losses, and the set's own test of membership. What cannot be seen this way is a bound that is
+too low for the maximum and not for p: `check_set` finds that, by solving the problem once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uncertainty_sets.base import WorstCase
+from uncertainty_sets.errors import BrokenSet
+from uncertainty_sets.kernels.dispatch import reject_not_finite
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import Array, UncertaintySet
+
+PROMISE = 1e-9
+"""The widest gap of a closed form, relative to max(f) - min(f)."""
+
+FEASIBLE = 1e-9
+"""The largest violation, as `contains` has it: constraints are evaluated by cvxpy here, not by a kernel."""
+
+ROUNDING = float(np.finfo(np.float64).eps)
+
+NUMBERS = ("value", "upper_bound", "gap", "violation", "iterations")
+
+
+def closed_form(
+    uncertainty_set: UncertaintySet, losses: Array, warm_start: WorstCase | None
+) -> WorstCase | None:
+    """The answer of the set's `_closed_form`, with the rows marked that a solver has to answer."""
+    reject_not_finite(losses)
+    answer = uncertainty_set._closed_form(losses.copy(), warm_start)  # its code may write into them
+    if answer is not None:
+        rows = unproved_rows(uncertainty_set, losses, answer)  # first: it may not be a WorstCase
+        answer.unproved = rows
+    return answer
+
+
+def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> tuple[int, ...]:
+    """The rows whose certificate is weaker than the promise; BrokenSet if it is not even true.
+
+    A row that the closed form itself gives up (`unproved`) claims nothing, and is not looked at.
+
+    Args:
+        uncertainty_set: whose `_closed_form` answered.
+        losses: (N,), one row, or (B, N).
+        answer: what it returned; its numbers become floats, or arrays for a batch.
+    """
+    if not isinstance(answer, WorstCase):
+        raise _wrong(uncertainty_set, f"it must return a WorstCase or None, got {type(answer).__name__}")
+    claims = np.ones(len(np.atleast_2d(losses)), dtype=bool)
+    if not set(answer.unproved) <= set(range(claims.size)):
+        raise _wrong(
+            uncertainty_set, f"unproved must name rows in 0..{claims.size - 1}, got {answer.unproved}"
+        )
+    claims[list(answer.unproved)] = False
+    _check_form(uncertainty_set, losses, answer, claims)
+    F, P = np.atleast_2d(losses)[claims], np.atleast_2d(answer.p)[claims]
+    value, bound, gap, said = (np.atleast_1d(getattr(answer, name))[claims] for name in NUMBERS[:4])
+    rows, batch = np.flatnonzero(claims), losses.ndim == 2
+
+    def refuse(bad: Any, words: str, *numbers: Array) -> None:
+        """Raise with the numbers of the first bad row, if there is one."""
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            where = f"in row {rows[first]}, " if batch else ""
+            raise _wrong(uncertainty_set, where + words.format(*(each[first] for each in numbers)))
+
+    owners = [uncertainty_set._row(int(row)) if batch else uncertainty_set for row in rows]
+    measured = np.array([owner.violation(p) for owner, p in zip(owners, P, strict=True)])
+    refuse(
+        measured > said + FEASIBLE,
+        "its violation is said to be {:.6g}, and p is off the set by {:.6g}", said, measured,
+    )  # fmt: skip
+    expected, spread, rounding = expected_loss(F, P)
+    room = PROMISE * spread + rounding + measured * np.abs(F).max(axis=1)
+    with np.errstate(invalid="ignore", over="ignore"):  # bounds may be infinite, and losses near 1e308
+        difference = bound - value
+        wrong_gap = ~((np.abs(gap - difference) <= room) | (gap == difference))
+        refuse(
+            ~(np.abs(value - expected) <= room),
+            "its value is {:.10g}, and pᵀf is {:.10g}", value, expected,
+        )  # fmt: skip
+        refuse(~(difference >= -room), "its upper_bound, {:.10g}, is below its value, {:.10g}", bound, value)
+        refuse(wrong_gap, "its gap is {:.6g}, and upper_bound - value is {:.6g}", gap, difference)
+    claims[rows] = (gap <= np.maximum(PROMISE * spread, rounding)) & (measured <= FEASIBLE)
+    if batch:
+        answer.violation[rows] = measured
+    elif rows.size:
+        answer.violation = float(measured[0])
+    return tuple(int(row) for row in np.flatnonzero(~claims))
+
+
+def expected_loss(F: Array, P: Array) -> tuple[Array, Array, Array]:
+    """Every row's pᵀf, max(f) - min(f), and how far rounding may take two ways to sum up pᵀf apart."""
+    size = np.abs(F).max(axis=1)
+    exponent = np.frexp(size)[1]
+    unit = np.ldexp(F, -exponent[:, None])  # in [-1, 1], so that nothing overflows
+    expected = np.einsum("bn,bn->b", P, unit)
+    spread = unit.max(axis=1) - unit.min(axis=1)
+    rounding = (F.shape[1] + 8) * ROUNDING * size
+    with np.errstate(over="ignore"):
+        return np.ldexp(expected, exponent), np.ldexp(spread, exponent), rounding
+
+
+def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, claims: Any) -> None:
+    """The kinds and shapes; numbers become floats or float arrays, which others may then rely on."""
+    p: Any = answer.p
+    if not isinstance(p, np.ndarray) or p.dtype != np.float64 or p.shape != losses.shape:
+        kind = f"{p.dtype} of shape {p.shape}" if isinstance(p, np.ndarray) else type(p).__name__
+        raise _wrong(uncertainty_set, f"p must be float64 of shape {losses.shape}, got {kind}")
+    claimed = np.atleast_2d(p)[claims]
+    if not np.isfinite(claimed).all():
+        raise _wrong(uncertainty_set, f"p must be finite, got {claimed[~np.isfinite(claimed)][0]}")
+    if not p.flags.writeable:
+        answer.p = p.copy()  # a solver's rows may have to be written into it
+    leading = losses.shape[:-1]
+    for name in NUMBERS:
+        numbers = _numbers(uncertainty_set, name, getattr(answer, name), leading, claims)
+        setattr(answer, name, float(numbers) if losses.ndim == 1 else numbers)
+    answer.iterations = np.asarray(answer.iterations).astype(np.int64)[()]
+    if not isinstance(answer.dual, Mapping) or not answer.dual:
+        raise _wrong(
+            uncertainty_set,
+            f"dual must hold the multipliers that upper_bound is computed from, got {answer.dual!r}",
+        )
+    dual = {
+        key: _numbers(uncertainty_set, f"dual[{key!r}]", multiplier, leading, claims)
+        for key, multiplier in answer.dual.items()
+    }
+    if losses.ndim == 2:
+        answer.dual = dual
+
+
+def _numbers(
+    uncertainty_set: UncertaintySet, name: str, given: Any, leading: tuple[int, ...], claims: Any
+) -> Array:
+    """Numbers without NaN where they are claimed; these axes first, and only these unless multipliers."""
+    try:
+        numbers = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise _wrong(uncertainty_set, f"{name} must be numbers, got {given!r}") from None
+    shape = numbers.shape[: len(leading)] if name.startswith("dual") else numbers.shape
+    if shape != leading:
+        needed = f"shape {leading}" if leading else "a number"
+        raise _wrong(uncertainty_set, f"{name} must be {needed}, got shape {numbers.shape}")
+    if np.isnan(numbers[claims] if leading else numbers).any() and claims.any():
+        raise _wrong(uncertainty_set, f"{name} is NaN")
+    return numbers
+
+
+def _wrong(uncertainty_set: UncertaintySet, what: str) -> BrokenSet:
+    return BrokenSet(
+        f"{type(uncertainty_set).__name__}._closed_form answered wrongly: {what}. "
+        "uncertainty_sets.check_set(…) tries all that it does; until it is mended, backend='clarabel' goes "
+        "without the closed form"
+    )

@@ -1,0 +1,293 @@
+"""Repair a solver's approximate multipliers into a valid upper bound.
+
+For a `ConicProgram` (maximise fᵀx[columns] subject to b - A x in K) and any y with
+
+    y in K*   and   (Aᵀy) = 0 in the auxiliary columns,
+
+every feasible x has fᵀp <= bᵀy + max(f - (Aᵀy)[columns]), because p is in the simplex: a wrong y makes
+the bound loose, never false. A solver gives a y that misses both conditions by its tolerance; here it is
+moved until it meets them, in four steps, each cheap beside the solve:
+
+1. each cone's part of y is lifted into the dual cone;
+2. least squares takes y onto (Aᵀy) = 0;
+3. that may leave the cone again by a little: a fixed interior point y° of {y in K* : (Aᵀy) = 0}, found
+   once per program, is added just as often as needed;
+4. a column with a row of its own, x_j >= l, needs only (Aᵀy)_j >= 0 of the others: that row takes the rest.
+
+Each sum of the bound is computed with an error, at most (its number of terms)·2⁻⁵³ times the sum of their
+sizes; that much is added, so that the bound stays above the maximum where the numbers are large. What
+rounding leaves in the auxiliary columns counts at the size of the solver's own auxiliary variables: that one
+term is an estimate, since those of the maximiser are not known. And y = 0 proves max f: a bound above that is
+replaced by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uncertainty_sets.conic.dual_cone import DualCone
+from uncertainty_sets.conic.program import ConicProgram
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import Array
+
+ROUNDING = 1e-13
+"""A residual of this size, relative to the terms that make it up, is rounding of their sum."""
+
+UNIT = 2.0**-53
+"""The relative error of one sum or product."""
+
+CENTRE_PRICE = 1e-6
+"""A cone is pushed into its interior unless a unit of push costs more than 1/CENTRE_PRICE in the bound."""
+
+EXP_INTERIOR = (-1.0, 0.0, 1.0)
+"""A point well inside the dual exponential cone."""
+
+
+class Certifier:
+    """The bounds of one program; what depends on the program alone is computed once."""
+
+    def __init__(self, program: ConicProgram) -> None:
+        self.program = program
+        self.cone = DualCone(program)
+        self._projections: dict[bytes, Callable[[Array], Array]] = {}
+
+    def _single_rows(self) -> tuple[Any, Any, Array]:
+        """The nonneg rows that hold one variable: (their columns, the rows, the coefficients)."""
+        by_row = self.program.A.tocsr()
+        rows = self.cone.nonneg[np.diff(by_row.indptr)[self.cone.nonneg] == 1]
+        first = by_row.indptr[rows]
+        return by_row.indices[first], rows, by_row.data[first]
+
+    @cached_property
+    def _simplex_rows(self) -> Any:
+        """The rows p_j >= 0 and 1ᵀp = 1: max(f - (Aᵀy)[columns]) stands for them, and has fewer terms."""
+        program = self.program
+        columns, rows, coefficients = self._single_rows()
+        positive = rows[(coefficients < 0) & (program.b[rows] == 0.0) & np.isin(columns, program.columns)]
+        sums = program.A.tocsr()[self.cone.zero]
+        whole = (sums[:, program.columns] == 1.0).sum(axis=1) == program.size
+        alone = np.diff(sums.indptr) == program.size
+        total = self.cone.zero[whole & alone & (program.b[self.cone.zero] == 1.0)]
+        return np.concatenate([positive, total])
+
+    @cached_property
+    def _sizes(self) -> Any:
+        """|A|, for the size of the terms in Aᵀy."""
+        return abs(self.program.A)
+
+    @cached_property
+    def _column_error(self) -> Array:
+        """The error of each entry of f - Aᵀy, over the size of its terms."""
+        return np.asarray(UNIT * (np.diff(self.program.A.indptr) + 2.0))
+
+    @cached_property
+    def _own_rows(self) -> tuple[Any, Any, Array]:
+        """Auxiliary columns with a nonneg row that holds nothing else: (columns, rows, coefficients)."""
+        columns, rows, coefficients = self._single_rows()
+        _, first = np.unique(columns, return_index=True)
+        first = first[np.isin(columns[first], self.program.auxiliary)]
+        return columns[first], rows[first], coefficients[first]
+
+    @cached_property
+    def _shared_columns(self) -> Any:
+        """The auxiliary columns without a row of their own: (Aᵀy) = 0 must be met by all rows together."""
+        return np.setdiff1d(self.program.auxiliary, self._own_rows[0])
+
+    @cached_property
+    def _shared(self) -> Any:
+        return self.program.A[:, self._shared_columns]
+
+    @cached_property
+    def _centre(self) -> tuple[Array, Any]:
+        """(y°, live): y° in K* with (Aᵀy°) = 0 off p; live rows are those where it is strictly inside.
+
+        A cone that no such y° enters has a multiplier of zero in every certificate: its rows are not live.
+        """
+        point, live = centre(self.program, self.cone)
+        return self._flattened(point, live), live
+
+    def repair(self, y: Array) -> Array | None:
+        """A multiplier that meets both conditions, near y; None where we find none."""
+        if not np.isfinite(y).all():
+            return None
+        y = self.cone.lift(y)
+        y[self._simplex_rows] = 0.0
+        if self.program.auxiliary.size == 0:
+            return y
+        # Lifted once more: where only rounding left the cone, only rounding comes back in (Aᵀy).
+        candidate = self.cone.lift(self._with_own_rows(self._flattened(y, np.ones(y.size, dtype=bool))))
+        if self._feasible(candidate):
+            return candidate
+        centre_point, live = self._centre
+        pushed = self._pushed(self._flattened(y, live), centre_point)
+        if pushed is not None:
+            pushed[self._simplex_rows] = 0.0
+        return pushed
+
+    def _with_own_rows(self, y: Array) -> Array:
+        """y with the rows that are a column's own set to cancel the rest of (Aᵀy) there, if they can."""
+        columns, rows, coefficients = self._own_rows
+        y = y.copy()
+        y[rows] = 0.0
+        y[rows] = np.maximum(-(self.program.A.T @ y)[columns] / coefficients, 0.0)
+        return y
+
+    def _flattened(self, y: Array, live: Any) -> Array:
+        """The nearest y that is zero off the live rows and has (Aᵀy) = 0 in the shared columns."""
+        y = np.where(live, y, 0.0)
+        A = self._shared[live]
+        residual = A.T @ y[live]
+        if not np.abs(residual).max(initial=0.0) > 0:
+            return y
+        project = self._projection(live)
+        for _ in range(4):
+            moved = y.copy()
+            moved[live] -= project(residual)
+            left = A.T @ moved[live]
+            if not np.abs(left).max() < np.abs(residual).max():
+                break
+            y, residual = moved, left
+        return y
+
+    def _projection(self, live: Any) -> Callable[[Array], Array]:
+        """residual -> the smallest step on the live rows with that (Aᵀ step); factorised once."""
+        from scipy import sparse
+        from scipy.sparse.linalg import splu
+
+        key = live.tobytes()
+        if key not in self._projections:
+            A = self._shared[live]
+            height, width = A.shape
+            # The augmented system stays sparse where AᵀA would be dense; the small corner block makes it
+            # solvable where columns of A depend on each other.
+            system = sparse.bmat([[sparse.eye(height), A], [A.T, -1e-14 * sparse.eye(width)]], format="csc")
+            factors = splu(system)
+            self._projections[key] = lambda residual: np.asarray(
+                factors.solve(np.concatenate([np.zeros(height), residual]))[:height]
+            )
+        return self._projections[key]
+
+    def _feasible(self, y: Array) -> bool:
+        """Whether y is in K* and what is left of (Aᵀy) in the auxiliary columns is rounding."""
+        if not (self.cone.margins(y) >= 0).all():
+            return False
+        columns = self.program.auxiliary
+        left = np.abs(self.program.A.T @ y)[columns]
+        # Relative to the terms of each sum, or to the losses, which are in [-1, 1]: a column whose only
+        # row has to have y = 0 sums up nothing else.
+        terms = (self._sizes.T @ (np.abs(y) + min(1.0, float(np.abs(y).max()))))[columns]
+        return bool((left <= ROUNDING * terms).all())
+
+    def _pushed(self, y: Array, centre_point: Array) -> Array | None:
+        """y plus the smallest multiple of y° (to within a tenth) that is in K*."""
+        unit = np.abs(y).max() or 1.0
+
+        def at(step: float) -> Array | None:
+            point = self._with_own_rows(y + step * centre_point)
+            return point if self._feasible(point) else None
+
+        step = 1e-17 * unit
+        found = at(0.0)
+        while found is None and step < 1e6 * unit:
+            step *= 10.0
+            found = at(step)
+        if found is None:
+            return None
+        low = 0.1 * step
+        for _ in range(4):
+            middle = float(np.sqrt(low * step))
+            closer = at(middle)
+            if closer is None:
+                low = middle
+            else:
+                step, found = middle, closer
+        return found
+
+    def prove(self, losses: Array, y: Array, x: Array) -> tuple[Array, float]:
+        """Multipliers near y that prove an upper bound, and the bound; (0, max f) where none do better."""
+        repaired = self.repair(y) if y.size == self.program.b.size else None
+        top = float(losses.max())
+        if repaired is not None:
+            bound = self.bound(losses, repaired, x)
+            if bound <= top:
+                return repaired, bound
+        return np.zeros(self.program.b.size), top
+
+    def bound(self, losses: Array, y: Array, x: Array) -> float:
+        """bᵀy + max(f - (Aᵀy)[columns]), plus what rounding left in the auxiliary columns, at size |x|.
+
+        And plus the largest error that these sums can have made.
+        """
+        program = self.program
+        residual = program.A.T @ y
+        error = self._column_error * (self._sizes.T @ np.abs(y))
+        left = float((np.abs(residual) + error)[program.auxiliary] @ np.abs(x[program.auxiliary]))
+        top = float((losses - residual[program.columns] + error[program.columns]).max())
+        error_of_b = UNIT * (np.count_nonzero(program.b) + 2.0) * float(np.abs(program.b) @ np.abs(y))
+        return float(program.b @ y + error_of_b + top + left)
+
+
+def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:
+    """A point y° well inside {y in K* : (Aᵀy) = 0 off p} and its live rows, by a conic program.
+
+    maximise Σ t_k - price·(bᵀy + τ)  over  y - t_k e_k in K*_k,  0 <= t <= 1,  (Aᵀy) = 0 off p,
+    τ >= -(Aᵀy)[columns], where e_k is inside the cone K*_k.
+
+    bᵀy + τ is the bound that y proves for zero losses: what adding y costs any other bound.
+    """
+    from scipy import sparse
+
+    from uncertainty_sets.backends import select
+
+    height = program.A.shape[0]
+    rows_of = [np.array([row]) for row in cone.nonneg] + cone.soc + list(cone.exp)
+    count = len(rows_of)
+    push = sparse.lil_array((height, count))  # the columns e_k
+    for k, rows in enumerate(rows_of):
+        if k >= count - len(cone.exp):
+            push[rows, [k] * 3] = EXP_INTERIOR
+        else:
+            push[rows[0], k] = 1.0
+    shifted = sparse.hstack([sparse.eye(height), -push.tocsr(), sparse.csr_array((height, 1))]).tocsr()
+    transposed = sparse.csr_array(program.A.T)
+
+    def wide(block: Any, left: int, total: int) -> Any:
+        pads = [sparse.csr_array((block.shape[0], w)) for w in (left, total - left - block.shape[1])]
+        return sparse.hstack([pads[0], block, pads[1]]).tocsr()
+
+    total = height + count + 1
+    tau = sparse.csr_array(np.ones((program.size, 1)))
+    u, v, w = (shifted[cone.exp[:, i]] for i in range(3))
+    # (u, v, w) is in the dual exponential cone where (u - v, -u, w) is in the cone itself.
+    exp_rows = sparse.vstack([u - v, -u, w]).tocsr()
+    order = np.arange(3 * len(cone.exp)).reshape(3, -1).T.ravel()
+    blocks = [
+        (wide(transposed[program.auxiliary], 0, total), np.zeros(program.auxiliary.size)),
+        (-shifted[cone.nonneg], np.zeros(cone.nonneg.size)),
+        (-wide(sparse.eye(count), height, total), np.zeros(count)),
+        (wide(sparse.eye(count), height, total), np.ones(count)),
+        (-wide(transposed[program.columns], 0, total) - wide(tau, total - 1, total), np.zeros(program.size)),
+        *((-shifted[rows], np.zeros(len(rows))) for rows in cone.soc),
+        (-exp_rows[order], np.zeros(order.size)),
+    ]
+    A = sparse.csc_array(sparse.vstack([block for block, _ in blocks]))
+    b = np.concatenate([right for _, right in blocks])
+    nonneg = sum(len(right) for _, right in blocks[1:5])
+    cones = [("zero", program.auxiliary.size), ("nonneg", nonneg)]
+    cones += [("soc", len(rows)) for rows in cone.soc] + [("exp", 3)] * len(cone.exp)
+    problem = ConicProgram(A, b, tuple(c for c in cones if c[1]), np.zeros(0, dtype=np.intp))
+    cost = np.concatenate([CENTRE_PRICE * program.b, -np.ones(count), [CENTRE_PRICE]])
+    answer = select("auto", problem).compile(problem).solve(cost)
+    if answer.outcome not in {"solved", "inaccurate"} or not answer.x.size:
+        return np.zeros(height), np.zeros(height, dtype=bool)
+    y, t = answer.x[:height], answer.x[height : height + count]
+    live = np.ones(height, dtype=bool)
+    for k, rows in enumerate(rows_of):
+        if t[k] < 0.5:
+            live[rows] = False
+    return np.where(live, y, 0.0), live

@@ -1,0 +1,303 @@
+"""The oracle of any set by a conic solver, with a certificate of our own.
+
+A set's program is compiled once per size (program.py), kept on the set, and solved again by changing
+only the objective (backends/). The solver's multipliers are made feasible and turned into the upper
+bound here (certificate.py): what a solver claims about its own accuracy is never passed on.
+
+To recheck an answer r that has r.dual["y"]::
+
+    program = conic.program(uncertainty_set, len(losses))
+    residual = program.A.T @ r.dual["y"]  # zero outside program.columns
+    bound = program.b @ r.dual["y"] + max(losses - residual[program.columns])
+
+and each cone's part of y must be in the dual cone: free for "zero", >= 0 for "nonneg", itself for "soc",
+and for "exp" (u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w >= 0.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from uncertainty_sets.backends import in_order, is_cold, select
+from uncertainty_sets.base import WorstCase, name_rows, stack
+from uncertainty_sets.conic.certificate import Certifier
+from uncertainty_sets.conic.membership import interior, projection_of_uniform, residual
+from uncertainty_sets.conic.program import ConicProgram, checked, compile_program, equilibrated
+from uncertainty_sets.errors import EmptySet, InvalidLosses, SolverFailed
+from uncertainty_sets.kernels.dispatch import reject_not_finite
+
+if TYPE_CHECKING:
+    from uncertainty_sets.backends import Solution, Solver
+    from uncertainty_sets.base import Array, UncertaintySet
+
+__all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
+
+USABLE = 1e-4
+"""The promise of a conic answer: a gap of at most this much of the spread, and a violation of at most this.
+Most answers are at 1e-9; one that breaks the promise is raised, never returned."""
+
+NEGATIVE = 1e-7
+"""How far below zero a gap may be, over the spread: p is outside the set by its violation, and the value
+may exceed the bound by that much times the multipliers."""
+
+FEASIBLE = 1e-9
+"""A violation this small, or a gap as little below zero, is left alone."""
+
+STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
+"""How far p is moved into the set: the smallest step that makes it feasible. In a small set even the whole
+way costs little."""
+
+_compiling = threading.RLock()
+
+
+class Compiled:
+    """A set's program for one size, with the solvers that hold it.
+
+    Solvers and certificate see `program`, whose linear rows are equilibrated; `given` is as the set
+    stated it, and y for `program` is y·`factors` for `given`.
+    """
+
+    def __init__(self, given: ConicProgram) -> None:
+        self.given = given
+        self.program, self.factors = equilibrated(given)
+        self.certifier = Certifier(self.program)
+        self._solvers = threading.local()  # solver objects are not for sharing between threads
+
+    def solver(self, backend: str) -> Solver:
+        """The program in that backend; kept, except inside `backends.cold()`."""
+        kept = self._solvers.__dict__
+        if backend in kept and not is_cold():
+            solver: Solver = kept[backend]
+            return solver
+        solver = select(backend, self.program).compile(self.program)
+        if not is_cold():
+            kept[backend] = solver
+        return solver
+
+
+def _compiled(uncertainty_set: UncertaintySet, size: int) -> Compiled:
+    kept: dict[int, Compiled] = uncertainty_set.__dict__.setdefault("_cache_conic", {})
+    found = kept.get(size)
+    if found is None:
+        with _compiling:
+            if size not in kept:
+                own = uncertainty_set._conic_program(size)
+                stated = own if own is not None else compile_program(uncertainty_set, size)
+                kept[size] = Compiled(checked(stated, type(uncertainty_set).__name__))
+            found = kept[size]
+    return found
+
+
+def program(uncertainty_set: UncertaintySet, size: int | None = None) -> ConicProgram:
+    """The conic program behind the set's oracle, for rechecking a certificate or for a solver of your own.
+
+    Args:
+        uncertainty_set: any set.
+        size: N; needed only where the set leaves it to the losses.
+
+    >>> from uncertainty_sets import Polyhedron
+    >>> program(Polyhedron([[1.0, 0.0, 0.0]], [0.5])).cones
+    (('zero', 1), ('nonneg', 4))
+    """
+    size = uncertainty_set.size if size is None else size
+    if size is None:
+        raise InvalidLosses(f"{type(uncertainty_set).__name__} takes its size from the losses: give size")
+    return _compiled(uncertainty_set, size).given
+
+
+def is_feasible(uncertainty_set: UncertaintySet, size: int) -> bool:
+    """Whether a solver finds any distribution in the set; anything but a proof of emptiness counts as yes."""
+    compiled = _compiled(uncertainty_set, size)
+    solver = compiled.solver(select("auto", compiled.program).name)
+    return solver.solve(compiled.program.cost(np.zeros(size))).outcome != "infeasible"
+
+
+def worst_case(
+    uncertainty_set: UncertaintySet, losses: Array, backend: str, warm_start: WorstCase | None
+) -> WorstCase:
+    """The oracle by a conic solver; `UncertaintySet.worst_case` comes here with checked shapes.
+
+    The promise: the gap is finite and at most 1e-4 of the spread of the losses, negative by at most 1e-7 of
+    it, and the violation is at most 1e-4, whatever the solver said of itself. Most answers are at 1e-9.
+    Where a solver's p is outside the set, it is moved inside, at the cost of a larger gap; where that is
+    not enough, "auto" asks the other solvers that have the cones; then `SolverFailed` is raised,
+    with the best that there is as its `answer`. Multipliers beyond the largest float are inf.
+
+    A batch is a loop over its rows; those that fail are named together, after all have been tried.
+    `warm_start` is not needed: a solver that gains from its last answer (HiGHS, SCS) has kept it.
+    """
+    reject_not_finite(losses)
+    if losses.ndim == 1:
+        return _solve(uncertainty_set, losses, backend)
+    return _solve_rows(uncertainty_set, losses, backend)
+
+
+def _solve_rows(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> WorstCase:
+    answers: dict[int, WorstCase] = {}
+    failures: dict[int, SolverFailed] = {}
+    for index, row in enumerate(losses):
+        try:
+            answers[index] = _solve(uncertainty_set._row(index), row, backend)
+        except SolverFailed as failure:
+            failures[index] = failure
+        except EmptySet as empty:
+            if uncertainty_set.rows is None:
+                raise
+            raise EmptySet(f"row {index}: {empty}") from empty
+    if not failures:
+        return stack(list(answers.values()))
+    rows = tuple(failures)
+    rest = None
+    if answers:
+        blank = _blank(next(iter(answers.values())))
+        rest = stack([answers.get(index, blank) for index in range(len(losses))])
+    first = failures[rows[0]]
+    raise SolverFailed(
+        f"{len(rows)} of {len(losses)} rows have no usable answer ({name_rows(rows)}); the error's `answer` "
+        f"has the others. Row {rows[0]}: {first}",
+        answer=rest,
+        rows=rows,
+    ) from first
+
+
+def _blank(answer: WorstCase) -> WorstCase:
+    """What stands for a row that failed, beside rows like that answer: NaN."""
+    nothing = {
+        key: np.full_like(np.asarray(value, dtype=np.float64), np.nan) for key, value in answer.dual.items()
+    }
+    p = np.full_like(answer.p, np.nan)
+    return WorstCase(p, np.nan, np.nan, np.nan, np.nan, nothing, answer.backend, 0)
+
+
+class _Candidate(NamedTuple):
+    """An answer for losses in [-1, 1], and what its own certificate says of it."""
+
+    p: Array
+    y: Array
+    value: float
+    bound: float
+    violation: float
+    backend: str
+    iterations: int
+
+    @property
+    def gap(self) -> float:
+        """Over the spread, which is 2."""
+        return 0.5 * (self.bound - self.value)
+
+    @property
+    def is_usable(self) -> bool:
+        return -NEGATIVE <= self.gap <= USABLE and self.violation <= USABLE
+
+    @property
+    def shortfall(self) -> float:
+        """How far from usable, to find the best of several."""
+        worst = max(self.gap, -self.gap, self.violation)
+        return np.inf if np.isnan(worst) else worst
+
+
+def _solve(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> WorstCase:
+    compiled = _compiled(uncertainty_set, losses.size)
+    # Solvers see losses in [-1, 1]: their tolerances are then relative to the spread, and neither a
+    # constant added to the losses nor their unit changes the answer. Halves, so that nothing overflows.
+    low, high = float(losses.min()), float(losses.max())
+    middle, scale = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+    unit = (losses - middle) / scale if scale > 0 else np.zeros_like(losses)
+
+    def in_units_of_losses(found: _Candidate) -> WorstCase:
+        with np.errstate(over="ignore"):  # a multiplier may be beyond the largest float, and is then inf
+            y = scale * (found.y * compiled.factors)
+        return WorstCase(
+            p=found.p,
+            value=middle + scale * found.value,
+            upper_bound=middle + scale * found.bound if scale > 0 else max(middle, high),
+            gap=scale * (found.bound - found.value) if scale > 0 else high - middle,
+            violation=found.violation,
+            dual=uncertainty_set._dual_from_conic(y),
+            backend=found.backend,
+            iterations=found.iterations,
+        )
+
+    best: _Candidate | None = None
+    empty, said = "", []
+    for name in in_order(compiled.program) if backend == "auto" else [backend]:
+        solution = compiled.solver(name).solve(compiled.program.cost(unit))
+        if solution.outcome == "infeasible":
+            empty = empty or f"{name}: {solution.status}"
+            continue
+        found = _certified(uncertainty_set, compiled, unit, solution, name)
+        if found is not None and found.is_usable:
+            return in_units_of_losses(found)
+        said.append(_said(name, solution, found))
+        if found is not None and (best is None or found.shortfall < best.shortfall):
+            best = found
+    if empty and (best is None or best.violation > USABLE):
+        raise EmptySet(
+            f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0 and 1ᵀp = 1 ({empty})"
+        )
+    raise SolverFailed(
+        f"no usable answer for {uncertainty_set!r}: {'; '.join(said)}. Try another of available_backends(), "
+        f"or constraints whose numbers are nearer to 1",
+        answer=None if best is None else in_units_of_losses(best),
+    )
+
+
+def _said(name: str, solution: Solution, found: _Candidate | None) -> str:
+    """What is wrong with a solver's answer, for an error."""
+    ended = f"{name} ended with status {solution.status!r} after {solution.iterations} iterations"
+    if found is None:
+        return f"{ended} and without a distribution"
+    return f"{ended}, with a gap of {found.gap:.2g} of the spread and a violation of {found.violation:.2g}"
+
+
+def _certified(
+    uncertainty_set: UncertaintySet, compiled: Compiled, unit: Array, solution: Solution, name: str
+) -> _Candidate | None:
+    """The solver's answer with our own certificate; None where it has no distribution at all."""
+    if not solution.x.size or not np.isfinite(solution.x).all():
+        return None
+    cleaned = _clean(uncertainty_set, solution.x[compiled.program.columns])
+    if cleaned is None:
+        return None
+    p, violation = cleaned
+    y, bound = compiled.certifier.prove(unit, solution.y, solution.x)
+    found = _Candidate(p, y, float(p @ unit), bound, violation, name, solution.iterations)
+    if found.violation <= USABLE and found.gap >= -FEASIBLE:
+        return found
+    return _moved_inside(uncertainty_set, found, unit)
+
+
+def _clean(uncertainty_set: UncertaintySet, p: Array) -> tuple[Array, float] | None:
+    """p without the solver's small negative entries and with sum one, if that leaves it as feasible."""
+    clean = np.maximum(p, 0.0)
+    total = float(clean.sum())
+    if not 0.0 < total < np.inf:
+        return None
+    clean /= total
+    violation = uncertainty_set.violation(clean)
+    if violation > FEASIBLE:
+        before = uncertainty_set.violation(p)
+        if before < violation:
+            return p, before
+    return clean, violation
+
+
+def _moved_inside(uncertainty_set: UncertaintySet, found: _Candidate, unit: Array) -> _Candidate:
+    """The answer with p moved towards the inside of the set, by as little as makes it feasible."""
+    inside = interior(uncertainty_set, found.p.size)
+    if inside is None:
+        return found
+    start = np.maximum(found.p, 0.0)
+    start /= start.sum()
+    best = found
+    for step in STEPS:
+        p = (1.0 - step) * start + step * inside
+        moved = found._replace(p=p, value=float(p @ unit), violation=uncertainty_set.violation(p))
+        if moved.shortfall < best.shortfall:
+            best = moved
+        if moved.violation <= FEASIBLE and moved.gap >= 0.0:
+            break
+    return best

@@ -1,0 +1,155 @@
+"""Wasserstein-1 with any cost: the same as on a line, with O(N²) an evaluation and O(N) of memory.
+
+cost[j, i] is what moving a unit from j to i costs here: rows are sources, so that each is read in one piece.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.base import Array
+from uncertainty_sets.kernels.jit import kernel, strict, summing
+from uncertainty_sets.kernels.scan import DUAL, OK, OUT_OF_RANGE, STATUS, finish, larger, scan, smaller
+from uncertainty_sets.kernels.tangent import (
+    GAIN,
+    LOWEST,
+    MASS,
+    MEMORY,
+    X,
+    begin,
+    mixture,
+    next_point,
+    put,
+    take,
+)
+from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below
+
+EVALUATIONS = 200
+
+
+@strict
+def reach(f: float, top: float, rate: float, cost: float) -> float:
+    """What a target is worth at that cost; its rounding decides ties, so it is the same everywhere."""
+    return (f - top) - rate * cost
+
+
+@summing
+def best(f: Array, cost: Array, top: float, rate: float) -> tuple[float, float]:
+    """The worth of the best target and the least cost at which it is had."""
+    worth = -np.inf
+    for i in range(f.size):
+        worth = larger(worth, reach(f[i], top, rate, cost[i]))
+    least = np.inf
+    for i in range(f.size):
+        least = smaller(least, cost[i] if reach(f[i], top, rate, cost[i]) == worth else np.inf)
+    return worth, least
+
+
+@kernel
+def evaluate(f: Array, cost: Array, q: Array, top: float, rate: float) -> tuple[float, float]:
+    """Σ q·(f_target - top) and Σ q·cost with each entry's mass at its best target, the cheapest of equals."""
+    gain, spent = 0.0, 0.0
+    for j in range(f.size):
+        if q[j] > 0.0:
+            worth, least = best(f, cost[j], top, rate)
+            gain += q[j] * (worth + rate * least)
+            spent += q[j] * least
+    return gain, spent
+
+
+@kernel
+def spread_out(f: Array, cost: Array, q: Array, top: float, rate: float, weight: float, p: Array) -> float:
+    """Add the solution at that rate to p, `weight` times; returns what its transport costs."""
+    spent = 0.0
+    for j in range(f.size):
+        if q[j] > 0.0:
+            worth, least = best(f, cost[j], top, rate)
+            target = 0
+            for i in range(f.size):
+                if cost[j, i] == least and reach(f[i], top, rate, least) == worth:
+                    target = i
+                    break
+            p[target] += weight * q[j]
+            spent += weight * q[j] * least
+    return spent
+
+
+@kernel
+def solve(
+    f: Array,
+    q: Array,
+    radius: float,
+    cost: Array,
+    step: float,
+    warm: float,
+    p: Array,
+    out: Array,
+    ends: Array,
+    memory: Array,
+) -> None:
+    """One row; `step` is the smallest cost that is not 0 (negative: some off the diagonal are 0)."""
+    least, top, status = scan(f)
+    if status != OK:
+        out[STATUS] = status
+        return
+    trial = ends[3]
+    still = 2.0 * (top - least) / abs(step)
+    if still > FASTEST:
+        out[STATUS] = OUT_OF_RANGE  # with losses scaled down it is not
+        return
+    begin(memory)
+    trial[X] = 0.0
+    trial[GAIN], spent = evaluate(f, cost, q, top, 0.0)
+    trial[MASS] = spent - radius
+    evaluations = 1
+    if trial[MASS] <= 0.0:
+        put(ends, 0, trial)
+        put(ends, 1, trial)
+        put(ends, 2, trial)
+        memory[LOWEST] = trial[GAIN]
+    else:
+        take(trial, ends, memory)
+        trial[X], trial[MASS] = still, -radius
+        trial[GAIN] = mean_below(f, q, top) if step > 0.0 else evaluate(f, cost, q, top, still)[0]
+        take(trial, ends, memory)
+        kink = 10.0 * (top - least) / float(f.size) ** 2
+        rate, over = next_point(ends, memory, 0.0, kink, radius)
+        if not over and np.isfinite(warm) and warm > 0.0:
+            rate = min(warm, still)
+        while not over and evaluations < EVALUATIONS:
+            trial[X] = rate
+            trial[GAIN], spent = evaluate(f, cost, q, top, rate)
+            trial[MASS] = spent - radius
+            evaluations += 1
+            take(trial, ends, memory)
+            if trial[MASS] == 0.0:
+                put(ends, 1, trial)
+                break
+            rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
+    mix = mixture(ends)
+    p[:] = 0.0
+    spent = 0.0
+    if mix > 0.0:
+        spent += spread_out(f, cost, q, top, ends[0, X], mix, p)
+    if mix < 1.0:
+        spent += spread_out(f, cost, q, top, ends[1, X], 1.0 - mix, p)
+    value, total = 0.0, 0.0
+    for i in range(f.size):
+        value += p[i] * (f[i] - top)
+        total += p[i]
+    violation = max(abs(total - 1.0), (spent - radius) / max(1.0, radius))
+    finish(out, top, value, memory[LOWEST], violation, evaluations, top - least)
+    out[DUAL] = ends[2, X]
+
+
+@kernel
+def rows(
+    F: Array, center: Array, radius: Array, cost: Array, step: Array, warm: Array, P: Array, out: Array
+) -> None:
+    """Every row of F; parameters with one row serve all."""
+    ends, memory = np.empty((4, 3)), np.empty(MEMORY)
+    many, started = center.shape[0] > 1, warm.shape[0] > 1
+    for b in range(F.shape[0]):
+        r = b if many else 0
+        start = warm[b if started else 0, 0]
+        solve(F[b], center[r], radius[r], cost[0], step[0], start, P[b], out[b], ends, memory)

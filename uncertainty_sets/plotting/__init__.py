@@ -1,0 +1,1 @@
+"""What `uncertainty_sets.pictures` draws with."""

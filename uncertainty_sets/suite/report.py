@@ -1,0 +1,123 @@
+"""`check_set`: the properties of every set, tried on one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.errors import BrokenSet, InvalidInput
+from uncertainty_sets.suite.properties import ASK_NOTHING, EVERY
+from uncertainty_sets.suite.trying import Subject, trial_losses
+
+SHOWN = 3  # findings of a property in an error; the report has all
+
+
+@dataclass(frozen=True)
+class SetReport:
+    """What `check_set` tried; prints as a table.
+
+    Attributes:
+        subject: the set, as it prints itself.
+        size: N.
+        findings: for each property that was tried what is wrong, nothing where it holds. Without a single
+            answer to look at, most are not tried.
+    """
+
+    subject: str
+    size: int
+    findings: dict[str, tuple[str, ...]]
+
+    @property
+    def broken(self) -> list[str]:
+        """The properties that do not hold."""
+        return [name for name, found in self.findings.items() if found]
+
+    def __str__(self) -> str:
+        width = max(map(len, EVERY))
+        lines = [f"{self.subject}, N = {self.size}"]
+        for name in EVERY:
+            found = self.findings.get(name, ())
+            verdict = "not tried" if name not in self.findings else "BROKEN" if found else "holds"
+            promise = (EVERY[name].__doc__ or "").splitlines()[0]
+            lines.append(f"{name:{width}}  {verdict:9}  {promise}")
+            lines += [f"{'':{width}}    {each}" for each in found[:SHOWN]]
+            if len(found) > SHOWN:
+                lines.append(f"{'':{width}}    … and {len(found) - SHOWN} more")
+        return "\n".join(lines)
+
+
+def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed: int = 0) -> SetReport:
+    """Try everything that a set promises, for authors of sets: `check_set(MySet.example(5))`.
+
+    Runs the oracle on random losses and on edge cases (ties, all equal, zeros, one entry, sizes of 1e±150,
+    large shifts) and checks answer, value, bound, membership, reference, batches, warm starts, copies,
+    immutability, the robust counterpart and all backends, the maximum by a second solve of `constraints` in
+    cvxpy itself. Takes seconds, and needs no test framework.
+
+    Args:
+        uncertainty_set: one set with one row of parameters; small, since it is solved some hundred times.
+        size: N, where the set leaves it to the losses.
+        seed: of the random losses.
+
+    Returns:
+        A report that prints as a table. `BrokenSet` if anything does not hold: its message lists what and the
+        numbers, its `report` is the same object.
+
+    >>> from uncertainty_sets import KL
+    >>> report = check_set(KL.example(4))
+    >>> report.broken
+    []
+    >>> print(report)
+    KL(center=[0.25, 0.25, 0.25, 0.25], radius=0.1), N = 4
+    form             holds      An answer is a WorstCase of finite numbers with multipliers.
+    feasible         holds      p is in the set, by `violation` and by the constraints themselves.
+    ...
+    """
+    if not isinstance(uncertainty_set, UncertaintySet):
+        raise InvalidInput(
+            f"check_set takes a set, as in check_set(MySet.example(5)), got {uncertainty_set!r}"
+        )
+    if uncertainty_set.rows is not None:
+        raise InvalidInput(f"check_set takes one set, and this one has {uncertainty_set.rows} rows")
+    if size is None and uncertainty_set.size is None:
+        raise InvalidInput(f"{type(uncertainty_set).__name__} takes its size from the losses: give size")
+    entries = uncertainty_set.size if size is None else size
+    sized = uncertainty_set.with_size(entries)  # type: ignore[arg-type]  # one of both is there
+    assert sized.size is not None
+    subject = Subject(sized, trial_losses(sized.size, np.random.default_rng(seed)), seed)
+    findings = {"form": _findings("form", subject)}
+    subject.drop_unanswered()  # told once, not again by every property
+    findings |= {
+        name: _findings(name, subject)
+        for name in EVERY
+        if name != "form" and (subject.losses or name in ASK_NOTHING)
+    }
+    report = SetReport(_printed(sized), sized.size, findings)
+    if report.broken:
+        error = BrokenSet(
+            f"{type(uncertainty_set).__name__} breaks {len(report.broken)} of {len(EVERY)} properties: "
+            f"{', '.join(report.broken)}\n{report}"
+        )
+        error.report = report
+        raise error
+    return report
+
+
+def _findings(name: str, subject: Subject) -> tuple[str, ...]:
+    """What a property finds; an exception is a finding too, and the end of that property."""
+    found: list[str] = []
+    try:
+        found.extend(EVERY[name](subject))
+    except Exception as error:  # whatever the author's code raises is to be told beside the rest
+        found.append(f"{type(error).__name__}: {error}")
+    return tuple(found)
+
+
+def _printed(uncertainty_set: UncertaintySet) -> str:
+    """The set's repr, unless that is what is broken."""
+    try:
+        return str(repr(uncertainty_set))
+    except Exception:
+        return type(uncertainty_set).__name__
