@@ -113,7 +113,7 @@ def _run() -> Any:
         seed=0, delays=LogNormal(), stragglers=[Straggler(2, factor=20.0, start=60, end=160)]
     )
     config = AspireEase(active_workers=4, iterations=400, report_interval=2)
-    return solve(problems, get_set("cd-norm").example(8), config=config, engine=engine)
+    return solve(problems, get_set("cd-norm").example(8), algorithm=config, engine=engine)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,14 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidSetting
 from fdro_core.result import Result
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.plotting.style import FAINT, INK, SHADE, label_ends, new_axes, pyplot
 
 __all__ = ["draw_active_workers", "draw_convergence", "draw_planes", "draw_run", "draw_staleness"]
 
-Array = NDArray[np.float64]
 History = Result | Sequence[Mapping[str, Any]]
 Runs = History | Mapping[str, History]
 

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.app.tables import one_or_more
+from uncertainty_sets.arrays import Array
 
 NAMED = 8  # the most workers that a sentence names
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """`solve`: the loop that joins a master, an engine and observers.
 
-The loop knows no algorithm: a config makes the master and the workers (`AspireEase` does in `algorithm.py`),
-so a baseline is another config.
+The loop knows no algorithm: an `Algorithm` makes the master and the workers, `AspireEase` or a baseline.
 """
 
 from __future__ import annotations
@@ -22,7 +21,14 @@ from fdro_core.contracts.algorithm import Algorithm, MasterMachine
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.problem import ProblemSource, check_sources
 from fdro_core.engines.virtual import VirtualEngine
-from fdro_core.errors import CheckpointMismatch, DriverError, ObserverFailed, WorkerSilent, WorkerWarning
+from fdro_core.errors import (
+    CheckpointMismatch,
+    DriverError,
+    InvalidSetting,
+    ObserverFailed,
+    WorkerSilent,
+    WorkerWarning,
+)
 from fdro_core.estimators.named_set import sized
 from fdro_core.federation import checkpoint as snapshot
 from fdro_core.federation.handshake import greet
@@ -159,20 +165,22 @@ def solve(
     problems: Sequence[ProblemSource],
     uncertainty_set: Any,
     *,
-    config: Algorithm | None = None,
+    algorithm: Algorithm | None = None,
     engine: Engine | None = None,
     observers: Sequence[Observer] = (),
     start: ArrayLike | None = None,
+    config: Algorithm | None = None,
 ) -> Result:
     """Minimise max over p in P of Σ_j p_jf_j(w), worker by worker, asynchronously.
 
     Args:
         problems: one a worker: a `Problem`, or a callable that makes one where the worker lives.
         uncertainty_set: P, with one entry a worker or open to any number.
-        config: the algorithm and its settings; `AspireEase()` by default.
+        algorithm: the algorithm and its settings; `AspireEase()` by default, a baseline for comparison.
         engine: what runs the workers; `VirtualEngine()` by default.
         observers: called with the run and every report; see `fdro_core.observers`.
         start: z⁰; by default the first problem's `initial_point`, or zeros.
+        config: the deprecated name of `algorithm`.
 
     Costs one gradient and O(p + |A|) an update, and an oracle call every k iterations.
 
@@ -183,7 +191,7 @@ def solve(
     >>> round(float(result.w[0]), 3), round(result.objective, 3)
     (1.0, 0.5)
     """
-    algorithm = AspireEase() if config is None else config
+    algorithm = _chosen(algorithm, config)
     runner = VirtualEngine() if engine is None else engine
     sources = check_sources(problems)
     algorithm.check(len(sources), uncertainty_set)
@@ -208,10 +216,11 @@ def resume(
     problems: Sequence[ProblemSource],
     uncertainty_set: Any,
     *,
-    config: Algorithm | None = None,
+    algorithm: Algorithm | None = None,
     engine: Engine | None = None,
     observers: Sequence[Observer] = (),
     force: bool = False,
+    config: Algorithm | None = None,
 ) -> Result:
     """Go on from a checkpoint, bit for bit as if the run had never stopped.
 
@@ -219,7 +228,7 @@ def resume(
     `report_interval` may differ. A checkpoint of another run is refused with `CheckpointMismatch`, which
     lists what differs; with `force` that is a `CheckpointWarning`, and the run goes on if the state fits.
     """
-    algorithm = AspireEase() if config is None else config
+    algorithm = _chosen(algorithm, config)
     runner = VirtualEngine() if engine is None else engine
     sources = check_sources(problems)
     algorithm.check(len(sources), uncertainty_set)
@@ -243,6 +252,16 @@ def resume(
         runner.stop()
 
 
+def _chosen(algorithm: Algorithm | None, config: Algorithm | None) -> Algorithm:
+    """The algorithm, which `config` was the name of before 0.2."""
+    if config is None:
+        return AspireEase() if algorithm is None else algorithm
+    if algorithm is not None:
+        raise InvalidSetting("algorithm and config are two names of one argument; give algorithm alone")
+    warnings.warn("config= is now algorithm=; the old name goes in 0.3", DeprecationWarning, stacklevel=3)
+    return config
+
+
 @contextmanager
 def _taking_up(path: str | Path) -> Iterator[None]:
     """What an algorithm or engine raises that finds something else than its own state, in words."""
@@ -253,8 +272,8 @@ def _taking_up(path: str | Path) -> Iterator[None]:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         raise CheckpointMismatch(
-            f"{path} does not hold the state of this algorithm on this engine ({what}): give the same config "
-            "and engine as the first time"
+            f"{path} does not hold the state of this algorithm on this engine ({what}): give the same "
+            "algorithm and engine as the first time"
         ) from error
 
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.base import WorstCase
+from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.errors import BrokenSet
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array, UncertaintySet
+    from uncertainty_sets.arrays import Array
+    from uncertainty_sets.base import UncertaintySet
 
 PROMISE = 1e-9
 """The widest gap of a closed form, relative to max(f) - min(f)."""

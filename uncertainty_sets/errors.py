@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import WorstCase
+    from uncertainty_sets.answer import WorstCase
     from uncertainty_sets.suite.report import SetReport
 
 __all__ = [

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.base import name_rows, padded
+from uncertainty_sets.answer import name_rows, padded
 from uncertainty_sets.errors import FdroError, SolverFailed
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array, UncertaintySet, WorstCase
+    from uncertainty_sets.answer import WorstCase
+    from uncertainty_sets.arrays import Array
+    from uncertainty_sets.base import UncertaintySet
 
 
 ROUNDING = 64 * 2.0**-52

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.errors import InvalidInput, InvalidParameter
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array, UncertaintySet
+    from uncertainty_sets.arrays import Array
+    from uncertainty_sets.base import UncertaintySet
 
 SUM_TOLERANCE = 1e-9
 """How far from 1 a centre's sum may be; it is then divided by its sum."""

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.errors import InvalidParameter, UnknownName
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import UncertaintySet, WorstCase
+    from uncertainty_sets.answer import WorstCase
+    from uncertainty_sets.base import UncertaintySet
 
 ENTRY_POINTS = "uncertainty_sets"
 

@@ -14,16 +14,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.complexity.peers import Peer
 from bench.complexity.variants import Variant
 from bench.measuring.memory import peak_of
 from bench.measuring.timing import Spread, interleave, once
 from uncertainty_sets import UncertaintySet, available_backends
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendUnsuitable, SolverFailed
 
-Array = NDArray[np.float64]
 Cell = dict[str, Any]
 
 ARGSORT = "np.argsort"

@@ -11,12 +11,9 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.complexity.variants import found
 from uncertainty_sets import get_set
-
-Array = NDArray[np.float64]
 
 
 class Size(NamedTuple):
@@ -91,7 +88,7 @@ def _run(name: str, size: Size, seed: int) -> dict[str, Any]:
     oracle = Stopwatch(get_set(name).example(size.workers, rng), "worst_case")
     config = driver.AspireEase(active_workers=1, iterations=size.epochs * size.workers, seed=seed)
     began = time.perf_counter()
-    result = driver.solve(problems, oracle, config=config)
+    result = driver.solve(problems, oracle, algorithm=config)
     total = time.perf_counter() - began
     gradient = sum(each.seconds for each in problems)
     return {

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 FIGURES = ((1, 0.9), (5, 0.9), (1, 0.1), (5, 0.1))
 """(m, ε′) of Figure 1 (a), (b) and Figure 2 (a), (b)."""

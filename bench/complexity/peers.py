@@ -13,11 +13,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.complexity.variants import Variant, chi_square, cvar
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Solve = Callable[[Array], float]
 
 CVXPY = "cvxpy + Clarabel"

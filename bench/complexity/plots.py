@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.complexity import paper, summary
 from bench.measuring.labels import label_ends
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 MARKERS = "osD^vPX*<>hd"
 GREYS = ("#000000", "#0b5394", "#b45f06", "#38761d", "#741b47", "#666666", "#1c4587", "#7f6000", "#990000")

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bench.datasets.errors import InvalidData
-from bench.datasets.federation import Array, Client, Labels
+from bench.datasets.federation import Client, Labels
+from uncertainty_sets.arrays import Array
 
 Predict = Callable[[Array], NDArray[np.int64]]
 """The labels that a model gives to samples (n, d)."""

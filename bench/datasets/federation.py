@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.datasets.errors import InvalidData
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.datasets.errors import InvalidData
-from bench.datasets.federation import Array, Client, Federation, standardised
+from bench.datasets.federation import Client, Federation, standardised
 from bench.datasets.files import File, locate
 from bench.datasets.registry import dataset
 from bench.datasets.splits import stratified
+from uncertainty_sets.arrays import Array
 
 NAMES = (
     *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg"),

@@ -18,9 +18,10 @@ from __future__ import annotations
 import numpy as np
 
 from bench.datasets.errors import InvalidData
-from bench.datasets.federation import Array, Client, Federation, Labels, standardised
+from bench.datasets.federation import Client, Federation, Labels, standardised
 from bench.datasets.files import File, locate, read_bytes
 from bench.datasets.registry import dataset
+from uncertainty_sets.arrays import Array
 
 LABELS = (
     "walking",

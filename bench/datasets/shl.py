@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.datasets.errors import DataMissing, InvalidData
-from bench.datasets.federation import Array, Federation, Labels, standardised
+from bench.datasets.federation import Federation, Labels, standardised
 from bench.datasets.files import FOLDER, cached, folder
 from bench.datasets.registry import dataset
 from bench.datasets.windows import as_client, cut, statistics
+from uncertainty_sets.arrays import Array
 
 POSITIONS = ("Bag", "Hand", "Hips", "Torso")
 LABELS = ("still", "walking", "run", "bike", "car", "bus", "train", "subway")

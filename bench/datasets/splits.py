@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.datasets.errors import InvalidData
-from bench.datasets.federation import Array, Client, Labels
+from bench.datasets.federation import Client, Labels
+from uncertainty_sets.arrays import Array
 
 Rows = NDArray[np.int64]
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.datasets.errors import InvalidData
-from bench.datasets.federation import Array, Client, Labels
+from bench.datasets.federation import Client, Labels
+from uncertainty_sets.arrays import Array
 
 BANDS = ((0.3, 1.5), (1.5, 3.0), (3.0, 6.0), (6.0, 12.0))
 """Hertz: posture and sway, steps, their harmonics, tremor and impacts."""

@@ -45,7 +45,7 @@ def trace(
             value = robust_value(problems, chosen, run.master.z)
             rows.append((entry["gradients"] / N, relative_gap(value, best, start), entry["planes"]))
 
-    solve(problems, chosen, config=config, engine=VirtualEngine(seed=1, **engine), observers=[look])
+    solve(problems, chosen, algorithm=config, engine=VirtualEngine(seed=1, **engine), observers=[look])
     table = np.array(rows)
     above = np.flatnonzero(table[:, 1] >= 1e-3)
     after = 0 if not above.size else above[-1] + 1
@@ -189,7 +189,7 @@ def iteration() -> None:
         def run(observer: Any) -> None:
             q = np.full(workers, 1 / workers)
             config = AspireEase(iterations=chunk * (chunks + 1), report_interval=chunk, plane_interval=10**9)
-            solve(images(workers), Box(0.3 * q, 3 * q), config=config, observers=[observer])
+            solve(images(workers), Box(0.3 * q, 3 * q), algorithm=config, observers=[observer])
 
         return run
 
@@ -220,7 +220,7 @@ def scale() -> None:
         marks.append((time.perf_counter(), Timed.seconds))
 
     config = AspireEase(iterations=iterations)
-    result = solve(problems, KL(q, 0.1), config=config, observers=[look])
+    result = solve(problems, KL(q, 0.1), algorithm=config, observers=[look])
     (t0, g0), (t1, g1) = marks[0], marks[-1]
     grown = iterations / (result.history[-1]["iteration"] - result.history[0]["iteration"])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -235,7 +235,7 @@ def traffic() -> None:
     workers, iterations = 1000, 2000
     q = np.full(workers, 1 / workers)
     config = AspireEase(iterations=iterations, plane_interval=10, max_planes=10, report_interval=100)
-    history = solve(images(workers), KL(q, 0.1), config=config).history
+    history = solve(images(workers), KL(q, 0.1), algorithm=config).history
     full = [entry for entry in history if entry["event"] == "report" and entry["planes"] == 10]
     first, last = full[0], full[-1]
     down, up, theorem, real = (
@@ -280,7 +280,7 @@ def network() -> None:
             if not first:
                 first.append(run.stationarity())
 
-        result = solve(problems, chosen, config=config, observers=[look])
+        result = solve(problems, chosen, algorithm=config, observers=[look])
         end = result.stationarity
         numbers = [f"{value:.2e}" for value in (start, first[0], end)]
         table.add_row(str(S), *numbers, f"{start / end:,.0f}", f"{result.objective:.4f}")

@@ -170,7 +170,7 @@ def scene(
     config = AspireEase(iterations=10**9, deadline=10.0, report_interval=WORKERS)
     begin = time.perf_counter()
     try:
-        result = solve(sources, chosen, config=config, engine=witness, observers=[look])
+        result = solve(sources, chosen, algorithm=config, engine=witness, observers=[look])
     finally:
         over.set()
     events = [entry["event"] for entry in result.history]

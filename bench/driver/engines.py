@@ -59,7 +59,7 @@ def rate(engine: Any, make: Callable[[int], Any], iterations: int) -> float:
     q = np.full(WORKERS, 1 / WORKERS)
     sources = [ProblemFrom(make, j) for j in range(WORKERS)]
     config = AspireEase(iterations=iterations)
-    solve(sources, Box(0.3 * q, 3 * q), config=config, engine=engine, observers=[look])
+    solve(sources, Box(0.3 * q, 3 * q), algorithm=config, engine=engine, observers=[look])
     (begin, first), (end, last) = marks[len(marks) // 5], marks[-1]
     return (last - first) / (end - begin)
 
@@ -141,7 +141,7 @@ def thousand() -> None:
     found = {}
     for name, engine in (("virtual", VirtualEngine()), ("Ray", RayEngine(hosts=2))):
         start = time.perf_counter()
-        result = solve(sources, chosen, config=config, engine=engine)
+        result = solve(sources, chosen, algorithm=config, engine=engine)
         found[name] = result.objective
         CONSOLE.print(
             f"{name:<8} objective {result.objective:.9f}, ‖∇G‖² {result.stationarity:.1e}, "

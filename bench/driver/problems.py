@@ -9,12 +9,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core import LeastSquares, Problem, SoftmaxRegression
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 CLARABEL: tuple[dict[str, Any], ...] = (
     {},

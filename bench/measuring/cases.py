@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, UncertaintySet, Wasserstein1
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 LEVELS = ("small", "middle", "large")
 

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uncertainty_sets import UncertaintySet, WorstCase
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 
 def gap(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase) -> float:

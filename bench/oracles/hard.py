@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.measuring import cases
 from bench.measuring.targets import Row, row
@@ -14,8 +13,6 @@ from bench.measuring.timing import interleave
 from bench.soak import killers
 from bench.soak.losses import FAMILIES
 from uncertainty_sets import KL, Box
-
-Array = NDArray[np.float64]
 
 LIMIT = 10.0
 SMALL_RADIUS = 1e-12

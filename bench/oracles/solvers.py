@@ -7,15 +7,13 @@ from functools import partial
 from itertools import cycle
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.complexity.report import duration
 from bench.measuring import cases
 from bench.measuring.targets import Row, row
 from bench.measuring.timing import Spread, interleave
 from uncertainty_sets import Polyhedron
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 CLARABEL_LIMITS = {
     cases.BOX.label: 500.0,

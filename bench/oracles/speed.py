@@ -6,13 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.measuring import cases
 from bench.measuring.targets import Row, row
 from bench.measuring.timing import interleave
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 ARGSORT_LIMITS = {
     cases.BOX.label: 0.5,

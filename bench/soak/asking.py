@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from bench.soak.cases import Case
 from uncertainty_sets import UncertaintySet, WorstCase
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 
 @dataclass

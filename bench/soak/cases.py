@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.soak import centers, losses
 from bench.soak.parameters import MAKERS, Draw
 from uncertainty_sets import UncertaintySet
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 SIZES = (1, 2, 3, 5, 10, 24, 25, 97, 300, 5000, 100_000)
 SHARES = (0.03, 0.08, 0.15, 0.2, 0.2, 0.1, 0.1, 0.08, 0.05, 0.0095, 0.0005)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
+
 Rng = np.random.Generator
 Shape = tuple[int, int]
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from bench.soak.bounds import BOUNDS
 from bench.soak.cases import Case
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic.oracle import program
 
-Array = NDArray[np.float64]
 Long = NDArray[np.longdouble]
 
 KEYS = {

@@ -18,9 +18,9 @@ from bench.soak.cases import Case
 from bench.soak.certificates import KEYS, bounds, worth_of_last_digits
 from bench.soak.parameters import MAKERS
 from bench.soak.residuals import RESIDUALS, simplex
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic import oracle as conic
 
-Array = NDArray[np.float64]
 Long = NDArray[np.longdouble]
 
 GAP, ULPS, VIOLATION = 1e-9, 8, 1e-10

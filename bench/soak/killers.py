@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 SEED, SAMPLE, SHARE, SORTED = 88172645463325252, 2048, 16, 96
 """What the selection's deterministic sample was first made with; another sample makes this a plain order."""

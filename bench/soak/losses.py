@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.soak import killers
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Rng = np.random.Generator
 Shape = tuple[int, int]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import uncertainty_sets as sets
 from bench.soak import plugins
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Made = tuple[dict[str, Any], tuple[str, ...]]
 
 

@@ -10,11 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.soak.cases import Case
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 LINEAR, CONIC = 1e-6, 1e-4
 """How far off a simplex solver and an interior-point solver may be, over the spread."""

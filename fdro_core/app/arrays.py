@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.app.tables import Table, read_text
 from fdro_core.errors import InvalidData
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 NPY = b"\x93NUMPY"
 LOSS_COLUMNS = ("loss", "losses")

@@ -8,11 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidData
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 SEPARATORS = ",;\t "
 

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.app.tables import instead, one_or_more
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput, InvalidParameter
 from uncertainty_sets.registry import get_set
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import UncertaintySet
 
-Array = NDArray[np.float64]
 
 _NEEDS_VECTOR = re.compile(r"(\w+) must have shape \(N,\)")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.aspire import kernels
 from fdro_core.aspire import step_sizes as schedules
@@ -14,8 +13,7 @@ from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import AspireEase
 from fdro_core.contracts.messages import Update
 from fdro_core.errors import DriverError
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 STATE = (
     "losses", "gradient_sq", "curvature", "value", "objective", "step", "stiffness", "caution",

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.aspire import kernels
 from fdro_core.aspire.settings import AspireEase
 from fdro_core.contracts.messages import Update
 from fdro_core.contracts.replies import LARGEST_SQ
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 STATE = ("z", "w", "U", "total", "metric", "penalty", "live")
 

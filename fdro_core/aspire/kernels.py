@@ -9,11 +9,9 @@ arrays out of passes, which are bound by memory.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
-
-Array = NDArray[np.float64]
 
 MOVES = 20  # of mass between two planes in one update of λ
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.aspire import kernels
 from fdro_core.aspire import step_sizes as schedules
@@ -27,8 +26,8 @@ from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation.meeting import Meeting
 from fdro_core.federation.outliers import Outliers
 from fdro_core.federation.roster import Roster
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Step]]
 
 STATE = (

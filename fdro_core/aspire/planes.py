@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that
 VIEWS = ("multipliers", "previous", "losses")

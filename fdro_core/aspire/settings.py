@@ -17,9 +17,10 @@ from fdro_core.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from fdro_core.aspire.master import Master
-    from fdro_core.contracts.algorithm import Array, Ask
+    from fdro_core.contracts.algorithm import Ask
     from fdro_core.contracts.engine import WorkerFactory
     from fdro_core.contracts.problem import ProblemSource
+    from uncertainty_sets.arrays import Array
 
 
 def _setting(default: Any, letter: str, why: str) -> Any:

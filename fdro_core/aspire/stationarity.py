@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.contracts.algorithm import Verdict
 from fdro_core.contracts.engine import Away
 from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.contracts.messages import Probed, Reply
 from fdro_core.federation.outliers import Outliers
+from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.aspire.master import Master
-
-Array = NDArray[np.float64]
 
 
 class Probing(Protocol):

@@ -9,9 +9,8 @@ from __future__ import annotations
 from math import cbrt, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 START = 0.25  # of the largest stable ρ₁
 SHRINK = 0.8  # at each plane that comes back after it was dropped: λ overshoots

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.aspire import kernels
 from fdro_core.aspire.settings import AspireEase
@@ -35,8 +34,7 @@ from fdro_core.contracts.problem import (
     identity_of,
     read_only,
 )
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 POWER_ITERATIONS = 8
 POWER_SAMPLES = 1024  # enough for L_j: with mini-batches nobody wants eight epochs before the first step

@@ -1,6 +1,6 @@
 """The methods that ASPIRE-EASE is compared with, on the same engines, clock and history.
 
-Each is a config: ``solve(problems, set, config=FedAvg(...))``. They work in synchronous rounds (`rounds.py`).
+Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. They work in synchronous rounds (`rounds`).
 """
 
 from fdro_core.baselines.afl import AFL

@@ -26,7 +26,7 @@ class AFL(Rounds):
     >>> from uncertainty_sets import Box
     >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
     >>> result = solve(
-    ...     problems, Box([0.6, 0], [1, 0.4]), config=AFL(step=0.1, weight_step=0.1, iterations=900)
+    ...     problems, Box([0.6, 0], [1, 0.4]), algorithm=AFL(step=0.1, weight_step=0.1, iterations=900)
     ... )
     >>> round(float(result.w[0]), 3), result.weights.round(3)
     (1.0, array([0.5, 0.5]))

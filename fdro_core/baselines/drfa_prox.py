@@ -40,7 +40,7 @@ class DRFAProx(Rounds):
     >>> from uncertainty_sets import Box
     >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
     >>> config = DRFAProx(step=0.02, weight_step=0.02, regularisation=1e3, local_steps=2, iterations=1500)
-    >>> result = solve(problems, Box([0, 0], [1, 1]), config=config)  # the prior holds λ at (½, ½)
+    >>> result = solve(problems, Box([0, 0], [1, 1]), algorithm=config)  # the prior holds λ at (½, ½)
     >>> result.weights.round(2)
     array([0.5, 0.5])
     """

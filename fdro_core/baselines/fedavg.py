@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import Array, Job, Rounds, RoundState
+from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState
 from fdro_core.errors import InvalidSetting
+from uncertainty_sets.arrays import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,9 @@ class FedAvg(Rounds):
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
     >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0], [1.0], [1.0]], [2.0, 2.0, 2.0])]
-    >>> result = solve(problems, Box([0, 0], [1, 1]), config=FedAvg(step=0.5, local_steps=5, iterations=60))
+    >>> result = solve(
+    ...     problems, Box([0, 0], [1, 1]), algorithm=FedAvg(step=0.5, local_steps=5, iterations=60)
+    ... )
     >>> round(float(result.w[0]), 6)
     1.5
     """

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import Array, Job, Rounds, RoundState
+from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState
 from fdro_core.errors import InvalidSetting
+from uncertainty_sets.arrays import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ class Individual(Rounds):
     >>> from uncertainty_sets import Box
     >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
     >>> result = solve(
-    ...     problems, Box([0, 0], [1, 1]), config=Individual(worker_index=1, step=1.0, iterations=9)
+    ...     problems, Box([0, 0], [1, 1]), algorithm=Individual(worker_index=1, step=1.0, iterations=9)
     ... )
     >>> round(float(result.w[0]), 6)
     2.0

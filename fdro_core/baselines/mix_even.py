@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import Array, Rounds
+from fdro_core.baselines.rounds.settings import Rounds
+from uncertainty_sets.arrays import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class MixEven(Rounds):
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
     >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[2.0]], [2.0])]
-    >>> result = solve(problems, Box([0, 0], [1, 1]), config=MixEven(step=0.5, iterations=60))
+    >>> result = solve(problems, Box([0, 0], [1, 1]), algorithm=MixEven(step=0.5, iterations=60))
     >>> round(float(result.w[0]), 6)  # (0 + 4) / (1 + 4)
     0.8
     """

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fdro_core.contracts.engine import Event, WorkerFactory
 from fdro_core.contracts.messages import Reply, Request
 from fdro_core.contracts.problem import ProblemSource
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Ask = Callable[[Mapping[int, Request]], dict[int, Reply | Exception]]
 
 

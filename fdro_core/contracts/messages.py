@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 
 class Step:

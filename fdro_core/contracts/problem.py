@@ -7,12 +7,10 @@ from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 
 @runtime_checkable

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidSetting
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 BLOCK = 4096  # delays are drawn in blocks: one at a time costs as much as a small gradient
 

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uncertainty_sets import Box, CDNorm
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import summing
-
-Array = NDArray[np.float64]
 
 
 @summing

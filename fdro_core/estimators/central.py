@@ -24,12 +24,11 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.estimators.named_set import sized
 from fdro_core.estimators.projection import Projection
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Pull = Callable[[Array], Array]
 
 MEMORY = 20  # pairs that L-BFGS keeps: passes over w are cheap beside passes over the data

@@ -17,6 +17,7 @@ from fdro_core.estimators.grouped import GroupedSoftmax
 from fdro_core.estimators.named_set import build_set
 from fdro_core.problems.softmax import SoftmaxRegression
 from fdro_core.solving import solve
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendMissing
 
 try:
@@ -30,7 +31,6 @@ except ImportError as error:
         'fdro_core.sklearn needs scikit-learn 1.6 or newer: pip install "fdro[sklearn]"'
     ) from error
 
-Array = NDArray[np.float64]
 
 __all__ = ["RobustClassifier", "worst_group_accuracy"]
 
@@ -230,7 +230,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for rows in (np.flatnonzero(problem.group == g) for g in range(problem.sizes.size))
         ]
         config = AspireEase(iterations=self.steps, seed=self.seed)
-        result = solve(workers, self.uncertainty_set_, config=config)
+        result = solve(workers, self.uncertainty_set_, algorithm=config)
         losses, _ = problem.evaluate(result.w)
         self.gap_, self.n_iter_ = np.nan, result.iterations
         self._keep(losses, self.uncertainty_set_.worst_case(losses), result.w)

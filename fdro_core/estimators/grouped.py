@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.estimators.central import Pull
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import summing
-
-Array = NDArray[np.float64]
 
 
 @summing

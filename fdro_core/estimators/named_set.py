@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets import UncertaintySet, get_set
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 
 def default_parameters(prior: Array) -> dict[str, Any]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.estimators.budget_projection import exact_projection
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 GONE = 1e-13  # a weight that counts as zero
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.app.tables import one_or_more
 from fdro_core.aspire import step_sizes as schedules
@@ -29,9 +28,9 @@ from fdro_core.errors import (
 )
 from fdro_core.federation.meeting import Meeting
 from fdro_core.federation.outliers import unequal
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
 
-Array = NDArray[np.float64]
 Kind = TypeVar("Kind", Introduction, Update)
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fdro_core.contracts.messages import Update
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
+
 Found = list[tuple[int, str]]
 
 FAR = 1e4  # times the others' norm; honest copies of one model are within a few N of each other

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
 from fdro_core.problems.shared import as_matrix, check_l2, draw, ridge
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 
 class LeastSquares:

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fdro_core.errors import InvalidProblem
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import summing
-
-Array = NDArray[np.float64]
 
 
 @summing

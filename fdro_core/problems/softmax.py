@@ -8,9 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
 from fdro_core.problems.shared import as_matrix, check_l2, draw, ridge
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import summing
-
-Array = NDArray[np.float64]
 
 
 @summing

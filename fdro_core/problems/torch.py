@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendMissing
 
 if TYPE_CHECKING:
     import torch
-
-Array = NDArray[np.float64]
 
 
 class TorchProblem:

@@ -38,7 +38,7 @@ def even() -> Box:
 
 
 def final(config, problems=None, chosen=None):
-    result = solve(problems or pair(), chosen or even(), config=config)
+    result = solve(problems or pair(), chosen or even(), algorithm=config)
     return float(result.w[0]), result
 
 
@@ -143,7 +143,7 @@ def test_projection_on_the_simplex():
 
 def test_afl_reaches_the_minimax_point():
     problems = [Quadratic([0.0, 0.0]), Quadratic([2.0, 0.0]), Quadratic([1.0, 3.0])]
-    result = solve(problems, Box(np.zeros(3), np.ones(3)), config=AFL(step=0.05, weight_step=0.02))
+    result = solve(problems, Box(np.zeros(3), np.ones(3)), algorithm=AFL(step=0.05, weight_step=0.02))
     # the centre of the circle through the three points: (1, 4/3), radius 5/3
     assert result.w == pytest.approx([1.0, 4 / 3], abs=1e-3)
     assert result.objective == pytest.approx(0.5 * (5 / 3) ** 2, abs=1e-3)
@@ -151,7 +151,7 @@ def test_afl_reaches_the_minimax_point():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_reports_have_the_drivers_fields(name):
-    result = solve(softmax_problems(N), middle_box(N), config=METHODS[name])
+    result = solve(softmax_problems(N), middle_box(N), algorithm=METHODS[name])
     other = solve(softmax_problems(N), middle_box(N))
     assert result.history[-1].keys() == other.history[0].keys()
     assert len(result.history) == 40
@@ -169,37 +169,39 @@ def test_resume_equals_uninterrupted(name, faults, tmp_path):
     engine = {"delays": LogNormal(1.0, 0.5), **(FAULTS if faults else {})}
     config = replace(METHODS[name], deadline=5.0 if faults else None)
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
-    whole = solve(problems, box, config=config, engine=VirtualEngine(seed=2, **engine))
+    whole = solve(problems, box, algorithm=config, engine=VirtualEngine(seed=2, **engine))
     first = replace(config, iterations=17)
-    solve(problems, box, config=first, engine=VirtualEngine(seed=2, **engine), observers=[Checkpoint(path)])
-    rest = resume(path, problems, box, config=config, engine=VirtualEngine(seed=2, **engine))
+    solve(
+        problems, box, algorithm=first, engine=VirtualEngine(seed=2, **engine), observers=[Checkpoint(path)]
+    )
+    rest = resume(path, problems, box, algorithm=config, engine=VirtualEngine(seed=2, **engine))
     same(whole, rest)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_rounds_do_not_depend_on_who_answers_first(name):
     problems, box = softmax_problems(N), middle_box(N)
-    threads = solve(problems, box, config=METHODS[name], engine=ThreadEngine())
-    assert np.array_equal(threads.w, solve(problems, box, config=METHODS[name]).w)
+    threads = solve(problems, box, algorithm=METHODS[name], engine=ThreadEngine())
+    assert np.array_equal(threads.w, solve(problems, box, algorithm=METHODS[name]).w)
 
 
 def test_a_checkpoint_of_another_method_is_refused(tmp_path):
     path = tmp_path / "run.npz"
-    solve(softmax_problems(N), middle_box(N), config=METHODS["afl"], observers=[Checkpoint(path)])
+    solve(softmax_problems(N), middle_box(N), algorithm=METHODS["afl"], observers=[Checkpoint(path)])
     with pytest.raises(InvalidSetting, match="same problems and config"):
-        resume(path, softmax_problems(N - 1), middle_box(N - 1), config=METHODS["afl"])
+        resume(path, softmax_problems(N - 1), middle_box(N - 1), algorithm=METHODS["afl"])
 
 
 def test_a_round_waits_for_its_slowest():
     engine = VirtualEngine(delays=Constant(1.0), stragglers=[Straggler(1, 20.0)])
-    result = solve(softmax_problems(N), middle_box(N), config=MixEven(iterations=10), engine=engine)
+    result = solve(softmax_problems(N), middle_box(N), algorithm=MixEven(iterations=10), engine=engine)
     assert result.clock == 200.0
     assert all(entry["staleness"] == 1 for entry in result.history)
 
 
 def test_a_crashed_worker_is_left_out_and_comes_back():
     engine = VirtualEngine(delays=Constant(1.0), crashes=[Crash(0, 2.5, 6.5)])
-    result = solve([Quadratic([0.0]), Quadratic([2.0])], even(), config=MixEven(step=1.0), engine=engine)
+    result = solve([Quadratic([0.0]), Quadratic([2.0])], even(), algorithm=MixEven(step=1.0), engine=engine)
     events = [entry["event"] for entry in result.history if entry["event"] != "report"]
     assert events == ["worker-lost", "worker-back"]
     at = {entry["iteration"]: entry for entry in result.history if entry["event"] == "report"}
@@ -210,7 +212,7 @@ def test_a_crashed_worker_is_left_out_and_comes_back():
 def test_lost_messages_end_in_a_deadline():
     config = MixEven(iterations=60, deadline=5.0)
     engine = VirtualEngine(seed=1, delays=Constant(1.0), lost=0.1, repeated=0.2)
-    result = solve(softmax_problems(N), middle_box(N), config=config, engine=engine)
+    result = solve(softmax_problems(N), middle_box(N), algorithm=config, engine=engine)
     lost = [entry for entry in result.history if entry["event"] == "worker-lost"]
     back = [entry for entry in result.history if entry["event"] == "worker-back"]
     assert lost
@@ -221,12 +223,12 @@ def test_lost_messages_end_in_a_deadline():
 def test_bad_updates_are_left_out_then_their_worker():
     # one evaluation at the start; then the 3rd and 5th step are bad
     once = [Faulty([0.0], bad={4, 6}), Quadratic([2.0])]
-    result = solve(once, even(), config=MixEven(iterations=20, step=0.5))
+    result = solve(once, even(), algorithm=MixEven(iterations=20, step=0.5))
     assert [entry["count"] for entry in result.history if entry["event"] == "bad-update"] == [1, 2]
     assert result.w == pytest.approx([1.0], abs=1e-4)
     always = [Faulty([0.0], bad=set(range(4, 90))), Quadratic([2.0])]
     with pytest.warns(WorkerWarning, match="3 updates with NaN"):
-        result = solve(always, even(), config=MixEven(iterations=20, step=0.5))
+        result = solve(always, even(), algorithm=MixEven(iterations=20, step=0.5))
     assert [entry["event"] for entry in result.history if "worker" in entry][-1] == "worker-dropped"
     assert result.w == pytest.approx([2.0], abs=1e-4)
 
@@ -234,7 +236,7 @@ def test_bad_updates_are_left_out_then_their_worker():
 def test_a_worker_that_raises_is_lost():
     problems = [Faulty([0.0], broken={5}), Quadratic([2.0])]
     with pytest.warns(WorkerWarning, match="disk gone"):
-        result = solve(problems, even(), config=FedAvg(iterations=20, step=0.5, local_steps=1))
+        result = solve(problems, even(), algorithm=FedAvg(iterations=20, step=0.5, local_steps=1))
     (lost,) = [entry for entry in result.history if entry["event"] == "worker-lost"]
     assert "disk gone" in lost["reason"]
 
@@ -242,10 +244,10 @@ def test_a_worker_that_raises_is_lost():
 def test_without_workers_it_says_so():
     config = DRFAProx(iterations=50)
     with pytest.raises(NoWorkersLeft, match="no worker is left in round") as caught:
-        solve(pair(), even(), config=config, engine=VirtualEngine(crashes=[Crash(0, 5.0), Crash(1, 6.0)]))
+        solve(pair(), even(), algorithm=config, engine=VirtualEngine(crashes=[Crash(0, 5.0), Crash(1, 6.0)]))
     assert np.isfinite(caught.value.result.w).all()
     with pytest.raises(NoWorkersLeft, match="starting point"):
-        solve([Faulty([0.0], bad={1})], Box([1.0], [1.0]), config=MixEven())
+        solve([Faulty([0.0], bad={1})], Box([1.0], [1.0]), algorithm=MixEven())
 
 
 @pytest.mark.parametrize(
@@ -265,12 +267,12 @@ def test_without_workers_it_says_so():
 )
 def test_wrong_settings_are_refused(config, words):
     with pytest.raises(InvalidSetting, match=words):
-        solve(pair(), even(), config=config)
+        solve(pair(), even(), algorithm=config)
 
 
 def test_a_baseline_is_never_called_stationary():
     result = solve(
-        pair(), even(), config=MixEven(iterations=9), observers=[StopWhenStationary(1e-3, every=1)]
+        pair(), even(), algorithm=MixEven(iterations=9), observers=[StopWhenStationary(1e-3, every=1)]
     )
     assert result.stop_reason == "iterations"
     assert result.stationarity == np.inf

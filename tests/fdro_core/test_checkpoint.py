@@ -50,13 +50,16 @@ def test_resume_equals_uninterrupted(scene, stop, tmp_path):
     settings, engine = SCENES[scene]
     problems, box = softmax_problems(N), middle_box(N)
     whole = solve(
-        problems, box, config=AspireEase(iterations=300, **settings), engine=VirtualEngine(seed=2, **engine)
+        problems,
+        box,
+        algorithm=AspireEase(iterations=300, **settings),
+        engine=VirtualEngine(seed=2, **engine),
     )
     path = tmp_path / "run.npz"
     solve(
         problems,
         box,
-        config=AspireEase(iterations=stop, **settings),
+        algorithm=AspireEase(iterations=stop, **settings),
         engine=VirtualEngine(seed=2, **engine),
         observers=[Checkpoint(path)],
     )
@@ -64,7 +67,7 @@ def test_resume_equals_uninterrupted(scene, stop, tmp_path):
         path,
         problems,
         box,
-        config=AspireEase(iterations=300, **settings),
+        algorithm=AspireEase(iterations=300, **settings),
         engine=VirtualEngine(seed=2, **engine),
     )
     same(whole, rest)
@@ -80,22 +83,22 @@ def test_resume_does_not_depend_on_what_an_oracle_remembers(kind, tmp_path):
         ),
     }[kind]
     problems, path = softmax_problems(N), tmp_path / "run.npz"
-    whole = solve(problems, make(), config=AspireEase(iterations=400))
-    solve(problems, make(), config=AspireEase(iterations=123), observers=[Checkpoint(path)])
-    same(whole, resume(path, problems, make(), config=AspireEase(iterations=400)))
+    whole = solve(problems, make(), algorithm=AspireEase(iterations=400))
+    solve(problems, make(), algorithm=AspireEase(iterations=123), observers=[Checkpoint(path)])
+    same(whole, resume(path, problems, make(), algorithm=AspireEase(iterations=400)))
 
 
 def test_the_history_file_goes_on_where_it_was(tmp_path):
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
     whole, parts = HistoryFile(tmp_path / "whole.jsonl"), tmp_path / "parts.jsonl"
-    solve(problems, box, config=AspireEase(iterations=100), observers=[whole])
+    solve(problems, box, algorithm=AspireEase(iterations=100), observers=[whole])
     solve(
         problems,
         box,
-        config=AspireEase(iterations=40),
+        algorithm=AspireEase(iterations=40),
         observers=[HistoryFile(parts), Checkpoint(path, every=3)],
     )
-    resume(path, problems, box, config=AspireEase(iterations=100), observers=[HistoryFile(parts)])
+    resume(path, problems, box, algorithm=AspireEase(iterations=100), observers=[HistoryFile(parts)])
     assert read_history(parts) == read_history(tmp_path / "whole.jsonl")
     with parts.open("a") as file:
         file.write('{"event": "rep')
@@ -119,12 +122,12 @@ def test_an_interrupt_leaves_a_checkpoint_and_a_result(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     config = AspireEase(iterations=300)
-    result = solve(problems, box, config=config, observers=[press, Checkpoint(path, every=10**6)])
+    result = solve(problems, box, algorithm=config, observers=[press, Checkpoint(path, every=10**6)])
     assert result.stop_reason == "interrupted"
     assert 50 <= result.iterations < 60
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    rest = resume(path, problems, box, config=config)
-    same(solve(problems, box, config=config), rest)
+    rest = resume(path, problems, box, algorithm=config)
+    same(solve(problems, box, algorithm=config), rest)
 
 
 def test_a_run_that_fails_leaves_a_checkpoint(tmp_path):
@@ -141,7 +144,9 @@ def test_a_run_that_fails_leaves_a_checkpoint(tmp_path):
 
 def test_no_pickle_in_the_file(tmp_path):
     path = tmp_path / "run.npz"
-    solve(softmax_problems(N), middle_box(N), config=AspireEase(iterations=20), observers=[Checkpoint(path)])
+    solve(
+        softmax_problems(N), middle_box(N), algorithm=AspireEase(iterations=20), observers=[Checkpoint(path)]
+    )
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
 
@@ -166,7 +171,7 @@ def test_wrong_files_are_refused(tmp_path):
     with pytest.raises(InvalidSetting, match="damaged"):
         resume(damaged, problems, box)
     path = tmp_path / "run.npz"
-    solve(problems, box, config=AspireEase(iterations=20), observers=[Checkpoint(path)])
+    solve(problems, box, algorithm=AspireEase(iterations=20), observers=[Checkpoint(path)])
     with pytest.raises(InvalidSetting, match="5 workers"):
         resume(path, problems[:3], middle_box(3))
     newer = tmp_path / "newer.npz"

@@ -38,7 +38,9 @@ def written(tmp_path_factory):
 
 def save(path, iterations=6, observers=()):
     config = AspireEase(iterations=iterations, report_interval=2)
-    return solve(softmax_problems(N), middle_box(N), config=config, observers=[Checkpoint(path), *observers])
+    return solve(
+        softmax_problems(N), middle_box(N), algorithm=config, observers=[Checkpoint(path), *observers]
+    )
 
 
 def arrays_of(path):
@@ -384,10 +386,10 @@ def test_a_disk_that_fills_up_ends_the_run_and_the_old_file_goes_on(monkeypatch,
 
     problems, box = softmax_problems(N), middle_box(N)
     with pytest.raises(ObserverFailed, match=r"observers\[0\].*run\.npz could not be written") as caught:
-        solve(problems, box, config=config, observers=[Checkpoint(path, every=2), fill])
+        solve(problems, box, algorithm=config, observers=[Checkpoint(path, every=2), fill])
     monkeypatch.undo()
     assert caught.value.result.iterations == 24
     assert isinstance(caught.value.__cause__.exceptions[0], FileNotWritten)
     assert os.listdir(tmp_path) == ["run.npz"]
     assert snapshots.read(path)["master"]["iteration"] == 20
-    same(solve(problems, box, config=config), resume(path, problems, box, config=config))
+    same(solve(problems, box, algorithm=config), resume(path, problems, box, algorithm=config))

@@ -201,9 +201,9 @@ def test_what_makes_no_other_run(what, path):
 def test_many_differences_are_counted(tmp_path):
     path, problems = tmp_path / "run.npz", softmax_problems(30)
     config = AspireEase(iterations=5)
-    solve(problems, middle_box(30), config=config, observers=[Checkpoint(path)])
+    solve(problems, middle_box(30), algorithm=config, observers=[Checkpoint(path)])
     with pytest.raises(CheckpointMismatch, match="and 18 more") as caught:
-        resume(path, softmax_problems(30, seed=1), middle_box(30), config=config)
+        resume(path, softmax_problems(30, seed=1), middle_box(30), algorithm=config)
     assert len(caught.value.differences) == 30
 
 
@@ -267,11 +267,11 @@ def test_data_that_live_with_the_worker_are_known_too(kind, make, tmp_path):
         np.savez(shard, X=rng.normal(size=(5, 2)), y=rng.normal(size=5))
     problems = [ProblemFrom(load_shard, shard, tmp_path) for shard in shards]
     config = AspireEase(iterations=12)
-    solve(problems, KL(q, 0.3), config=config, engine=make(kind), observers=[Checkpoint(path)])
-    resume(path, problems, KL(q, 0.3), config=replace(config, iterations=24), engine=make(kind))
+    solve(problems, KL(q, 0.3), algorithm=config, engine=make(kind), observers=[Checkpoint(path)])
+    resume(path, problems, KL(q, 0.3), algorithm=replace(config, iterations=24), engine=make(kind))
     np.savez(shards[2], X=rng.normal(size=(5, 2)), y=rng.normal(size=5))
     with pytest.raises(CheckpointMismatch, match=r"problems\[2\]: LeastSquares sha256") as caught:
-        resume(path, problems, KL(q, 0.3), config=config, engine=make(kind))
+        resume(path, problems, KL(q, 0.3), algorithm=config, engine=make(kind))
     assert len(caught.value.differences) == 1
 
 
@@ -280,10 +280,10 @@ def test_problems_without_a_fingerprint_are_known_by_class_and_shape(tmp_path):
         samples = 7
 
     path, config = tmp_path / "run.npz", AspireEase(iterations=5)
-    solve(quadratics(), middle_box(3), config=config, observers=[Checkpoint(path)])
-    resume(path, [*quadratics()[:2], Quadratic([9.0, 9.0])], middle_box(3), config=config)
+    solve(quadratics(), middle_box(3), algorithm=config, observers=[Checkpoint(path)])
+    resume(path, [*quadratics()[:2], Quadratic([9.0, 9.0])], middle_box(3), algorithm=config)
     with pytest.raises(CheckpointMismatch, match=r"Quadratic, 2 parameters → Other, 2 parameters, 7 samples"):
-        resume(path, [*quadratics()[:2], Other([2.0, 2.0])], middle_box(3), config=config)
+        resume(path, [*quadratics()[:2], Other([2.0, 2.0])], middle_box(3), algorithm=config)
 
 
 def test_a_fingerprint_that_is_no_text():
@@ -304,8 +304,8 @@ def test_a_long_fingerprint_is_shortened(tmp_path):
 
     path, config = tmp_path / "run.npz", AspireEase(iterations=5)
     problems = [Talkative([0.0]), Talkative([1.0])]
-    solve(problems, middle_box(2), config=config, observers=[Checkpoint(path)])
+    solve(problems, middle_box(2), algorithm=config, observers=[Checkpoint(path)])
     assert max(map(len, snapshots.read(path)["belongs_to"]["problems"])) < 100
     problems[1].words += "y"
     with pytest.raises(CheckpointMismatch, match=r"problems\[1\]"):
-        resume(path, problems, middle_box(2), config=config)
+        resume(path, problems, middle_box(2), algorithm=config)

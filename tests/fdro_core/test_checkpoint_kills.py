@@ -69,8 +69,8 @@ def test_killed_and_resumed_it_is_the_same_run(scene, tmp_path):
     last = {**vars(config), "iterations": reached(path) + 20}
     config = type(config)(**last)
     problems, box = softmax_problems(N), middle_box(N)
-    rest = resume(path, problems, box, config=config, engine=engine())
-    whole = solve(problems, box, config=config, engine=engine())
+    rest = resume(path, problems, box, algorithm=config, engine=engine())
+    whole = solve(problems, box, algorithm=config, engine=engine())
     if scene == "threads":  # sums are taken in the workers' order, so only the clock differs
         assert np.array_equal(rest.w, whole.w)
         assert np.array_equal(rest.losses, whole.losses)

@@ -36,8 +36,8 @@ OLD = {
 def test_a_checkpoint_of_0_1_goes_on_with_a_warning(name):
     config, engine = OLD[name]
     with pytest.warns(CheckpointWarning, match=r"0\.1.*could not be checked"):
-        rest = resume(old(name), quadratics(), middle_box(3), config=config, engine=engine())
-    whole = solve(quadratics(), middle_box(3), config=config, engine=engine())
+        rest = resume(old(name), quadratics(), middle_box(3), algorithm=config, engine=engine())
+    whole = solve(quadratics(), middle_box(3), algorithm=config, engine=engine())
     assert np.array_equal(rest.w, whole.w)
     if name.endswith("virtual"):
         same(whole, rest)
@@ -55,7 +55,7 @@ def test_a_checkpoint_of_0_1_goes_on_with_a_warning(name):
 )
 def test_an_old_checkpoint_of_something_else_is_refused_in_words(name, config, engine, message):
     with pytest.warns(CheckpointWarning), pytest.raises(FdroError, match=message):
-        resume(old(name), quadratics(), middle_box(3), config=config, engine=engine)
+        resume(old(name), quadratics(), middle_box(3), algorithm=config, engine=engine)
 
 
 def test_an_old_checkpoint_for_other_numbers_of_things():
@@ -81,12 +81,12 @@ def sound(request, tmp_path_factory):
     """A function that gives the state of a checkpoint, and one that resumes from a state."""
     config, path = METHODS[request.param], tmp_path_factory.mktemp("sound") / "run.npz"
     problems, box = softmax_problems(3), middle_box(3)
-    solve(problems, box, config=config, observers=[Checkpoint(path)])
+    solve(problems, box, algorithm=config, observers=[Checkpoint(path)])
 
     def go_on(state, **settings):
         snapshots.write(path, state)
         longer = replace(config, iterations=config.iterations + 4)
-        return resume(path, problems, box, config=longer, **settings)
+        return resume(path, problems, box, algorithm=longer, **settings)
 
     content = path.read_bytes()
 
@@ -173,9 +173,9 @@ def test_a_model_that_came_to_lie_at_zero(tmp_path):
     path, problems = tmp_path / "run.npz", [Quadratic([0.0], scale=each) for each in (1.0, 2.0, 3.0)]
     config = AspireEase(iterations=3000, plane_horizon=3)
     run = {"problems": problems, "uncertainty_set": middle_box(3)}
-    solve(**run, config=config, start=[1e6], observers=[Checkpoint(path)])
+    solve(**run, algorithm=config, start=[1e6], observers=[Checkpoint(path)])
     assert abs(snapshots.read(path)["master"]["consensus"]["z"]).max() < 1e-6
-    assert resume(path, **run, config=replace(config, iterations=3010)).iterations == 3010
+    assert resume(path, **run, algorithm=replace(config, iterations=3010)).iterations == 3010
 
 
 def names_of(value, prefix=()):

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import Adaptive, AspireEase, solve
+from fdro_core import Adaptive, AspireEase, resume, solve
 from fdro_core.aspire.settings import settings_table
 from fdro_core.errors import InvalidSetting
+from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import Quadratic, middle_box
 
 BAD = [
@@ -55,7 +56,7 @@ class Untouched(Quadratic):
 @pytest.mark.parametrize(("settings", "message"), BAD, ids=lambda value: str(value)[:40])
 def test_bad_settings(settings, message):
     with pytest.raises(InvalidSetting, match=message):
-        solve([Untouched([0.0])] * 4, middle_box(4), config=AspireEase(**settings))
+        solve([Untouched([0.0])] * 4, middle_box(4), algorithm=AspireEase(**settings))
 
 
 def test_set_and_problems_must_match():
@@ -91,7 +92,7 @@ def test_the_paper_mode_runs_and_descends():
         consensus_dual_bound=10.0,
         metric="none",
     )
-    result = solve(problems, middle_box(3), config=config)
+    result = solve(problems, middle_box(3), algorithm=config)
     assert np.isfinite(result.w).all()
     start = middle_box(3).worst_case(np.array([p.loss_and_gradient(np.zeros(2))[0] for p in problems])).value
     best = solve(problems, middle_box(3)).objective
@@ -109,3 +110,14 @@ def test_the_table_has_every_setting():
 def test_the_page_has_the_table_as_it_is():
     page = (Path(__file__).parents[2] / "docs" / "driver.md").read_text(encoding="utf-8")
     assert settings_table() in page, "docs/driver.md: put in what aspire.settings.settings_table() gives"
+
+
+def test_the_old_name_of_algorithm_works_and_warns(tmp_path):
+    problems, algorithm = [Quadratic([0.0])] * 2, AspireEase(iterations=2)
+    with pytest.warns(DeprecationWarning, match="algorithm="):
+        old = solve(problems, middle_box(2), config=algorithm, observers=[Checkpoint(tmp_path / "a.npz")])
+    assert old.iterations == 2
+    with pytest.warns(DeprecationWarning, match="algorithm="):
+        assert resume(tmp_path / "a.npz", problems, middle_box(2), config=algorithm).iterations == 2
+    with pytest.raises(InvalidSetting, match="give algorithm alone"):
+        solve(problems, middle_box(2), algorithm=algorithm, config=algorithm)

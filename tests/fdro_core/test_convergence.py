@@ -25,7 +25,7 @@ SETS = ["box", "cd-norm", "ellipsoid", "kl", "polyhedron", "wasserstein-1"]
 
 
 def gap(problems, uncertainty_set, config, **engine):
-    result = solve(problems, uncertainty_set, config=config, engine=VirtualEngine(seed=0, **engine))
+    result = solve(problems, uncertainty_set, algorithm=config, engine=VirtualEngine(seed=0, **engine))
     start = robust_value(problems, uncertainty_set, np.zeros(problems[0].dimension))
     best = optimum(problems, uncertainty_set)
     assert result.objective == pytest.approx(robust_value(problems, uncertainty_set, result.w))
@@ -80,7 +80,7 @@ def test_one_worker_is_plain_minimisation():
 
 def test_the_result_carries_what_is_needed_to_check_it():
     problems = softmax_problems(4)
-    result = solve(problems, six_sets(4)["kl"], config=AspireEase(iterations=2000))
+    result = solve(problems, six_sets(4)["kl"], algorithm=AspireEase(iterations=2000))
     losses = [problem.loss_and_gradient(result.w)[0] for problem in problems]
     np.testing.assert_allclose(result.losses, losses)
     assert result.objective == pytest.approx(float(result.worst_case.p @ losses))

@@ -40,7 +40,7 @@ BEGIN_CALLS = 9  # a gradient at z, and power iterations
 @pytest.fixture(scope="module", autouse=True)
 def _compiled():
     """A step that compiles first would be the slowest one seen."""
-    solve(quadratics(), middle_box(3), config=AspireEase(iterations=30))
+    solve(quadratics(), middle_box(3), algorithm=AspireEase(iterations=30))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_worker_that_hangs_does_not_stop_the_run(kind, S, iterations, short, h
     config = AspireEase(active_workers=S, iterations=iterations)
     said = r"worker 3 has been silent for .* past the deadline of .* s: "
     with pytest.warns(WorkerSilent, match=said) as seen:
-        result = solve(quadratics(hung(at=LATER)), middle_box(N), config=config, engine=engine)
+        result = solve(quadratics(hung(at=LATER)), middle_box(N), algorithm=config, engine=engine)
     assert len([w for w in seen if "worker 3" in str(w.message)]) == 1
     assert result.stop_reason == "iterations"
     events = [entry["event"] for entry in result.history if entry.get("worker") == 3]
@@ -98,7 +98,7 @@ def test_a_worker_that_hangs_does_not_stop_the_run(kind, S, iterations, short, h
 @pytest.mark.parametrize("config", [FedAvg(iterations=60), AFL(iterations=60, weight_step=0.02)], ids=repr)
 def test_a_worker_that_hangs_does_not_stop_a_baseline(config, short, hung):
     with pytest.warns(WorkerSilent, match="worker 3"):
-        result = solve(quadratics(hung(at=30)), middle_box(N), config=config, engine=short(THREAD))
+        result = solve(quadratics(hung(at=30)), middle_box(N), algorithm=config, engine=short(THREAD))
     assert result.stop_reason == "iterations"
     events = [entry["event"] for entry in result.history if entry.get("worker") == 3]
     assert events == ["worker-silent", "asked-again", "worker-lost"]
@@ -114,7 +114,7 @@ def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path):
     stop = StopWhen("worker-silent", "worker-back", after=400)
     with pytest.warns(WorkerSilent, match="worker 3"):
         result = solve(
-            quadratics(hung(at=LATER)), middle_box(N), config=config,
+            quadratics(hung(at=LATER)), middle_box(N), algorithm=config,
             engine=short(kind), observers=[release, stop],
         )  # fmt: skip
     assert happened(result, "report")[-1]["live_workers"] == N
@@ -128,7 +128,7 @@ def test_more_workers_hang_than_there_are_threads(short, hung):
     problems += [Quadratic([float(j), 0.0]) for j in range(20)]
     config = AspireEase(active_workers=len(problems), iterations=60)
     with pytest.warns(WorkerSilent) as seen:
-        result = solve(problems, middle_box(len(problems)), config=config, engine=short(THREAD))
+        result = solve(problems, middle_box(len(problems)), algorithm=config, engine=short(THREAD))
     assert result.stop_reason == "iterations"
     assert {entry["worker"] for entry in happened(result, "worker-silent")} == {0, 1, 2}
     assert {entry["worker"] for entry in happened(result, "worker-lost")} == {0, 1, 2}
@@ -139,7 +139,7 @@ def test_more_workers_hang_than_there_are_threads(short, hung):
 def test_everyone_hangs_and_the_run_ends_with_its_last_state(kind, short, hung):
     problems = [hung(at=LATER + j, centre=[float(j)]) for j in range(2)]
     with pytest.warns(WorkerSilent), pytest.raises(NoWorkersLeft, match="silent for") as caught:
-        solve(problems, middle_box(2), config=AspireEase(active_workers=2), engine=short(kind))
+        solve(problems, middle_box(2), algorithm=AspireEase(active_workers=2), engine=short(kind))
     assert caught.value.result.iterations > 0
     assert np.isfinite(caught.value.result.w).all()
 
@@ -150,7 +150,7 @@ def test_without_a_deadline_it_waits(make, hung, tmp_path):
     timer.start()
     config = AspireEase(active_workers=N, iterations=60, deadline=None)
     engine = make(THREAD, deadline_floor=0.1, patience=0.2)
-    result = solve(quadratics(hung(at=30)), middle_box(N), config=config, engine=engine)
+    result = solve(quadratics(hung(at=30)), middle_box(N), algorithm=config, engine=engine)
     timer.join()
     assert not [entry for entry in result.history if entry["event"] != "report"]
     assert np.isfinite(result.losses).all()
@@ -166,7 +166,7 @@ def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung):
     engine = short(kind)
     config = AspireEase(iterations=40, on_failed_start="warn")
     with pytest.warns(WorkerWarning, match="worker 3, iteration 0: worker-dropped.*gave no answer"):
-        result = solve(quadratics(hung(at=at)), middle_box(N), config=config, engine=engine)
+        result = solve(quadratics(hung(at=at)), middle_box(N), algorithm=config, engine=engine)
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
     assert result.iterations == 40
 
@@ -179,7 +179,7 @@ def test_problems_that_are_never_made(kind, short, tmp_path):
         engine = short(kind)
         config = AspireEase(iterations=40, on_failed_start="warn")
         with pytest.warns(WorkerWarning, match="gave no answer"):
-            result = solve([*stuck, *quadratics()[:2]], middle_box(N), config=config, engine=engine)
+            result = solve([*stuck, *quadratics()[:2]], middle_box(N), algorithm=config, engine=engine)
         assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [0, 1]
         assert np.isfinite(result.losses[2:]).all()
     finally:
@@ -204,7 +204,7 @@ def test_a_worker_that_hangs_in_the_last_round(kind, short, hung):
     problem = hung(at=BEGIN_CALLS + iterations + 2)
     with pytest.warns(WorkerWarning, match="worker 3, iteration 50: probe-failed"):
         result = solve(
-            quadratics(problem), middle_box(N), config=config, engine=engine, observers=[impatient(2.0)]
+            quadratics(problem), middle_box(N), algorithm=config, engine=engine, observers=[impatient(2.0)]
         )
     assert result.iterations == iterations
     assert np.isnan(result.losses).tolist() == [False, False, False, True]
@@ -224,12 +224,12 @@ def test_a_worker_that_is_never_made_again(kind, short, tmp_path):
 def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path):
     path, first = tmp_path / "run.npz", AspireEase(iterations=40, on_failed_start="warn")
     more = AspireEase(iterations=90, on_failed_start="warn")
-    solve(quadratics(), middle_box(3), config=first, engine=make(THREAD), observers=[Checkpoint(path)])
+    solve(quadratics(), middle_box(3), algorithm=first, engine=make(THREAD), observers=[Checkpoint(path)])
     stuck = ProblemFrom(hang_until_released, tmp_path)
     try:
         with pytest.warns(WorkerWarning) as seen:  # also that it answers no probe, if it is there by then
             rest = resume(
-                path, [*quadratics()[:2], stuck], middle_box(3), config=more,
+                path, [*quadratics()[:2], stuck], middle_box(3), algorithm=more,
                 engine=make(THREAD, deadline_floor=0.5, patience=0.5, restarts=1),
             )  # fmt: skip
     finally:
@@ -242,11 +242,11 @@ def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path):
 def test_what_was_seen_survives_a_checkpoint(make, tmp_path):
     path, config = tmp_path / "run.npz", AspireEase(iterations=20)
     engine = make(THREAD)
-    solve(quadratics(), middle_box(3), config=config, engine=engine, observers=[Checkpoint(path)])
+    solve(quadratics(), middle_box(3), algorithm=config, engine=engine, observers=[Checkpoint(path)])
     seen = []
     later = make(THREAD)
     resume(
-        path, quadratics(), middle_box(3), config=AspireEase(iterations=40), engine=later,
+        path, quadratics(), middle_box(3), algorithm=AspireEase(iterations=40), engine=later,
         observers=[lambda run, entry: seen.append(list(run.engine.watch.longest)) and None],
     )  # fmt: skip
     assert all(seconds > 0 for seconds in seen[0])
@@ -273,7 +273,7 @@ def test_a_straggler_on_the_virtual_clock_is_waited_for(config):
             seed=4, delays=LogNormal(30.0, 2.0), stragglers=[Straggler(2, factor=200.0)], repeated=0.1
         )
         chosen = replace(config, deadline=deadline)
-        return solve(quadratics(), middle_box(3), config=chosen, engine=engine)
+        return solve(quadratics(), middle_box(3), algorithm=chosen, engine=engine)
 
     assert config.deadline == "auto"
     same(run("auto"), run(None))
@@ -337,7 +337,7 @@ def test_a_state_with_another_deadline_asks_nobody_in_vain():
 def test_what_is_no_deadline_is_refused(deadline):
     for config in (AspireEase(deadline=deadline), FedAvg(deadline=deadline)):
         with pytest.raises(InvalidSetting, match='deadline must be "auto", None or a finite number'):
-            solve(quadratics(), middle_box(3), config=config)
+            solve(quadratics(), middle_box(3), algorithm=config)
 
 
 # -- the engine, without a master -----------------------------------------------------------------

@@ -34,7 +34,9 @@ def notices(result, event):
 def run(config=None, problems=None, **engine):
     problems = softmax_problems(N) if problems is None else problems
     config = AspireEase(iterations=600) if config is None else config
-    return solve(problems, middle_box(len(problems)), config=config, engine=VirtualEngine(seed=4, **engine))
+    return solve(
+        problems, middle_box(len(problems)), algorithm=config, engine=VirtualEngine(seed=4, **engine)
+    )
 
 
 @pytest.mark.parametrize("law", [Constant(), LogNormal(), Exponential(1.0, 0.1), Trace([0.5, 1.0, 4.0])])
@@ -46,7 +48,7 @@ def test_same_seed_same_bits(law):
     assert first.objective == second.objective
     if not isinstance(law, Constant):
         other = solve(
-            softmax_problems(N), middle_box(N), config=config, engine=VirtualEngine(seed=5, delays=law)
+            softmax_problems(N), middle_box(N), algorithm=config, engine=VirtualEngine(seed=5, delays=law)
         )
         assert other.clock != first.clock
 
@@ -88,7 +90,7 @@ def test_the_papers_three_workers_switch_s():
     engine = VirtualEngine(
         seed=0, delays=LogNormal(4.0, 0.1), stragglers=[Straggler(2, 10.0, start=900.0, end=1300.0)]
     )
-    result = solve(problems, middle_box(3), config=config, engine=engine)
+    result = solve(problems, middle_box(3), algorithm=config, engine=engine)
     changes = [(entry["clock"], entry["active_workers"]) for entry in notices(result, "active-workers")]
     assert [active for _, active in changes] == [1, 3]
     assert 900 < changes[0][0] < 950

@@ -43,8 +43,8 @@ from tests.fdro_core.helpers import (
 def test_engines_agree_when_everyone_is_waited_for(kind, make):
     problems, box = softmax_problems(N), middle_box(N)
     config = AspireEase(active_workers=N, iterations=150)
-    one = solve(problems, box, config=config, engine=make(VIRTUAL))
-    other = solve(problems, box, config=config, engine=make(kind))
+    one = solve(problems, box, algorithm=config, engine=make(VIRTUAL))
+    other = solve(problems, box, algorithm=config, engine=make(kind))
     assert np.abs(one.w - other.w).max() <= 1e-12
     assert np.abs(one.losses - other.losses).max() <= 1e-12
     for mine, its in zip(happened(one, "report"), happened(other, "report"), strict=True):
@@ -58,7 +58,7 @@ def test_asynchronous_runs_reach_the_same_objective(kind, make):
     problems, box = softmax_problems(N), middle_box(N)
     config = AspireEase(active_workers=1, iterations=1000)
     best = solve(problems, box, engine=make(VIRTUAL)).objective
-    result = solve(problems, box, config=config, engine=make(kind))
+    result = solve(problems, box, algorithm=config, engine=make(kind))
     assert result.iterations == 1000
     assert result.objective == pytest.approx(best, rel=1e-6)
 
@@ -72,7 +72,7 @@ def test_data_stays_where_it_is(kind, make, tmp_path):
         np.savez(path, X=rng.normal(size=(5, 2)), y=rng.normal(size=5))
         sources.append(ProblemFrom(load_shard, path, made_in=tmp_path))
     config = AspireEase(active_workers=N, iterations=20)
-    result = solve(sources, middle_box(N), config=config, engine=make(kind))
+    result = solve(sources, middle_box(N), algorithm=config, engine=make(kind))
     assert result.iterations == 20
     makers = {int(file.name.partition("_")[2]) for file in tmp_path.glob("shard?_*")}
     assert len(list(tmp_path.glob("shard?_*"))) == N  # each made once
@@ -85,14 +85,14 @@ def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
     sources = [*quadratics(), ProblemFrom(broken_shard, "nowhere.npz")]
     patient = AspireEase(iterations=50, on_failed_start="warn")
     with pytest.warns(WorkerWarning, match="no shard at nowhere"):
-        result = solve(sources, middle_box(N), config=patient, engine=make(kind))
+        result = solve(sources, middle_box(N), algorithm=patient, engine=make(kind))
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
     with pytest.raises(WorkerFailed, match=r"worker 3 .*no shard at nowhere"):
-        solve(sources, middle_box(N), config=config, engine=make(kind))
+        solve(sources, middle_box(N), algorithm=config, engine=make(kind))
     with pytest.raises(NoWorkersLeft, match="no shard at nowhere"):
-        solve([sources[-1]] * 2, middle_box(2), config=config, engine=make(kind))
+        solve([sources[-1]] * 2, middle_box(2), algorithm=config, engine=make(kind))
     with pytest.raises(InvalidProblem, match=r"problems\[1\]"):
-        solve([sources[0], ProblemFrom(dict)], middle_box(2), config=config, engine=make(kind))
+        solve([sources[0], ProblemFrom(dict)], middle_box(2), algorithm=config, engine=make(kind))
 
 
 @pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
@@ -101,7 +101,7 @@ def test_an_engine_serves_twice_and_from_another_thread(kind, make):
     config = AspireEase(active_workers=3, iterations=30)
 
     def run():
-        found.append(solve(quadratics(), middle_box(3), config=config, engine=engine))
+        found.append(solve(quadratics(), middle_box(3), algorithm=config, engine=engine))
 
     run()
     thread = threading.Thread(target=run)
@@ -172,7 +172,7 @@ def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_pat
     stop = StopWhen("worker-lost", "worker-back", after=400)
     told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
     with told:
-        result = solve(problems, middle_box(N), config=config, engine=make(kind), observers=[stop])
+        result = solve(problems, middle_box(N), algorithm=config, engine=make(kind), observers=[stop])
     lost, back = ({e["worker"] for e in happened(result, event)} for event in ("worker-lost", "worker-back"))
     assert lost == back == ({2, 3} if what == "kill" else {3})  # two workers share a host
     clean = solve(quadratics(Quadratic([3.0, 1.0])), middle_box(N))
@@ -183,7 +183,7 @@ def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_pat
 @needs_ray
 def test_a_host_killed_before_the_first_step(make, tmp_path):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=5))
-    result = solve(problems, middle_box(N), config=AspireEase(iterations=800), engine=make("ray"))
+    result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=800), engine=make("ray"))
     assert not happened(result, "worker-dropped")
     assert happened(result, "report")[-1]["live_workers"] == N
     clean = solve(quadratics(Quadratic([3.0, 1.0])), middle_box(N))
@@ -202,7 +202,7 @@ def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path):
 
     stop = StopWhen("worker-lost", "worker-back")
     engine = make(kind, hosts=[{}, {}])
-    result = solve(problems, middle_box(N), config=config, engine=engine, observers=[release, stop])
+    result = solve(problems, middle_box(N), algorithm=config, engine=engine, observers=[release, stop])
     assert 3 in {entry["worker"] for entry in happened(result, "worker-back")}
     assert happened(result, "report")[-1]["live_workers"] == N
 
@@ -229,7 +229,7 @@ def test_all_hosts_die_and_return(kind, make, tmp_path):
     engine = make(kind, hosts=1)
     told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
     with told:
-        result = solve(problems, middle_box(N), config=config, engine=engine)
+        result = solve(problems, middle_box(N), algorithm=config, engine=engine)
     assert result.stop_reason == "iterations"
     assert happened(result, "report")[-1]["live_workers"] == N
     clean = solve([Quadratic([float(j)]) for j in range(N)], middle_box(N))
@@ -239,8 +239,8 @@ def test_all_hosts_die_and_return(kind, make, tmp_path):
 def test_a_lone_worker_that_dies_is_only_slow_for_the_master(make, tmp_path):
     config = AspireEase(iterations=60)
     problem = Mishap([3.0, 1.0], tmp_path, "raise", at=40)
-    result = solve([problem], middle_box(1), config=config, engine=make(THREAD))
-    assert np.abs(result.w - solve([Quadratic([3.0, 1.0])], middle_box(1), config=config).w).max() <= 1e-12
+    result = solve([problem], middle_box(1), algorithm=config, engine=make(THREAD))
+    assert np.abs(result.w - solve([Quadratic([3.0, 1.0])], middle_box(1), algorithm=config).w).max() <= 1e-12
     assert not happened(result, "worker-lost")
 
 
@@ -260,7 +260,7 @@ def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
     thread.start()
     try:
         with pytest.warns(WorkerWarning, match="gave no answer"):
-            result = solve(problems, middle_box(2), config=AspireEase(active_workers=2), engine=engine)
+            result = solve(problems, middle_box(2), algorithm=AspireEase(active_workers=2), engine=engine)
     finally:
         over.set()
         thread.join()

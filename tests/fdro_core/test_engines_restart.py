@@ -48,10 +48,10 @@ from uncertainty_sets.errors import BackendMissing
 )
 def test_a_new_master_goes_on_from_the_checkpoint(kind, later, make, tmp_path):
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
-    whole = solve(problems, box, config=AspireEase(active_workers=N, iterations=120))
+    whole = solve(problems, box, algorithm=AspireEase(active_workers=N, iterations=120))
     first, second = (AspireEase(active_workers=N, iterations=i) for i in (50, 120))
-    solve(problems, box, config=first, engine=make(kind), observers=[Checkpoint(path)])
-    rest = resume(path, problems, box, config=second, engine=make(later))
+    solve(problems, box, algorithm=first, engine=make(kind), observers=[Checkpoint(path)])
+    rest = resume(path, problems, box, algorithm=second, engine=make(later))
     assert rest.iterations == 120
     assert np.abs(rest.w - whole.w).max() <= 1e-12
     assert np.abs(rest.losses - whole.losses).max() <= 1e-12
@@ -62,18 +62,18 @@ def test_a_baseline_loses_a_worker_and_gets_it_back(make, tmp_path):
     same, config = quadratics(Quadratic([3.0, 1.0])), FedAvg(iterations=4000, report_interval=4)
     stop = StopWhen("worker-lost", "worker-back", after=100)
     with pytest.warns(WorkerWarning, match="disk gone"):
-        result = solve(problems, middle_box(N), config=config, engine=make(THREAD), observers=[stop])
+        result = solve(problems, middle_box(N), algorithm=config, engine=make(THREAD), observers=[stop])
     assert [entry["worker"] for entry in happened(result, "worker-back")] == [3]
-    assert result.objective == pytest.approx(solve(same, middle_box(N), config=config).objective, rel=1e-3)
+    assert result.objective == pytest.approx(solve(same, middle_box(N), algorithm=config).objective, rel=1e-3)
 
 
 def test_mini_batches_go_on_with_the_same_draws(make, tmp_path):
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
     settings = {"active_workers": N, "batch_size": 4, "local_steps": 3}
-    whole = solve(problems, box, config=AspireEase(iterations=60, **settings))
+    whole = solve(problems, box, algorithm=AspireEase(iterations=60, **settings))
     config = AspireEase(iterations=25, **settings)
-    solve(problems, box, config=config, engine=make(THREAD), observers=[Checkpoint(path)])
-    rest = resume(path, problems, box, config=AspireEase(iterations=60, **settings), engine=make(THREAD))
+    solve(problems, box, algorithm=config, engine=make(THREAD), observers=[Checkpoint(path)])
+    rest = resume(path, problems, box, algorithm=AspireEase(iterations=60, **settings), engine=make(THREAD))
     assert np.abs(rest.w - whole.w).max() <= 1e-12
 
 
@@ -82,9 +82,9 @@ def test_a_worker_that_was_away_is_back_for_the_new_master(make, tmp_path):
     path, config = tmp_path / "run.npz", AspireEase(iterations=60)
     engine = make(THREAD, restarts=0)
     with pytest.warns(WorkerWarning, match="disk gone"):
-        gone = solve(problems, middle_box(N), config=config, engine=engine, observers=[Checkpoint(path)])
+        gone = solve(problems, middle_box(N), algorithm=config, engine=engine, observers=[Checkpoint(path)])
     assert len(happened(gone, "worker-lost")) == 1
-    rest = resume(path, problems, middle_box(N), config=AspireEase(iterations=900), engine=make(THREAD))
+    rest = resume(path, problems, middle_box(N), algorithm=AspireEase(iterations=900), engine=make(THREAD))
     assert [entry["worker"] for entry in happened(rest, "worker-back")] == [3]
     assert np.isfinite(rest.losses).all()
 
@@ -119,19 +119,19 @@ def test_a_master_that_is_killed(kind, make, tmp_path):
         master.wait()
     problems, box = softmax_problems(N), middle_box(N)
     saved = resume(
-        path, problems, box, config=AspireEase(active_workers=N, iterations=1), engine=make(THREAD)
+        path, problems, box, algorithm=AspireEase(active_workers=N, iterations=1), engine=make(THREAD)
     )
     last = saved.iterations + 50
-    rest = resume(path, problems, box, config=AspireEase(active_workers=N, iterations=last), engine=engine)
-    whole = solve(problems, box, config=AspireEase(active_workers=N, iterations=last))
+    rest = resume(path, problems, box, algorithm=AspireEase(active_workers=N, iterations=last), engine=engine)
+    whole = solve(problems, box, algorithm=AspireEase(active_workers=N, iterations=last))
     assert np.abs(rest.w - whole.w).max() <= 1e-12
 
 
 def test_checkpoints_of_other_clocks_are_refused(make, tmp_path):
     path, config = tmp_path / "run.npz", AspireEase(iterations=20)
-    solve(quadratics(), middle_box(3), config=config, observers=[Checkpoint(path)])
+    solve(quadratics(), middle_box(3), algorithm=config, observers=[Checkpoint(path)])
     with pytest.raises(InvalidSetting, match="wall clock"):
-        resume(path, quadratics(), middle_box(3), config=config, engine=make(THREAD))
+        resume(path, quadratics(), middle_box(3), algorithm=config, engine=make(THREAD))
 
 
 # -- settings and starting ------------------------------------------------------------------------

@@ -28,7 +28,10 @@ def quadratics():
 
 def lossy(config=None, **engine):
     return solve(
-        quadratics(), middle_box(N), config=config, engine=VirtualEngine(crashes=[Crash(2, 10.0)], **engine)
+        quadratics(),
+        middle_box(N),
+        algorithm=config,
+        engine=VirtualEngine(crashes=[Crash(2, 10.0)], **engine),
     )
 
 
@@ -91,9 +94,9 @@ def test_a_resumed_run_knows_it_still(tmp_path):
     engine = {"crashes": [Crash(2, 10.0)]}
     config, longer = (AspireEase(iterations=i) for i in (100, 300))
     box = middle_box(N)
-    solve(quadratics(), box, config=config, engine=VirtualEngine(**engine), observers=[Checkpoint(path)])
-    rest = resume(path, quadratics(), box, config=longer, engine=VirtualEngine(**engine))
-    whole = solve(quadratics(), box, config=longer, engine=VirtualEngine(**engine))
+    solve(quadratics(), box, algorithm=config, engine=VirtualEngine(**engine), observers=[Checkpoint(path)])
+    rest = resume(path, quadratics(), box, algorithm=longer, engine=VirtualEngine(**engine))
+    whole = solve(quadratics(), box, algorithm=longer, engine=VirtualEngine(**engine))
     same(rest, whole)
     assert np.array_equal(rest.known_at, whole.known_at)
 
@@ -121,7 +124,7 @@ def test_stationary_is_not_said_while_a_worker_is_away():
     config = AspireEase(iterations=2000)
     problems = quadratics()
     stop = StopWhenStationary(1e-3, every=1)
-    result = solve(problems, middle_box(N), config=config, observers=[stop])
+    result = solve(problems, middle_box(N), algorithm=config, observers=[stop])
     assert result.stop_reason == "stationary"
 
     class Silent(VirtualEngine):
@@ -132,7 +135,7 @@ def test_stationary_is_not_said_while_a_worker_is_away():
             return replies if self.clock == 0 else replies | {2: TimeoutError("silent")}
 
     with pytest.warns(match="silent"):
-        result = solve(problems, middle_box(N), config=config, observers=[stop], engine=Silent())
+        result = solve(problems, middle_box(N), algorithm=config, observers=[stop], engine=Silent())
     assert result.stop_reason == "iterations"
     assert result.stationarity == np.inf
 

@@ -61,7 +61,7 @@ class Leaves(Quadratic):
 @pytest.mark.parametrize("config", [SHORT, FedAvg(iterations=5)], ids=["aspire", "fedavg"])
 def test_a_problem_cannot_write_to_the_model(config):
     with pytest.raises(WorkerFailed, match="read-only"):
-        solve([Writes(CENTRES[0]), *quadratics()[1:]], middle_box(3), config=config)
+        solve([Writes(CENTRES[0]), *quadratics()[1:]], middle_box(3), algorithm=config)
 
 
 @engines
@@ -69,7 +69,9 @@ def test_leaving_the_process_is_a_failure_of_the_worker(engine):
     with pytest.raises(
         WorkerFailed, match="worker 0 failed before the first step: RuntimeError: SystemExit: enough"
     ):
-        solve([Leaves(CENTRES[0], after=0), *quadratics()[1:]], middle_box(3), config=SHORT, engine=engine())
+        solve(
+            [Leaves(CENTRES[0], after=0), *quadratics()[1:]], middle_box(3), algorithm=SHORT, engine=engine()
+        )
 
 
 @engines
@@ -77,7 +79,7 @@ def test_leaving_the_process_later_is_told_too(engine):
     runner = engine(restarts=0) if engine is ThreadEngine else engine()
     with pytest.warns(WorkerWarning, match="SystemExit: enough"):
         result = solve(
-            [Leaves(CENTRES[0], after=20), *quadratics()[1:]], middle_box(3), config=SHORT, engine=runner
+            [Leaves(CENTRES[0], after=20), *quadratics()[1:]], middle_box(3), algorithm=SHORT, engine=runner
         )
     assert not result.proved
 
@@ -85,7 +87,7 @@ def test_leaving_the_process_later_is_told_too(engine):
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "run.npz"
-    solve([Named(centre) for centre in CENTRES], middle_box(3), config=SHORT, observers=[Checkpoint(path)])
+    solve([Named(centre) for centre in CENTRES], middle_box(3), algorithm=SHORT, observers=[Checkpoint(path)])
     return path
 
 
@@ -96,7 +98,7 @@ def failing():
 def test_a_worker_that_fails_when_the_run_is_resumed(saved):
     longer = AspireEase(iterations=90)
     with pytest.raises(WorkerFailed, match=r"worker 1 failed.*KeyError: 'ctor'"):
-        resume(saved, [Named(CENTRES[0]), failing, Named(CENTRES[2])], middle_box(3), config=longer)
+        resume(saved, [Named(CENTRES[0]), failing, Named(CENTRES[2])], middle_box(3), algorithm=longer)
 
 
 def test_a_problem_that_cannot_say_what_it_is(saved):
@@ -105,16 +107,16 @@ def test_a_problem_that_cannot_say_what_it_is(saved):
             raise OSError("no disk")
 
     with pytest.raises(WorkerFailed, match="no disk"):
-        resume(saved, [Mute([9.0, 9.0]), *map(Named, CENTRES[1:])], middle_box(3), config=SHORT)
+        resume(saved, [Mute([9.0, 9.0]), *map(Named, CENTRES[1:])], middle_box(3), algorithm=SHORT)
 
 
 def test_force_does_not_cross_algorithms(tmp_path):
     path = tmp_path / "run.npz"
-    solve(quadratics(), middle_box(3), config=FedAvg(iterations=5), observers=[Checkpoint(path)])
+    solve(quadratics(), middle_box(3), algorithm=FedAvg(iterations=5), observers=[Checkpoint(path)])
     with pytest.raises(CheckpointMismatch, match="algorithm: FedAvg → AFL"):
-        resume(path, quadratics(), middle_box(3), config=AFL(iterations=9, weight_step=0.05), force=True)
+        resume(path, quadratics(), middle_box(3), algorithm=AFL(iterations=9, weight_step=0.05), force=True)
     with pytest.warns(CheckpointWarning):
-        resume(path, quadratics(), KL(np.full(3, 1 / 3), 0.1), config=FedAvg(iterations=9), force=True)
+        resume(path, quadratics(), KL(np.full(3, 1 / 3), 0.1), algorithm=FedAvg(iterations=9), force=True)
 
 
 class Hidden(UncertaintySet):
@@ -130,11 +132,11 @@ class Hidden(UncertaintySet):
 
 def test_a_set_is_known_by_what_its_containers_hold(tmp_path):
     path = tmp_path / "run.npz"
-    solve(quadratics(), Hidden([[0], [1]], 0.7), config=SHORT, observers=[Checkpoint(path)])
+    solve(quadratics(), Hidden([[0], [1]], 0.7), algorithm=SHORT, observers=[Checkpoint(path)])
     with pytest.raises(CheckpointMismatch, match="limit"):
-        resume(path, quadratics(), Hidden([[0], [1]], 0.4), config=SHORT)
+        resume(path, quadratics(), Hidden([[0], [1]], 0.4), algorithm=SHORT)
     with pytest.raises(CheckpointMismatch, match="set"):
-        resume(path, quadratics(), Hidden([[1], [2]], 0.7), config=SHORT)
+        resume(path, quadratics(), Hidden([[1], [2]], 0.7), algorithm=SHORT)
 
 
 class Tired:
@@ -168,18 +170,18 @@ def test_an_oracle_that_raises_leaves_the_last_checkpoint_alone(tmp_path):
         solve(
             quadratics(),
             Tired(middle_box(3), 9),
-            config=config,
+            algorithm=config,
             observers=[Checkpoint(path, every=1), Ends()],
         )
     assert finished == ["RuntimeError"]
     with pytest.warns(CheckpointWarning, match="set: Tired → Box"):
-        assert resume(path, quadratics(), middle_box(3), config=config, force=True).iterations == 200
+        assert resume(path, quadratics(), middle_box(3), algorithm=config, force=True).iterations == 200
 
 
 @pytest.mark.parametrize("answer", [np.ones(3), True, 5])
 def test_an_observer_returns_words_or_nothing(answer):
     with pytest.raises(ObserverFailed, match="returns None or a reason to stop"):
-        solve(quadratics(), middle_box(3), config=SHORT, observers=[lambda run, entry: answer])
+        solve(quadratics(), middle_box(3), algorithm=SHORT, observers=[lambda run, entry: answer])
 
 
 def test_a_class_is_a_factory():
@@ -189,5 +191,5 @@ def test_a_class_is_a_factory():
         def __init__(self):
             super().__init__([1.0, 1.0])
 
-    result = solve([Fixed, Fixed, Fixed], middle_box(3), config=AspireEase(iterations=300))
+    result = solve([Fixed, Fixed, Fixed], middle_box(3), algorithm=AspireEase(iterations=300))
     assert result.w == pytest.approx([1.0, 1.0], abs=1e-6)

@@ -47,7 +47,7 @@ class Calm:
 
 
 def run(*observers, config=CONFIGS["aspire"], engine=None):
-    return solve(softmax_problems(N), middle_box(N), config=config, engine=engine, observers=observers)
+    return solve(softmax_problems(N), middle_box(N), algorithm=config, engine=engine, observers=observers)
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
@@ -64,7 +64,7 @@ def test_the_others_finish_and_the_checkpoint_goes_on_bit_for_bit(config, first,
     assert [entry["iteration"] for entry in read_history(tmp_path / "h.jsonl")] == before.seen
     assert caught.value.result.iterations == 20
     assert caught.value.result.stop_reason == "ObserverFailed"
-    rest = resume(path, softmax_problems(N), middle_box(N), config=config)
+    rest = resume(path, softmax_problems(N), middle_box(N), algorithm=config)
     same(run(config=config), rest)
 
 
@@ -113,7 +113,7 @@ def test_an_exit_passes_through_after_the_others_have_finished(kind, in_finish, 
         run(leaving, calm, Checkpoint(path, every=10**6))
     assert caught.value is leaving.error
     assert calm.finished == 1
-    same(run(), resume(path, softmax_problems(N), middle_box(N), config=CONFIGS["aspire"]))
+    same(run(), resume(path, softmax_problems(N), middle_box(N), algorithm=CONFIGS["aspire"]))
 
 
 def test_an_exit_names_the_others_that_failed():
@@ -135,7 +135,7 @@ def test_all_notices_of_an_event_are_kept():
         solve(
             problems,
             middle_box(3),
-            config=config,
+            algorithm=config,
             observers=[clumsy, lambda run, entry: calm.append(entry["event"])],
         )
     assert calm[-2:] == ["bad-update", "worker-dropped"]
@@ -167,7 +167,7 @@ def test_on_threads(tmp_path):
         run(*observers, config=config, engine=ThreadEngine(2))
     assert caught.value.result.iterations == 20
     assert calm.finished == 1
-    rest = resume(path, softmax_problems(N), middle_box(N), config=config, engine=ThreadEngine(2))
+    rest = resume(path, softmax_problems(N), middle_box(N), algorithm=config, engine=ThreadEngine(2))
     assert rest.iterations == 40
 
 

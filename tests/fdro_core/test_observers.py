@@ -32,7 +32,7 @@ FIELDS = {
 def test_history_file(tmp_path):
     path = tmp_path / "deep" / "run.jsonl"
     result = solve(
-        softmax_problems(4), middle_box(4), config=AspireEase(iterations=80), observers=[HistoryFile(path)]
+        softmax_problems(4), middle_box(4), algorithm=AspireEase(iterations=80), observers=[HistoryFile(path)]
     )
     entries = read_history(path)
     assert len(entries) == len(result.history) == 20
@@ -46,7 +46,7 @@ def test_traffic_is_counted_on_both_sides():
     problems = softmax_problems(N)
     p = problems[0].dimension
     config = AspireEase(active_workers=2, iterations=iterations, report_interval=1, plane_interval=10)
-    result = solve(problems, middle_box(N), config=config, engine=VirtualEngine(delays=Constant()))
+    result = solve(problems, middle_box(N), algorithm=config, engine=VirtualEngine(delays=Constant()))
     last = result.history[-1]
     setup_down, setup_up = N * (2 * p + 1), N * ((2 + p) + (p + 4))
     assert last["bits_down"] == 32 * (setup_down + (N + 2 * iterations) * (p + 3))
@@ -65,7 +65,7 @@ def test_traffic_is_counted_on_both_sides():
 def test_progress_bar_draws_and_prints_notices():
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     problems = [Quadratic([0.0]), Quadratic([1.0]), Faulty([2.0], bad=[20])]
-    solve(problems, middle_box(3), config=AspireEase(iterations=150), observers=[Progress(console)])
+    solve(problems, middle_box(3), algorithm=AspireEase(iterations=150), observers=[Progress(console)])
     text = console.file.getvalue()
     assert "bad-update" in text
     assert "objective" in text
@@ -126,7 +126,7 @@ def test_stationarity_by_hand():
     result = solve(
         [Quadratic([3.0]), Quadratic([3.0])],
         middle_box(2),
-        config=AspireEase(iterations=1, penalty=1e12, active_workers=2),
+        algorithm=AspireEase(iterations=1, penalty=1e12, active_workers=2),
         observers=[look],
     )
     # The penalty pins w to z = 0: two gradients of weight ½·(-3), and φ stays near zero.

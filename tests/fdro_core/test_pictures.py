@@ -31,7 +31,7 @@ def run(tmp_path_factory):
     result = solve(
         problems,
         KL(np.full(3, 1 / 3), 0.2),
-        config=AspireEase(iterations=60, active_workers=3, deadline=5.0),
+        algorithm=AspireEase(iterations=60, active_workers=3, deadline=5.0),
         engine=VirtualEngine(seed=0, crashes=[Crash(2, at=20.0)]),
         observers=[HistoryFile(path)],
     )

@@ -87,7 +87,7 @@ def test_ease_has_fewer_planes_than_cp_at_the_same_objective():
         results[mode] = solve(
             problems,
             KL(np.full(6, 1 / 6), 0.3),
-            config=AspireEase(planes=mode, iterations=3000),
+            algorithm=AspireEase(planes=mode, iterations=3000),
             engine=VirtualEngine(seed=0),
         )
     peaks = {
@@ -99,7 +99,9 @@ def test_ease_has_fewer_planes_than_cp_at_the_same_objective():
 
 def test_no_plane_after_the_horizon():
     result = solve(
-        softmax_problems(6), middle_box(6), config=AspireEase(plane_horizon=60, iterations=600, planes="cp")
+        softmax_problems(6),
+        middle_box(6),
+        algorithm=AspireEase(plane_horizon=60, iterations=600, planes="cp"),
     )
     sizes = {e["planes"] for e in result.history if e["event"] == "report" and e["iteration"] >= 60}
     assert len(sizes) == 1

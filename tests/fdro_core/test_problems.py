@@ -128,7 +128,7 @@ def test_metric_and_start_are_used_and_checked():
         def initial_point(self, rng):
             return np.array([7.0])
 
-    result = solve([Starting([1.0])] * 2, middle_box(2), config=AspireEase(iterations=1, penalty=1e9))
+    result = solve([Starting([1.0])] * 2, middle_box(2), algorithm=AspireEase(iterations=1, penalty=1e9))
     assert result.w[0] == pytest.approx(7.0, abs=1e-6)
 
 
@@ -136,7 +136,7 @@ def test_factories_are_built_by_the_engine():
     problems = softmax_problems(3)
     factories = [partial(SoftmaxRegression, p.X, p.y, 3, l2=p.l2) for p in problems]
     config = AspireEase(iterations=60)
-    made, given = (solve(part, middle_box(3), config=config) for part in (factories, problems))
+    made, given = (solve(part, middle_box(3), algorithm=config) for part in (factories, problems))
     assert np.array_equal(made.w, given.w)
 
 
@@ -146,7 +146,7 @@ def test_periodic_communication_and_mini_batches_come_near(reported):
     best = solve(problems, box).objective
     start = np.log(3)
     config = AspireEase(local_steps=4, batch_size=8, reported_loss=reported, iterations=2000)
-    result = solve(problems, box, config=config)
+    result = solve(problems, box, algorithm=config)
     assert result.objective - best < 0.2 * (start - best)
     assert result.gradients == 4 * 2000
 
@@ -154,5 +154,5 @@ def test_periodic_communication_and_mini_batches_come_near(reported):
 def test_local_steps_without_mini_batches_reach_the_optimum():
     problems, box = softmax_problems(4), middle_box(4)
     best = solve(problems, box).objective
-    result = solve(problems, box, config=AspireEase(local_steps=3))
+    result = solve(problems, box, algorithm=AspireEase(local_steps=3))
     assert result.objective == pytest.approx(best, rel=1e-4)

@@ -102,7 +102,7 @@ def test_bad_replies_do_not(request_, reply):
 def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, what, make):
     config = With(AspireEase(iterations=40), 1, Step, STRANGE[what])
     with pytest.warns(WorkerWarning, match="InvalidReply: worker 1 replied"):
-        result = solve(quadratics(), middle_box(N), config=config, engine=make(kind, restarts=0))
+        result = solve(quadratics(), middle_box(N), algorithm=config, engine=make(kind, restarts=0))
     (lost,) = happened(result, "worker-lost")
     assert lost["worker"] == 1
     assert result.iterations == 40
@@ -114,7 +114,7 @@ def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, what, ma
 def test_numbers_out_of_range_are_refused_and_counted(what, S):
     config = With(AspireEase(iterations=60, active_workers=S), 1, Step, (WRONG | OF_STEPS)[what])
     with pytest.warns(WorkerWarning, match="worker 1.*3 updates with NaN"):
-        result = solve(quadratics(), middle_box(N), config=config)
+        result = solve(quadratics(), middle_box(N), algorithm=config)
     assert [entry["worker"] for entry in happened(result, "bad-update")] == [1, 1, 1]
     assert np.abs(result.w).max() < 10
     assert not result.proved
@@ -126,7 +126,7 @@ def test_baselines_refuse_the_same(method, what):
     twist = (STRANGE | WRONG)[what]
     config = With(method(iterations=30), 1, Train, lambda reply: reply if reply.w is None else twist(reply))
     with pytest.warns(WorkerWarning, match="worker 1"):
-        result = solve(quadratics(), middle_box(N), config=config)
+        result = solve(quadratics(), middle_box(N), algorithm=config)
     assert np.abs(result.w).max() < 10
     assert not result.proved
 
@@ -138,7 +138,7 @@ def test_baselines_refuse_the_same(method, what):
 def test_what_would_freeze_the_run_at_its_start_ends_it(kind, what, make):
     config = With(AspireEase(iterations=40), 1, Begin, (WRONG | OF_STEPS)[what])
     with pytest.raises(WorkerFailed, match="at the starting point") as caught:
-        solve(quadratics(), middle_box(N), config=config, engine=make(kind))
+        solve(quadratics(), middle_box(N), algorithm=config, engine=make(kind))
     assert caught.value.worker == 1
     assert isinstance(caught.value.__cause__, InvalidReply)
 
@@ -155,7 +155,7 @@ def test_a_metric_out_of_range_is_refused():
 def test_a_probe_out_of_range_is_no_answer(worst):
     config = With(AspireEase(iterations=40), 1, Probe, lambda reply: changed(reply, loss_at_z=worst))
     with pytest.warns(WorkerWarning, match="loss_at_z"):
-        result = solve(quadratics(), middle_box(N), config=config)
+        result = solve(quadratics(), middle_box(N), algorithm=config)
     assert abs(result.objective) < 10
     assert np.isnan(result.losses[1])
     assert result.caveat().startswith("with the last known loss of worker 1 from iteration ")
@@ -196,11 +196,11 @@ ODD = [
 def test_every_gradient_is_checked_not_only_the_first(odd, config):
     problems = [*quadratics()[:3], Odd([3.0, 1.0], 20, **odd)]
     with pytest.warns(WorkerWarning, match=r"InvalidProblem: .*problems\[3\].loss_and_gradient"):
-        result = solve(problems, middle_box(N), config=config)
+        result = solve(problems, middle_box(N), algorithm=config)
     (lost,) = happened(result, "worker-lost")
     assert lost["worker"] == 3
     with pytest.raises(InvalidProblem, match=r"problems\[3\]"):
-        solve([*quadratics()[:3], Odd([3.0, 1.0], 1, **odd)], middle_box(N), config=config)
+        solve([*quadratics()[:3], Odd([3.0, 1.0], 1, **odd)], middle_box(N), algorithm=config)
 
 
 @pytest.mark.parametrize("dimension", [0, -1, "2", 2.0, True, None])
@@ -216,7 +216,7 @@ def test_sample_counts_are_checked(samples):
     problem = Quadratic([0.0, 1.0])
     problem.samples = samples
     with pytest.raises(InvalidProblem, match=r"problems\[0\].samples must be"):
-        solve([problem, problem], middle_box(2), config=FedAvg())
+        solve([problem, problem], middle_box(2), algorithm=FedAvg())
 
 
 class Reusing:
@@ -253,7 +253,7 @@ def test_a_problem_may_give_its_gradients_in_one_array(config, buffers):
 
     engine = {"seed": 3, "lost": 0.0, "repeated": 0.1}
     one, other = (
-        solve(problems, middle_box(N), config=config, engine=VirtualEngine(**engine), observers=[probe])
+        solve(problems, middle_box(N), algorithm=config, engine=VirtualEngine(**engine), observers=[probe])
         for problems in (softmax_problems(N), [Reusing(p, buffers) for p in softmax_problems(N)])
     )
     assert np.array_equal(one.w, other.w)
@@ -285,7 +285,7 @@ def test_a_worker_that_scales_its_model_is_named(lie, S):
         AspireEase(iterations=(40 if LIES[lie] > 0 else 400) // S, active_workers=S), 1, Step, twist
     )
     with pytest.warns(WorkerWarning) as told:
-        result = solve(softmax_problems(N), middle_box(N), config=config)
+        result = solve(softmax_problems(N), middle_box(N), algorithm=config)
     assert list(result.suspicious) == [1]
     assert any("worker 1" in str(each.message) and "suspicious" in str(each.message) for each in told)
 
@@ -294,7 +294,7 @@ def test_a_worker_that_scales_its_model_is_named(lie, S):
 def test_in_a_baseline_too(factor, iterations):
     config = With(FedAvg(iterations=iterations), 1, Train, partial(scaled, factor))
     with pytest.warns(WorkerWarning):
-        result = solve(softmax_problems(N), middle_box(N), config=config)
+        result = solve(softmax_problems(N), middle_box(N), algorithm=config)
     assert list(result.suspicious) == [1]
 
 
@@ -304,7 +304,7 @@ def test_a_loss_that_nobody_would_believe_is_told(factor):
         AspireEase(iterations=40), 2, Probe, lambda reply: changed(reply, loss_at_z=factor * reply.loss_at_z)
     )
     with pytest.warns(WorkerWarning, match=r"worker 2.*its loss at the model"):
-        result = solve(quadratics(), middle_box(N), config=config)
+        result = solve(quadratics(), middle_box(N), algorithm=config)
     assert list(result.suspicious) == [2]
 
 
@@ -312,18 +312,18 @@ def test_units_that_leave_the_others_no_step_are_told():
     problems = quadratics()
     problems[3] = Quadratic([3.0, 1.0], scale=1e10)
     with pytest.warns(WorkerWarning, match=r"worker 3.*its curvature is 1e\+10"):
-        result = solve(problems, middle_box(N), config=AspireEase(iterations=40))
+        result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=40))
     assert list(result.suspicious) == [3]
     problems = quadratics()
     problems[3].metric = lambda: np.array([1e10, 1.0])
     with pytest.warns(WorkerWarning, match=r"worker 3.*its metric is 1e\+10"):
-        solve(problems, middle_box(N), config=FedAvg(iterations=4))
+        solve(problems, middle_box(N), algorithm=FedAvg(iterations=4))
 
 
 def test_honest_workers_of_different_size_are_not():
     """The control: scales a million apart, a worker without weight, and starting points far away."""
     problems = [Quadratic([float(j), 1.0], scale=10.0 ** (2 * j)) for j in range(N)]
-    result = solve(problems, middle_box(N), config=AspireEase(iterations=400), start=[1e6, -1e6])
+    result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=400), start=[1e6, -1e6])
     assert result.suspicious == {}
     assert result.proved
-    assert solve(problems, middle_box(N), config=FedAvg(iterations=40)).suspicious == {}
+    assert solve(problems, middle_box(N), algorithm=FedAvg(iterations=40)).suspicious == {}

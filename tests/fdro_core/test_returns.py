@@ -31,13 +31,13 @@ CONFIGS = [
 @pytest.mark.parametrize("config", CONFIGS, ids=repr)
 def test_virtual_time_goes_on_to_the_first_return(config):
     engine = VirtualEngine(seed=1, delays=Constant(1.0), crashes=ALL_AWAY)
-    result = solve(quadratics(), middle_box(N), config=config, engine=engine)
+    result = solve(quadratics(), middle_box(N), algorithm=config, engine=engine)
     assert result.stop_reason == "iterations"
     assert {entry["worker"] for entry in happened(result, "worker-lost")} == {0, 1, 2}
     assert {entry["worker"] for entry in happened(result, "worker-back")} == {0, 1, 2}
     assert not [e for e in happened(result, "report") if 30.0 < e["clock"] < 60.0]
     clean = solve(
-        quadratics(), middle_box(N), config=config, engine=VirtualEngine(seed=1, delays=Constant(1.0))
+        quadratics(), middle_box(N), algorithm=config, engine=VirtualEngine(seed=1, delays=Constant(1.0))
     )
     assert result.objective == pytest.approx(clean.objective, rel=1e-2)
 
@@ -47,7 +47,7 @@ def test_the_run_ends_when_nobody_is_to_return(config):
     crashes = [*ALL_AWAY[:2], Crash(2, 100.0), Crash(1, 110.0), Crash(0, 120.0)]
     engine = VirtualEngine(seed=1, delays=Constant(1.0), crashes=crashes)
     with pytest.raises(NoWorkersLeft) as caught:
-        solve(quadratics(), middle_box(N), config=config, engine=engine)
+        solve(quadratics(), middle_box(N), algorithm=config, engine=engine)
     assert np.isfinite(caught.value.result.w).all()
     assert caught.value.result.clock == 120.0
 
@@ -57,7 +57,7 @@ def test_somebody_is_dropped_and_the_others_return():
     problems = [*quadratics()[:2], Faulty([2.0, 2.0], bad=range(15, 10**6))]
     engine = VirtualEngine(seed=1, delays=Constant(1.0), crashes=[Crash(0, 40.0, 60.0), Crash(1, 41.0, 50.0)])
     with pytest.warns(WorkerWarning, match="worker 2, iteration .*: worker-dropped"):
-        result = solve(problems, middle_box(N), config=AspireEase(iterations=300), engine=engine)
+        result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=300), engine=engine)
     assert result.stop_reason == "iterations"
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [2]
     assert {entry["worker"] for entry in happened(result, "worker-back")} == {0, 1}
@@ -75,9 +75,9 @@ def test_a_checkpoint_written_while_everybody_is_away(config, tmp_path):
             run.save(path)
             saved.append(entry["clock"])
 
-    whole = solve(quadratics(), middle_box(N), config=config, engine=engine(), observers=[save])
+    whole = solve(quadratics(), middle_box(N), algorithm=config, engine=engine(), observers=[save])
     assert saved == [30.0]
-    same(whole, resume(path, quadratics(), middle_box(N), config=config, engine=engine()))
+    same(whole, resume(path, quadratics(), middle_box(N), algorithm=config, engine=engine()))
 
 
 @pytest.mark.parametrize("config", [AspireEase(), FedAvg()], ids=["aspire", "fedavg"])
@@ -99,13 +99,13 @@ def test_a_return_that_comes_to_nothing_ends_the_wait(config):
 def test_states_of_the_first_version_load(tmp_path):
     """Its rosters knew nothing of expected returns or of deadlines by what was seen."""
     config, path = AspireEase(iterations=60), tmp_path / "run.npz"
-    whole = solve(quadratics(), middle_box(N), config=config)
+    whole = solve(quadratics(), middle_box(N), algorithm=config)
     halfway = AspireEase(iterations=30)
-    solve(quadratics(), middle_box(N), config=halfway, observers=[Checkpoint(path)])
+    solve(quadratics(), middle_box(N), algorithm=halfway, observers=[Checkpoint(path)])
     master, _ = machines(quadratics(), middle_box(N), config)
     old = master.snapshot()
     for name in ("expected", "limits"):
         old["roster"].pop(name)
     restored = config.restore(middle_box(N), N, old)
     assert restored.snapshot()["roster"].keys() == master.snapshot()["roster"].keys()
-    same(whole, resume(path, quadratics(), middle_box(N), config=config))
+    same(whole, resume(path, quadratics(), middle_box(N), algorithm=config))

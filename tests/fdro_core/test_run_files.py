@@ -83,7 +83,7 @@ def test_a_resumed_history_is_never_shorter_than_the_checkpoint(monkeypatch, tmp
     config = AspireEase(iterations=12, report_interval=2)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ObserverFailed, match="history"):
-        resume(path, softmax_problems(N), middle_box(N), config=config, observers=[HistoryFile(lines)])
+        resume(path, softmax_problems(N), middle_box(N), algorithm=config, observers=[HistoryFile(lines)])
     assert lines.read_bytes() == before
 
 

@@ -39,7 +39,7 @@ def objective(result):
 @every_kind
 def test_solve(make):
     free = make(3)
-    result = solve(softmax_problems(3), free, config=AspireEase(iterations=60))
+    result = solve(softmax_problems(3), free, algorithm=AspireEase(iterations=60))
     assert result.objective == pytest.approx(objective(result))
     assert free.with_size(3).contains(result.worst_case.p, tol=1e-7)
     assert free.size is None
@@ -48,7 +48,7 @@ def test_solve(make):
 def test_solve_gives_what_a_set_with_its_size_gives():
     q = np.full(3, 1 / 3)
     free, fixed = (
-        solve(softmax_problems(3), each, config=AspireEase(iterations=60))
+        solve(softmax_problems(3), each, algorithm=AspireEase(iterations=60))
         for each in (TotalVariation(q, 0.2), Sized(q, 0.2))
     )
     np.testing.assert_array_equal(free.w, fixed.w)
@@ -58,7 +58,7 @@ def test_solve_gives_what_a_set_with_its_size_gives():
 @pytest.mark.parametrize("name", METHODS)
 def test_every_baseline(name):
     method = METHODS[name]
-    result = solve(softmax_problems(3), Tail(), config=method(iterations=10))
+    result = solve(softmax_problems(3), Tail(), algorithm=method(iterations=10))
     assert result.objective == pytest.approx(objective(result))
 
 
@@ -68,16 +68,16 @@ def test_resume(make, config, tmp_path):
     def engine():
         return VirtualEngine(seed=3)
 
-    whole = solve(softmax_problems(3), make(3), config=config(iterations=40), engine=engine())
+    whole = solve(softmax_problems(3), make(3), algorithm=config(iterations=40), engine=engine())
     path = tmp_path / "half.npz"
     solve(
         softmax_problems(3),
         make(3),
-        config=config(iterations=20),
+        algorithm=config(iterations=20),
         engine=engine(),
         observers=[Checkpoint(path)],
     )
-    again = resume(path, softmax_problems(3), make(3), config=config(iterations=40), engine=engine())
+    again = resume(path, softmax_problems(3), make(3), algorithm=config(iterations=40), engine=engine())
     np.testing.assert_array_equal(again.w, whole.w)
 
 

@@ -181,7 +181,7 @@ def test_running_sums_stay_what_they_sum():
     solve(
         softmax_problems(N),
         middle_box(N),
-        config=config,
+        algorithm=config,
         engine=VirtualEngine(seed=3),
         observers=[lambda run, entry: kept.append(run.master) and None],
     )
@@ -201,8 +201,8 @@ def test_one_pass_for_one_worker_equals_the_general_passes():
     problems, box = softmax_problems(5), middle_box(5)
     engine = partial(VirtualEngine, seed=1, delays=Constant(1.0))
     given = {"iterations": 200, "plane_dual_step": 0.1}  # so that no plane hangs on the last bit of a λ
-    fast = solve(problems, box, config=AspireEase(**given), engine=engine())
-    slow = solve(problems, box, config=AspireEase(**given, parameter_bound=1e300), engine=engine())
+    fast = solve(problems, box, algorithm=AspireEase(**given), engine=engine())
+    slow = solve(problems, box, algorithm=AspireEase(**given, parameter_bound=1e300), engine=engine())
     np.testing.assert_allclose(fast.w, slow.w, atol=1e-12)
 
 
@@ -305,5 +305,5 @@ def test_losses_below_zero_are_followed_or_refused():
     result = solve(problems, middle_box(2))
     assert result.objective == pytest.approx(-2.5, abs=1e-6)
     with pytest.raises(DriverError, match="value_floor") as caught:
-        solve(problems, middle_box(2), config=AspireEase(value_floor=0.0))
+        solve(problems, middle_box(2), algorithm=AspireEase(value_floor=0.0))
     assert caught.value.result is not None

@@ -58,7 +58,7 @@ def test_the_run_goes_on_where_that_is_asked_for(kind, where, make):
     with pytest.warns(
         WorkerWarning, match=r"(?s)worker 1.*(twisted|helpers)\.py.*(KeyError|FileNotFound)"
     ) as told:
-        result = solve(with_one(FAILING[where]()), middle_box(N), config=config, engine=make(kind))
+        result = solve(with_one(FAILING[where]()), middle_box(N), algorithm=config, engine=make(kind))
     assert len(told) == 1
     (dropped,) = happened(result, "worker-dropped")
     assert dropped["worker"] == 1
@@ -73,10 +73,10 @@ def test_the_run_goes_on_where_that_is_asked_for(kind, where, make):
 def test_baselines_do_the_same(method):
     problems = with_one(Raising([1.0, 0.0], KeyError("age"), at=1))
     with pytest.raises(WorkerFailed, match="worker 1"):
-        solve(problems, middle_box(N), config=method(iterations=20))
+        solve(problems, middle_box(N), algorithm=method(iterations=20))
     problems = with_one(Raising([1.0, 0.0], KeyError("age"), at=1))
     with pytest.warns(WorkerWarning, match="KeyError: 'age'"):
-        result = solve(problems, middle_box(N), config=method(iterations=20, on_failed_start="warn"))
+        result = solve(problems, middle_box(N), algorithm=method(iterations=20, on_failed_start="warn"))
     assert result.weights[1] == 0
     assert result.weights.sum() == pytest.approx(1.0)
     assert result.known_at[1] == -1
@@ -87,7 +87,7 @@ def test_a_worker_that_never_answered_follows_the_others():
     problems = [Quadratic([0.0]), Raising([1.0], KeyError("age"), at=1), Quadratic([1.0])]
     config = AspireEase(on_failed_start="warn")
     with pytest.warns(WorkerWarning):
-        result = solve(problems, middle_box(N), config=config, start=[10.0])
+        result = solve(problems, middle_box(N), algorithm=config, start=[10.0])
     alone = solve([problems[0], problems[2]], middle_box(2), start=[10.0])
     assert result.w == pytest.approx(alone.w, abs=1e-6)
     assert result.objective <= alone.objective + 1e-6
@@ -98,7 +98,7 @@ def test_all_that_failed_are_named():
     with pytest.raises(WorkerFailed, match=r"worker 1 failed.*so did 2 and 3"):
         solve(problems, middle_box(4))
     with pytest.raises(NoWorkersLeft, match="every worker failed before the first step") as caught:
-        solve(problems[1:], middle_box(3), config=AspireEase(on_failed_start="warn"))
+        solve(problems[1:], middle_box(3), algorithm=AspireEase(on_failed_start="warn"))
     assert isinstance(caught.value.__cause__, KeyError)
 
 
@@ -110,7 +110,7 @@ def test_a_later_failure_warns_once_with_the_traceback(kind, make, tmp_path):
     problems = with_one(Mishap([1.0, 0.0], tmp_path, "raise", at=20, times=3))
     config = AspireEase(iterations=400)
     with pytest.warns(WorkerWarning, match=r"(?s)worker 1.*helpers\.py.*OSError: disk gone") as told:
-        result = solve(problems, middle_box(N), config=config, engine=make(kind))
+        result = solve(problems, middle_box(N), algorithm=config, engine=make(kind))
     assert len([each for each in told if each.category is WorkerWarning]) == 1
     for lost in happened(result, "worker-lost"):
         assert "_happen" in lost["traceback"]
@@ -168,7 +168,7 @@ def test_awkward_exceptions_reach_the_user_too(kind, error, make):
         solve(
             with_one(Raising([1.0, 0.0], error, at=20)),
             middle_box(N),
-            config=AspireEase(iterations=60),
+            algorithm=AspireEase(iterations=60),
             engine=make(kind, restarts=0),
         )
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from tests import tolerances
 from uncertainty_sets import KL, CDNorm, Ellipsoid, UncertaintySet, Wasserstein1
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.calibration import (
     divergence_radius,
     kl_radius,
@@ -20,8 +20,6 @@ from uncertainty_sets.calibration import (
     wasserstein1_radius,
 )
 from uncertainty_sets.errors import InvalidParameter
-
-Array = NDArray[np.float64]
 
 REPETITIONS = 20_000
 

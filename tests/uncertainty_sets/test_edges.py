@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.test_properties import check_answer
 
 from tests import tolerances
 from tests.uncertainty_sets import reference
 from tests.uncertainty_sets.cases import CLOSED, Case, parameters
+from tests.uncertainty_sets.test_properties import check_answer
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Wasserstein1, get_set
 
 Q3 = np.array([0.2, 0.3, 0.5])

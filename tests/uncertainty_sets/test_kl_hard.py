@@ -8,12 +8,10 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests import tolerances
 from uncertainty_sets import KL, WorstCase
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 MOST_PASSES = 40
 

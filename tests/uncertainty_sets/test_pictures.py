@@ -10,7 +10,8 @@ import pytest
 from tests.uncertainty_sets.plugins import ALL, TotalVariation
 from uncertainty_sets import KL, Box, CDNorm, Polyhedron, available_sets, get_set
 from uncertainty_sets.errors import BackendMissing, InvalidInput
-from uncertainty_sets.pictures import CORNERS, FLAT, boundary, draw_simplex, draw_weights
+from uncertainty_sets.pictures import boundary, draw_simplex, draw_weights
+from uncertainty_sets.plotting.simplex import CORNERS, FLAT
 from uncertainty_sets.plotting.style import move_apart
 
 pyplot = pytest.importorskip("matplotlib.pyplot")

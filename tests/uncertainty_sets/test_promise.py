@@ -9,7 +9,7 @@ import pytest
 
 from tests import tolerances
 from uncertainty_sets import KL, Box, Ellipsoid, UncertaintySet
-from uncertainty_sets.base import WorstCase
+from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.errors import SolverFailed
 from uncertainty_sets.kernels.scan import COLUMNS, NOT_SOLVED, OK, STATUS, finish
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array
+    from uncertainty_sets.arrays import Array
     from uncertainty_sets.conic.program import ConicProgram
 
 Outcome = Literal["solved", "inaccurate", "infeasible", "failed"]

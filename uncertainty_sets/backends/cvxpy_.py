@@ -11,7 +11,7 @@ from uncertainty_sets.backends.base import Backend, Outcome, Solution, Solver
 from uncertainty_sets.errors import BackendMissing, BackendUnsuitable
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array
+    from uncertainty_sets.arrays import Array
     from uncertainty_sets.conic.program import ConicProgram
 
 OUTCOMES: dict[str, Outcome] = {

@@ -9,7 +9,7 @@ import numpy as np
 from uncertainty_sets.backends.base import Backend, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array
+    from uncertainty_sets.arrays import Array
     from uncertainty_sets.conic.program import ConicProgram
 
 OUTCOMES: dict[str, Outcome] = {

@@ -33,7 +33,7 @@ from uncertainty_sets.conic.dual_cone import DualCone
 from uncertainty_sets.conic.program import ConicProgram
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array
+    from uncertainty_sets.arrays import Array
 
 ROUNDING = 1e-13
 """A residual of this size, relative to the terms that make it up, is rounding of their sum."""

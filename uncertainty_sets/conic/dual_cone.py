@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array
+    from uncertainty_sets.arrays import Array
     from uncertainty_sets.conic.program import ConicProgram
 
 

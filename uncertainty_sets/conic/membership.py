@@ -15,7 +15,8 @@ from uncertainty_sets.conic.program import set_constraints
 from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array, UncertaintySet
+    from uncertainty_sets.arrays import Array
+    from uncertainty_sets.base import UncertaintySet
 
 
 class _Stated:

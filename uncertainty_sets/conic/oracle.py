@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from uncertainty_sets.answer import WorstCase, name_rows, stack
 from uncertainty_sets.backends import in_order, is_cold, select
-from uncertainty_sets.base import WorstCase, name_rows, stack
 from uncertainty_sets.conic.certificate import Certifier
 from uncertainty_sets.conic.membership import interior, projection_of_uniform, residual
 from uncertainty_sets.conic.program import ConicProgram, checked, compile_program, equilibrated
@@ -30,8 +30,9 @@ from uncertainty_sets.errors import EmptySet, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 
 if TYPE_CHECKING:
+    from uncertainty_sets.arrays import Array
     from uncertainty_sets.backends import Solution, Solver
-    from uncertainty_sets.base import Array, UncertaintySet
+    from uncertainty_sets.base import UncertaintySet
 
 __all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
 

@@ -25,7 +25,8 @@ from uncertainty_sets.errors import (
 )
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array, UncertaintySet
+    from uncertainty_sets.arrays import Array
+    from uncertainty_sets.base import UncertaintySet
 
 CONES: Mapping[str, str] = {
     "zero": "s = 0",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold

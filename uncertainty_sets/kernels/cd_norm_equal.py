@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import larger
 from uncertainty_sets.kernels.selection import share_of, threshold

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from uncertainty_sets.base import Array, WorstCase
+from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidLosses
 
 VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel
 from uncertainty_sets.kernels.quadratic_form import distance, pull_back, quadratic
 from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, scan

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, scan

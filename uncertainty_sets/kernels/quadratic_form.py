@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict
 
 SPLIT = 2.0**27 + 1.0

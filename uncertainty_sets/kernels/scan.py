@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import comparing, kernel, summing
 
 # Columns of the answer array, one row per loss vector.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
 
 FEW = 24  # up to this many entries, compare all pairs

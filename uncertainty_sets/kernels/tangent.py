@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel
 
 # Columns of an end; the rest of its columns are the oracle's own.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uncertainty_sets.base import Array
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.scan import DUAL, OK, OUT_OF_RANGE, STATUS, finish, larger, scan
 from uncertainty_sets.kernels.tangent import (

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.base import Array, UncertaintySet
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.plotting.style import INK, SHADE, new_axes
 

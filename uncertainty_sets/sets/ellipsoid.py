@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.base import Array, UncertaintySet, WorstCase
+from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (

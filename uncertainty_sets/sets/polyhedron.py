@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.base import Array, UncertaintySet
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conic.program import ConicProgram, equilibrated, polyhedral_program
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.parameters import as_array, describe, readonly

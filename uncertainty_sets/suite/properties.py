@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.backends import available_backends
-from uncertainty_sets.base import UncertaintySet, WorstCase
+from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.claims import expected_loss
 from uncertainty_sets.errors import BackendUnsuitable, FdroError, InvalidInput, SolverFailed
 from uncertainty_sets.suite.trying import FEASIBLE, FIRST_ORDER, MODEL, Subject, allowed_gap, in_units, state

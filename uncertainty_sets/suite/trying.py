@@ -12,7 +12,9 @@ import numpy as np
 from uncertainty_sets.claims import PROMISE, expected_loss
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import Array, UncertaintySet, WorstCase
+    from uncertainty_sets.answer import WorstCase
+    from uncertainty_sets.arrays import Array
+    from uncertainty_sets.base import UncertaintySet
 
 CONIC_GAP = 1e-7
 """What the conic way reaches, relative to the spread: a solver is asked for 1e-11 and may stop at 1e-8."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.datasets import load, names
 from bench.experiments.commands import options
@@ -19,8 +18,7 @@ from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.aspire import step_sizes as schedules
 from fdro_core.observers import Progress
 from uncertainty_sets import CDNorm
-
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 COMMAND = "optimum"
 
@@ -64,7 +62,9 @@ def measure(
     config = AspireEase(
         iterations=epochs * len(problems), penalty=penalty * usual, step_scale=step, seed=seed
     )
-    result = solve(problems, chosen, config=config, engine=VirtualEngine(seed=seed), observers=[Progress()])
+    result = solve(
+        problems, chosen, algorithm=config, engine=VirtualEngine(seed=seed), observers=[Progress()]
+    )
     cpu = time.process_time() - began
     p = result.weights / result.weights.sum()
     bound = lower_bound(problems, p, result.w, l2)

@@ -16,7 +16,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.datasets import Federation
 from bench.experiments.commands import options
@@ -26,12 +25,12 @@ from bench.experiments.runs.execute import Pool
 from bench.experiments.runs.parts import cut
 from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import Task, federation, perform
+from uncertainty_sets.arrays import Array
 
 COMMAND = "rehearse"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
 METHODS = ["Mix_Even", "FedAvg", "AFL", "DRFA-Prox", "ASPIRE-EASE", "ASPIRE-EASE_per"]
 SEEDS = 20_000  # the first one; no other experiment's
-Array = NDArray[np.float64]
 
 
 def main(arguments: list[str]) -> int:

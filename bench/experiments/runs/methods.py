@@ -5,6 +5,8 @@ Each gets the same search: the same number of trials, drawn alike (`tuning.py`).
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +19,6 @@ from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from uncertainty_sets import CDNorm, UncertaintySet
 
-Array = NDArray[np.float64]
 Settings = Mapping[str, Any]
 
 

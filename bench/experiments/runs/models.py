@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +16,6 @@ from numpy.typing import NDArray
 from fdro_core import SoftmaxRegression
 from fdro_core.contracts.problem import Problem
 
-Array = NDArray[np.float64]
 
 
 class Model(Protocol):

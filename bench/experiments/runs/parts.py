@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +13,6 @@ from numpy.typing import NDArray
 
 from bench.experiments.runs.models import Model, segments
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 HELD_OUT = 0.2

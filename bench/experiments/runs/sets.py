@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,6 @@ from numpy.typing import NDArray
 
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1
 
-Array = NDArray[np.float64]
 
 
 def _box(q: Array, size: float) -> Any:

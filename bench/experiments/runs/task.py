@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 import json
 import time
 import warnings
@@ -23,7 +25,6 @@ from bench.experiments.runs.parts import Evaluator, cut
 from fdro_core import LogNormal, VirtualEngine, solve
 from fdro_core.errors import DriverError, WorkerWarning
 
-Array = NDArray[np.float64]
 
 SCHEMA = 1
 
@@ -201,7 +202,7 @@ def perform(
     try:
         with allowing_divergence():
             result = solve(
-                problems, chosen, config=method.config(setup, task.settings), engine=engine, observers=[watch]
+                problems, chosen, algorithm=method.config(setup, task.settings), engine=engine, observers=[watch]
             )
         weights, objective, reason = result.weights.round(5).tolist(), result.objective, result.stop_reason
     except DriverError as error:  # steps so long that nothing finite is left: a bad trial, not a bug

@@ -6,6 +6,8 @@ local steps a message has them for nothing. Said where results are shown.
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,7 +28,6 @@ from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.errors import DriverError
 from uncertainty_sets import CDNorm
 
-Array = NDArray[np.float64]
 
 LOADING: dict[str, dict[str, Any]] = {
     "fashion-mnist": {"pool": 2},
@@ -196,7 +197,7 @@ def perform(task: TimedTask) -> dict[str, Any]:
             result = solve(
                 problems,
                 uncertainty_set(task, setup),
-                config=config(task, setup),
+                algorithm=config(task, setup),
                 engine=task.engine(),
                 observers=[watch],
             )

@@ -90,7 +90,7 @@ def train(task: Task, key: str, seed: int, observers: list[Any]) -> Result:
     return solve(
         task.problems,
         KL(task.samples / task.samples.sum(), RADIUS),
-        config=config,
+        algorithm=config,
         engine=VirtualEngine(seed, LogNormal(1.0, 0.5), [Straggler(SLOW, 20.0)]),
         observers=observers,
     )

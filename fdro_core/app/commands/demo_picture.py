@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from uncertainty_sets.arrays import Array
 
 GREY, BLUE = "#8a8a8a", "#1f5fa8"
 

@@ -15,7 +15,8 @@ from fdro_core.app.plain import number
 
 if TYPE_CHECKING:
     from fdro_core.app.arrays import Losses
-    from uncertainty_sets.base import UncertaintySet, WorstCase
+    from uncertainty_sets.answer import WorstCase
+    from uncertainty_sets.base import UncertaintySet
 
 SHOWN = 20
 """How many entries a table shows; CSV and JSON always have all."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,6 @@ from uncertainty_sets.errors import BackendMissing
 if TYPE_CHECKING:
     from fdro_core.app.runs.section import Section
 
-Array = NDArray[np.float64]
 Labels = NDArray[Any]
 
 TABLES = (".csv", ".tsv", ".txt")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +20,6 @@ from fdro_core.problems import LeastSquares, SoftmaxRegression
 if TYPE_CHECKING:
     from fdro_core.app.runs.section import Section
 
-Array = NDArray[np.float64]
 Judge = Callable[[Array], tuple[float, float]]
 """Test loss and accuracy of one worker at w; NaN for what there is not."""
 

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.aspire import kernels
 from fdro_core.aspire.adversary import Oracle, without
@@ -23,8 +22,8 @@ from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation.meeting import Meeting
 from fdro_core.federation.outliers import Outliers
 from fdro_core.federation.roster import Roster
+from uncertainty_sets.arrays import Array
 
-Array = NDArray[np.float64]
 Outgoing = list[tuple[int, Train]]
 
 OWN = ("iteration", "phase", "opened", "time", "sent", "received", "gradients", "next_report", "last_words",

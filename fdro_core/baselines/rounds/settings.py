@@ -13,21 +13,19 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdro_core.aspire import kernels
 from fdro_core.aspire.settings import AspireEase, Plan
 from fdro_core.contracts.messages import Trained
 from fdro_core.contracts.problem import ProblemSource, build
 from fdro_core.errors import InvalidSetting
+from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.baselines.rounds.master import RoundMaster
     from fdro_core.baselines.rounds.worker import RoundWorker
     from fdro_core.contracts.algorithm import Ask
     from fdro_core.contracts.engine import WorkerFactory
-
-Array = NDArray[np.float64]
 
 
 @dataclass

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fdro_core.aspire.settings import AspireEase
 from fdro_core.aspire.worker import Worker
 from fdro_core.contracts.messages import Probe, Probed, Reply, Request, Train, Trained
 from fdro_core.contracts.problem import Problem, checked_evaluation, read_only
+from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.baselines.rounds.settings import Rounds
-
-Array = NDArray[np.float64]
 
 
 class RoundWorker(Worker):
