@@ -1,6 +1,7 @@
 """The methods that ASPIRE-EASE is compared with, on the same engines, clock and history.
 
-Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. They work in synchronous rounds (`rounds`).
+Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. They work in synchronous rounds
+(`baselines/rounds`).
 """
 
 from fdro_core.baselines.afl import AFL
