@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from bench.experiments.presentation.tables import Table
-from bench.experiments.runs import methods, stopping, tuning
+from bench.measuring import machine
+from bench.experiments.runs import methods
+from bench.experiments.runs import stopping
+from bench.experiments.runs import tuning
 from bench.experiments.runs.execute import Pool
 from bench.experiments.runs.records import Records
+from bench.experiments.presentation.tables import Table
 from bench.experiments.runs.task import Task, federation
-from bench.measuring import machine
 
 
 def tuned_runs(

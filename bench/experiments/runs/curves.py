@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from uncertainty_sets.arrays import Array
 
 
 def at(times: ArrayLike, clock: Sequence[float], values: Sequence[float]) -> Array:

@@ -5,17 +5,19 @@ Each gets the same search: the same number of trials, drawn alike (`tuning.py`).
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdro_core import Adaptive, AspireEase
-from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from fdro_core.contracts.algorithm import Algorithm
+from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from uncertainty_sets import CDNorm, UncertaintySet
-from uncertainty_sets.arrays import Array
 
 Settings = Mapping[str, Any]
 

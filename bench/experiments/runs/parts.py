@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.experiments.runs.models import Model, segments
-from uncertainty_sets.arrays import Array
 
 Labels = NDArray[np.int64]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 import json
 import time
 import warnings
@@ -12,13 +14,17 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.datasets import Federation, load
-from bench.experiments.runs import backdoor, methods, models, stopping
+from bench.experiments.runs import backdoor
+from bench.experiments.runs import methods
+from bench.experiments.runs import models
+from bench.experiments.runs import stopping
 from bench.experiments.runs.parts import Evaluator, cut
 from fdro_core import LogNormal, VirtualEngine, solve
 from fdro_core.errors import DriverError, WorkerWarning
-from uncertainty_sets.arrays import Array
+
 
 SCHEMA = 1
 
@@ -120,8 +126,8 @@ def curvatures(problems: list[Any], seed: int, batch: int | None = None) -> Arra
     """L_j of every problem at its starting point, as the driver measures it."""
     from fdro_core import AspireEase
     from fdro_core.aspire import step_sizes as schedules
-    from fdro_core.aspire.worker import Worker
     from fdro_core.contracts.messages import Begin, Hello, Introduction, Update
+    from fdro_core.aspire.worker import Worker
 
     workers = [
         Worker(j, problem, AspireEase(seed=seed, batch_size=batch)) for j, problem in enumerate(problems)
@@ -196,11 +202,7 @@ def perform(
     try:
         with allowing_divergence():
             result = solve(
-                problems,
-                chosen,
-                algorithm=method.config(setup, task.settings),
-                engine=engine,
-                observers=[watch],
+                problems, chosen, algorithm=method.config(setup, task.settings), engine=engine, observers=[watch]
             )
         weights, objective, reason = result.weights.round(5).tolist(), result.objective, result.stop_reason
     except DriverError as error:  # steps so long that nothing finite is left: a bad trial, not a bug

@@ -6,13 +6,20 @@ local steps a message has them for nothing. Said where results are shown.
 
 from __future__ import annotations
 
+from uncertainty_sets.arrays import Array
+
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bench.experiments.runs import methods, models, sets
+from bench.experiments.runs import methods
+
+from bench.experiments.runs import models
+
+from bench.experiments.runs import sets
 from bench.experiments.runs.curves import average_over
 from bench.experiments.runs.parts import HELD_OUT, Evaluator, cut
 from bench.experiments.runs.task import SCHEMA, Task, allowing_divergence, curvatures, federation
@@ -20,7 +27,7 @@ from fdro_core import Adaptive, AspireEase, LogNormal, Straggler, VirtualEngine,
 from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.errors import DriverError
 from uncertainty_sets import CDNorm
-from uncertainty_sets.arrays import Array
+
 
 LOADING: dict[str, dict[str, Any]] = {
     "fashion-mnist": {"pool": 2},
