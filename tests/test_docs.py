@@ -177,7 +177,9 @@ def test_the_tree_in_contributing_exists():
 def test_a_stale_path_would_be_seen():
     assert missing_paths("`bench/nowhere.py`, `bench/`, `fdro_core/engines`") == ["bench/nowhere.py"]
     stale = ["fdro_core.nowhere", "fdro_core.aspire.theory.nothing"]
-    assert missing_names("`fdro_core.aspire.theory.gamma`, " + ", ".join(f"`{each}`" for each in stale)) == stale
+    assert (
+        missing_names("`fdro_core.aspire.theory.gamma`, " + ", ".join(f"`{each}`" for each in stale)) == stale
+    )
 
 
 def test_a_broken_example_would_be_seen():
