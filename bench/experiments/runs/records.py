@@ -8,29 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiments.runs.stopping import RULE
-from bench.experiments.runs.task import SCHEMA, Task
-
-PLAIN = tuple(Task.__dataclass_fields__)
+from bench.experiments.runs.task import SCHEMA, Task, key
 
 
 class Records:
     """The lines of one experiment.
 
     Args:
-        path: the file; made anew with `fresh`.
-        kind: what its tasks are.
+        path: the file; emptied first with `fresh`.
     """
 
-    def __init__(self, path: Path, *, fresh: bool = False, kind: type[Task] = Task) -> None:
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path
-        self.fields = tuple(kind.__dataclass_fields__)
         self.known: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if fresh:
             path.unlink(missing_ok=True)
         lines = read(path)
         for record in lines:
-            self.known[key(record, self.fields)] = record
+            self.known[key(record)] = record
         self.resumed = len(lines)
         if path.exists():  # without a last line that was cut short
             text = "".join(dump(record) for record in lines)
@@ -46,7 +42,7 @@ class Records:
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a record down."""
-        self.known[key(record, self.fields)] = record
+        self.known[key(record)] = record
         with self.path.open("a", encoding="utf-8") as file:
             file.write(dump(record))
 
@@ -54,15 +50,6 @@ class Records:
 def dump(record: dict[str, Any]) -> str:
     """One line of the file."""
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
-
-
-def key(record: dict[str, Any], fields: Sequence[str] = PLAIN) -> str:
-    """The key of the task that a record is of."""
-    return json.dumps({name: _plain(record[name]) for name in fields}, sort_keys=True)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def read(path: Path) -> list[dict[str, Any]]:
