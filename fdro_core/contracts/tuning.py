@@ -3,9 +3,9 @@
 A class that is compared with others carries three class attributes, from which the experiments build its row
 of a table::
 
-    label: ClassVar[str]                        # its name in tables
-    year: ClassVar[int]                         # of publication, 0 for a plain reference; orders the tables
-    tunable: ClassVar[Mapping[str, Tunable]]    # the settings that are searched, by name
+    label: ClassVar[str]  # its name in tables
+    year: ClassVar[int]  # of publication, 0 for a plain reference; orders the tables
+    tunable: ClassVar[Mapping[str, Tunable]]  # the settings that are searched, by name
 """
 
 from __future__ import annotations

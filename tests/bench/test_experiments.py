@@ -20,7 +20,8 @@ from bench.experiments.runs import backdoor, methods, sets, stopping, tuning
 from bench.experiments.runs.models import Perceptron, Softmax
 from bench.experiments.runs.parts import Evaluator, cut
 from bench.experiments.runs.records import Records, read
-from bench.experiments.runs.task import Task, perform
+from bench.experiments.runs.perform import perform
+from bench.experiments.runs.task import Task
 
 SHORT = Task(
     "test",
@@ -320,7 +321,7 @@ def test_a_method_and_data_of_ones_own(tmp_path):
 
 def test_own_methods_that_cannot_be_searched_are_refused(tmp_path):
     with pytest.raises(ValueError, match="search and default must name the same settings"):
-        methods.register(methods.Method("mine", methods.aspire(), {"step": methods.STEP}, {}))
+        methods.register(methods.Method("mine", methods.aspire(), {"step": methods.Range(0.1, 1.0)}, {}))
     with pytest.raises(SystemExit, match="there is no Python file"):
         run(["heterogeneity", "--quick", "--with", str(tmp_path / "none.py")])
     broken = tmp_path / "broken.py"

@@ -100,7 +100,7 @@ class Method:
 
 def baseline_classes() -> list[Any]:
     """Return every class of `fdro_core/baselines` that carries a `label`, oldest publication first."""
-    found = []
+    found: list[Any] = []
     for module in pkgutil.iter_modules(baselines.__path__, f"{baselines.__name__}."):
         for cls in vars(importlib.import_module(module.name)).values():
             if isinstance(cls, type) and cls.__module__ == module.name and vars(cls).get("label"):
@@ -150,18 +150,18 @@ def _configured(cls: Any, setup: Setup, settings: Settings) -> Algorithm:
 def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
     """Return what makes ASPIRE with these fields fixed; active_workers = "all" waits for every worker.
 
-    The settings "step" and "penalty" are multiples of the driver's own rules, which hold if they are absent;
-    "budget" belongs to the set; all others are fields of `AspireEase`.
+    The settings "step" and "penalty" are multiples of the driver's own rules, which hold if they are absent.
+    Other settings that are fields of `AspireEase` are passed on; the rest ("budget") belong to the set.
     """
 
     def make(setup: Setup, settings: Settings) -> Algorithm:
-        options = {
+        options: dict[str, Any] = {
             "iterations": setup.gradients,
             "batch_size": setup.batch,
             "reported_loss": "full" if setup.batch is None else "average",
             "seed": setup.seed,
         }
-        options |= fixed | {name: value for name, value in settings.items() if name not in UNITS}
+        options |= fixed | {name: value for name, value in settings.items() if name in AS_THEY_ARE}
         if options.get("active_workers") == "all":
             options["active_workers"] = setup.workers
         if "step" in settings:
@@ -174,8 +174,8 @@ def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
     return make
 
 
-UNITS = ("step", "penalty", "budget")
-"""The settings of ASPIRE that are not its fields under the same name and in the same unit."""
+AS_THEY_ARE = {each.name for each in fields(AspireEase)} - {"penalty"}
+"""The settings of ASPIRE that are fields of its class, in the same unit."""
 
 ASPIRE_TUNABLE = {
     "step": STEP,
