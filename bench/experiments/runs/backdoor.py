@@ -9,8 +9,6 @@ one, and no worker's weight may exceed three times its prior (spread = 2q in the
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from bench.datasets import Client, Federation
 from bench.datasets.backdoor import Trigger, poison, success_rate
+from uncertainty_sets.arrays import Array
 
 Predict = Callable[[Array], NDArray[np.int64]]
 

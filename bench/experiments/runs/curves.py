@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from uncertainty_sets.arrays import Array
 
 
 def at(times: ArrayLike, clock: Sequence[float], values: Sequence[float]) -> Array:

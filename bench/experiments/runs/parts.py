@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.experiments.runs.models import Model, segments
+from uncertainty_sets.arrays import Array
 
 Labels = NDArray[np.int64]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1
-
+from uncertainty_sets.arrays import Array
 
 
 def _box(q: Array, size: float) -> Any:

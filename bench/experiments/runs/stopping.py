@@ -7,13 +7,12 @@ data is put away. Metrics called `last` are those of the last look, so that it c
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from uncertainty_sets.arrays import Array
 
 Rule = Callable[[Array, Array], slice]
 """From the worst worker's accuracies and losses on held-out data, look by look, to a window of looks."""

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fdro_core.errors import InvalidSetting
 from fdro_core.app.tables import instead, nearest
+from fdro_core.errors import InvalidSetting
 
 ENGINE = ("start", "send", "receive", "ask", "stop", "snapshot", "restore")
 """The methods by which a class is known to be an engine."""

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.app.arrays import read_value
-from fdro_core.engines import delays
-from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.app.runs import data as samples
 from fdro_core.app.runs.catalogue import algorithms, engines, find, kebab
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import Source, read_source
 from fdro_core.app.runs.task import Task, make_task
-from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from fdro_core.app.written_sets import make_set
+from fdro_core.aspire.adaptive import Adaptive
+from fdro_core.engines import delays
+from fdro_core.engines.delays import Crash, Straggler
+from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from uncertainty_sets.registry import get_set
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.errors import InvalidData
 from fdro_core.app.runs.catalogue import is_reference, load_reference
 from fdro_core.app.tables import Table, instead, nearest, read_text
+from fdro_core.errors import InvalidData
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendMissing
 
 if TYPE_CHECKING:

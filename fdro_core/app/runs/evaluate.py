@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from fdro_core.solving import Run
     from fdro_core.app.runs.task import Task
+    from fdro_core.solving import Run
 
 LOOKS = 100
 

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from fdro_core import files
-from fdro_core.errors import InvalidSetting
-from fdro_core.observers import read_history
 from fdro_core.app.tables import nearest
 from fdro_core.app.version import version
+from fdro_core.errors import InvalidSetting
+from fdro_core.observers import read_history
 
 CONFIG, ORIGIN, HISTORY, CHECKPOINT = "config.toml", "origin.json", "history.jsonl", "checkpoint.npz"
 RESULT, ARRAYS, REPORT = "result.json", "result.npz", "report.html"

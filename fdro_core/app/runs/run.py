@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.solving import Observer, resume, solve
-from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
+from fdro_core.app.plain import plain
 from fdro_core.app.runs.config import Experiment, load
 from fdro_core.app.runs.evaluate import Evaluate
 from fdro_core.app.runs.folder import CHECKPOINT, CONFIG, HISTORY, ORIGIN, RunFolder
+from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
 from fdro_core.observers import Checkpoint, HistoryFile
-from fdro_core.app.plain import plain
 from fdro_core.result import Result
+from fdro_core.solving import Observer, resume, solve
 
 
 def train(
@@ -81,7 +81,7 @@ def _run(
         result = start(
             problems=task.problems,
             uncertainty_set=experiment.uncertainty_set,
-            config=experiment.algorithm,
+            algorithm=experiment.algorithm,
             engine=experiment.engine,
             observers=watching,
         )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fdro_core.errors import InvalidConfig
 from fdro_core.app.tables import instead, one_or_more
+from fdro_core.errors import InvalidConfig
 from uncertainty_sets.errors import InvalidInput
 
 if TYPE_CHECKING:

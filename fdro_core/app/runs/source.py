@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fdro_core.errors import InvalidConfig
 from fdro_core.app.tables import read_text
+from fdro_core.errors import InvalidConfig
 
 Place = tuple[str | int, ...]
 

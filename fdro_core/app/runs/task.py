@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.errors import InvalidData
 from fdro_core.app.runs.catalogue import is_reference, load_reference
 from fdro_core.app.runs.data import Data, WorkerData
+from fdro_core.errors import InvalidData
 from fdro_core.problems import LeastSquares, SoftmaxRegression
+from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.section import Section
