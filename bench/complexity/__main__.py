@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.complexity import grid, overall, peers, plots, report, summary
 from bench.complexity.variants import Variant, found, parameter_count
+from bench.display import style
 from bench.measuring import memory
 from bench.measuring.store import Store
 from uncertainty_sets.conic import oracle as conic
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
         console.print(
             f"Going on from {len(store.document['groups'])} groups measured before (--fresh forgets them)."
         )
-    if not plots.available():
+    if not style.available():
         console.print(
             "No plots: they need matplotlib (pip install matplotlib). Tables are written all the same."
         )
@@ -117,7 +118,7 @@ def write(document: dict[str, Any], folder: Path) -> None:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if plots.available():
+    if style.available():
         plots.draw(document, folder)
 
 

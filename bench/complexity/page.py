@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.complexity import report
+from bench.display.tables import grid, replaced
 from bench.measuring import machine
 from bench.measuring.store import load
 from bench.measuring.targets import number
@@ -78,9 +80,8 @@ def short_table(results: dict[str, Any]) -> str:
 
 
 def with_times(text: str, results: dict[str, Any]) -> str:
-    """A README whose table of times is that of the results."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{short_table(results)}\n{END}{rest.split(END)[1]}"
+    """Return the README with the table of times of the results."""
+    return replaced(text, BEGIN, END, short_table(results))
 
 
 def _promises(rows: list[dict[str, Any]]) -> str:
@@ -101,12 +102,8 @@ def _promises(rows: list[dict[str, Any]]) -> str:
     return _table(("what", "target", "measured", "quartiles", "met"), lines)
 
 
-def _table(headings: tuple[str, ...], entries: list[list[str]]) -> str:
-    lines = ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    lines += [
-        "| " + " | ".join(cell.replace("|", "\\|").strip() for cell in entry) + " |" for entry in entries
-    ]
-    return "\n".join([*lines, ""])
+def _table(headings: Sequence[str], entries: Sequence[Sequence[str]]) -> str:
+    return f"\n{grid(headings, entries)}\n"
 
 
 def main(arguments: list[str]) -> int:

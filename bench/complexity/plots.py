@@ -1,65 +1,39 @@
-"""Plots that a person can read without the text: log-log, labels at the lines, theory dashed, no colour."""
+"""Plots of the complexity table: log-log, labels at the lines, theory dashed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.complexity import paper, summary
-from bench.measuring.labels import label_ends
+from bench.display import style
+from bench.display.labels import label_ends
 from uncertainty_sets.arrays import Array
-
-MARKERS = "osD^vPX*<>hd"
-GREYS = ("#000000", "#0b5394", "#b45f06", "#38761d", "#741b47", "#666666", "#1c4587", "#7f6000", "#990000")
-"""Dark enough to tell from white in greyscale; markers and labels tell lines apart."""
-
-FAINT = "#8a8a8a"
 
 SEEN = 32_768
 """Bytes below which resident memory, counted in pages, says nothing."""
 
 
-def available() -> bool:
-    """Whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
+Paint = Callable[[Any, dict[str, Any]], None]
 
 
-def draw(document: dict[str, Any], folder: Path) -> list[Path]:
-    """Every plot as PNG and SVG."""
-    mpl: Any = import_module("matplotlib")
-    style = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlelocation": "left",
-        "axes.titlesize": 10,
-        "svg.hashsalt": "fdro",  # the same picture is the same file
-        "svg.fonttype": "none",
+def draw(document: dict[str, Any], folder: Path) -> None:
+    """Draw every plot as PNG and SVG."""
+    pictures: dict[str, Paint] = {
+        "times": _times,
+        "memory": _memory,
+        "methods": _methods,
+        "paper": _paper,
+        "runs": _runs,
     }
-    made = []
-    with mpl.rc_context(style):
-        pictures: dict[str, Callable[[Any, dict[str, Any]], None]] = {
-            "times": _times,
-            "memory": _memory,
-            "methods": _methods,
-            "paper": _paper,
-            "runs": _runs,
-        }
-        for name, paint in pictures.items():
-            if (name == "runs" and not document["overall"]) or not document["cells"]:
-                continue
-            figure = import_module("matplotlib.figure").Figure(layout="constrained")
+    for name, paint in pictures.items():
+        if (name == "runs" and not document["overall"]) or not document["cells"]:
+            continue
+        with style.figure(folder, name) as figure:
             paint(figure, document)
-            for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
-                path = folder / f"{name}.{kind}"
-                figure.savefig(path, **options)
-                made.append(path)
-    return made
 
 
 def _title(row: dict[str, Any]) -> str:
@@ -67,7 +41,7 @@ def _title(row: dict[str, Any]) -> str:
 
 
 def _style(number: int) -> dict[str, Any]:
-    return {"color": GREYS[number % len(GREYS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+    return style.marked(number) | {"markersize": 4}
 
 
 def _log(axes: Any, ylabel: str, last: float, width: float) -> None:
@@ -96,13 +70,13 @@ def _times(figure: Any, document: dict[str, Any]) -> None:
             x, y = _points(cells, "seconds")
             axes.plot(x, y, linewidth=1.3, **_style(number))
             low, high = _points(cells, "low")[1], _points(cells, "high")[1]
-            axes.fill_between(x, low, high, color=FAINT, alpha=0.25, linewidth=0)
+            axes.fill_between(x, low, high, color=style.FAINT, alpha=0.25, linewidth=0)
             fit = summary.fitted(cells)
             power = f"  (N^{fit.exponent:.2f})" if fit else ""
             ends.append((x[-1], y[-1], f"{_title(row)}{power}", _style(number)["color"]))
     x, y = _argsort(document)
-    axes.plot(x, y, color=FAINT, linewidth=3, alpha=0.6, zorder=1)
-    ends.append((x[-1], y[-1], "one np.argsort", FAINT))
+    axes.plot(x, y, color=style.FAINT, linewidth=3, alpha=0.6, zorder=1)
+    ends.append((x[-1], y[-1], "one np.argsort", style.FAINT))
     base = min(end[1] / end[0] for end in ends)
     line = np.array([1e3, x[-1]])
     axes.plot(line, 0.5 * base * line, color="black", linestyle="--", linewidth=0.8)
@@ -205,7 +179,7 @@ def _paper(figure: Any, document: dict[str, Any]) -> None:
                 merged[key] = (f"{same[0]}, {claim.title}" if same else claim.title, counts)
         ends = []
         for number, (label, counts) in enumerate(merged.values()):
-            colour = GREYS[number % len(GREYS)]
+            colour = style.marked(number)["color"]
             axes.plot(sizes, counts, "--", color=colour, linewidth=1.2)
             ends.append((sizes[-1], counts[-1], label, colour))
         _log(axes, "arithmetic operations", 1e3, 1.3)

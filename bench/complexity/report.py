@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from bench.complexity import paper, summary
+from bench.display.tables import grid
 from bench.measuring import machine
 
 HEADINGS = (
@@ -173,13 +174,7 @@ def markdown(document: dict[str, Any]) -> str:
     """The tables, what was missing and failed, and the machine."""
     parts = []
     for title, headings, entries in tables(document):
-        parts.append(f"### {title}\n")
-        parts.append("| " + " | ".join(headings) + " |")
-        parts.append("|" + "---|" * len(headings))
-        parts.extend(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in entry) + " |" for entry in entries
-        )
-        parts.append("")
+        parts.append(f"### {title}\n\n{grid(headings, entries)}\n")
     parts.append(EXPLANATION + "\n")
     parts.extend(f"{line}\n" for line in remarks(document))
     return "\n".join(parts)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Client, Labels
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 Predict = Callable[[Array], NDArray[np.int64]]

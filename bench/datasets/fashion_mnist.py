@@ -61,7 +61,14 @@ def _federation(name: str, classes: Sequence[int], pool: int, verify: bool) -> F
     )
 
 
-@dataset("fashion-mnist")
+@dataset(
+    "fashion-mnist",
+    clients="3: T-shirt/top, pullover, shirt",
+    features="784 pixels",
+    split="the original",
+    files=FILES,
+    order=20,
+)
 def three(classes: Sequence[int] = (0, 2, 6), pool: int = 1, verify: bool = True) -> Federation:
     """T-shirts, pullovers and shirts, one class a client.
 
@@ -73,7 +80,14 @@ def three(classes: Sequence[int] = (0, 2, 6), pool: int = 1, verify: bool = True
     return _federation("fashion-mnist", classes, pool, verify)
 
 
-@dataset("fashion-mnist-10")
+@dataset(
+    "fashion-mnist-10",
+    clients="10, one class each",
+    features="784 pixels",
+    split="the original",
+    files=FILES,
+    order=21,
+)
 def ten(pool: int = 1, verify: bool = True) -> Federation:
     """All ten classes, one a client."""
     return _federation("fashion-mnist-10", range(10), pool, verify)

@@ -17,11 +17,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Client, Federation, standardised
 from bench.datasets.files import File, locate
 from bench.datasets.registry import dataset
 from bench.datasets.splits import stratified
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 NAMES = (
@@ -45,7 +45,14 @@ FILES = tuple(
 )
 
 
-@dataset("heart-disease")
+@dataset(
+    "heart-disease",
+    clients="4 hospitals",
+    features="26 columns",
+    split="seeded, by label, 30 % test",
+    files=FILES,
+    order=50,
+)
 def heart_disease(test_share: float = 0.3, seed: int = 0, verify: bool = True) -> Federation:
     """One client a hospital.
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Federation, standardised
 from bench.datasets.files import File, cached, locate, read_bytes
 from bench.datasets.registry import dataset
 from bench.datasets.windows import as_client, cut, statistics
+from fdro_core.errors import InvalidData
 
 LABELS = (
     "working at computer",
@@ -105,7 +105,14 @@ FILES = tuple(
 )
 
 
-@dataset("sc-ma")
+@dataset(
+    "sc-ma",
+    clients="15 participants",
+    features="39 statistics of 2 s windows",
+    split="by time, last 30 % of every stretch",
+    files=FILES,
+    order=40,
+)
 def sc_ma(
     window: int = 104, features: str = "statistics", test_share: float = 0.3, verify: bool = True
 ) -> Federation:

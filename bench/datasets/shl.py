@@ -22,11 +22,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import DataMissing, InvalidData
+from bench.datasets.errors import DataMissing
 from bench.datasets.federation import Federation, Labels, standardised
 from bench.datasets.files import FOLDER, cached, folder
 from bench.datasets.registry import dataset
 from bench.datasets.windows import as_client, cut, statistics
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 POSITIONS = ("Bag", "Hand", "Hips", "Torso")
@@ -35,7 +36,14 @@ HERTZ = 100.0
 PARSER = 1  # raised when the same files would be parsed into something else
 
 
-@dataset("shl")
+@dataset(
+    "shl",
+    clients="4 phone positions",
+    features="78 statistics of 5 s windows",
+    split="by time, last 30 % of every stretch",
+    files=["shl"],
+    order=60,
+)
 def shl(
     root: str | Path | None = None,
     positions: tuple[str, ...] = POSITIONS,

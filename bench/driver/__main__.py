@@ -256,14 +256,12 @@ def network() -> None:
     except ModuleNotFoundError:
         print('not run: it needs PyTorch; pip install -e ".[dev,torch]"\n')
         return
-    from sklearn.datasets import load_digits
-
+    from fdro_core.problems.samples import load_digits
     from fdro_core.problems.torch import TorchProblem
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    digits = load_digits()
-    X, y = digits.data / 16.0, digits.target
+    X, y = load_digits()
     module = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)).double()
     problems = [TorchProblem(module, X[y == d], y[y == d]) for d in range(10)]
     table = Table(

@@ -15,7 +15,7 @@ from bench.__main__ import commands, run
 from bench.datasets import Client, load
 from bench.experiments.commands import heterogeneity, options, quote, rehearse
 from bench.experiments.presentation import paper_numbers, statistics
-from bench.experiments.presentation.tables import Table
+from bench.display.tables import Table
 from bench.experiments.runs import backdoor, methods, sets, stopping, tuning
 from bench.experiments.runs.models import Perceptron, Softmax
 from bench.experiments.runs.parts import Evaluator, cut

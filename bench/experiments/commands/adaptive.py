@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
 from bench.experiments.presentation.statistics import summary
-from bench.experiments.presentation.tables import Table, pm
+from bench.experiments.presentation.tables import pm
 from bench.experiments.runs import compare, curves
 from bench.experiments.runs.task import Task
 

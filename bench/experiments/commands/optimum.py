@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from bench.datasets import load, names
+from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.presentation import reporting
-from bench.experiments.presentation.tables import Table
 from bench.experiments.runs import curvatures
 from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.aspire import step_sizes

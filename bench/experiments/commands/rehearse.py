@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bench.datasets import Federation
+from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
 from bench.experiments.presentation import reporting
-from bench.experiments.presentation.tables import Table
 from bench.experiments.runs import compare, methods, stopping, tuning
 from bench.experiments.runs.parts import cut
 from bench.experiments.runs.perform import perform

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
-from bench.experiments.presentation.tables import Table
 from bench.experiments.runs import compare, curves
 from bench.experiments.runs.pool import Pool
 from bench.experiments.runs.records import Records

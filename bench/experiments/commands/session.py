@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.presentation import reporting
-from bench.experiments.presentation.tables import Table
 from bench.experiments.runs.perform import perform
 from bench.experiments.runs.pool import Perform, Pool
 from bench.experiments.runs.records import Records

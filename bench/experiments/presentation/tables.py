@@ -1,46 +1,17 @@
-"""Tables: a list of rows to the terminal and to Markdown, with the paper's numbers beside ours."""
+"""The tables of the experiments: cells, comparisons of methods, the paper's numbers beside ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table as RichTable
-
+from bench.display.tables import Table
 from bench.experiments.presentation import paper_numbers
 from bench.experiments.presentation.statistics import Paired, Summary, paired, summary
 
 MISSING = "–"
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 """Records of the repeats by method, in the order of their seeds."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A title, headings and rows of text."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def markdown(self) -> str:
-        """Return the table as Markdown under its title."""
-        lines = [f"**{self.title}**", "", _line(self.headings), "|" + "---|" * len(self.headings)]
-        return "\n".join([*lines, *(_line(row) for row in self.rows), ""])
-
-    def rich(self) -> RichTable:
-        """Return the table for the terminal."""
-        made = RichTable(title=self.title, title_justify="left")
-        for place, heading in enumerate(self.headings):
-            made.add_column(heading, justify="left" if place == 0 else "right")
-        for row in self.rows:
-            made.add_row(*row)
-        return made
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def values(records: Sequence[Mapping[str, Any]], metric: str, scale: float = 1.0) -> list[float | None]:

@@ -47,7 +47,16 @@ def of(task: Task, evaluator: Evaluator, *, delays: bool = False) -> Looks:
     return ByClock(evaluator, task, delays) if task.virtual_seconds > 0 else ByGradients(evaluator, task)
 
 
-CURVE = {"gradients": 0, "clock": 1, "loss_w": 3, "acc_w": 3, "std": 3, "held_acc_w": 3, "held_loss_w": 3, "planes": 0}
+CURVE = {
+    "gradients": 0,
+    "clock": 1,
+    "loss_w": 3,
+    "acc_w": 3,
+    "std": 3,
+    "held_acc_w": 3,
+    "held_loss_w": 3,
+    "planes": 0,
+}
 """The quantities of a curve over gradients, with their digits."""
 
 
@@ -103,7 +112,9 @@ class ByGradients:
         outcome: dict[str, Any] = {"metrics": metrics, "rule": rules[0], "curve": curve}
         if len(rules) > 1:
             kept = ("held_acc_w", "acc_w")
-            outcome["rules"] = {rule: {name: each[name] for name in kept} for rule, (each, _) in found.items()}
+            outcome["rules"] = {
+                rule: {name: each[name] for name in kept} for rule, (each, _) in found.items()
+            }
         return outcome
 
     def models(self) -> dict[str, Array]:

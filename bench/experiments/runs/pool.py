@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.experiments.runs import plugins
-from bench.experiments.runs.records import Records
 from bench.experiments.runs.perform import perform
+from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import Task
 
 Perform = Callable[[Any], dict[str, Any]]

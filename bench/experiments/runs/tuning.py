@@ -28,7 +28,9 @@ def candidates(method: Method, trials: int, seed: int = 0) -> list[dict[str, Any
     """
     rng = np.random.default_rng([seed, *(method.family or method.name).encode()])
     covered = {
-        name: space.values for name, space in method.search.items() if isinstance(space, Choice) and space.cover
+        name: space.values
+        for name, space in method.search.items()
+        if isinstance(space, Choice) and space.cover
     }
     trials = max(trials, *map(len, covered.values()), 1)
     drawn = [{name: space.draw(rng) for name, space in method.search.items()} for _ in range(trials - 1)]
