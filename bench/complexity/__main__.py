@@ -76,7 +76,12 @@ def measure(
     notes: dict[str, Any] = store.document["notes"]
     notes |= {"without": without, "missing": peers.missing(), "unfinished": ""}
     notes["variants"] = [_about(each, default) for each, _, default in plan]
-    groups = [(each, size, able) for size in settings.sizes for each, able, _ in plan if size <= each.largest]
+    groups = [
+        (each, size, able)
+        for size in settings.sizes
+        for each, able, _ in plan
+        if size <= grid.largest(each, settings)
+    ]
     runs = overall.sets(only) if overall.available() else []
     bar.update(task, total=len(groups) + len(runs))
     rivals = peers.present()

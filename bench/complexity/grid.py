@@ -80,6 +80,17 @@ def methods(variant: Variant) -> tuple[list[str], str]:
     return able, uncertainty_set.worst_case(losses).backend
 
 
+PROGRAMS_TO = 100_000
+"""The largest N at which a set with constraints alone is made and solved, whatever the settings."""
+
+
+def largest(variant: Variant, settings: Settings) -> int:
+    """Return the largest N at which the set is measured."""
+    if variant.closed_form:
+        return variant.largest
+    return min(variant.largest, settings.programs_to, PROGRAMS_TO)
+
+
 def expected(cells: list[Cell], variant: Variant, method: str, size: int, limit: float) -> float:
     """Seconds that a first call at this N will take, by the last two sizes measured; 0 for a first cell."""
     earlier = [

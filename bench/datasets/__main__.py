@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
 from bench.datasets.registry import registered
-from bench.display.tables import Table, grid, replaced
+from bench.display.tables import Table, console, grid, replaced
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
 BEGIN = "<!-- data sets: begin (python -m bench datasets writes these lines) -->"
@@ -41,7 +39,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench datasets", description=__doc__)
     parser.add_argument("--to", type=Path, default=PAGE, help="the page; docs/datasets.md by default")
     page = parser.parse_args(arguments).to
-    Console().print(table().rich())
+    console().print(table().rich())
     page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"wrote {page.name}")
     return 0

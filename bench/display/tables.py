@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.console import Console
 from rich.table import Table as RichTable
 
 
@@ -28,6 +30,11 @@ class Table:
         for row in self.rows:
             made.add_row(*row)
         return made
+
+
+def console() -> Console:
+    """Return the console that commands print to: as wide as the terminal, 140 columns if there is none."""
+    return Console(width=None if os.isatty(1) else 140)
 
 
 def grid(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.datasets import load, names
-from bench.display.tables import Table
+from bench.display.tables import Table, console
 from bench.experiments.commands import options
 from bench.experiments.presentation import reporting
 from bench.experiments.runs import curvatures
@@ -131,5 +131,5 @@ def main(arguments: list[str]) -> int:
         f"Full batches, l2 = {given.l2:g}, {given.epochs} gradients per worker, "
         f"κ₁ = {given.penalty:g} and η_w = {given.step:g} of the default, S = 1"
     )
-    reporting.publish(options.console(), folder, [Table(title, headings, rows)], "", name="table.md")
+    reporting.publish(console(), folder, [Table(title, headings, rows)], "", name="table.md")
     return 0

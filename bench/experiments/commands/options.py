@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from bench.datasets import names
 from bench.experiments.runs import plugins
 from bench.experiments.runs.task import Task
+from bench.measuring import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +27,7 @@ def common(command: str, about: str | None, data: list[str]) -> argparse.Argumen
     made.add_argument("--data", nargs="+", metavar="NAME", default=data, help=f"of {', '.join(names())}")
     made.add_argument("--repeats", type=int, help="runs per method, each with its own seed (10)")
     made.add_argument("--seed", type=int, default=0, help="the first run's seed, and the search's")
-    made.add_argument("--jobs", type=int, default=_cores(), help="processes")
+    made.add_argument("--jobs", type=int, default=machine.cores(), help="processes")
     made.add_argument(
         "--quick", action="store_true", help="a few short runs on digits, to check that everything works"
     )
@@ -126,13 +124,3 @@ def on_the_clock(command: str, data: str, seed: int, seconds: float, **more: Any
         virtual_seconds=seconds,
         **usual | more,
     )
-
-
-def console() -> Console:
-    """Return the console that commands print to."""
-    return Console(width=None if os.isatty(1) else 140)
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench.display.tables import Table
+from bench.display.tables import Table, console
 from bench.experiments.commands import options
 from bench.experiments.presentation import reporting
 from bench.experiments.runs.perform import perform
@@ -26,7 +26,7 @@ class Session:
     def __init__(self, parser: argparse.ArgumentParser, arguments: list[str], command: str) -> None:
         self.given = options.read(parser, arguments, command)
         self.began = time.monotonic()
-        self.console = options.console()
+        self.console = console()
         self.records = Records(self.given.out / "runs.jsonl", fresh=self.given.fresh)
 
     def pool(self, perform: Perform = perform) -> Pool:

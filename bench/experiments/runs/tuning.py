@@ -21,10 +21,10 @@ FIRST_SEED = 10_000
 
 
 def candidates(method: Method, trials: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Return the settings to try: the default, then drawn ones; more than `trials` if a choice has more values.
+    """Return the settings to try: the default, then drawn ones.
 
     A choice that is to be covered (the worker of Ind_j, whose best is over all j) goes through its values in
-    turn instead of being drawn.
+    turn instead of being drawn; if it has more values than `trials`, there are as many trials.
     """
     rng = np.random.default_rng([seed, *(method.family or method.name).encode()])
     covered = {
