@@ -15,9 +15,9 @@ from bench.__main__ import commands, run
 from bench.experiments.commands import adaptive, efficiency, planes, scale
 from bench.experiments.presentation import reporting
 from bench.experiments.runs import curves, tuning
-from bench.experiments.runs.records import Records
 from bench.experiments.runs.looks import MOST, columns
 from bench.experiments.runs.perform import perform
+from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import Task
 
 DIGITS = Task(

@@ -79,7 +79,8 @@ def key(record: Mapping[str, Any]) -> str:
     A field that the record does not have is the task's default: records written before the field existed
     are still found.
     """
-    full = _DEFAULTS | {each.name: record[each.name] for each in fields(Task) if each.name in record}
+    names = [each.name for each in fields(Task)]
+    full = {name: record[name] if name in record else _DEFAULTS[name] for name in names}
     return json.dumps(full, sort_keys=True)
 
 
