@@ -14,7 +14,7 @@ from bench.display.labels import label_ends
 from uncertainty_sets.arrays import Array
 
 SEEN = 32_768
-"""Bytes below which resident memory, counted in pages, says nothing."""
+"""Bytes below which resident memory, counted in pages, is not meaningful."""
 
 
 Paint = Callable[[Any, dict[str, Any]], None]
@@ -59,7 +59,7 @@ def _log(axes: Any, ylabel: str, last: float, width: float) -> None:
 
 
 def _times(figure: Any, document: dict[str, Any]) -> None:
-    """One line a set by its default method, with np.argsort for scale and N dashed."""
+    """Draw one line per set for its default method, with np.argsort for scale and N dashed."""
     figure.set_size_inches(9, 6)
     axes = figure.add_subplot()
     measured = summary.series(document)
@@ -81,13 +81,13 @@ def _times(figure: Any, document: dict[str, Any]) -> None:
     line = np.array([1e3, x[-1]])
     axes.plot(line, 0.5 * base * line, color="black", linestyle="--", linewidth=0.8)
     axes.annotate("∝ N", (line[0], 0.5 * base * line[0]), textcoords="offset points", xytext=(4, -10))
-    _log(axes, "seconds a call (band: quartiles)", x[-1], 1.7)
+    _log(axes, "seconds per call (band: quartiles)", x[-1], 1.7)
     axes.set_title("One worst-case call with each set's default method")
     label_ends(figure, [(axes, ends)])
 
 
 def _memory(figure: Any, document: dict[str, Any]) -> None:
-    """Peak memory of a first call."""
+    """Draw the peak memory of a first call."""
     figure.set_size_inches(9, 6)
     axes = figure.add_subplot()
     measured, ends = summary.series(document), []
@@ -107,7 +107,7 @@ def _memory(figure: Any, document: dict[str, Any]) -> None:
 
 
 def _methods(figure: Any, document: dict[str, Any]) -> None:
-    """A panel a set: every method measured, and the paper's formula dashed."""
+    """Draw one panel per set: every method measured, and the paper's formula dashed."""
     rows = document["notes"]["variants"]
     across = min(3, len(rows))
     down = -(-len(rows) // across)
@@ -124,7 +124,7 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
                 x, y = _points(cells, "seconds")
                 axes.plot(x, y, linewidth=1.2, **_style(number))
                 ends.append((x[-1], y[-1], method, _style(number)["color"]))
-        _log(axes, "seconds a call", 1e6, 2.2)
+        _log(axes, "seconds per call", 1e6, 2.2)
         axes.set_ylim(1e-6, 1e2)
         if ends:
             _dash_paper(axes, row["set"], measured, row, ends)
@@ -132,7 +132,7 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
         axes.set_title(_title(row))
     for axes in list(panels.flat)[len(rows) :]:
         axes.set_visible(False)
-    title = "Every method that can do the set; dashed: the growth that the paper's formula says"
+    title = "Every method that can do the set; dashed: the growth of the paper's formula"
     figure.suptitle(title, x=0.01, ha="left")
     label_ends(figure, labels, size=7.0)
 
@@ -140,7 +140,7 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
 def _dash_paper(
     axes: Any, name: str, measured: dict[Any, list[Any]], row: dict[str, Any], ends: list[Any]
 ) -> None:
-    """The paper's operation count, scaled to pass through a measured point at about N = 100."""
+    """Draw the paper's operation count, scaled to pass through a measured point at about N = 100."""
     if name not in paper.CLAIMS:
         return
     general = (row["set"], row["variant"], "clarabel")
@@ -163,7 +163,7 @@ def _dash_paper(
 
 
 def _paper(figure: Any, document: dict[str, Any]) -> None:
-    """Figures 1 and 2: the paper's operation counts alone."""
+    """Draw Figures 1 and 2: the paper's operation counts alone."""
     figure.set_size_inches(9.5, 7.5)
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     sizes = np.geomspace(2, 1000, 60)
@@ -185,12 +185,12 @@ def _paper(figure: Any, document: dict[str, Any]) -> None:
         _log(axes, "arithmetic operations", 1e3, 1.3)
         labels.append((axes, ends))
         axes.set_title(f"{title}: m = {m}, ε′ = {eps}")
-    figure.suptitle("What the paper's formulas say of one oracle call", x=0.01, ha="left")
+    figure.suptitle("The paper's formulas for one oracle call", x=0.01, ha="left")
     label_ends(figure, labels)
 
 
 def _runs(figure: Any, document: dict[str, Any]) -> None:
-    """Table IV: a bar a set, cut into gradients, oracle and driver."""
+    """Draw Table IV: one bar per set, divided into gradients, oracle and driver."""
     rows = document["overall"]
     figure.set_size_inches(8.5, 0.5 * len(rows) + 1.4)
     axes = figure.add_subplot()
@@ -223,7 +223,7 @@ def _points(cells: list[dict[str, Any]], key: str) -> tuple[Array, Array]:
 
 
 def _argsort(document: dict[str, Any]) -> tuple[Array, Array]:
-    """The median over the groups of one N."""
+    """Return np.argsort's time at each N, the median over the groups."""
     times: dict[int, list[float]] = {}
     for cell in document["cells"]:
         if cell["argsort"]:

@@ -39,7 +39,7 @@ class Federation:
 
     Attributes:
         name: as `load` knows it.
-        clients: one a worker, in a fixed order.
+        clients: one per worker, in a fixed order.
         classes: how many labels there are.
         labels: their names, by label.
         about: source, licence, features, split, and what differs from the original.

@@ -26,7 +26,7 @@ from fdro_core.errors import InvalidData
 LABELS = tuple(str(digit) for digit in range(10))
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/master/"
-WRITER = 2  # the column of QMNIST's labels that says who wrote it; column 0 is the digit
+WRITER = 2  # the column of QMNIST's labels with the writer; column 0 is the digit
 
 
 def _file(folder: str, name: str, md5: str, address: str) -> File:
@@ -55,7 +55,7 @@ FILES = (*IMAGES, QMNIST_LABELS)
 def writers(
     writers: int | None = None, pool: int = 1, test_share: float = 0.2, seed: int = 0, verify: bool = True
 ) -> Federation:
-    """One client a writer.
+    """Load one client per writer.
 
     Args:
         writers: how many, the first by QMNIST's number; None: all 539.
@@ -92,7 +92,7 @@ def writers(
 def equal_parts(
     parts: int = 1000, by: str = "random", pool: int = 1, seed: int = 0, verify: bool = True
 ) -> Federation:
-    """Equal parts of the training and the test images.
+    """Load equal parts of the training and the test images.
 
     Args:
         parts: how many; must divide 60,000 and 10,000.

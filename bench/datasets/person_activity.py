@@ -64,7 +64,7 @@ def person_activity(
     test_recordings: tuple[str, ...] = ("05",),
     verify: bool = True,
 ) -> Federation:
-    """One client a person.
+    """Load one client per person.
 
     Args:
         persons: which, some of "ABCDE".

@@ -116,10 +116,10 @@ FILES = tuple(
 def sc_ma(
     window: int = 104, features: str = "statistics", test_share: float = 0.3, verify: bool = True
 ) -> Federation:
-    """One client a participant.
+    """Load one client per participant.
 
     Args:
-        window: readings in a window; 52 are a second.
+        window: readings in a window; 52 per second.
         features: "statistics" or "raw".
         test_share: of the windows of every stretch of one activity, its last.
         verify: refuse files with other checksums than the known ones.

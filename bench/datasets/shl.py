@@ -1,4 +1,4 @@
-"""SHL: how people move, from phones in bag, hand, hips pocket and torso; one client a phone position.
+"""SHL: how people move, from phones in bag, hand, hips pocket and torso; one client per phone position.
 
 - Source: Gjoreski et al., "The University of Sussex-Huawei locomotion and transportation dataset", IEEE
   Access 2018, www.shl-dataset.org. For research only, under SHL's own terms; registration, no checksums, so
@@ -50,12 +50,12 @@ def shl(
     window: int = 500,
     test_share: float = 0.3,
 ) -> Federation:
-    """One client a phone position.
+    """Load one client per phone position.
 
     Args:
         root: the folder above the users'; None: shl in FDRO_DATA.
         positions: which phones, of Bag, Hand, Hips, Torso.
-        window: readings in a window; 100 are a second.
+        window: readings in a window; 100 per second.
         test_share: of the windows of every stretch of one activity, its last.
     """
     if not positions or not set(positions) <= set(POSITIONS):

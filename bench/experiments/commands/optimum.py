@@ -1,4 +1,4 @@
-"""How near ASPIRE-EASE ends to the exact robust optimum, proved by a dual bound: full batches, l2 = 1e-3."""
+"""Measure how near ASPIRE-EASE gets to the exact robust optimum, by a dual bound: full batches, l2 = 1e-3."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Model(Protocol):
         ...
 
     def scores(self, w: Array, X: Array) -> Array:
-        """One number a class for every sample; the largest is the prediction."""
+        """Return one number per class for every sample; the largest is the prediction."""
         ...
 
 

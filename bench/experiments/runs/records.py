@@ -1,4 +1,4 @@
-"""Results as JSON lines: one line a run, added as soon as it is there, so that a second start goes on."""
+"""Results as JSON lines: one line per run, written as soon as it ends, so that a second start continues."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Records:
             path.write_text(text, encoding="utf-8")
 
     def get(self, task: Task) -> dict[str, Any] | None:
-        """The record of a task, None where it was not run yet."""
+        """Return the record of a task, None if it was not run yet."""
         return self.known.get(task.key())
 
     def of(self, data: Sequence[str]) -> list[dict[str, Any]]:
-        """All records on these data sets."""
+        """Return all records on these data sets."""
         return [record for record in self.known.values() if record["data"] in data]
 
     def add(self, record: dict[str, Any]) -> None:
@@ -48,12 +48,12 @@ class Records:
 
 
 def dump(record: dict[str, Any]) -> str:
-    """One line of the file."""
+    """Format a record as one line of the file."""
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a file; not a line cut short by a crash, nor one of another version or rule."""
+    """Read the records of a file, except a line cut short by a crash and those of another version or rule."""
     records = []
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -67,6 +67,6 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _current(record: dict[str, Any]) -> bool:
-    """Whether it is of this version and of the rule in use; a rehearsal's has all rules."""
+    """Whether a record is of this version and of the rule in use; a rehearsal's has all rules."""
     rule = RULE if "rules" in record else record.get("rule", RULE)
     return record.get("schema") == SCHEMA and rule == RULE
