@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 
 def numbers(document: dict[str, Any]) -> dict[str, Number]:
-    """Return what can be compared: machine-independent ratios if there are any, else the numbers themselves."""
+    """Return what can be compared: machine-independent ratios if there are any, else the numbers."""
     if document["command"] == "oracles":
         return {
             f"{row['group'].split(' (')[0]}: {row['what']}": Number(

@@ -32,7 +32,7 @@ QUICK = Size(workers=20, features=50, classes=5, samples=100, epochs=10, repeats
 
 
 class Stopwatch:
-    """Count the calls of one method of an object and the seconds spent in them; pass everything else through."""
+    """Count the calls of one method of an object and the seconds spent in them; forward all else."""
 
     def __init__(self, target: Any, method: str) -> None:
         self._target, self._method = target, method

@@ -35,7 +35,7 @@ The paper states, for each uncertainty set, what one call of its oracle costs; t
 beside it. Every number here comes out of result files in `bench/results`.
 
 To measure on your machine, `python -m bench complexity --quick` takes about a minute (and compiles the
-kernels first, once per machine) and `python -m bench complexity` a quarter of an hour; both write tables, CSV,
+kernels first, once per machine), `python -m bench complexity` a quarter of an hour; both write tables, CSV,
 JSON and plots, continue an interrupted run, and find your own sets too. `python -m bench compare A B`
 shows two result files as ratios. This page is written by `python -m bench page`.
 """

@@ -67,10 +67,10 @@ class Trigger:
 
 
 def poison(client: Client, trigger: Trigger, target: int, share: float = 1.0, seed: int = 0) -> Client:
-    """The client turned malicious: the trigger and the target label on a share of its training samples.
+    """Return the client turned malicious: trigger and target label on a share of its training samples.
 
-    Its test data is not changed: it shows how well the model does the task. Which samples are taken is seeded;
-    samples that have the target label anyway count as well.
+    Its test data is not changed: it shows how well the model does the task. Which samples are taken depends
+    on the seed; samples that have the target label anyway count as well.
 
     Args:
         client: who attacks.

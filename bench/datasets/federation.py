@@ -88,8 +88,9 @@ def standardised(clients: list[Client]) -> tuple[Client, ...]:
     """Standardise every feature with the mean and deviation of all clients' training data together.
 
     A federation can do that without moving data: the mean and deviation need three sums per client.
+    A feature that never changes in training is set to 0.
     """
-    mean, deviation = mean_and_scale([client.X_train for client in clients])
+    mean, deviation = mean_and_scale([client.X_train for client in clients], constant=np.inf)
     return tuple(
         replace(
             client,

@@ -68,7 +68,7 @@ def repeats_for(seconds: float) -> int:
 
 
 def sample(call: Callable[[], object], repeats: int) -> float:
-    """Return seconds per call, the mean over `repeats` calls in a row; quick ones after one that warms the caches."""
+    """Return seconds per call, the mean over `repeats` calls; quick ones after one that warms the caches."""
     if repeats > 1:
         call()
     start, busy = time.perf_counter(), time.process_time()

@@ -26,15 +26,16 @@ def load_digits() -> tuple[Array, NDArray[np.int64]]:
     return X / 16.0, y.astype(np.int64)
 
 
-def mean_and_scale(parts: Sequence[Array]) -> tuple[Array, Array]:
+def mean_and_scale(parts: Sequence[Array], constant: float = 1.0) -> tuple[Array, Array]:
     """Return every feature's mean and standard deviation over all parts together.
 
-    The scale of a feature that never changes is 1, so that (X - mean) / scale is 0 there.
+    The scale of a feature that never changes is `constant`: with infinity, (X - mean) / scale is 0 for it
+    whatever X is.
 
     >>> mean_and_scale([np.array([[1.0, 5.0]]), np.array([[3.0, 5.0]])])
     (array([2., 5.]), array([1., 1.]))
     """
     together = np.concatenate(parts)
     mean, deviation = together.mean(axis=0), together.std(axis=0)
-    constant = deviation <= 1e-12 * np.maximum(1.0, np.abs(mean))  # rounding leaves a little
-    return mean, np.where(constant, 1.0, deviation)
+    still = deviation <= 1e-12 * np.maximum(1.0, np.abs(mean))  # rounding leaves a little
+    return mean, np.where(still, constant, deviation)
