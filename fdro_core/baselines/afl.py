@@ -10,6 +10,7 @@ import numpy as np
 
 from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState, check_positive, project
 from fdro_core.contracts.messages import Trained
+from fdro_core.contracts.tuning import STEP, WEIGHT_STEP, Tunable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,9 @@ class AFL(Rounds):
     weight_step: float = 0.1
 
     adapts: ClassVar[bool] = True
+    label: ClassVar[str] = "AFL"
+    year: ClassVar[int] = 2019
+    tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP, "weight_step": WEIGHT_STEP}
 
     def check(self, workers: int, uncertainty_set: Any) -> None:
         """Refuse a step that is no step."""

@@ -17,6 +17,7 @@ from fdro_core.baselines.rounds.settings import (
     project,
 )
 from fdro_core.contracts.messages import Trained
+from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Choice, Range, Tunable
 from fdro_core.errors import InvalidSetting
 
 
@@ -52,6 +53,16 @@ class DRFAProx(Rounds):
 
     phases: ClassVar[int] = 2
     adapts: ClassVar[bool] = True
+    label: ClassVar[str] = "DRFA-Prox"
+    year: ClassVar[int] = 2020
+    tunable: ClassVar[Mapping[str, Tunable]] = {
+        "step": STEP,
+        "weight_step": WEIGHT_STEP,
+        "local_steps": LOCAL_STEPS,
+        "regularisation": Tunable(0.01, Range(1e-3, 1.0), informed=(3.0, Range(0.1, 30.0))),
+        # With few draws from few workers of one class each, the noise of drawing hides the method.
+        "draws": Tunable(30, Choice((30,)), field="clients", unit="N"),
+    }
 
     def check(self, workers: int, uncertainty_set: Any) -> None:
         """Refuse steps that are no steps."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState
+from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Tunable
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.arrays import Array
 
@@ -34,6 +35,10 @@ class FedAvg(Rounds):
 
     local_steps: int = 5
     clients: int | None = None
+
+    label: ClassVar[str] = "FedAvg"
+    year: ClassVar[int] = 2017
+    tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP, "local_steps": LOCAL_STEPS}
 
     def check(self, workers: int, uncertainty_set: Any) -> None:
         """Refuse more clients than there are."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState
+from fdro_core.contracts.tuning import STEP, Tunable
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.arrays import Array
 
@@ -31,6 +32,13 @@ class Individual(Rounds):
     """
 
     worker_index: int = 0
+
+    label: ClassVar[str] = "max{Ind}"
+    year: ClassVar[int] = 0
+    tunable: ClassVar[Mapping[str, Tunable]] = {
+        "step": STEP,
+        "worker": Tunable(0, None, field="worker_index"),
+    }
 
     def check(self, workers: int, uncertainty_set: Any) -> None:
         """Refuse a worker that is not there."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.errors import InvalidData
 from fdro_core.app.runs.catalogue import is_reference, load_reference
 from fdro_core.app.tables import Table, instead, nearest, read_text
-from uncertainty_sets.errors import BackendMissing
+from fdro_core.errors import InvalidData
+from fdro_core.problems.samples import load_digits, mean_and_scale
+from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.section import Section
@@ -86,12 +85,8 @@ def load(section: Section, folder: Path) -> Data | list[Any]:
 
 def digits() -> Samples:
     """scikit-learn's 1,797 images of 8×8 pixels in [0, 1], one digit a worker."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise BackendMissing('the digits come with scikit-learn: pip install "fdro[demo]"') from error
-    found = load_digits()
-    return Samples(found.data / 16.0, found.target, found.target)
+    X, y = load_digits()
+    return Samples(X, y, y)
 
 
 def deal(samples: Samples, fraction: float, seed: int, standardise: bool) -> Data:
@@ -110,9 +105,7 @@ def deal(samples: Samples, fraction: float, seed: int, standardise: bool) -> Dat
     features = samples.X.shape[1]
     mean, scale = np.zeros(features), np.ones(features)
     if standardise:
-        seen = np.concatenate([worker.X for worker in workers])
-        mean, spread = seen.mean(axis=0), seen.std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0)
+        mean, scale = mean_and_scale([worker.X for worker in workers])
         workers = [
             WorkerData(w.name, (w.X - mean) / scale, w.y, (w.X_test - mean) / scale, w.y_test)
             for w in workers
