@@ -7,7 +7,7 @@ import pytest
 
 from fdro_core import Constant, Crash, LogNormal, Straggler, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
-from fdro_core.baselines.rounds.settings import project
+from fdro_core.baselines.rounds import project
 from fdro_core.baselines.rounds.worker import RoundWorker
 from fdro_core.contracts.engine import Event
 from fdro_core.contracts.messages import Hello, Train, Trained
@@ -253,13 +253,13 @@ def test_without_workers_it_says_so():
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (Individual(worker_index=2), "worker_index must be in 0..1"),
+        (Individual(worker_index=2), r"worker_index \(j\) must be in 0..1"),
         (FedAvg(clients=3), "clients must be in 1..2"),
         (FedAvg(local_steps=0), "local_steps"),
-        (AFL(weight_step=0.0), "weight_step must be a finite number > 0"),
-        (AFL(step=float("nan")), "step must be"),
-        (DRFAProx(regularisation=-1.0), "regularisation must be a finite number >= 0"),
-        (DRFAProx(clients=0), "clients must be at least 1"),
+        (AFL(weight_step=0.0), r"weight_step \(γ\) must be a finite number > 0"),
+        (AFL(step=float("nan")), r"step \(η\) must be"),
+        (DRFAProx(regularisation=-1.0), r"regularisation \(μ\) must be a finite number >= 0"),
+        (DRFAProx(clients=0), r"clients \(m\) must be a whole number >= 1"),
         (MixEven(reported_loss="average"), "reported_loss"),
         (MixEven(seed=-1), "seed"),
         (MixEven(metric="mine"), "metric"),
