@@ -10,13 +10,13 @@ from fdro_core.contracts.settings import (
     Choice,
     Instance,
     Number,
-    Seconds,
     Whole,
     WorkerCount,
     check_settings,
     setting,
 )
 from fdro_core.errors import InvalidSetting
+from fdro_core.federation import settings as shared
 from fdro_core.federation.roster import RosterSettings
 
 
@@ -160,12 +160,7 @@ class AspireSettings:
     consensus_dual_bound: float = setting(
         inf, Number(finite=False), "largest |φ|", letter="α₄", why="no box unless asked for"
     )
-    metric: str = setting(
-        "problem",
-        Choice("problem", "none"),
-        '"problem" takes steps in the mean of the problems\' metrics, "none" in D = 1 (the paper)',
-        why="features of condition 1e4 stall without it",
-    )
+    metric: str = shared.metric()
     local_steps: int = setting(
         1,
         Whole(),
@@ -173,9 +168,7 @@ class AspireSettings:
         letter="per",
         why="one local step a message",
     )
-    batch_size: int | None = setting(
-        None, Whole(), "samples per gradient; None: all", why="full batches reach the optimum"
-    )
+    batch_size: int | None = shared.batch_size()
     reported_loss: str = setting(
         "full",
         Choice("full", "average"),
@@ -186,46 +179,23 @@ class AspireSettings:
     adaptive: Adaptive | None = setting(
         None, Instance(Adaptive), "the rule that changes S; None: S stays", letter="ADP", why="S stays as set"
     )
-    deadline: float | str | None = setting(
-        "auto",
-        Seconds(),
-        'seconds of silence after which a worker is asked again; "auto" goes by the answers seen so far, on '
-        "engines whose workers can hang (never on a virtual clock); None: wait for ever",
-        why="a worker that hangs must not stop the run",
-    )
-    resends: int = setting(
-        1,
-        Whole(0),
-        "how often a silent worker is asked again before it counts as lost until it replies",
-        why="one lost message should not cost a worker its place in z",
-    )
+    deadline: float | str | None = shared.deadline()
+    resends: int = shared.resends()
     dead_losses: str = setting(
         "freeze",
         Choice("freeze", "drop"),
         '"freeze" keeps a lost worker\'s last loss in the oracle, "drop" gives it no weight',
         why="a silent worker's loss is still the best guess",
     )
-    max_bad_updates: int = setting(
-        3,
-        Whole(),
-        "updates out of range (NaN, infinity, beyond 1e150) after which a worker is dropped",
-        why="one NaN can be an accident",
-    )
-    on_failed_start: str = setting(
-        "raise",
-        Choice("raise", "warn"),
-        'if a worker fails before the first step, "raise", or "warn" and go on without it',
-        why="a worker that never began is a mistake more often than a fault",
-    )
+    max_bad_updates: int = shared.max_bad_updates()
+    on_failed_start: str = shared.on_failed_start()
     report_interval: int | None = setting(
         None,
         Whole(),
         "iterations between two reports to history and observers",
         why="⌈N/S⌉ iterations: one report an epoch",
     )
-    seed: int = setting(
-        0, Whole(0), "seed of start points, power iterations and mini-batches", why="fixes every bit"
-    )
+    seed: int = shared.seed()
 
     def resolve(self, workers: int) -> Plan:
         """Check the settings for N workers and work out the counts."""

@@ -14,7 +14,8 @@ import numpy as np
 
 from fdro_core.baselines.rounds.state import Job, RoundState, average
 from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Choice, Number, Seconds, Whole, setting
+from fdro_core.contracts.settings import Choice, Number, Whole, setting
+from fdro_core.federation import settings as shared
 from fdro_core.federation.roster import RosterSettings
 from uncertainty_sets.arrays import Array
 
@@ -32,42 +33,25 @@ class RoundMethod:
         why="1/max_j L_j, with L_j measured at the start",
     )
     local_steps: int = setting(1, Whole(), "local steps per round", letter="E")
-    batch_size: int | None = setting(None, Whole(), "samples per gradient; None: all")
+    batch_size: int | None = shared.batch_size()
     reported_loss: str = setting(
         "full",
         Choice("full", "batch"),
         'with mini-batches, "full" sends f_j on all data, "batch" that of the first batch',
     )
-    metric: str = setting(
-        "problem",
-        Choice("problem", "none"),
-        '"problem" takes steps in the mean of the problems\' metrics, "none" in D = 1',
-    )
-    deadline: float | str | None = setting(
-        "auto",
-        Seconds(),
-        'seconds of silence after which a worker is asked again; "auto" goes by the answers seen so far, on '
-        "engines whose workers can hang (never on a virtual clock); None: wait for ever",
-    )
-    resends: int = setting(
-        1, Whole(0), "how often a silent worker is asked again before it counts as lost until it replies"
-    )
+    metric: str = shared.metric()
+    deadline: float | str | None = shared.deadline()
+    resends: int = shared.resends()
     dead_losses: str = setting(
         "freeze",
         Choice("freeze", "drop"),
         'if λ adapts, "freeze" keeps a lost worker\'s last loss and its weight, "drop" gives its weight to '
         "the others",
     )
-    max_bad_updates: int = setting(
-        3, Whole(), "updates out of range (NaN, infinity, beyond 1e150) after which a worker is dropped"
-    )
-    on_failed_start: str = setting(
-        "raise",
-        Choice("raise", "warn"),
-        'if a worker fails before the first round, "raise", or "warn" and go on without it',
-    )
+    max_bad_updates: int = shared.max_bad_updates()
+    on_failed_start: str = shared.on_failed_start()
     report_interval: int = setting(1, Whole(), "rounds between two reports")
-    seed: int = setting(0, Whole(0), "seed of all draws", why="fixes every bit")
+    seed: int = shared.seed()
 
     phases: ClassVar[int] = 1
     adapts: ClassVar[bool] = False  # whether λ changes
