@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdro_core.aspire.settings import AspireEase
+from fdro_core.aspire.algorithm import AspireEase
 from fdro_core.contracts.algorithm import Algorithm, MasterMachine
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.problem import ProblemSource, check_sources
@@ -76,7 +76,7 @@ class Run:
 
     def stationarity(self) -> float:
         """‖∇G‖² of Definition 1 now, by a round of probes: two evaluations a worker."""
-        return self.master.judge(self.engine.ask(self.master.probes())).stationarity
+        return self.master.assess(self.engine.ask(self.master.probes())).stationarity
 
     def save(self, path: str | Path) -> None:
         """Write all that `resume` needs."""
@@ -140,19 +140,19 @@ class Run:
     def result(self) -> Result:
         """The state as a Result, by a round of probes."""
         master = self.master
-        verdict = master.judge(self.engine.ask(master.probes()))
+        assessment = master.assess(self.engine.ask(master.probes()))
         for notice in master.take_notices():  # the observers are done
             self.history.append(notice)
             self._warn(notice)
         return Result(
             w=master.z.copy(),
-            losses=verdict.losses,
-            known_at=verdict.known_at,
-            worst_case=verdict.worst_case,
-            objective=verdict.objective,
-            weights=verdict.weights,
-            planes=verdict.planes,
-            stationarity=verdict.stationarity,
+            losses=assessment.losses,
+            known_at=assessment.known_at,
+            worst_case=assessment.worst_case,
+            objective=assessment.objective,
+            weights=assessment.weights,
+            planes=assessment.planes,
+            stationarity=assessment.stationarity,
             history=self.history,
             clock=self.engine.clock,
             iterations=master.iteration,

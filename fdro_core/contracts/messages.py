@@ -1,4 +1,4 @@
-"""What the master and the workers say to each other.
+"""The messages between master and workers.
 
 Arrays in a message are never written to once it is sent (but a Probe's z, which is the master's own).
 Plain classes with slots: one is made for every step, and a dataclass costs five times as much.
@@ -38,7 +38,7 @@ class Step:
 
     @property
     def numbers(self) -> int:
-        """y_j and three scalars, and w_j where it is sent along."""
+        """y_j and three scalars, and w_j if it is sent too."""
         return self.pull.size * (1 if self.start is None else 2) + 3
 
 
@@ -79,9 +79,8 @@ class Hello:
 class Introduction:
     """Worker to master: its dimension, its metric and, from the first worker, a point to start from.
 
-    `samples` is how many samples it has, where its problem says so: FedAvg weighs by it. `identity` is the
-    problem's class and what its `fingerprint()` says, by which a checkpoint knows its run; those are words,
-    and `numbers` does not count them.
+    `samples` is how many samples it has, if its problem says so: FedAvg weighs by it. `identity` is the
+    problem's class and its `fingerprint()`, by which a checkpoint knows its run; `numbers` does not count it.
     """
 
     __slots__ = ("dimension", "identity", "metric", "samples", "start")
@@ -102,7 +101,7 @@ class Introduction:
 
     @property
     def numbers(self) -> int:
-        """The dimension, and the sample count, the metric and the point where there are any."""
+        """The dimension, and the sample count, the metric and the point if there are any."""
         arrays = sum(part.size for part in (self.metric, self.start) if part is not None)
         return 1 + (self.samples is not None) + arrays
 
@@ -167,7 +166,7 @@ class Train:
         w: the model to start from.
         steps: E, local steps.
         step: η.
-        mark: send w after this local step along too; 0: no.
+        mark: also send w after this local step; 0: no.
     """
 
     __slots__ = ("mark", "step", "steps", "ticket", "w")
@@ -190,7 +189,7 @@ class Trained:
 
     Attributes:
         ticket: of the Train it answers.
-        w: the local model, None where there was no step.
+        w: the local model, None if there was no step.
         loss: f_j at the model that was sent, on all data or on the first batch.
         marked: the local model after step `mark`.
     """

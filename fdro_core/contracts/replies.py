@@ -1,8 +1,9 @@
-"""Is a reply what was asked for? Every one is looked at before anything else touches it.
+"""Check every reply before anything else uses it.
 
-Engines call `fault` on each reply: its kind, and the type and shape of what is in it. The numbers of an
-update are for the master (`in_range`, and the pass over w_j that it makes anyway): one that is out of range
-is counted and asked for again, where a reply of the wrong form is like a worker that raised.
+Engines call `fault` on each reply: it checks the kind, and the type and shape of what is in it. A reply of
+the wrong form is treated like an exception of the worker. The master checks the numbers of an update
+(`in_range`, and the pass over w_j that it makes anyway): one that is out of range is counted and asked for
+again.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _ABSENT = object()
 
 
 def fault(request: Request, reply: Any) -> str:
-    """What is wrong with a reply's form, "" where nothing is."""
-    if type(request) is Step and type(reply) is Update:  # one for every step: the common case in few words
+    """What is wrong with a reply's form, "" if nothing is."""
+    if type(request) is Step and type(reply) is Update:  # one for every step: the common case is fast
         try:
             w = reply.w
             if (
@@ -49,7 +50,7 @@ def fault(request: Request, reply: Any) -> str:
             ):
                 return ""
         except AttributeError:
-            pass  # said below
+            pass  # reported below
     expected: Any = ANSWERS[type(request)]
     if type(reply) is not expected:
         return f"a {type(reply).__name__} for a {type(request).__name__}, where {expected.__name__} is needed"
@@ -67,7 +68,7 @@ def fault(request: Request, reply: Any) -> str:
 
 
 def checked(worker: int, request: Request, reply: Any) -> Reply:
-    """The reply, or `InvalidReply` raised."""
+    """Return the reply, or raise `InvalidReply`."""
     wrong = fault(request, reply)
     if wrong:
         raise InvalidReply(f"worker {worker} replied {wrong}")
@@ -76,7 +77,7 @@ def checked(worker: int, request: Request, reply: Any) -> Reply:
 
 
 def in_range(update: Update) -> bool:
-    """Whether the scalars of an update are numbers that the master can go on with."""
+    """Whether the scalars of an update are finite and in the range that the master can use."""
     return (
         -LARGEST <= update.loss <= LARGEST
         and 0.0 <= update.gradient_sq <= LARGEST_SQ
@@ -117,7 +118,7 @@ def _introduction_fault(reply: Any) -> str:
     if samples is not None and type(samples) is not int:
         wrong = wrong or _number(reply, "samples", 0.0, LARGEST)
     if type(getattr(reply, "identity", _ABSENT)) is not str:
-        wrong = wrong or "identity, which must be words"
+        wrong = wrong or "identity, which must be a string"
     return wrong
 
 

@@ -62,5 +62,5 @@ class StopAtLoss:
         """Compare, and make sure."""
         if entry["event"] != "report" or entry["objective"] > self.target:
             return None
-        objective = run.master.judge(run.engine.ask(run.master.probes())).objective
+        objective = run.master.assess(run.engine.ask(run.master.probes())).objective
         return "target loss" if objective <= self.target else None

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from bench.experiments.runs.task import Task
-from fdro_core import AspireEase
-from fdro_core.aspire import step_sizes
-from fdro_core.aspire.worker import Worker
 from fdro_core.contracts.messages import Begin, Hello, Introduction, Update
+from fdro_core.federation.handshake import mean_metric
+from fdro_core.federation.worker import FederatedWorker
 from uncertainty_sets.arrays import Array
 
 _known: dict[str, Array] = {}
@@ -20,14 +19,13 @@ _known: dict[str, Array] = {}
 
 def measure(problems: Sequence[Any], seed: int, batch: int | None = None) -> Array:
     """Measure L_j of every problem at its starting point, by power iterations."""
-    settings = AspireEase(seed=seed, batch_size=batch)
-    workers = [Worker(j, problem, settings) for j, problem in enumerate(problems)]
+    workers = [FederatedWorker(j, problem, seed=seed, batch_size=batch) for j, problem in enumerate(problems)]
     known = [worker.handle(Hello()) for worker in workers]
     first = known[0]
     assert isinstance(first, Introduction)
     z = np.zeros(first.dimension) if first.start is None else first.start
     metrics = [reply.metric for reply in known if isinstance(reply, Introduction)]
-    begin = Begin(z, step_sizes.metric(metrics, first.dimension))
+    begin = Begin(z, mean_metric(metrics, first.dimension))
     begun = [worker.handle(begin) for worker in workers]
     return np.array([reply.curvature for reply in begun if isinstance(reply, Update)])
 

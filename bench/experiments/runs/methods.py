@@ -6,8 +6,6 @@ variants are listed here. All get the same search: the same number of trials, dr
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
@@ -100,11 +98,8 @@ class Method:
 
 def baseline_classes() -> list[Any]:
     """Return every class of `fdro_core/baselines` that carries a `label`, oldest publication first."""
-    found: list[Any] = []
-    for module in pkgutil.iter_modules(baselines.__path__, f"{baselines.__name__}."):
-        for cls in vars(importlib.import_module(module.name)).values():
-            if isinstance(cls, type) and cls.__module__ == module.name and vars(cls).get("label"):
-                found.append(cls)
+    every = (getattr(baselines, name) for name in baselines.__all__)
+    found: list[Any] = [cls for cls in every if vars(cls).get("label")]
     labels = [cls.label for cls in found]
     for cls in found:
         if labels.count(cls.label) > 1:

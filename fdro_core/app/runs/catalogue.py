@@ -21,10 +21,10 @@ def algorithms() -> dict[str, type]:
     """Every algorithm by its name in config files.
 
     >>> algorithms()["aspire-ease"]
-    <class 'fdro_core.aspire.settings.AspireEase'>
+    <class 'fdro_core.aspire.algorithm.AspireEase'>
     """
     from fdro_core import baselines
-    from fdro_core.aspire.settings import AspireEase
+    from fdro_core.aspire.algorithm import AspireEase
 
     found = [AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
     return {kebab(cls.__name__): cls for cls in found}

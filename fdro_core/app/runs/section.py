@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import types
@@ -160,7 +161,9 @@ def _is_a(value: Any, kind: type) -> bool:
 
 def _hints(make: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(make.__init__ if inspect.isclass(make) else make)
+        # A dataclass inherits fields from other modules, in which their types are to be looked up.
+        whole = dataclasses.is_dataclass(make) or not inspect.isclass(make)
+        return typing.get_type_hints(make if whole else make.__init__)
     except (NameError, TypeError):  # names that exist for the type checker only
         return {}
 
