@@ -9,9 +9,9 @@ from typing import Any
 
 from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
 from fdro_core.contracts.failures import traceback_of, words
-from fdro_core.contracts.messages import Reply, Request
+from fdro_core.contracts.messages import Reply, Request, copied
 from fdro_core.contracts.replies import checked
-from fdro_core.engines.memory import Past, make, own_copy, recall
+from fdro_core.engines.memory import Past, make, recall
 
 WHERE = "Where it was raised:\n"
 
@@ -52,8 +52,8 @@ class Host:
             try:
                 if read_only is not None:
                     past = Past(
-                        tuple(owned.setdefault(id(m), own_copy(m)) for m in read_only.opening),
-                        None if read_only.last is None else own_copy(read_only.last),
+                        tuple(owned.setdefault(id(m), copied(m)) for m in read_only.opening),
+                        None if read_only.last is None else copied(read_only.last),
                         read_only.replies,
                     )
                 if afresh or j not in self._workers:
@@ -83,7 +83,7 @@ class Host:
             return self._errors[worker]
         try:
             # What comes off the wire is read-only, which compiled kernels do not take.
-            mine = self._share(message) if isinstance(message, Shared) else own_copy(message)
+            mine = self._share(message) if isinstance(message, Shared) else copied(message)
             # The master looks again; here it keeps what cannot travel from spoiling the others' replies.
             return checked(worker, mine, self._workers[worker].handle(mine))
         except Exception as error:
@@ -91,7 +91,7 @@ class Host:
 
     def _share(self, shared: Shared) -> Request:
         if self._held is None or self._held[0] != shared.key:
-            self._held = (shared.key, own_copy(self._fetch(shared.reference)))
+            self._held = (shared.key, copied(self._fetch(shared.reference)))
         return self._held[1]
 
 

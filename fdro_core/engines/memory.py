@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.messages import KEPT, Reply, Request, from_fields, to_fields
-
-KINDS = frozenset(KEPT.values())
+from fdro_core.contracts.messages import Reply, Request, from_fields, to_fields
 
 
 class Past:
@@ -111,19 +107,3 @@ class Memory:
             past.last = None if last is None else from_fields(last)
             past.replies = replies
         self.under_way = [None if fields is None else from_fields(fields) for fields in state["under_way"]]
-
-
-def own_copy(message: Any) -> Any:
-    """The message with arrays of its own: no two threads may hold the same buffer.
-
-    What is no message stays as it is.
-    """
-    kind: Any = type(message)
-    if kind not in KINDS:
-        return message
-    made = kind.__new__(kind)
-    for name in kind.__slots__:
-        if hasattr(message, name):  # one that a worker left out is for `replies.fault` to say
-            value = getattr(message, name)
-            setattr(made, name, value.copy() if isinstance(value, np.ndarray) else value)
-    return made

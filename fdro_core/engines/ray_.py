@@ -14,9 +14,9 @@ from typing import Any
 
 from fdro_core.contracts.engine import WorkerFactory
 from fdro_core.contracts.failures import words
-from fdro_core.contracts.messages import Begin, Request
+from fdro_core.contracts.messages import Request, copied
 from fdro_core.engines.host import Host, Shared
-from fdro_core.engines.memory import Past, own_copy
+from fdro_core.engines.memory import Past
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import ClusterUnreachable, InvalidProblem, InvalidSetting
 from uncertainty_sets.errors import BackendMissing
@@ -280,8 +280,8 @@ class RayEngine(WallEngine):
         )
         self._ray = load()
         self._factories = list(factories)
-        self._begin: Begin | None = None
-        self._shared: Shared | None = None
+        self._latest_shared: Request | None = None
+        self._reference: Shared | None = None
         self._actors = self._ray.remote(Host)
         self._places = [
             _Place(i, {"num_cpus": 0, "max_restarts": 0, "resources": dict(resources)}, workers)
@@ -313,10 +313,11 @@ class RayEngine(WallEngine):
 
     def _post(self, worker: int, number: int, message: Request) -> None:
         content: Any = message
-        if isinstance(message, Begin):
-            if message is not self._begin:
-                self._begin, self._shared = message, Shared(secrets.token_hex(8), self._ray.put(message))
-            content = self._shared
+        if message.shared:
+            if message is not self._latest_shared:
+                self._latest_shared = message
+                self._reference = Shared(secrets.token_hex(8), self._ray.put(message))
+            content = self._reference
         self._place_of[worker].outbox.append((number, worker, content))
 
     def _flush(self) -> None:
@@ -370,7 +371,7 @@ class RayEngine(WallEngine):
             replies, spent = content
             place.pace += 0.2 * (max(spent / len(numbers), 1e-6) - place.pace)
             for number, reply in zip(numbers, replies, strict=True):
-                found.append(Answer(number, reply if isinstance(reply, Exception) else own_copy(reply)))
+                found.append(Answer(number, reply if isinstance(reply, Exception) else copied(reply)))
             return
         for j in workers:
             if j in content:
@@ -397,7 +398,7 @@ class RayEngine(WallEngine):
     def _close(self) -> None:
         for place in self._places:
             self._bury(place)
-        self._begin = self._shared = None
+        self._latest_shared = self._reference = None
         if self._ours:
             self._ours = False
             self._ray.shutdown()

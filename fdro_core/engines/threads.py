@@ -13,8 +13,8 @@ from typing import Any
 
 from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
 from fdro_core.contracts.failures import as_exception, words
-from fdro_core.contracts.messages import Probe, Reply, Request
-from fdro_core.engines.memory import Past, make, own_copy, recall
+from fdro_core.contracts.messages import Reply, Request
+from fdro_core.engines.memory import Past, make, recall
 from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
 from fdro_core.errors import InvalidSetting
 
@@ -108,8 +108,7 @@ class ThreadEngine(WallEngine):
         self._tasks.put((worker, desk, task))
 
     def _post(self, worker: int, number: int, message: Request) -> None:
-        # A Probe holds the master's own z, which moves on; nobody writes to the arrays of other messages.
-        self._put(worker, (number, own_copy(message) if isinstance(message, Probe) else message))
+        self._put(worker, (number, message))
 
     def _pressed(self, worker: int) -> None:
         self._replace_thread(self._desks[worker])

@@ -10,7 +10,7 @@ import numpy as np
 
 from fdro_core.contracts.engine import Away, Back, Event, Lost, WorkerFactory, WorkerMachine
 from fdro_core.contracts.failures import as_exception
-from fdro_core.contracts.messages import Reply, Request, from_fields, to_fields
+from fdro_core.contracts.messages import Reply, Request, copied, from_fields, to_fields
 from fdro_core.contracts.replies import checked
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
@@ -103,6 +103,8 @@ class VirtualEngine:
         """Put the step's reply on the heap, unless it is lost."""
         if self._away[worker]:
             return
+        if message.live:  # the worker computes when the reply is due
+            message = copied(message)
         streams = self._delays
         delay = streams[worker if len(streams) > 1 else 0].next()
         if worker in self._slow:

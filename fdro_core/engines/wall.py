@@ -15,7 +15,7 @@ from typing import Any
 
 from fdro_core.contracts.engine import Away, Back, Event, Lost, Silent, WorkerFactory
 from fdro_core.contracts.failures import words
-from fdro_core.contracts.messages import Reply, Request
+from fdro_core.contracts.messages import Reply, Request, copied
 from fdro_core.contracts.replies import checked
 from fdro_core.engines.letters import Answer, Arrival, Gone, Here, Letter
 from fdro_core.engines.memory import Memory
@@ -128,6 +128,8 @@ class WallEngine(Transport):
         if self._opening:
             self._opening = False
             self._began = monotonic()  # the master takes its first steps to be sent at 0
+        if message.live:
+            message = copied(message)
         self.memory.under_way[worker] = message
         if not self._present[worker]:
             return
@@ -340,9 +342,9 @@ class WallEngine(Transport):
         A worker that is being made again is waited for. One that gives no answer while `patience` seconds
         pass without any counts as silent; one that may hang, or any once the user is in a hurry, sooner.
         """
-        self._asked, self._round = messages, {}
+        self._asked, self._round = {j: copied(m) if m.live else m for j, m in messages.items()}, {}
         hung = list(self._hangs)  # before the round: that was reported
-        for j, message in messages.items():
+        for j, message in self._asked.items():
             if self._present[j]:
                 self._deliver(j, message, of_round=True)
             elif self._failures[j] > self.restarts:
