@@ -10,7 +10,7 @@ Messages are plain classes with slots: one is made for every step, and a datacla
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,19 +77,20 @@ class Message:
     def numbers(self) -> int:
         """How many numbers the message puts on the wire, as Theorem 2 counts them; text is not counted."""
         total = 0
-        for _, value in self.fields():
+        for value in self.fields().values():
             if isinstance(value, np.ndarray):
                 total += value.size
-            elif isinstance(value, int | float):
+            elif isinstance(value, _NUMBER):
                 total += 1
         return total
 
-    def fields(self) -> Iterator[tuple[str, Any]]:
+    def fields(self) -> dict[str, Any]:
         """Name and value of every field that is set."""
-        for name in self._slots:
-            if hasattr(self, name):
-                yield name, getattr(self, name)
-        yield from getattr(self, "__dict__", {}).items()  # a class without slots
+        try:
+            found = {name: getattr(self, name) for name in self._slots}
+        except AttributeError:  # a worker left one out: `replies.fault` reports that
+            found = {name: getattr(self, name) for name in self._slots if hasattr(self, name)}
+        return found | self.__dict__ if hasattr(self, "__dict__") else found
 
     def fault(self, reply: Any) -> str:
         """What is wrong with the type or shape of a reply of class `answer`; "" if nothing is.
@@ -100,6 +101,7 @@ class Message:
         return ""
 
 
+_NUMBER = (float, int)
 _classes: dict[str, type[Message]] = {}
 
 Request = Message
@@ -111,7 +113,7 @@ Reply = Message
 
 def to_fields(message: Message) -> dict[str, Any]:
     """Return a message as plain values and arrays, for checkpoints."""
-    return {"kind": message.kind, **dict(message.fields())}
+    return {"kind": message.kind, **message.fields()}
 
 
 def from_fields(fields: Mapping[str, Any]) -> Any:
@@ -119,8 +121,8 @@ def from_fields(fields: Mapping[str, Any]) -> Any:
     cls = _classes.get(fields["kind"])
     if cls is None:
         raise CheckpointMismatch(
-            f"the checkpoint holds a message {fields['kind']!r}, which no imported module defines: import the "
-            "module of the algorithm that the run was started with, then resume"
+            f"the checkpoint holds a message {fields['kind']!r}, which no imported module defines: import "
+            "the module of the algorithm that the run was started with, then resume"
         )
     message = cls.__new__(cls)
     for name, value in {**cls.defaults, **fields}.items():
@@ -135,7 +137,7 @@ def copied(message: Any) -> Any:
         return message
     cls = type(message)
     copy = cls.__new__(cls)
-    for name, value in message.fields():  # a field that a worker left out is for `replies.fault` to report
+    for name, value in message.fields().items():
         setattr(copy, name, value.copy() if isinstance(value, np.ndarray) else value)
     return copy
 

@@ -165,7 +165,7 @@ class Descent:
         dimension = ask({j: Hello() for j in range(workers)})[0].dimension
         w = np.zeros(dimension)
         settle = Settle(w.copy(), np.ones(dimension))
-        replies = ask({j: settle for j in range(workers)})
+        replies = ask(dict.fromkeys(range(workers), settle))
         return DescentMaster(self, uncertainty_set, workers, w, np.array([replies[j].loss for j in replies]))
 
     def restore(self, uncertainty_set, workers, state):

@@ -10,17 +10,16 @@ from fdro_core.contracts.messages import Hello, Message, Step, Update, copied, f
 from fdro_core.contracts.replies import fault
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.observers import Checkpoint
-from tests.fdro_core.engine_kinds import PAGE, RAY, THREAD, VIRTUAL, N, StopWhen, happened, quadratics
+from tests.fdro_core.engine_kinds import EVERY, THREAD, WALL, N, StopWhen, happened, quadratics
 from tests.fdro_core.helpers import Mishap, Quadratic, middle_box, same
 from tests.fdro_core.own_algorithm import Descent, Look, Pull, Pushed, Settle
 
-KINDS = [VIRTUAL, THREAD, PAGE, RAY]
 LAST = [3.0, 1.0]
 PROBLEMS = quadratics(Quadratic(LAST))
 BEST = np.mean([problem.centre for problem in PROBLEMS], axis=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_it_converges_on_every_engine(kind, make):
     result = solve(PROBLEMS, middle_box(N), algorithm=Descent(), engine=make(kind))
     assert result.iterations == 400
@@ -37,7 +36,7 @@ def test_a_live_message_is_copied_when_it_is_sent():
     same(one, other)
 
 
-@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
+@pytest.mark.parametrize("kind", WALL)
 def test_a_live_message_is_copied_on_a_wall_clock(kind, make):
     engine, w = make(kind), np.zeros(2)
     engine.start([Descent().worker(0, PROBLEMS[0])])
@@ -52,7 +51,7 @@ def test_a_live_message_is_copied_on_a_wall_clock(kind, make):
         engine.stop()
 
 
-@pytest.mark.parametrize("kind", [THREAD, PAGE, RAY])
+@pytest.mark.parametrize("kind", WALL)
 def test_a_worker_that_is_made_again_knows_the_opening(kind, make, tmp_path):
     """It has no `recall`: it answers the questions before the first step once more."""
     problems = quadratics(Mishap(LAST, tmp_path, "raise", at=20))
@@ -70,10 +69,10 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path):
     same(whole, rest)
 
 
-@pytest.mark.parametrize(("kind", "later"), [(THREAD, PAGE), (PAGE, THREAD)])
-def test_a_new_master_goes_on_from_the_checkpoint(kind, later, make, tmp_path):
+@pytest.mark.parametrize("later", WALL)
+def test_a_new_master_goes_on_from_the_checkpoint(later, make, tmp_path):
     path, box = tmp_path / "run.npz", middle_box(N)
-    solve(PROBLEMS, box, algorithm=Descent(40), engine=make(kind), observers=[Checkpoint(path)])
+    solve(PROBLEMS, box, algorithm=Descent(40), engine=make(THREAD), observers=[Checkpoint(path)])
     rest = resume(path, PROBLEMS, box, algorithm=Descent(), engine=make(later))
     assert rest.iterations == 400
     assert np.abs(rest.w - BEST).max() < 1e-6
