@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def test_a_new_engine_runs_by_its_name(plugged, place, tmp_path):
         "-c", "import plugged; from fdro_core.app.cli import app; app()", "train", "config.toml", cwd=tmp_path
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert '"name": "queue"' in (tmp_path / "run" / "origin.json").read_text()
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["engine"]["name"] == "queue"
 
 
 def test_engines_are_known_by_the_name_of_their_class():
