@@ -1,4 +1,4 @@
-"""The engines' numbers: iterations a second of virtual, threads and Ray, and 1,000 workers on Ray.
+"""The engines' numbers: iterations per second of virtual, threads and Ray, and 1,000 workers on Ray.
 
 `python -m bench engines [SECTION ...]`; without a section, all of them. Every turn measures all engines one
 after the other, and ratios are taken within a turn: noise meets all alike.
@@ -27,8 +27,8 @@ from fdro_core import (
     solve,
 )
 from fdro_core.contracts.messages import Begin, Step
-from fdro_core.engines import ray_
-from fdro_core.engines.host import Host
+from fdro_core.engines.ray_ import cluster
+from fdro_core.engines.wall_clock.host import Host
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=120)
@@ -50,7 +50,7 @@ def images(worker: int) -> SoftmaxRegression:
 
 
 def rate(engine: Any, make: Callable[[int], Any], iterations: int) -> float:
-    """Iterations a second with S = 1, the first fifth left out."""
+    """Iterations per second with S = 1, the first fifth left out."""
     marks: list[tuple[float, int]] = []
 
     def look(run: Any, entry: dict[str, Any]) -> None:
@@ -65,11 +65,11 @@ def rate(engine: Any, make: Callable[[int], Any], iterations: int) -> float:
 
 
 def bare(make: Callable[[int], Any], iterations: int) -> float:
-    """Steps a second of a loop that waits for any reply, drops it, and sends that worker the next step.
+    """Steps per second of a loop that waits for any reply, drops it, and sends that worker the next step.
 
     The same actors, workers and messages as RayEngine's, on two actors of eight workers.
     """
-    ray, config = ray_.load(), AspireEase()
+    ray, config = cluster.load(), AspireEase()
     hosts = [ray.remote(Host).options(num_cpus=0).remote(ray.get) for _ in range(2)]
     of = [hosts[j * 2 // WORKERS] for j in range(WORKERS)]
     packed = [ray.cloudpickle.dumps(config.worker(j, ProblemFrom(make, j))) for j in range(WORKERS)]
@@ -99,8 +99,8 @@ def bare(make: Callable[[int], Any], iterations: int) -> float:
 
 
 def rates() -> None:
-    """Iterations a second: 16 workers, p = 7,850, S = 1; Ray with 2 actors."""
-    ours = ray_.connect(None)
+    """Iterations per second: 16 workers, p = 7,850, S = 1; Ray with 2 actors."""
+    ours = cluster.connect(None)
     try:
         for make in (light, images):
             turns = []
@@ -122,7 +122,7 @@ def rates() -> None:
             CONSOLE.print(table)
     finally:
         if ours:
-            ray_.load().shutdown()
+            cluster.load().shutdown()
 
 
 def small(worker: int) -> SoftmaxRegression:

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("place")
         ("seed = 3", 'name = "vitual"', 15, "did you mean 'virtual'?"),
         ("seed = 3", 'delays = { law = "normal" }', 15, "engine.delays.law: there is no 'normal'"),
         ("seed = 3", 'delays = { law = "constant", seconds = -1 }', 15, "must be a finite number > 0"),
-        ("seed = 3", "lost = 2.0", 15, "engine.lost: VirtualEngine.lost is a chance in [0, 1)"),
+        ("seed = 3", "lost = 2.0", 15, "engine.lost: VirtualEngine.lost must be a chance in [0, 1)"),
         ("worker = 0", "worker = 7", 16, "engine.stragglers[0].worker: there are workers 0 to 2, got 7"),
         ("factor", "facter", 16, "engine.stragglers[0].facter: "),
         ("[engine]", "[engin]", 14, "a config has no table [engin]; did you mean 'engine'?"),

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import inspect
-import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fdro_core.errors import InvalidSetting
 from fdro_core.app.tables import instead, nearest
-
-ENGINE = ("start", "send", "receive", "ask", "stop", "snapshot", "restore")
-"""The methods by which a class is known to be an engine."""
+from fdro_core.engines import engines_by_name
+from fdro_core.errors import InvalidSetting
 
 
 def algorithms() -> dict[str, type]:
@@ -30,21 +26,13 @@ def algorithms() -> dict[str, type]:
     return {kebab(cls.__name__): cls for cls in found}
 
 
-def engines() -> dict[str, type]:
-    """Every engine by its name in config files: "virtual" for VirtualEngine.
+def engines() -> dict[str, type[Any]]:
+    """Every engine by its name in config files, which is the `name` of its class.
 
     >>> engines()["virtual"]
     <class 'fdro_core.engines.virtual.VirtualEngine'>
     """
-    package = importlib.import_module("fdro_core.engines")
-    found = {}
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        for name, cls in vars(importlib.import_module(module.name)).items():
-            own = inspect.isclass(cls) and cls.__module__ == module.name and not name.startswith("_")
-            unfinished = inspect.isabstract(cls) or getattr(cls, "_is_protocol", False)
-            if own and not unfinished and all(hasattr(cls, each) for each in ENGINE):
-                found[kebab(name).removesuffix("-engine")] = cls
-    return found
+    return dict(engines_by_name())
 
 
 def kebab(name: str) -> str:
@@ -61,7 +49,7 @@ def kebab(name: str) -> str:
     return "".join(parts).lower().replace("_", "-")
 
 
-def find(kind: str, name: str, known: dict[str, type]) -> type:
+def find(kind: str, name: str, known: dict[str, type[Any]]) -> type[Any]:
     """The class of that name; hyphens and capitals do not matter."""
     same = {_bare(each): cls for each, cls in known.items()}
     if _bare(name) not in same:

@@ -126,7 +126,7 @@ def _engine(section: Section) -> tuple[str, Any]:
     for field, fault in (("stragglers", Straggler), ("crashes", Crash)):
         if field in known and field in section.values:
             given[field] = [each.make(fault) for each in section.sections(field)]
-    return kebab(cls.__name__).removesuffix("-engine"), section.make(cls, **given)
+    return cls.name, section.make(cls, **given)
 
 
 def _check_faults(section: Section, workers: int) -> None:

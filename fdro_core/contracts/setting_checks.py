@@ -1,0 +1,52 @@
+"""Checks of single settings. Each returns the value, or raises `InvalidSetting` that names the setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf, isfinite
+from numbers import Integral, Real
+from typing import Any
+
+from fdro_core.errors import InvalidSetting
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    unit: str = "",
+    infinite: bool = False,
+) -> float:
+    """Check that a setting is a finite number, above or at least a bound; `infinite` allows infinity.
+
+    >>> check_number("Constant.seconds", 2, above=0)
+    2.0
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Real)
+        or not (isfinite(value) or (infinite and value == inf))
+        or (above is not None and value <= above)
+        or (least is not None and value < least)
+    ):
+        bound = f" > {above:g}" if above is not None else "" if least is None else f" >= {least:g}"
+        kind = "number" if infinite else "finite number"
+        raise InvalidSetting(f"{name} must be a {kind}{unit}{bound}, got {value!r}")
+    return float(value)
+
+
+def check_whole(name: str, value: Any, least: int) -> int:
+    """Check that a setting is a whole number, at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidSetting(f"{name} must be a whole number >= {least}, got {value!r}")
+    return int(value)
+
+
+def check_list_of(name: str, values: Any, kind: type) -> list[Any]:
+    """Check that a setting is a list of instances of one class."""
+    found = list(values) if isinstance(values, Iterable) else [values]
+    if not isinstance(values, Iterable) or not all(isinstance(value, kind) for value in found):
+        raise InvalidSetting(f"{name} must be a list of {kind.__name__}, got {values!r:.80}")
+    return found
