@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.cd_norm_search import PI
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import larger
 from uncertainty_sets.kernels.selection import share_of, threshold
 from uncertainty_sets.kernels.tangent import X
-
-PI = 3  # the column of an end that holds the multiplier of the budget
 
 
 @kernel
@@ -46,30 +45,15 @@ def equal_ends(
 
 
 @summing
-def write_equal(
-    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
-) -> tuple[float, float, float]:
-    """The same as `write` for the two thresholds of equal spreads."""
+def fill_equal(f: Array, q: Array, s: Array, rise: Array, cap: Array, ends: Array, p: Array) -> None:
+    """Write p from the two thresholds: whole above `up` and below `down`, a share of what lies on them."""
     up, share_up = ends[0, 0], ends[0, 1]
     down, share_down = ends[1, 0], ends[1, 1]
-    n, pi = ends[2, X], ends[2, PI]
-    value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = f[i] - top
         part_up = 1.0 if f[i] > up else (share_up if f[i] == up else 0.0)
         part_down = 1.0 if f[i] < down else (share_down if f[i] == down else 0.0)
         u = rise[i] * part_up - cap[i] * part_down
-        x = larger(0.0, q[i] + s[i] * u)
-        p[i] = x
-        total += x
-        value += x * g
-        far = abs(x - q[i]) - 1.2e-16 * x
-        spent += larger(far, 0.0) / s[i] if s[i] > 0.0 else 0.0
-        out = larger(out, far - s[i])
-        e = s[i] * (g - n)
-        bound += q[i] * g + larger(0.0, larger(rise[i] * (e - pi), cap[i] * (-e - pi)))
-    violation = max(abs(total - 1.0), out, (spent - budget) / max(1.0, budget))
-    return value, bound + budget * pi, violation
+        p[i] = larger(0.0, q[i] + s[i] * u)
 
 
 @kernel

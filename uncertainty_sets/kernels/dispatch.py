@@ -2,7 +2,7 @@
 
 A kernel is ``rows(F, *parameters, warm, P, out)``: losses F (B, N), parameters whose first axis is 1 or B,
 starting multipliers `warm` (1 or B rows, NaN for none), and what it writes: P (B, N) and one row of
-`out` per loss vector (see kernels/scan.py). It runs without the GIL, so batches are cut into pieces for a
+`out` per loss vector (layout.py). It runs without the GIL, so batches are cut into pieces for a
 pool of threads; numba's own parallel loops would abort under some of its threading layers when two
 threads call them at once, and break after a fork.
 """
@@ -22,10 +22,18 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidLosses
-
-VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
-OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
-COLUMNS = 8
+from uncertainty_sets.kernels.layout import (
+    BOUND,
+    COLUMNS,
+    DUAL,
+    GAP,
+    ITERATIONS,
+    NOT_FINITE,
+    OK,
+    STATUS,
+    VALUE,
+    VIOLATION,
+)
 
 PARALLEL_FROM = 50_000  # entries in a batch; below, starting threads costs more than it saves
 COLD = np.full((1, 2), np.nan)
@@ -60,6 +68,7 @@ def answer(
     else:
         _in_parallel(kernel, F, parameters, warm, P, out)
     if single:
+        # All columns at once, in the order of layout.py: eight numbers cost less than one look-up in `out`.
         value, bound, gap, violation, iterations, status, first, second = out[0].tolist()
         if status == OK:
             dual: dict[str, Any] = {keys[0]: first, keys[1]: second} if len(keys) == 2 else {keys[0]: first}

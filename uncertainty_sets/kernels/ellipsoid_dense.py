@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.quadratic_form import distance, pull_back, quadratic
-from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, scan
+from uncertainty_sets.kernels.scan import finish, scan
 
 ROUNDS = 30
 

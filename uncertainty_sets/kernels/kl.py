@@ -16,7 +16,8 @@ import numpy as np
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, scan
+from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
+from uncertainty_sets.kernels.scan import finish, scan
 
 PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough

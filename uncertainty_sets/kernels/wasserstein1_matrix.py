@@ -9,7 +9,8 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, OK, OUT_OF_RANGE, STATUS, finish, larger, scan, smaller
+from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
+from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
