@@ -2,8 +2,8 @@
 rise = min(1, (1-q)/s) says p <= 1, which is implied but keeps sums of size 1 where spreads are larger.
 
 Equal spreads take two selections (cd_norm_equal.py), any others a search for the multiplier ν of Σ s·u = 0
-(cd_norm_search.py). Both leave in `ends` what p is made of, and `write` does the rest. Losses are measured from
-their maximum `top`, and n = ν - top.
+(cd_norm_search.py). Both leave in `ends` what p is made of, and `write` does the rest. Losses are measured
+from their maximum `top`, and n = ν - top.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def rows(
     P: Array,
     out: Array,
 ) -> None:
-    """Every row of F; parameters with one row serve all."""
+    """Solve every row of F; parameters with one row serve all rows."""
     work = np.empty((4, F.shape[1]))
     sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
     ends, memory = np.empty((4, END)), np.empty(MEMORY)

@@ -1,4 +1,4 @@
-"""CD-norm with equal spreads: two selections, budget/2 up and budget/2 down, or a box where they meet."""
+"""CD-norm with equal spreads: two selections, budget/2 up and budget/2 down, or a box if they meet."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def equal_ends(
     sample: Array,
     ends: Array,
 ) -> bool:
-    """Equal spreads: budget/2 up from the largest losses, budget/2 down from the smallest, if apart.
+    """Spend budget/2 up on the largest losses and budget/2 down on the smallest; False if they meet.
 
-    They are the thresholds of one knapsack with ν in the middle between them and π/s half their distance.
-    ends[0] and ends[1] take threshold and share, upper and lower.
+    The two thresholds are those of one knapsack with ν in the middle between them and π/s half their
+    distance. ends[0] and ends[1] receive threshold and share, upper and lower; ends[2] ν and π.
     """
+    # 1. Both selections; downwards is upwards of -f.
     v, keys, weights = work[0], work[2], work[3]
     most, half = 0.0, 0.5 * budget
     for i in range(f.size):
@@ -35,8 +36,10 @@ def equal_ends(
     up, above_up, at_up = threshold(f, rise, half, keys, weights, sample)
     down, above_down, at_down = threshold(v, cap, half, keys, weights, sample)
     down = -down
+    # 2. The budget does not bind if one side cannot spend its half, or if the sides meet.
     if min(above_up + at_up, above_down + at_down) < half or up <= down:
         return False
+    # 3. Thresholds, shares and multipliers.
     ends[0, 0], ends[0, 1] = up, share_of(half - above_up, at_up)
     ends[1, 0], ends[1, 1] = down, share_of(half - above_down, at_down)
     ends[2, X] = 0.5 * (up - top) + 0.5 * (down - top)
@@ -60,15 +63,17 @@ def fill_equal(f: Array, q: Array, s: Array, rise: Array, cap: Array, ends: Arra
 def box_ends(
     f: Array, s: Array, rise: Array, cap: Array, top: float, work: Array, sample: Array, ends: Array
 ) -> None:
-    """Where the budget does not bind: the threshold of the box q - s·cap <= p <= q + s·rise.
+    """Solve the box q - s·cap <= p <= q + s·rise, which is the set if the budget does not bind.
 
-    Entries at the threshold take what the others leave, all in one direction: the least budget that does it.
+    Entries at the threshold take what the others leave, all in one direction: that spends the least budget.
     """
+    # 1. The box's threshold.
     width, rest = work[1], 0.0
     for i in range(f.size):
         width[i] = s[i] * rise[i] + s[i] * cap[i]
         rest += s[i] * cap[i]
     t, _, _ = threshold(f, width[: f.size], rest, work[2], work[3], sample)
+    # 2. What the entries off the threshold leave, and the room of those on it.
     net, room_up, room_down = 0.0, 0.0, 0.0
     for i in range(f.size):
         if f[i] > t:

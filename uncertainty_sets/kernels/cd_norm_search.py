@@ -33,13 +33,13 @@ END = 5
 
 @strict
 def below_top(f: float, top: float) -> float:
-    """f - top. Its rounding decides ties, so it must be the same wherever it is used: no reordering."""
+    """f - top, always rounded alike: it decides ties, so no caller may reorder it."""
     return f - top
 
 
 @strict
 def height(g: float, n: float, s: float) -> float:
-    """s·|f - ν|, likewise."""
+    """s·|f - ν|, always rounded alike."""
     return s * abs(g - n)
 
 
@@ -107,11 +107,13 @@ def evaluate(
     sample: Array,
     end: Array,
 ) -> None:
-    """The knapsack at ν = top + n, into `end`; v, w, keys, weights and sample are work space."""
+    """Solve the knapsack at ν = top + n into `end`; v, w, keys, weights and sample are work space."""
+    # 1. The knapsack's threshold π; 0 if the budget pays for every entry.
     pi, share = 0.0, 1.0
     if knapsack(f, s, rise, cap, top, n, v, w) > budget:
         pi, above, at = threshold(v, w, budget, keys, weights, sample)
         share = share_of(budget - above, at)
+    # 2. What its solution gains and moves: the line that touches φ at ν.
     end[X], end[PI], end[SHARE] = n, pi, share
     end[GAIN], end[MASS] = knapsack_totals(f, s, v, w, top, n, pi, share)
 
@@ -151,7 +153,7 @@ def sum_block(
 def keep_between(
     v: Array, first: int, after: int, low: float, high: float, places: Indices, kept: int
 ) -> int:
-    """Note the places of heights between low and high, without a branch; returns how many there are now."""
+    """Append the places of heights between low and high, without a branch; return how many there are now."""
     for i in range(first, after):
         places[kept] = i
         kept += (v[i - first] >= low) & (v[i - first] <= high)
@@ -174,10 +176,11 @@ def evaluate_near(
     sample: Array,
     end: Array,
 ) -> bool:
-    """The same in one pass, given that the knapsack's threshold lies between low and high; False if not.
+    """`evaluate` in one pass if the knapsack's threshold lies between low and high; False if it does not.
 
     Entries above `high` are taken whole as they come by; only those in between are left for the selection.
     """
+    # 1. One pass: sum what is above `high`, keep the places of what lies between.
     v, w, block = work[0], work[1], np.empty(BLOCK)
     above, mass, gain, kept = 0.0, 0.0, 0.0, 0
     for first in range(0, f.size, BLOCK):
@@ -187,6 +190,7 @@ def evaluate_near(
         mass += move
         gain += product
         kept = keep_between(block, first, after, low, high, places, kept)
+    # 2. Gather those entries; the guess was wrong if the budget does not run out among them.
     inside = 0.0
     for k in range(kept):
         i = places[k]
@@ -195,6 +199,7 @@ def evaluate_near(
         inside += w[k]
     if not (above <= budget and above + inside > budget):
         return False
+    # 3. The threshold among them, and their part of the sums.
     pi, more, at = threshold(v[:kept], w[:kept], budget - above, work[2], work[3], sample)
     share = share_of(budget - above - more, at)
     for k in range(kept):
@@ -225,10 +230,11 @@ def search(
     ends: Array,
     memory: Array,
 ) -> int:
-    """Bracket the minimum of φ from `start`, then close in on it; returns the number of evaluations.
+    """Bracket the minimum of φ from `start`, then close in on it; return the number of evaluations.
 
     `pi` is a guess at the knapsack's threshold, or NaN.
     """
+    # 1. Start inside the losses, with no end of the bracket known.
     begin(memory)
     trial = ends[3]
     v, w, keys, weights = work[0, : f.size], work[1, : f.size], work[2], work[3]
@@ -237,11 +243,13 @@ def search(
     places = np.empty(f.size if f.size >= FUSED_FROM else 1, np.int32)
     kink = 10.0 * spread / f.size**2
     while evaluations < EVALUATIONS:
+        # 2. Guess where the knapsack's threshold is: near the last one, or between those of both ends.
         least, most = 0.9 * pi, 1.1 * pi
         if low and high:
             apart = abs(ends[0, PI] - ends[1, PI])
             least = min(ends[0, PI], ends[1, PI]) - 0.2 * apart - 1e-6 * pi
             most = max(ends[0, PI], ends[1, PI]) + 0.2 * apart + 1e-6 * pi
+        # 3. Evaluate: in one pass if the arrays are long and the guess holds, otherwise in three.
         if not (
             f.size >= FUSED_FROM
             and pi > 0.0
@@ -250,17 +258,19 @@ def search(
             evaluate(f, s, rise, cap, budget, top, n, v, w, keys, weights, sample, trial)
         pi = trial[PI]
         evaluations += 1
+        # 4. Move the bracket's end on that side, and choose the next point.
         take(trial, ends, memory)
         low, high = low or trial[MASS] >= 0.0, high or trial[MASS] < 0.0
         if low and high:
             n, over = next_point(ends, memory, tolerance, kink, 0.0)
         else:
-            # One-sided so far: go further out, four times as far each time, to the end of the losses.
+            # Only one side is known: go further out, four times as far each time, to the end of the losses.
             n = min(0.0, n + step) if low else max(-spread, n - step)
             over = n == trial[X]
             step *= 4.0
         if over or trial[MASS] == 0.0:
             break
+    # 5. A point that balances, or the end of the losses, needs no mixture: it is both ends.
     if trial[MASS] == 0.0 or not (low and high):
         put(ends, 0, trial)
         put(ends, 1, trial)
@@ -281,7 +291,8 @@ def sampled_start(
     ends: Array,
     memory: Array,
 ) -> tuple[float, float, float]:
-    """ν - top, how far to reach, and π: the solution of 1 % of the problem, some ranks of f beside it."""
+    """Solve 1 % of the problem; return its ν - top, how far from it to look for the whole's ν, and its π."""
+    # 1. One entry at random (xorshift) of each hundred.
     size = f.size // 100
     fs, ss, rs, cs = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     state = np.uint64(88172645463325252)
@@ -291,11 +302,12 @@ def sampled_start(
         state ^= state << np.uint64(17)
         j = i * 100 + int(state % np.uint64(100))
         fs[i], ss[i], rs[i], cs[i] = f[j], s[j], rise[j], cap[j]
+    # 2. Its solution, with the budget in proportion.
     part, tolerance = budget * size / f.size, 1e-6 * spread * ss.sum()
     start, reach = middle(fs, ss, top), 0.03 * spread
     search(fs, ss, rs, cs, part, top, spread, start, reach, np.nan, tolerance, work, sample, ends, memory)
     n = ends[2, X]
-    # The distance that holds about √size of the sampled losses.
+    # 3. Its error in ranks is about √size: the distance from ν that holds that many of the sampled losses.
     near = 1e-3 * spread
     for _ in range(20):
         inside = 0

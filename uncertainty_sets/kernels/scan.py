@@ -72,8 +72,8 @@ def finish(
 ) -> None:
     """Write an answer whose value and bound are measured from `reference`, and judge it by its certificate.
 
-    One that breaks the promise is NOT_SOLVED, whatever the kernel thought of it: a gap beyond PROMISE, a
-    negative one beyond rounding, a violation beyond FEASIBLE, or a NaN in any of them.
+    It is NOT_SOLVED if it breaks the promise: a gap beyond PROMISE, a negative one beyond rounding, a
+    violation beyond FEASIBLE, or a NaN in any of them.
     """
     gap = bound - value
     rounding = ULPS * (abs(reference) + spread)

@@ -31,7 +31,7 @@ MEMORY = 5
 
 @kernel
 def begin(memory: Array) -> None:
-    """Forget everything."""
+    """Clear the memory before a search."""
     memory[FIRST_MASS], memory[SECOND_MASS], memory[SIDE] = 0.0, 0.0, -1.0
     memory[LAST_GAP], memory[LOWEST] = np.inf, np.inf
 
@@ -45,7 +45,7 @@ def put(ends: Array, row: int, trial: Array) -> None:
 
 @kernel
 def take(trial: Array, ends: Array, memory: Array) -> None:
-    """Put an evaluated point in its place: ends[0] has mass >= 0, ends[1] < 0, ends[2] the lowest φ."""
+    """File an evaluated point: ends[0] has mass >= 0, ends[1] < 0, ends[2] the lowest φ."""
     height = trial[GAIN] - trial[MASS] * trial[X]
     if height < memory[LOWEST]:
         memory[LOWEST] = height
@@ -59,19 +59,31 @@ def take(trial: Array, ends: Array, memory: Array) -> None:
 
 
 @kernel
+def take_alone(trial: Array, ends: Array, memory: Array) -> None:
+    """File a point that is the minimum by itself: it is both ends and the lowest."""
+    memory[LOWEST] = trial[GAIN] - trial[MASS] * trial[X]
+    put(ends, 0, trial)
+    put(ends, 1, trial)
+    put(ends, 2, trial)
+
+
+@kernel
 def next_point(
     ends: Array, memory: Array, tolerance: float, kink: float, allowance: float
 ) -> tuple[float, bool]:
     """The next point inside the bracket, and whether to stop.
 
-    `kink` is a gap with few kinks left. Where x is a price and mass what is spent at that price beyond an
-    `allowance`, the interpolation is in logarithms: spending falls like a power of the price. 0: linear.
+    `kink` is a gap with few kinks left. If x is a price and mass what is spent at that price beyond an
+    `allowance` > 0, the interpolation is in logarithms: spending falls like a power of the price. With an
+    allowance of 0 it is linear.
     """
+    # 1. Where the two lines meet, and the gap there; stop if it is small or the bracket has no inside.
     low, high = ends[0, X], ends[1, X]
     meeting = (ends[0, GAIN] - ends[1, GAIN]) / (ends[0, MASS] - ends[1, MASS])
     gap = memory[LOWEST] - (ends[0, GAIN] - ends[0, MASS] * meeting)
     if gap <= tolerance or not (meeting > low and meeting < high):
         return meeting, True
+    # 2. Many kinks left and the gap shrinking: rather where the interpolated mass is zero.
     x = meeting
     if gap > kink and gap < 0.5 * memory[LAST_GAP]:
         a, b = memory[FIRST_MASS], memory[SECOND_MASS]
