@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.datasets.errors import InvalidData
+from fdro_core.problems.standardise import mean_and_deviation
 from uncertainty_sets.arrays import Array
 
 Labels = NDArray[np.int64]
@@ -86,14 +87,10 @@ class Federation:
 def standardised(clients: list[Client]) -> tuple[Client, ...]:
     """Every feature minus its mean, over its deviation, both of all clients' training data together.
 
-    A federation can do that without moving data: the mean and deviation need three sums a client.
-    A feature that never changes is left at 0.
+    A feature that never changes becomes 0, in the test data too.
     """
-    n = sum(len(client.y_train) for client in clients)
-    mean = np.sum([client.X_train.sum(axis=0) for client in clients], axis=0) / n
-    square = np.sum([((client.X_train - mean) ** 2).sum(axis=0) for client in clients], axis=0) / n
-    deviation = np.sqrt(square)
-    deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(mean))] = np.inf
+    mean, deviation = mean_and_deviation([client.X_train for client in clients])
+    deviation[deviation == 0.0] = np.inf
     return tuple(
         replace(
             client,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fdro_core.errors import InvalidData
 from fdro_core.app.runs.catalogue import is_reference, load_reference
 from fdro_core.app.tables import Table, instead, nearest, read_text
+from fdro_core.problems.standardise import mean_and_deviation
 from uncertainty_sets.errors import BackendMissing
 
 if TYPE_CHECKING:
@@ -110,9 +111,8 @@ def deal(samples: Samples, fraction: float, seed: int, standardise: bool) -> Dat
     features = samples.X.shape[1]
     mean, scale = np.zeros(features), np.ones(features)
     if standardise:
-        seen = np.concatenate([worker.X for worker in workers])
-        mean, spread = seen.mean(axis=0), seen.std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0)
+        mean, deviation = mean_and_deviation([worker.X for worker in workers])
+        scale = np.where(deviation > 0, deviation, 1.0)
         workers = [
             WorkerData(w.name, (w.X - mean) / scale, w.y, (w.X_test - mean) / scale, w.y_test)
             for w in workers
