@@ -16,8 +16,8 @@ from tests.uncertainty_sets import reference
 from tests.uncertainty_sets.cases import CLOSED, NAMES, cases, losses, parameters
 from uncertainty_sets import available_backends, get_set, worst_case
 from uncertainty_sets.errors import BackendUnsuitable
-from uncertainty_sets.suite.report import properties
-from uncertainty_sets.suite.trying import Subject
+from uncertainty_sets.conformance import properties
+from uncertainty_sets.conformance.subject import Subject
 
 pytestmark = pytest.mark.property
 every_set = pytest.mark.parametrize("name", NAMES)
