@@ -75,6 +75,8 @@ class UncertaintySet(ABC):
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
         cls.has_closed_form = owner is not UncertaintySet
         cls._certifies_itself = vars(owner).get("_certifies_itself", False)
+        if "constraints" in vars(cls) and "_projection" not in vars(cls):
+            cls._projection = UncertaintySet._projection  # type: ignore[method-assign]  # it is another set
         if "name" in cls.__dict__ and cls.name:
             NAMED[cls.name] = cls
 

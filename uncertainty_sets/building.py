@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -33,8 +33,8 @@ def parameters_of(cls: type[SetContract]) -> dict[str, bool]:
     }
 
 
-def check_parameters(cls: type[SetContract], given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse parameters that the set does not have, and name those it needs that are in neither mapping."""
+def check_parameters(cls: type[SetContract], given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse parameters that the set does not have, and name needed ones that are neither given nor known."""
     takes = parameters_of(cls)
     label = cls.name or cls.__name__
     open_ended = any(

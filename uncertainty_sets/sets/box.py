@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -131,6 +132,15 @@ class Box(UncertaintySet):
         from uncertainty_sets.kernels.box import rows
 
         return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start)
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.budget_projection import nearest
+
+        if self.rows is not None:
+            return None
+        q, low = self.reference(), self._lower[0]
+        high, rate = low + self._width[0], np.zeros(low.size)
+        return lambda target: nearest(target, q, low, high, rate, np.inf)
 
     def _residual(self, p: Array) -> float:
         low, high = self._lower[0], self._lower[0] + self._width[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -137,6 +138,16 @@ class CDNorm(CenteredSet):
 
         parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
         return answer(rows, losses, parameters, ("nu", "pi"), warm_start)
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.budget_projection import nearest
+
+        if self.rows is not None:
+            return None
+        q, s = self._center[0], self._spread[0]
+        low, high, budget = np.maximum(q - s, 0.0), np.minimum(q + s, 1.0), float(self._budget[0])
+        rate = np.divide(1.0, s, out=np.zeros_like(q), where=s > 0.0)
+        return lambda target: nearest(target, q, low, high, rate, budget)
 
     def _residual(self, p: Array) -> float:
         q, s, budget = self._center[0], self._spread[0], float(self._budget[0])
