@@ -66,7 +66,7 @@ def report(record: Record, seconds: float, console: Console) -> None:
         shown.add((failure.set, failure.kind))
         console.print(
             f"{failure.set}, {failure.generator}: {failure.kind}, {failure.count:,} times; here "
-            f"{failure.amount:.3g} where {failure.allowed:.3g} is allowed. {failure.error}\n"
+            f"{failure.amount:.3g}, allowed {failure.allowed:.3g}. {failure.error}\n"
             f"  {failure.replay}" + (f"\n  {failure.snippet}" if fresh and failure.snippet else ""),
             soft_wrap=True,
             markup=False,

@@ -157,7 +157,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return probabilities
 
     def predict_log_proba(self, X: Any) -> Array:
-        """The logarithm of `predict_proba`, exact where that is 0 in floating point."""
+        """The logarithm of `predict_proba`, exact even if that is 0 in floating point."""
         from scipy.special import log_expit, log_softmax
 
         scores = self.decision_function(X)
@@ -213,8 +213,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = central.minimise(problem, self.uncertainty_set_, float(self.l2), self.tolerance, steps)
         if not found.converged:
             warnings.warn(
-                f"RobustClassifier stopped after {found.evaluations} passes with a gap of {found.gap:.2g} "
-                f"where {self.tolerance:g} was asked for; scale the features (StandardScaler), raise steps "
+                f"RobustClassifier stopped after {found.evaluations} passes with a gap of {found.gap:.2g}; "
+                f"the tolerance is {self.tolerance:g}; scale the features (StandardScaler), raise steps "
                 "or l2",
                 ConvergenceWarning,
                 stacklevel=3,

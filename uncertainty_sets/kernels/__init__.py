@@ -18,5 +18,6 @@ What several of them use:
 | `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein1) |
 | `selection` | the threshold at which sorted weights reach a target, without sorting (Box, CDNorm) |
 | `exponential` | exp in forms that run on vector units (KL) |
+| `budget_projection` | the nearest point of a Box or CDNorm; not part of an oracle |
 | `quadratic_form` | xᵀQx and xᵀQ⁻¹x of an ill-conditioned matrix (Ellipsoid) |
 """

@@ -1,5 +1,5 @@
 """CD-norm: p = q + s·u with -cap <= u <= rise, Σ|u| <= budget, Σ s·u = 0; cap = min(1, q/s) holds p >= 0, and
-rise = min(1, (1-q)/s) says p <= 1, which is implied but keeps sums of size 1 where spreads are larger.
+rise = min(1, (1-q)/s) says p <= 1, which is implied but keeps sums of size 1 if spreads are larger.
 
 Equal spreads take two selections (cd_norm_equal.py), any others a search for the multiplier ν of Σ s·u = 0
 (cd_norm_search.py). Both leave in `ends` what p is made of, and `write` does the rest. Losses are measured
@@ -79,7 +79,7 @@ def write(
 ) -> tuple[float, float, float]:
     """Write p from `ends`; return its value, the bound of the multipliers in ends[2], the violation.
 
-    A loop that stores p and sums at once would add in another order where p lies just behind f in memory.
+    A loop that stores p and sums at once would add in another order if p lies just behind f in memory.
     """
     n, pi = ends[2, X], ends[2, PI]
     value, bound, total, spent, beyond = 0.0, 0.0, 0.0, 0.0, 0.0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.selection import share_of, threshold
-from uncertainty_sets.kernels.tangent import GAIN, MASS, X, begin, next_point, put, take
+from uncertainty_sets.kernels.tangent import GAIN, MASS, X, next_point, reset, set_end, update_bracket
 
 EVALUATIONS = 200
 SAMPLED_FROM = 20_000  # entries; above, a sample of 1 % tells where to start
@@ -235,7 +235,7 @@ def search(
     `pi` is a guess at the knapsack's threshold, or NaN.
     """
     # 1. Start inside the losses, with no end of the bracket known.
-    begin(memory)
+    reset(memory)
     trial = ends[3]
     v, w, keys, weights = work[0, : f.size], work[1, : f.size], work[2], work[3]
     n, step = min(0.0, max(-spread, start)), reach
@@ -243,7 +243,7 @@ def search(
     places = np.empty(f.size if f.size >= FUSED_FROM else 1, np.int32)
     kink = 10.0 * spread / f.size**2
     while evaluations < EVALUATIONS:
-        # 2. Guess where the knapsack's threshold is: near the last one, or between those of both ends.
+        # 2. Bracket the knapsack's threshold: near the last one, or between those of both ends.
         least, most = 0.9 * pi, 1.1 * pi
         if low and high:
             apart = abs(ends[0, PI] - ends[1, PI])
@@ -259,7 +259,7 @@ def search(
         pi = trial[PI]
         evaluations += 1
         # 4. Move the bracket's end on that side, and choose the next point.
-        take(trial, ends, memory)
+        update_bracket(trial, ends, memory)
         low, high = low or trial[MASS] >= 0.0, high or trial[MASS] < 0.0
         if low and high:
             n, over = next_point(ends, memory, tolerance, kink, 0.0)
@@ -272,8 +272,8 @@ def search(
             break
     # 5. A point that balances, or the end of the losses, needs no mixture: it is both ends.
     if trial[MASS] == 0.0 or not (low and high):
-        put(ends, 0, trial)
-        put(ends, 1, trial)
+        set_end(ends, 0, trial)
+        set_end(ends, 1, trial)
     return evaluations
 
 

@@ -121,7 +121,7 @@ def write(
 ) -> tuple[float, float]:
     """p = q·exp(θ(g - center) - log_weight); return Σ p·(g - center) and Σ p.
 
-    A loop that stores p and sums at once would add in another order where p lies just behind f in memory.
+    A loop that stores p and sums at once would add in another order if p lies just behind f in memory.
     """
     value, total = 0.0, 0.0
     for first in range(0, f.size, BLOCK):

@@ -30,28 +30,28 @@ MEMORY = 5
 
 
 @kernel
-def begin(memory: Array) -> None:
+def reset(memory: Array) -> None:
     """Clear the memory before a search."""
     memory[FIRST_MASS], memory[SECOND_MASS], memory[SIDE] = 0.0, 0.0, -1.0
     memory[LAST_GAP], memory[LOWEST] = np.inf, np.inf
 
 
 @kernel
-def put(ends: Array, row: int, trial: Array) -> None:
-    """Write a point into a row of ends; a loop, since slices cost more than they hold."""
+def set_end(ends: Array, row: int, trial: Array) -> None:
+    """Copy a point into a row of ends; by a loop, which is faster than a slice of five numbers."""
     for k in range(trial.size):
         ends[row, k] = trial[k]
 
 
 @kernel
-def take(trial: Array, ends: Array, memory: Array) -> None:
-    """File an evaluated point: ends[0] has mass >= 0, ends[1] < 0, ends[2] the lowest φ."""
+def update_bracket(trial: Array, ends: Array, memory: Array) -> None:
+    """Replace an end by an evaluated point: ends[0] has mass >= 0, ends[1] < 0, ends[2] the lowest φ."""
     height = trial[GAIN] - trial[MASS] * trial[X]
     if height < memory[LOWEST]:
         memory[LOWEST] = height
-        put(ends, 2, trial)
+        set_end(ends, 2, trial)
     side = 0 if trial[MASS] >= 0.0 else 1
-    put(ends, side, trial)
+    set_end(ends, side, trial)
     memory[FIRST_MASS + side] = trial[MASS]
     if memory[SIDE] == side:
         memory[FIRST_MASS + 1 - side] *= 0.5
@@ -59,12 +59,12 @@ def take(trial: Array, ends: Array, memory: Array) -> None:
 
 
 @kernel
-def take_alone(trial: Array, ends: Array, memory: Array) -> None:
-    """File a point that is the minimum by itself: it is both ends and the lowest."""
+def settle_bracket(trial: Array, ends: Array, memory: Array) -> None:
+    """Make a point that is the minimum both ends and the lowest."""
     memory[LOWEST] = trial[GAIN] - trial[MASS] * trial[X]
-    put(ends, 0, trial)
-    put(ends, 1, trial)
-    put(ends, 2, trial)
+    set_end(ends, 0, trial)
+    set_end(ends, 1, trial)
+    set_end(ends, 2, trial)
 
 
 @kernel
@@ -83,7 +83,7 @@ def next_point(
     gap = memory[LOWEST] - (ends[0, GAIN] - ends[0, MASS] * meeting)
     if gap <= tolerance or not (meeting > low and meeting < high):
         return meeting, True
-    # 2. Many kinks left and the gap shrinking: rather where the interpolated mass is zero.
+    # 2. While many kinks are left and the gap shrinks: the point at which the interpolated mass is zero.
     x = meeting
     if gap > kink and gap < 0.5 * memory[LAST_GAP]:
         a, b = memory[FIRST_MASS], memory[SECOND_MASS]

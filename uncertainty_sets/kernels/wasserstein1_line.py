@@ -23,12 +23,12 @@ from uncertainty_sets.kernels.tangent import (
     MASS,
     MEMORY,
     X,
-    begin,
     mixture,
     next_point,
-    put,
-    take,
-    take_alone,
+    reset,
+    set_end,
+    settle_bracket,
+    update_bracket,
 )
 
 Indices = NDArray[np.int32]
@@ -281,7 +281,7 @@ def solve(
         out[STATUS] = OUT_OF_RANGE  # the caller scales the losses down
         return
     # 2. Transport for free, λ = 0: all goes to the nearest largest loss, the answer if it is affordable.
-    begin(memory)
+    reset(memory)
     trial[X] = 0.0
     trial[GAIN], cost = 0.0, all_to_one(f, x, q, top)
     if cost < 0.0:
@@ -289,15 +289,15 @@ def solve(
     trial[MASS] = cost - radius
     evaluations = 1
     if trial[MASS] <= 0.0:
-        take_alone(trial, ends, memory)
+        settle_bracket(trial, ends, memory)
     else:
         # 3. The bracket's other end, where nothing moves.
-        take(trial, ends, memory)
+        update_bracket(trial, ends, memory)
         trial[X], trial[MASS] = still, -radius
         trial[GAIN] = (
             mean_below(f, q, top) if step > 0.0 else sweep(f, x, q, top, still, 0, n, left, right)[0]
         )
-        take(trial, ends, memory)
+        update_bracket(trial, ends, memory)
         kink = 10.0 * (top - least) / float(n) ** 2
         rate, over = next_point(ends, memory, 0.0, kink, radius)
         # 4. Start from an earlier λ or from pieces of a long line; `factor`: how near that is, 2 unknown.
@@ -313,9 +313,9 @@ def solve(
             trial[GAIN], cost = sweep(f, x, q, top, rate, 0, n, left, right)
             trial[MASS] = cost - radius
             evaluations += 1
-            take(trial, ends, memory)
+            update_bracket(trial, ends, memory)
             if trial[MASS] == 0.0:
-                put(ends, 1, trial)
+                set_end(ends, 1, trial)
                 break
             low, high = low or trial[MASS] > 0.0, high or trial[MASS] < 0.0
             rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)

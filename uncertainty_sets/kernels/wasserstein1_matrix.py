@@ -18,12 +18,12 @@ from uncertainty_sets.kernels.tangent import (
     MASS,
     MEMORY,
     X,
-    begin,
     mixture,
     next_point,
-    put,
-    take,
-    take_alone,
+    reset,
+    set_end,
+    settle_bracket,
+    update_bracket,
 )
 from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below, reach
 
@@ -96,19 +96,19 @@ def solve(
         out[STATUS] = OUT_OF_RANGE  # the caller scales the losses down
         return
     # 2. Transport for free, λ = 0: the answer if its cost is affordable.
-    begin(memory)
+    reset(memory)
     trial[X] = 0.0
     trial[GAIN], spent = evaluate(f, cost, q, top, 0.0)
     trial[MASS] = spent - radius
     evaluations = 1
     if trial[MASS] <= 0.0:
-        take_alone(trial, ends, memory)
+        settle_bracket(trial, ends, memory)
     else:
         # 3. The bracket's other end, where nothing moves; start from an earlier λ if there is one.
-        take(trial, ends, memory)
+        update_bracket(trial, ends, memory)
         trial[X], trial[MASS] = still, -radius
         trial[GAIN] = mean_below(f, q, top) if step > 0.0 else evaluate(f, cost, q, top, still)[0]
-        take(trial, ends, memory)
+        update_bracket(trial, ends, memory)
         kink = 10.0 * (top - least) / float(f.size) ** 2
         rate, over = next_point(ends, memory, 0.0, kink, radius)
         if not over and np.isfinite(warm) and warm > 0.0:
@@ -119,9 +119,9 @@ def solve(
             trial[GAIN], spent = evaluate(f, cost, q, top, rate)
             trial[MASS] = spent - radius
             evaluations += 1
-            take(trial, ends, memory)
+            update_bracket(trial, ends, memory)
             if trial[MASS] == 0.0:
-                put(ends, 1, trial)
+                set_end(ends, 1, trial)
                 break
             rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
     # 5. Write p, the mixture of both ends that costs the radius, and its certificate.
