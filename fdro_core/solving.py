@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from fdro_core.aspire.algorithm import AspireEase
 from fdro_core.contracts.algorithm import Algorithm, MasterMachine
 from fdro_core.contracts.engine import Engine
+from fdro_core.contracts.oracle import sized
 from fdro_core.contracts.problem import ProblemSource, check_sources
 from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import (
@@ -29,7 +30,6 @@ from fdro_core.errors import (
     WorkerSilent,
     WorkerWarning,
 )
-from fdro_core.estimators.named_set import sized
 from fdro_core.federation import checkpoint as snapshot
 from fdro_core.federation.handshake import greet
 from fdro_core.federation.identity import RollCall, identify

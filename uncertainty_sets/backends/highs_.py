@@ -144,6 +144,7 @@ class Highs(Backend):
     package: ClassVar[str] = "highspy"
     install: ClassVar[str] = "highspy"
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg"})
+    preference: ClassVar[int | None] = 1
 
     def compile(self, program: ConicProgram) -> Solver:
         """The program in HiGHS."""

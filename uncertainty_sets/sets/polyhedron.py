@@ -63,20 +63,28 @@ class Polyhedron(UncertaintySet):
     """
 
     name: ClassVar[str] = "polyhedron"
+    summary: ClassVar[str] = "Linear inequalities"
+    formula: ClassVar[str] = "D p <= c"
     complexity: ClassVar[str] = "a linear program"
 
     def __init__(self, D: ArrayLike, c: ArrayLike) -> None:
         matrix = as_array("D", D.toarray() if hasattr(D, "toarray") else D)
         right = as_array("c", c, finite=False)
         if matrix.ndim != 2 or matrix.shape[1] == 0:
-            raise InvalidParameter(f"D must have shape (rows, N) with N >= 1, got {matrix.shape}")
+            raise InvalidParameter(
+                f"D must have shape (rows, N) with N >= 1, got {matrix.shape}", parameter="D", value=D
+            )
         if right.shape != (matrix.shape[0],):
             raise InvalidParameter(
-                f"c must have one entry for each of the {matrix.shape[0]} rows of D, got shape {right.shape}"
+                f"c must have one entry for each of the {matrix.shape[0]} rows of D, got shape {right.shape}",
+                parameter="c",
+                value=c,
             )
         if (right == -np.inf).any():
             raise InvalidParameter(
-                f"c must not be -inf, got it at row {int(np.argmin(right))}; +inf means no constraint"
+                f"c must not be -inf, got it at row {int(np.argmin(right))}; +inf means no constraint",
+                parameter="c",
+                value=c,
             )
         self._D, self._c = matrix, right
         self._bounded = np.flatnonzero(np.isfinite(right))
@@ -149,11 +157,13 @@ class Polyhedron(UncertaintySet):
                 rows = fewer
         names = [str(self._bounded[row]) for row in rows[:SHOWN]]
         more = f" and {rows.size - SHOWN} more" if rows.size > SHOWN else ""
-        said = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
+        conflict = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
         raise EmptySet(
-            f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {said} D p <= c"
+            f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {conflict} D p <= c"
             f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g} of a row's "
-            "largest number"
+            "largest number",
+            parameter="c",
+            value=self._c,
         )
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import Source, read_source
 from fdro_core.app.runs.task import Task, make_task
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
-from fdro_core.app.written_sets import make_set
+from fdro_core.app.written_sets import written_set
 from uncertainty_sets.registry import get_set
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}
@@ -94,7 +94,7 @@ def _set(section: Section, name: str, task: Task, folder: Path) -> Any:
                 given[field] = read_value(value, folder)
     known = task.samples if (task.samples == task.samples).all() else None
     with section.blame():
-        made = make_set(name, given, len(task.problems), known)
+        made = written_set(name, given, len(task.problems), known)
     if made.size not in {None, len(task.problems)}:
         raise section.error(
             f"the set has {made.size} entries, and there are {len(task.problems)} workers", "center"

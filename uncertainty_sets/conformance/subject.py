@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.claims import PROMISE, expected_loss
+from uncertainty_sets.recheck import PROMISE, expected_loss
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase

@@ -1,6 +1,6 @@
 """What holds for every set: one function for each property, which yields what it finds wrong.
 
-`check_set` (suite.py) runs them on losses of its own, the project's tests on those that hypothesis draws.
+`check_set` (check.py) runs them on losses of its own, the project's tests on those that hypothesis draws.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.backends import available_backends
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.claims import expected_loss
+from uncertainty_sets.conformance.subject import (
+    FEASIBLE,
+    FIRST_ORDER,
+    MODEL,
+    Subject,
+    allowed_gap,
+    in_units,
+    state,
+)
 from uncertainty_sets.errors import BackendUnsuitable, FdroError, InvalidInput, SolverFailed
-from uncertainty_sets.suite.trying import FEASIBLE, FIRST_ORDER, MODEL, Subject, allowed_gap, in_units, state
+from uncertainty_sets.recheck import expected_loss
 
 IN_THE_SET = 1e-6
 """The largest violation of a reference: a projection onto the set by a solver, at worst."""

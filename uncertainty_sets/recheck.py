@@ -19,7 +19,7 @@ from uncertainty_sets.kernels.dispatch import reject_not_finite
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.contract import SetContract
 
 PROMISE = 1e-9
 """The widest gap of a closed form, relative to max(f) - min(f)."""
@@ -33,7 +33,7 @@ NUMBERS = ("value", "upper_bound", "gap", "violation", "iterations")
 
 
 def closed_form(
-    uncertainty_set: UncertaintySet, losses: Array, warm_start: WorstCase | None
+    uncertainty_set: SetContract, losses: Array, warm_start: WorstCase | None
 ) -> WorstCase | None:
     """The answer of the set's `_closed_form`, with the rows marked that a solver has to answer."""
     reject_not_finite(losses)
@@ -44,7 +44,7 @@ def closed_form(
     return answer
 
 
-def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> tuple[int, ...]:
+def unproved_rows(uncertainty_set: SetContract, losses: Array, answer: Any) -> tuple[int, ...]:
     """The rows whose certificate is weaker than the promise; BrokenSet if it is not even true.
 
     A row that the closed form itself gives up (`unproved`) claims nothing, and is not looked at.
@@ -111,7 +111,7 @@ def expected_loss(F: Array, P: Array) -> tuple[Array, Array, Array]:
         return np.ldexp(expected, exponent), np.ldexp(spread, exponent), rounding
 
 
-def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, claims: Any) -> None:
+def _check_form(uncertainty_set: SetContract, losses: Array, answer: WorstCase, claims: Any) -> None:
     """The kinds and shapes; numbers become floats or float arrays, which others may then rely on."""
     p: Any = answer.p
     if not isinstance(p, np.ndarray) or p.dtype != np.float64 or p.shape != losses.shape:
@@ -141,7 +141,7 @@ def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCas
 
 
 def _numbers(
-    uncertainty_set: UncertaintySet, name: str, given: Any, leading: tuple[int, ...], claims: Any
+    uncertainty_set: SetContract, name: str, given: Any, leading: tuple[int, ...], claims: Any
 ) -> Array:
     """Numbers without NaN where they are claimed; these axes first, and only these unless multipliers."""
     try:
@@ -157,7 +157,7 @@ def _numbers(
     return numbers
 
 
-def _wrong(uncertainty_set: UncertaintySet, what: str) -> BrokenSet:
+def _wrong(uncertainty_set: SetContract, what: str) -> BrokenSet:
     return BrokenSet(
         f"{type(uncertainty_set).__name__}._closed_form answered wrongly: {what}. "
         "uncertainty_sets.check_set(…) tries all that it does; until it is mended, backend='clarabel' goes "
