@@ -220,12 +220,8 @@ def test_nothing_else_that_finds_sets_or_backends_needs_an_edit(project):
     files = [f"{folder}/{each}.py" for each in ("test_errors", "test_plugin", "test_backends")]
     files[0] += "::test_everything_else"  # the others run kernels, which a copy has to compile
     found = ["uncertainty_sets/registry.py", "uncertainty_sets/building.py", "uncertainty_sets/backends"]
-    assert (
-        pytest_on(
-            project, "--doctest-modules", *files, *found, "tests/test_import_rule.py::test_the_rule_holds"
-        )
-        > 100
-    )
+    rule = "tests/test_import_rule.py::test_the_rule_holds"
+    assert pytest_on(project, "--doctest-modules", *files, *found, rule) > 60
 
 
 def test_capabilities_are_on_the_class(project):
