@@ -81,7 +81,7 @@ def _run(
         result = start(
             problems=task.problems,
             uncertainty_set=experiment.uncertainty_set,
-            config=experiment.algorithm,
+            algorithm=experiment.algorithm,
             engine=experiment.engine,
             observers=watching,
         )
