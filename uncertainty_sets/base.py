@@ -55,7 +55,7 @@ class UncertaintySet(ABC):
     """The cost of one call of the default oracle, for tables and `fdro sets`."""
 
     has_closed_form: ClassVar[bool] = False
-    """Whether the class answers by a method of its own; derived from `_closed_form`."""
+    """Whether the class overrides `_closed_form`; derived, not to be set."""
 
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p: `make_set` repeats a single number for them."""

@@ -1,4 +1,4 @@
-"""What happens to an answer whose own certificate is bad: another method, or an error that shows it.
+"""Replace answers whose certificate is too weak by a solver's, or raise an error that shows the certificate.
 
 A closed form marks the rows whose gap or violation breaks the promise (kernels/scan.py). Those rows, and no
 others, go to a conic solver here.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 ROUNDING = 64 * 2.0**-52
-"""A gap of so many units in the last place of the losses is what is left where their spread is no more."""
+"""A gap this small relative to the losses is rounding, even if it is large relative to their spread."""
 
 
 def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
@@ -47,7 +47,7 @@ def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backe
 
 
 def _by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
-    """A solver's answer that keeps the promise of the conic way, also after the set has worked on it."""
+    """A solver's answer, checked again for the promise of conic/ since the set may have changed it."""
     from uncertainty_sets.conic.oracle import USABLE
 
     found = uncertainty_set._by_solver(losses)

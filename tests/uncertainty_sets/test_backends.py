@@ -140,12 +140,23 @@ def test_multipliers_have_one_sign_convention(name):
     assert b @ solution.y == pytest.approx(2.2, abs=1e-6)
 
 
+def test_the_order_of_auto_is_data(monkeypatch):
+    program = conic.program(TotalVariation([0.2, 0.3, 0.5], 0.1))
+    assert backends.in_order(program)[:3] == ["highs", "clarabel", "scs"]
+    monkeypatch.setattr(scs_.SCS, "preference", 0)
+    monkeypatch.setattr(clarabel_.Clarabel, "preference", None)
+    assert backends.in_order(program)[:2] == ["scs", "highs"]
+    assert "clarabel" not in backends.in_order(program)
+    monkeypatch.setattr(scs_.SCS, "package", "a_package_that_nobody_has")
+    assert backends.in_order(program)[0] == "highs"
+
+
 def test_highs_keeps_its_basis_and_drops_it_for_other_losses():
     rng = np.random.default_rng(1)
     uncertainty_set = TotalVariation(rng.dirichlet(np.ones(40)), 0.2)
     f = rng.normal(size=40)
-    first = uncertainty_set.worst_case(f)
-    again = uncertainty_set.worst_case(f + 1e-3 * rng.normal(size=40))
+    first = uncertainty_set.worst_case(f, backend="highs")
+    again = uncertainty_set.worst_case(f + 1e-3 * rng.normal(size=40), backend="highs")
     assert again.iterations < first.iterations
-    other = uncertainty_set.worst_case(-f)
+    other = uncertainty_set.worst_case(-f, backend="highs")
     assert other.gap <= tolerances.GAP * tolerances.spread(f)

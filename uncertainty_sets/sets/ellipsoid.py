@@ -32,10 +32,10 @@ class Ellipsoid(Ball):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
     Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes, and some tens
-    where losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) a step beside
-    the factors of Q on the entries at 0. Where Q is badly conditioned that may not reach the promised gap: a
-    conic solver then answers, `backend` says so, and gap and violation, computed as in twice the precision
-    for (Q + Qᵀ)/2 as given, are true ones even where they are large.
+    if losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) per step beside
+    the factors of Q on the entries at 0. If Q is badly conditioned, that may not reach the promised gap: a
+    conic solver then answers and `backend` names it. Gap and violation are computed in twice the precision
+    for (Q + Qᵀ)/2, so they are true even if they are large.
 
     ====  ===================================================================================
     dual  meaning
@@ -159,7 +159,7 @@ class Ellipsoid(Ball):
     def _by_solver(self, losses: Array) -> WorstCase:
         """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y.
 
-        A solver sees Q⁻¹, which has lost digits where Q is badly conditioned. So p is made feasible for Q
+        A solver sees Q⁻¹, which has lost digits if Q is badly conditioned. So p is made feasible for Q
         itself, and gap and violation are those of Q.
         """
         if not self._dense:

@@ -68,7 +68,7 @@ class KL(Ball):
         self._inside = None if inside.all() else inside
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
-        """Σ rel_entr(N·p, N·q) <= N·radius where q > 0 (solvers are more accurate so), p = 0 elsewhere."""
+        """Σ rel_entr(N·p, N·q) <= N·radius for q > 0 (N for accuracy), p = 0 elsewhere."""
         import cvxpy
 
         q, radius, n = self._center[0], self._radius[0], float(self._center.shape[1])

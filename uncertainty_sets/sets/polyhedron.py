@@ -39,7 +39,7 @@ class Polyhedron(UncertaintySet):
     y     multipliers of D p <= c, y >= 0, one for each row
     ====  ===================================================
 
-    The bound is cᵀy + max(f - Dᵀy), for any y >= 0 (zero where c is infinite):
+    The bound is cᵀy + max(f - Dᵀy), for any y >= 0 (zero if c is infinite):
 
     >>> import numpy as np
     >>> D, c, f = (
@@ -131,8 +131,7 @@ class Polyhedron(UncertaintySet):
         above = np.flatnonzero(excess > 0.0)
         if not above.size:
             return 0.0
-        # In a row of 1e12 the last digit of p weighs 1e-4: what rounding of p and of the sum can make is no
-        # residual.
+        # In a row of 1e12 the last digit of p weighs 1e-4: the rounding of p and of the sum is not counted.
         rounding = np.finfo(np.float64).eps * (p.size + 2) * (np.abs(self._D[rows[above]]) @ np.abs(p))
         return float(np.max((excess[above] - rounding) / self._scale[above], initial=0.0))
 

@@ -121,7 +121,7 @@ class Wasserstein1(Ball):
             self._cost[0, i + 1] = self._cost[0, i]
 
     def _smallest_step(self) -> float:
-        """The smallest distance that is not 0, negative where there are others that are 0."""
+        """The smallest distance that is not 0, negative if some distances between entries are 0."""
         if self._on_line:
             steps = np.diff(self._cost[0])
             zeros = bool((steps == 0.0).any())
