@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.aspire import kernels
 from fdro_core.aspire import step_sizes as schedules
+from fdro_core.aspire.kernels import planes as kernels
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.contracts.algorithm import Oracle

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.aspire import kernels
+from fdro_core.aspire.kernels import consensus as kernels
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.contracts.messages import Update
 from fdro_core.contracts.replies import LARGEST_SQ

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fdro_core.aspire import kernels
+from fdro_core.aspire.kernels import worker as kernels
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.contracts.messages import Begin, Probe, Probed, Reply, Request, Step, Update
 from fdro_core.contracts.problem import Problem

@@ -46,8 +46,12 @@ def _compile(function: Function, flags: set[str]) -> Function:
 
 
 def _sources(file: Path) -> list[Path]:
-    """The files of all functions that a kernel may call: this folder, and `kernels.py` in its package."""
-    return sorted([*Path(__file__).parent.glob("*.py"), *file.parent.parent.glob("*/kernels.py")])
+    """The files of all functions that a kernel may call: this folder, and its own package's `kernels`."""
+    package = file.parent
+    while (package.parent / "__init__.py").exists():
+        package = package.parent
+    own = [path for path in package.rglob("*.py") if "kernels" in path.with_suffix("").parts]
+    return sorted({*Path(__file__).parent.glob("*.py"), *own})
 
 
 def _drop_if_stale(cache: Path, sources: list[Path]) -> None:
