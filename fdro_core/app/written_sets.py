@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fdro_core.app.tables import instead, one_or_more
+from fdro_core.words import instead, one_or_more
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput, InvalidParameter
 from uncertainty_sets.registry import get_set

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fdro_core.app.tables import one_or_more
 from fdro_core.aspire import step_sizes as schedules
 from fdro_core.aspire.master import Master
 from fdro_core.aspire.settings import AspireEase
@@ -28,6 +27,7 @@ from fdro_core.errors import (
 )
 from fdro_core.federation.meeting import Meeting
 from fdro_core.federation.outliers import unequal
+from fdro_core.words import one_or_more
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
 

@@ -1,4 +1,4 @@
-"""`fdro compare`: runs side by side, and the settings in which they differ."""
+"""`fdro compare`: show runs side by side, with the settings in which they differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
-from fdro_core.app.plain import number, percent
+from fdro_core.app.formatting import number, percent
 
 FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "worst_test_accuracy": ("test accuracy, worst worker", percent),
@@ -25,27 +25,27 @@ FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "iterations": ("iterations", lambda value: f"{value:,}"),
     "gradients": ("gradients", lambda value: f"{value:,}"),
     "clock": ("seconds on the engine's clock", number),
-    "stop_reason": ("ended by", str),
+    "stop_reason": ("stopped by", str),
 }
 
 
 @guarded
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.")],
+    folders: Annotated[list[Path], typer.Argument(help="The folders of two or more runs.")],
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Two runs or more side by side: what differs in settings, and in what came of it."""
-    from fdro_core.app.runs.folder import CONFIG, RESULT, RunFolder
+    """Show two or more runs side by side: the settings that differ, and the results."""
+    from fdro_core.app.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
 
     if len(folders) < 2:
-        raise InvalidSetting("two runs or more are needed, as in `fdro compare run-a run-b`")
+        raise InvalidSetting("give two or more runs, as in `fdro compare run-a run-b`")
     runs = [RunFolder(folder) for folder in folders]
     for run in runs:
-        run.check(CONFIG, RESULT)
+        run.check(RUN_FILE, RESULT)
     results = [run.result() for run in runs]
-    settings = [flat(tomllib.loads(run.config())) for run in runs]
+    settings = [flat(tomllib.loads(run.run_file.read_text(encoding="utf-8"))) for run in runs]
     differ = {
         key: [each.get(key) for each in settings]
         for key in dict.fromkeys(key for each in settings for key in each)
@@ -69,7 +69,7 @@ def compare(
 
 
 def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested tables as dotted names.
+    """Flatten nested tables to dotted names.
 
     >>> flat({"set": {"name": "kl"}})
     {'set.name': 'kl'}
@@ -92,7 +92,7 @@ def best_of(results: list[dict[str, Any]]) -> int:
 def show(
     output: Output, names: list[str], differ: dict[str, list[Any]], results: list[dict[str, Any]]
 ) -> None:
-    """Settings that differ, figures, and test accuracies by worker where the workers are the same."""
+    """Print settings that differ, figures, and test accuracies by worker if the workers are the same."""
     listing = table("", *names)
     for key, values in differ.items():
         listing.add_row(key, *("–" if value is None else str(value) for value in values))

@@ -7,26 +7,26 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from fdro_core.app.plain import number, percent
+from fdro_core.app.formatting import number, percent
 
 ROWS = 200
-"""The most rows a table has; what is left out is said."""
+"""The largest number of rows in a table; a longer one says how many it leaves out."""
 
 SHORT = 12
-"""A longer list of notices is folded away under its counts."""
+"""A longer list of notices is folded, with its counts shown."""
 
 ENDS = {
     "iterations": "all iterations done",
     "interrupted": "interrupted",
-    "stationary": "a stationary point reached",
-    "target loss": "the loss asked for reached",
-    "time": "the time asked for passed",
+    "stationary": "stationary point reached",
+    "target loss": "target loss reached",
+    "time": "time limit reached",
 }
 
 
 def sentence(result: dict[str, Any]) -> str:
-    """What was run, in one sentence."""
-    end = ENDS.get(result["stop_reason"], f"ended by {result['stop_reason']}")
+    """The run in one sentence."""
+    end = ENDS.get(result["stop_reason"], f"stopped by {result['stop_reason']}")
     parts = [
         f"<b>{escape(result['algorithm']['name'])}</b> with the set <b>{escape(result['set']['name'])}</b>",
         f"{len(result['workers'])} workers",
@@ -38,18 +38,18 @@ def sentence(result: dict[str, Any]) -> str:
 
 
 def caveats(result: dict[str, Any]) -> str:
-    """What to know before any number: losses that are old or guessed, workers that look wrong."""
-    said = []
+    """Warnings before any number: losses that are old or guessed, workers that look wrong."""
+    warnings = []
     if not result["proved"]:
-        said.append(f"Not proved: objective and bound were computed {result['caveat']}.")
-    said += [f"Worker {name} looks wrong: {what}." for name, what in result["suspicious"].items()]
-    return "".join(f'<p class="caveat">{escape(text)}</p>' for text in said)
+        warnings.append(f"Not proved: objective and bound were computed {result['caveat']}.")
+    warnings += [f"Worker {name} looks wrong: {what}." for name, what in result["suspicious"].items()]
+    return "".join(f'<p class="caveat">{escape(text)}</p>' for text in warnings)
 
 
 def figures(result: dict[str, Any]) -> str:
-    """The numbers to see first, with the certificate among them."""
-    worst = "loss of the worst worker" if result["proved"] else "loss of the worst worker of those asked"
-    bound = "gap to the bound that proves it" if result["proved"] else "gap to its bound, not a proof"
+    """The headline numbers, with the certificate among them."""
+    worst = "loss of the worst worker" if result["proved"] else "loss of the worst worker that answered"
+    bound = "gap to the bound that proves it" if result["proved"] else "gap to its bound (not a proof)"
     shown = [
         ("worst_test_accuracy", "test accuracy of the worst worker", percent(result["worst_test_accuracy"])),
         ("mean_test_accuracy", "mean test accuracy", percent(result["mean_test_accuracy"])),
@@ -58,7 +58,7 @@ def figures(result: dict[str, Any]) -> str:
         ("worst_loss", worst, number(result["worst_loss"], 4)),
         ("iterations", "iterations", f"{result['iterations']:,}"),
         ("clock", "seconds on the engine's clock", number(result["clock"], 5)),
-        ("seconds", "seconds here", number(result["seconds"], 3)),
+        ("seconds", "seconds of computing", number(result["seconds"], 3)),
     ]
     items = [
         f'<li><b data-value="{key}">{value}</b><span>{label}</span></li>'
@@ -69,7 +69,7 @@ def figures(result: dict[str, Any]) -> str:
 
 
 def worker_table(workers: list[dict[str, Any]]) -> str:
-    """Losses, accuracies and weights by worker, the worst first where there are too many."""
+    """Losses, accuracies and weights by worker; if there are too many, those with the largest loss."""
     order = sorted(workers, key=lambda each: -(each["loss"] or 0.0))
     shown = workers if len(workers) <= ROWS else order[:ROWS]
     columns: list[tuple[str, str, Callable[[dict[str, Any]], str]]] = [
@@ -97,12 +97,12 @@ def worker_table(workers: list[dict[str, Any]]) -> str:
         f'{left}<div class="scroll"><table><thead><tr><th>worker</th>{head}<th>prior</th>'
         f"<th>weight at the end</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         '<p class="soft">Losses are of the shared model on all of a worker’s data. The upright mark is the '
-        "prior weight; bold: the largest loss; –: not known, or the worker could not be asked.</p>"
+        "prior weight. Bold: the largest loss. –: unknown, or the worker did not answer.</p>"
     )
 
 
 def _bar(value: float | None, most: float, mark: float | None, digits: int) -> str:
-    """A share in words and as a bar, with a mark where another share stands."""
+    """A share as text and as a bar, with a mark at another share."""
     if value is None:
         return "–"
     fill = f'<i style="width:{100 * min(1.0, max(0.0, value / most)):.1f}%"></i>'
@@ -111,10 +111,10 @@ def _bar(value: float | None, most: float, mark: float | None, digits: int) -> s
 
 
 def notices(history: list[dict[str, Any]], names: list[str]) -> str:
-    """Workers lost and back, updates refused, S changed; in order."""
+    """Workers lost and back, updates rejected, changes of S; in order."""
     found = [entry for entry in history if entry["event"] != "report"]
     if not found:
-        return "<p>None: every worker answered to the end, and every update could be used.</p>"
+        return "<p>None: every worker answered until the end, and every update was used.</p>"
     counts = Counter(entry["event"].replace("-", " ") for entry in found)
     total = ", ".join(f"{what} {count}×" for what, count in counts.most_common())
     head = (
@@ -145,8 +145,8 @@ def _notice(entry: dict[str, Any], names: list[str]) -> str:
     return f"<tr><td>{entry['clock']:.1f}</td><td>{entry['iteration']}</td>{text}</tr>"
 
 
-def settings(result: dict[str, Any], origin: dict[str, Any], config: str) -> str:
-    """The config as it was, every setting of the algorithm, and the versions in use."""
+def settings(result: dict[str, Any], origin: dict[str, Any], run_file: str) -> str:
+    """The run file, every setting of the algorithm, and the versions in use."""
     algorithm = result["algorithm"]
     rows = "".join(
         f'<tr><td>{escape(key)}</td><td class="left">{escape(_setting(value))}</td></tr>'
@@ -154,8 +154,8 @@ def settings(result: dict[str, Any], origin: dict[str, Any], config: str) -> str
     )
     versions = ", ".join(f"{escape(key)} {escape(str(origin[key]))}" for key in ("fdro", "python", "numpy"))
     return (
-        "<p>Save this as <code>config.toml</code> and run <code>fdro train config.toml</code>.</p>"
-        f'<pre id="config">{escape(config)}</pre>'
+        "<p>Save this as <code>run.toml</code> and run <code>fdro train run.toml</code>.</p>"
+        f'<pre id="run-file">{escape(run_file)}</pre>'
         f"<details><summary>Every setting of {escape(algorithm['name'])}</summary>"
         f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></details>'
         f'<p class="soft">{escape(result["set"]["as"])}<br>{versions}, {escape(str(origin["platform"]))}.</p>'

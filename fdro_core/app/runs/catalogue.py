@@ -1,4 +1,7 @@
-"""Algorithms and engines by name, found in the files where they live; and callables by "module:function"."""
+"""Algorithms, engines and delay laws by their names in run files; and functions by "module:function".
+
+A class is found if it keeps the contract. Its name is its attribute `name`, or is made from the class's name.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,82 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from fdro_core.contracts.algorithm import Algorithm
+from fdro_core.contracts.engine import Engine
+from fdro_core.engines.delays import DelayLaw
 from fdro_core.errors import InvalidSetting
-from fdro_core.app.tables import instead, nearest
-
-ENGINE = ("start", "send", "receive", "ask", "stop", "snapshot", "restore")
-"""The methods by which a class is known to be an engine."""
+from fdro_core.words import instead, nearest
 
 
 def algorithms() -> dict[str, type]:
-    """Every algorithm by its name in config files.
+    """Every algorithm by its name in run files.
 
-    >>> algorithms()["aspire-ease"]
-    <class 'fdro_core.aspire.settings.AspireEase'>
+    >>> algorithms()["aspire-ease"].__name__
+    'AspireEase'
     """
-    from fdro_core import baselines
-    from fdro_core.aspire.settings import AspireEase
-
-    found = [AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
-    return {kebab(cls.__name__): cls for cls in found}
+    return {**_keeping(Algorithm, "fdro_core.aspire"), **_keeping(Algorithm, "fdro_core.baselines")}
 
 
 def engines() -> dict[str, type]:
-    """Every engine by its name in config files: "virtual" for VirtualEngine.
+    """Every engine by its name in run files.
 
-    >>> engines()["virtual"]
-    <class 'fdro_core.engines.virtual.VirtualEngine'>
+    >>> engines()["virtual"].__name__
+    'VirtualEngine'
     """
-    package = importlib.import_module("fdro_core.engines")
-    found = {}
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        for name, cls in vars(importlib.import_module(module.name)).items():
-            own = inspect.isclass(cls) and cls.__module__ == module.name and not name.startswith("_")
-            unfinished = inspect.isabstract(cls) or getattr(cls, "_is_protocol", False)
-            if own and not unfinished and all(hasattr(cls, each) for each in ENGINE):
-                found[kebab(name).removesuffix("-engine")] = cls
-    return found
+    return _keeping(Engine, "fdro_core.engines", suffix="-engine")
+
+
+def delay_laws() -> dict[str, type]:
+    """Every delay law by its name in run files; it is a dataclass, whose fields are its numbers there.
+
+    >>> delay_laws()["log-normal"].__name__
+    'LogNormal'
+    """
+    found = _keeping(DelayLaw, "fdro_core.engines")
+    return {name: law for name, law in found.items() if is_dataclass(law)}
+
+
+def _keeping(contract: type, package: str, suffix: str = "") -> dict[str, type]:
+    """The public classes of a package that have every member of a contract, by name.
+
+    A class without a `name` that another one derives from is a base class, and is left out.
+    """
+    members = [member for member in vars(contract) if not member.startswith("_")]
+    found = [
+        cls
+        for module in _modules(package)
+        for cls in vars(module).values()
+        if inspect.isclass(cls)
+        and cls.__module__ == module.__name__
+        and not cls.__name__.startswith("_")
+        and not inspect.isabstract(cls)
+        and not getattr(cls, "_is_protocol", False)
+        and all(hasattr(cls, member) for member in members)
+    ]
+    named = {}
+    for cls in found:
+        name = vars(cls).get("name")
+        if isinstance(name, str):
+            named[name] = cls
+        elif not any(issubclass(other, cls) for other in found if other is not cls):
+            named[kebab(cls.__name__).removesuffix(suffix)] = cls
+    return named
+
+
+def _modules(package: str) -> Iterator[ModuleType]:
+    root = importlib.import_module(package)
+    for module in pkgutil.walk_packages(root.__path__, f"{package}."):
+        yield importlib.import_module(module.name)
 
 
 def kebab(name: str) -> str:
-    """A class's name as a config file has it.
+    """A class's name as run files spell it.
 
     >>> kebab("AspireEase"), kebab("FedAvg"), kebab("AFL"), kebab("DRFAProx")
     ('aspire-ease', 'fed-avg', 'afl', 'drfa-prox')
@@ -61,12 +97,12 @@ def kebab(name: str) -> str:
     return "".join(parts).lower().replace("_", "-")
 
 
-def find(kind: str, name: str, known: dict[str, type]) -> type:
-    """The class of that name; hyphens and capitals do not matter."""
-    same = {_bare(each): cls for each, cls in known.items()}
-    if _bare(name) not in same:
-        raise InvalidSetting(f"no {kind} is called {name!r}{instead(name, sorted(known))}")
-    return same[_bare(name)]
+def find(kind: str, name: str, known: dict[str, type]) -> tuple[str, type]:
+    """The name as the class has it, and the class; hyphens and capitals do not matter."""
+    for each, cls in known.items():
+        if _bare(each) == _bare(name):
+            return each, cls
+    raise InvalidSetting(f"no {kind} is called {name!r}{instead(name, sorted(known))}")
 
 
 def _bare(name: str) -> str:
@@ -84,7 +120,7 @@ def is_reference(text: str) -> bool:
 
 
 def load_reference(text: str, folder: Path) -> Callable[..., Any]:
-    """The function of "module:function", looked for beside the config file first."""
+    """The function of "module:function"; the run file's folder is searched first."""
     module_name, _, name = text.partition(":")
     sys.path.insert(0, str(folder))
     try:
@@ -96,7 +132,7 @@ def load_reference(text: str, folder: Path) -> Callable[..., Any]:
                 f"{module_name} needs the package {error.name!r}: pip install {error.name}"
             ) from error
         raise InvalidSetting(
-            f"there is no module {module_name!r}: put {module_name.split('.')[0]}.py beside the config file, "
+            f"there is no module {module_name!r}: put {module_name.split('.')[0]}.py beside the run file, "
             f"in {folder}, or install its package"
         ) from error
     finally:

@@ -1,8 +1,6 @@
-"""The samples of every worker: scikit-learn's digits, a CSV or npz file, or a function of your own."""
+"""The samples of every worker: scikit-learn's digits, a CSV or npz file, or a user's function."""
 
 from __future__ import annotations
-
-from uncertainty_sets.arrays import Array
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.errors import InvalidData
+from fdro_core.app.reading.tables import Table, read_text
 from fdro_core.app.runs.catalogue import is_reference, load_reference
-from fdro_core.app.tables import Table, instead, nearest, read_text
-from uncertainty_sets.errors import BackendMissing
+from fdro_core.errors import InvalidData
+from fdro_core.samples import load_digits, mean_and_deviation
+from fdro_core.words import instead, nearest
+from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.section import Section
@@ -27,7 +27,7 @@ DIGITS = "digits"
 
 @dataclass(frozen=True)
 class Samples:
-    """All samples, before they are dealt to workers: features, labels as given, whose each one is."""
+    """All samples, before they are split by worker: features, labels as given, and the worker of each."""
 
     X: Array
     y: Labels
@@ -36,7 +36,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class WorkerData:
-    """One worker's samples, those to train on and those kept aside."""
+    """One worker's samples: those to train on, and those held out for tests."""
 
     name: str
     X: Array
@@ -47,21 +47,21 @@ class WorkerData:
 
 @dataclass(frozen=True)
 class Data:
-    """Every worker's samples, and what features were shifted and divided by (0 and 1 where they were not)."""
+    """Every worker's samples, and the mean and scale by which features were standardised (0 and 1 if not)."""
 
     workers: list[WorkerData]
     mean: Array
     scale: Array
 
 
-def load(section: Section, folder: Path) -> Data | list[Any]:
-    """What [data] describes: samples dealt to workers, or the problems that a function made itself."""
+def load_data(section: Section, folder: Path) -> Data | list[Any]:
+    """Load what [data] describes: samples split by worker, or the problems that a user's function made."""
     where = section.take("source", str)
     fraction = section.take("test_fraction", float, 0.25)
     seed = section.take("seed", int, 0)
     if not 0 <= fraction < 1:
         raise section.error(
-            f"must be in [0, 1): the share of samples kept aside, got {fraction}", "test_fraction"
+            f"must be in [0, 1): the share of samples held out, got {fraction}", "test_fraction"
         )
     if seed < 0:
         raise section.error(f"must be a whole number >= 0, got {seed}", "seed")
@@ -81,21 +81,17 @@ def load(section: Section, folder: Path) -> Data | list[Any]:
         standardise = section.take("standardise", bool, True)
         samples = _from_file(section, where, folder)
         section.finish()
-    return deal(samples, fraction, seed, standardise)
+    return split_by_worker(samples, fraction, seed, standardise)
 
 
 def digits() -> Samples:
-    """scikit-learn's 1,797 images of 8×8 pixels in [0, 1], one digit a worker."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise BackendMissing('the digits come with scikit-learn: pip install "fdro[demo]"') from error
-    found = load_digits()
-    return Samples(found.data / 16.0, found.target, found.target)
+    """scikit-learn's 1,797 images of 8×8 pixels in [0, 1], one digit per worker."""
+    pixels, labels = load_digits()
+    return Samples(pixels, labels, labels)
 
 
-def deal(samples: Samples, fraction: float, seed: int, standardise: bool) -> Data:
-    """Samples to workers; of each worker's, a share drawn at random is kept aside for testing."""
+def split_by_worker(samples: Samples, fraction: float, seed: int, standardise: bool) -> Data:
+    """Split samples by worker, and hold out a random share of each worker's for tests."""
     rng = np.random.default_rng(seed)
     workers = []
     names, owner = np.unique(samples.worker, return_inverse=True)
@@ -110,9 +106,8 @@ def deal(samples: Samples, fraction: float, seed: int, standardise: bool) -> Dat
     features = samples.X.shape[1]
     mean, scale = np.zeros(features), np.ones(features)
     if standardise:
-        seen = np.concatenate([worker.X for worker in workers])
-        mean, spread = seen.mean(axis=0), seen.std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0)
+        mean, deviation = mean_and_deviation([worker.X for worker in workers])
+        scale = np.where(deviation > 0, deviation, 1.0)
         workers = [
             WorkerData(w.name, (w.X - mean) / scale, w.y, (w.X_test - mean) / scale, w.y_test)
             for w in workers
@@ -141,7 +136,7 @@ def _from_file(section: Section, where: str, folder: Path) -> Samples:
     with section.at("features"):
         chosen = features if features is not None else [n for n in table.names() if n not in {worker, label}]
         if not chosen:
-            raise InvalidData(f"{path} has no column beside worker and label to learn from")
+            raise InvalidData(f"{path} has no column other than worker and label to learn from")
         X = np.column_stack([_feature(table, str(name)) for name in chosen])
     return Samples(X, _values(table, label), _values(table, worker))
 
@@ -163,7 +158,7 @@ def _feature(table: Table, name: str) -> Array:
 
 
 def _values(table: Table, name: str) -> Labels:
-    """A column as numbers where all of it is, else as text; empty cells are refused."""
+    """A column as numbers if all cells are numbers, else as text; an empty cell is an error."""
     cells = table.text(name)
     if "" in cells:
         line = table.lines[cells.index("")]
@@ -174,7 +169,7 @@ def _values(table: Table, name: str) -> Labels:
 def _from_npz(section: Section, path: Path, worker: str, label: str, features: str) -> Samples:
     with section.at("source"):
         if not path.is_file():
-            read_text(path)  # says what is wrong with it
+            read_text(path)  # raises the error that says what is wrong
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
@@ -191,7 +186,7 @@ def _from_npz(section: Section, path: Path, worker: str, label: str, features: s
 
 
 def checked(X: Any, y: Any, worker: Any, origin: str) -> Samples:
-    """Samples whose shapes fit each other."""
+    """Check features, labels and workers against each other."""
     try:
         matrix = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -224,6 +219,6 @@ def _from_function(reference: str, arguments: dict[str, Any], folder: Path) -> S
     if isinstance(answer, list):
         return answer
     raise InvalidData(
-        f"{reference} must give (X, y, worker), or a list with one problem for each worker, got "
+        f"{reference} must return (X, y, worker), or a list with one problem per worker, got "
         f"{type(answer).__name__}"
     )

@@ -1,4 +1,4 @@
-"""One table of a config file: fields are taken by name and type, and what is left over is an error."""
+"""One table of a run file: fields are read by name and type, and a field that nobody reads is an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fdro_core.errors import InvalidConfig
-from fdro_core.app.tables import instead, one_or_more
+from fdro_core.words import instead, one_or_more
 from uncertainty_sets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ WORDS = {
     list: "a list",
     dict: "a table",
 }
-"""TOML's types as people know them."""
+"""TOML's types in words."""
 
 
 class Section:
-    """A table and where it stands."""
+    """A table and its place in the file."""
 
     def __init__(self, source: Source, values: dict[str, Any], *place: str | int) -> None:
         self.source = source
@@ -44,7 +44,7 @@ class Section:
         self._taken: list[str] = []
 
     def take(self, name: str, kind: type[Made], default: Any = REQUIRED) -> Made:
-        """A field of that type; its default where it is not given."""
+        """Read a field of that type; its default if it is not given."""
         self._taken.append(name)
         if name not in self.values:
             if default is REQUIRED:
@@ -53,21 +53,26 @@ class Section:
         value = self.values[name]
         if not _is_a(value, kind):
             raise self.error(f"must be {WORDS[kind]}, got {value!r}", name)
-        return typing.cast("Made", float(value) if kind is float else value)
+        try:
+            return typing.cast("Made", float(value) if kind is float else value)
+        except OverflowError as error:
+            raise self.error(
+                f"must be below 1e308 in size, got a number of {len(str(value))} digits", name
+            ) from error
 
     def choice(self, name: str, choices: list[str], default: Any = REQUIRED) -> str:
-        """A field that must be one of some words."""
+        """Read a field that must be one of the choices."""
         value = self.take(name, str, default)
         if value not in choices:
             raise self.error(f"there is no {value!r}{instead(value, choices, 'Choose from')}", name)
         return value
 
     def section(self, name: str) -> Section:
-        """A table inside this one; empty where it is not given."""
+        """Read a table inside this one; empty if it is not given."""
         return Section(self.source, self.take(name, dict, {}), *self.place, name)
 
     def sections(self, name: str) -> list[Section]:
-        """A list of tables inside this one."""
+        """Read a list of tables inside this one."""
         found = []
         for number, each in enumerate(self.take(name, list, [])):
             if not isinstance(each, dict):
@@ -78,20 +83,20 @@ class Section:
         return found
 
     def rest(self) -> dict[str, Any]:
-        """The fields that nobody has taken yet."""
+        """The fields that have not been read yet."""
         return {name: value for name, value in self.values.items() if name not in self._taken}
 
     def finish(self, *more: str) -> None:
-        """Refuse fields that nobody took; `more` are names that would have been right too."""
+        """Raise if a field has not been read; `more` are further names that the error may suggest."""
         for name in self.rest():
             known = [*dict.fromkeys([*self._taken, *more])]
             what = (
-                f"[{self.title}] has no field `{name}`" if self.place else f"a config has no table [{name}]"
+                f"[{self.title}] has no field `{name}`" if self.place else f"a run file has no table [{name}]"
             )
             raise self.error(f"{what}{instead(name, known, 'It takes')}", name)
 
     def make(self, make: Callable[..., Made], **given: Any) -> Made:
-        """Call something with the fields left over, checked against its signature."""
+        """Call `make` with the fields not read yet, checked against its signature."""
         known = {
             item.name: item
             for item in inspect.signature(make).parameters.values()
@@ -115,18 +120,18 @@ class Section:
 
     @contextmanager
     def blame(self, fields: typing.Iterable[str] | None = None) -> Iterator[None]:
-        """Errors inside are told with the line of the field that their message names."""
+        """Give errors inside the line of the field that caused them, if it is one of `fields`."""
         try:
             yield
         except InvalidConfig:
             raise
-        except (InvalidInput, TypeError, ValueError) as error:
-            places = _mentions(str(error), self.values if fields is None else fields)
-            raise self.error(str(error), *sorted(places, key=places.__getitem__)[:1]) from error
+        except (InvalidInput, TypeError, ValueError, OverflowError) as error:
+            field = _cause(error, list(self.values if fields is None else fields))
+            raise self.error(str(error), *field) from error
 
     @contextmanager
     def at(self, field: str) -> Iterator[None]:
-        """Errors inside are told with the line of this field."""
+        """Give errors inside the line of this field."""
         try:
             yield
         except InvalidInput as error:
@@ -134,7 +139,7 @@ class Section:
 
     @property
     def title(self) -> str:
-        """The table's name as the file has it."""
+        """The table's name in the file."""
         return ".".join(str(part) for part in self.place if isinstance(part, str))
 
     def error(self, message: str, *field: str | int) -> InvalidConfig:
@@ -142,12 +147,16 @@ class Section:
         return self.source.error(message, *self.place, *field)
 
 
-def _mentions(message: str, names: typing.Iterable[str]) -> dict[str, int]:
-    """The names that a message has as whole words, and where."""
+def _cause(error: Exception, names: list[str]) -> list[str]:
+    """The field at fault: the error's `parameter`, or else the first name that its message mentions."""
+    parameter = getattr(error, "parameter", None)
+    if parameter is not None:
+        return [parameter] if parameter in names else []
     found = {
-        name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message, re.IGNORECASE) for name in names
+        name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", str(error), re.IGNORECASE) for name in names
     }
-    return {name: match.start() for name, match in found.items() if match}
+    places = {name: match.start() for name, match in found.items() if match}
+    return sorted(places, key=places.__getitem__)[:1]
 
 
 def _is_a(value: Any, kind: type) -> bool:
@@ -166,7 +175,7 @@ def _hints(make: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _kinds(hint: Any) -> list[type]:
-    """The plain types that a hint allows; none where it allows something else, which is then not checked."""
+    """The types of TOML that a hint allows; none if it allows another type, which is then not checked."""
     parts = typing.get_args(hint) if typing.get_origin(hint) in {typing.Union, types.UnionType} else (hint,)
     kinds = [part for part in parts if part is not type(None)]
     return kinds if all(kind in WORDS for kind in kinds) else []

@@ -1,51 +1,22 @@
-"""Tables of text: CSV files with or without a header, any of the usual separators."""
+"""Tables of text: CSV files with or without a header, with any common separator."""
 
 from __future__ import annotations
 
 import csv
 import io
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
 from fdro_core.errors import InvalidData
+from fdro_core.words import instead, nearest
 from uncertainty_sets.arrays import Array
 
 SEPARATORS = ",;\t "
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """ "; did you mean 'x'?" where one of the known names is close, else "".
-
-    >>> nearest("radus", ["radius", "center"])
-    "; did you mean 'radius'?"
-    """
-    close = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def instead(name: str, known: list[str], lead: str = "There are") -> str:
-    """What to say after a name that is not known: the nearest one, and all of them.
-
-    >>> instead("radus", ["radius", "center"], "It takes")
-    "; did you mean 'radius'? It takes: radius, center"
-    """
-    shown = [*known[:20], "…"] if len(known) > 20 else known
-    return f"{nearest(name, known) or '.'} {lead}: {', '.join(shown)}"
-
-
-def one_or_more(names: list[str]) -> str:
-    """Names as a sentence has them.
-
-    >>> one_or_more(["a", "b", "c"])
-    'a, b and c'
-    """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 class Table:
-    """Rows of cells, with the line each row stands on.
+    """Rows of cells, with the line of each row.
 
     >>> table = Table("worker,loss\\nA,0.5\\nB,0.7\\n", "losses.csv")
     >>> table.header, table.numbers("loss")
@@ -57,7 +28,7 @@ class Table:
 
     def __init__(self, text: str, origin: str) -> None:
         self.origin = origin
-        text = text.removeprefix("\ufeff")  # what spreadsheets put first
+        text = text.removeprefix("\ufeff")  # the byte-order mark that spreadsheets write
         separator = _separator(text)
         reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         self.rows: list[list[str]] = []
@@ -87,11 +58,11 @@ class Table:
                 )
 
     def names(self) -> list[str]:
-        """The columns' names; their numbers from 0 where there is no header."""
+        """The columns' names; their numbers from 0 if there is no header."""
         return self.header or [str(place) for place in range(self.width)]
 
     def place(self, column: str) -> int:
-        """Where a column stands."""
+        """The index of a column."""
         names = self.names()
         if column not in names:
             raise InvalidData(f"{self.origin} has no column {column!r}{instead(column, names, 'It has')}")
@@ -107,7 +78,7 @@ class Table:
         return all(map(_is_number, self.text(column)))
 
     def numbers(self, column: str) -> Array:
-        """A column of numbers; the error names the first cell that is none."""
+        """A column of numbers; the error names the first cell that is not a number."""
         cells = self.text(column)
         try:
             return np.array(cells, dtype=np.float64)
@@ -118,7 +89,7 @@ class Table:
 
 
 def read_text(path: Path) -> str:
-    """A text file, or why it cannot be read."""
+    """Read a text file; the error says why it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -132,14 +103,14 @@ def read_text(path: Path) -> str:
 
 
 def _neighbour(path: Path) -> str:
-    """A hint where the folder has a file of a similar name."""
+    """Suggest a file of a similar name in the folder."""
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     return nearest(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
 
 
 def _separator(text: str) -> str:
-    """The separator of the first line that has one; a comma where none has."""
+    """The separator in the first line that has one; a comma if none has."""
     for line in text.splitlines():
         for separator in SEPARATORS:
             if separator in line.strip():
