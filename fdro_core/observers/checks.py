@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,6 @@ def positive(name: str, value: Any) -> float:
 
 def file_path(name: str, value: Any) -> Path:
     """The path of a file."""
-    try:
-        return Path(value)
-    except TypeError as error:
-        raise InvalidSetting(f"{name} must be the path of a file, got {value!r:.80}") from error
+    if not isinstance(value, str | os.PathLike) or "\0" in os.fspath(value):
+        raise InvalidSetting(f"{name} must be the path of a file, got {value!r:.80}")
+    return Path(value)

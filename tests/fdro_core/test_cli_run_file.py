@@ -47,6 +47,12 @@ pytestmark = pytest.mark.usefixtures("place")
         ("[engine]", "[engin]", 14, "a run file has no table [engin]; did you mean 'engine'?"),
         ("[engine]", "[stop]\nstationary = -1\n[engine]", 15, "must be > 0, got -1.0"),
         ("l2 = 0.01", "l2 = ", 5, "this is not TOML"),
+        ("l2 = 0.01", f"l2 = {10**400}", 5, "model.l2: must be below 1e308 in size"),
+        ("radius = 0.1", f"radius = {10**400}", 9, "set.radius: radius must be real numbers"),
+        ("seed = 3", f'delays = {{ law = "constant", seconds = {10**400} }}', 15, "engine.delays"),
+        ("iterations = 120", "iterations = " + "9" * 5000, 12, "a number of 5000 digits is too long"),
+        ("samples.csv", "x" * 300 + ".csv", 2, "data.source: "),
+        ("samples.csv", "x" * 300 + ".npz", 2, "cannot be read: File name too long"),
     ],
 )  # fmt: skip
 def test_mistakes_are_reported_with_their_line(old, new, line, words):

@@ -28,11 +28,15 @@ def report(
     """
     from fdro_core.app.report import build
     from fdro_core.app.runs.folder import REPORT, RunFolder
+    from fdro_core.errors import InvalidSetting
 
     run = RunFolder(folder)
     page = build(run)
     path = run / REPORT if output is None else output
-    path.write_text(page, encoding="utf-8")
+    try:
+        path.write_text(page, encoding="utf-8")  # in place: the file may be a pipe or a device
+    except OSError as error:
+        raise InvalidSetting(f"{path} cannot be written: {error.strerror}") from error
     shown = Output(quiet=quiet, as_json=as_json)
     shown.data({"report": str(path), "bytes": len(page.encode())})
     shown.essential(str(path))

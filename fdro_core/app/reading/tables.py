@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,8 @@ def read_text(path: Path) -> str:
         raise InvalidData(f"there is no file {path}{_neighbour(path)}") from None
     except IsADirectoryError:
         raise InvalidData(f"{path} is a folder, and a file is needed") from None
+    except OSError as error:  # no permission, a name that is too long
+        raise InvalidData(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidData(
             f"{path} is not a text file (UTF-8): {error.reason} at byte {error.start}"
@@ -104,7 +107,7 @@ def read_text(path: Path) -> str:
 
 def _neighbour(path: Path) -> str:
     """Suggest a file of a similar name in the folder."""
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         return f"; there is no folder {path.parent} either"
     return nearest(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,7 +169,7 @@ def _values(table: Table, name: str) -> Labels:
 
 def _from_npz(section: Section, path: Path, worker: str, label: str, features: str) -> Samples:
     with section.at("source"):
-        if not path.is_file():
+        if not os.path.isfile(path):
             read_text(path)  # raises the error that says what is wrong
         try:
             with np.load(path, allow_pickle=False) as file:

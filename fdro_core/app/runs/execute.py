@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ def train(
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Execute a run file from the start; return the folder and the numbers of `result.json`."""
     parent = RunFolder(run_file.parent)  # paths in a run folder's copy are relative to the original's folder
-    setup = load(run_file, Path(parent.origin()["folder"]) if (parent / ORIGIN).is_file() else None)
+    setup = load(run_file, Path(parent.origin()["folder"]) if os.path.isfile(parent / ORIGIN) else None)
     folder = RunFolder(setup.output if output is None else output)
     folder.begin(setup.source.text, setup.folder, force=force)
     return folder, _run(setup, folder, observers, solve)

@@ -52,6 +52,25 @@ class RunFolder:
 
     def begin(self, run_file: str, base: Path, *, force: bool) -> None:
         """Make the folder for a new run; if it holds one already, raise, or delete that with `force`."""
+        try:
+            self._make_room(force=force)
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # no permission, a name that is too long
+            raise InvalidSetting(
+                f"{self} cannot be the folder of a run ({error.strerror}): choose another with --output"
+            ) from error
+        files.write_text(self / RUN_FILE, run_file)
+        origin = {
+            "folder": str(base),
+            "fdro": version(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "platform": platform.platform(),
+        }
+        files.write_text(self / ORIGIN, json.dumps(origin, indent=1) + "\n")
+
+    def _make_room(self, *, force: bool) -> None:
+        """Raise if the folder is in use; with `force` delete the run in it."""
         if self.path.exists() and not self.path.is_dir():
             raise InvalidSetting(f"{self} is a file; the run needs a folder: choose another with --output")
         if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
@@ -67,22 +86,12 @@ class RunFolder:
                 f"{self} has other files in it: choose another folder with --output, or use this one "
                 "with --force"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
-        files.write_text(self / RUN_FILE, run_file)
-        origin = {
-            "folder": str(base),
-            "fdro": version(),
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "platform": platform.platform(),
-        }
-        files.write_text(self / ORIGIN, json.dumps(origin, indent=1) + "\n")
 
     def check(self, *needed: str) -> None:
         """Raise if the folder lacks one of the files."""
-        if not self.path.is_dir():
+        if not os.path.isdir(self.path):
             parent = self.path.parent
-            names = [each.name for each in parent.iterdir() if each.is_dir()] if parent.is_dir() else []
+            names = [each.name for each in parent.iterdir() if each.is_dir()] if os.path.isdir(parent) else []
             raise InvalidSetting(f"there is no folder {self.path}{nearest(self.path.name, names)}")
         for name in needed:
             path = self.run_file if name == RUN_FILE else self / name

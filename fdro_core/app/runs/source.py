@@ -32,11 +32,16 @@ class Source:
         self.name = name
         try:
             self.values: dict[str, Any] = tomllib.loads(text)
-        except ValueError as error:  # TOMLDecodeError is one; so is Python's limit on the digits of an int
+        except tomllib.TOMLDecodeError as error:
             found = re.search(r"at line (\d+)", str(error))
             line = int(found[1]) if found else max(1, text.count("\n"))
             message = re.sub(r" \(at .*\)", "", str(error))
             raise InvalidConfig(f"this is not TOML: {message}", path=name, line=line, field="") from None
+        except ValueError as error:  # Python limits the digits of a whole number, to 4300 by default
+            longest = max(re.finditer(r"\d+", text), key=lambda match: len(match[0]))
+            line = text.count("\n", 0, longest.start()) + 1
+            message = f"a number of {len(longest[0])} digits is too long to read"
+            raise InvalidConfig(message, path=name, line=line, field="") from error
         self._lines = _find_lines(text)
 
     def line(self, *place: str | int) -> int:
