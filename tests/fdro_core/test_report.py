@@ -98,7 +98,7 @@ def test_values_in_the_browser(run):
     dom, errors = browse(page)
     assert errors == []
     assert value(dom, "worst_test_accuracy") == f"{100 * numbers['worst_test_accuracy']:.1f} %"
-    assert value(dom, "objective") == f"{numbers['objective']:.5g}"
+    assert value(dom, "objective") == f"{numbers['objective']:.6g}"
     assert value(dom, "iterations") == "300"
     rows = re.findall(r'<tr[^>]*data-worker="w\d".*?</tr>', dom, re.DOTALL)
     assert [value(row, "weight") for row in rows] == [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,22 +10,10 @@ import typer
 
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
-from fdro_core.app.formatting import number, percent
+from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 
-FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "worst_test_accuracy": ("test accuracy, worst worker", percent),
-    "mean_test_accuracy": ("test accuracy, mean", percent),
-    "worst_test_loss": ("test loss, worst worker", number),
-    "objective": ("worst expected loss over the set", number),
-    "proved": ("proved for all workers", lambda value: "yes" if value else "no"),
-    "worst_loss": ("loss, worst worker", number),
-    "stationarity": ("stationarity", lambda value: number(value, 3)),
-    "planes": ("planes at the end", number),
-    "iterations": ("iterations", lambda value: f"{value:,}"),
-    "gradients": ("gradients", lambda value: f"{value:,}"),
-    "clock": ("seconds on the engine's clock", number),
-    "stop_reason": ("stopped by", str),
-}
+COMPARED = [key for key in FIGURES if key not in {"gap", "seconds"}]
+"""The figures to compare: not those that vary between two executions of one run file."""
 
 
 @guarded
@@ -56,7 +43,7 @@ def compare(
         {
             "runs": [str(folder) for folder in folders],
             "differ": differ,
-            **{key: [result[key] for result in results] for key in FIGURES},
+            **{key: [result[key] for result in results] for key in COMPARED},
         }
     )
     best = best_of(results)
@@ -98,8 +85,8 @@ def show(
         listing.add_row(key, *("–" if value is None else str(value) for value in values))
     if differ:
         listing.add_section()
-    for key, (label, form) in FIGURES.items():
-        values = [result[key] for result in results]
+    for key in COMPARED:
+        (label, form), values = FIGURES[key], [result[key] for result in results]
         if any(value is not None for value in values):
             listing.add_row(label, *("–" if value is None else form(value) for value in values))
     output.say(listing)
@@ -107,11 +94,9 @@ def show(
     if any(each != workers[0] for each in workers) or len(workers[0]) > 30:
         return
     tested = all(result["worst_test_accuracy"] is not None for result in results)
-    key, form = (
-        "test_accuracy" if tested else "loss",
-        FIGURES["worst_test_accuracy" if tested else "worst_loss"][1],
-    )
-    by_worker = table("worker", *names, title=key.replace("_", " ") + " by worker")
+    key = "test_accuracy" if tested else "loss"
+    label, form = WORKER_COLUMNS[key]
+    by_worker = table("worker", *names, title=f"{label} by worker")
     for j, name in enumerate(workers[0]):
         by_worker.add_row(name, *(form(result["workers"][j][key]) for result in results))
     output.say(by_worker)

@@ -10,7 +10,8 @@ import typer
 
 from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
-from fdro_core.app.formatting import number, percent
+from fdro_core.app.formatting import percent
+from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
@@ -155,14 +156,10 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         output.warn(f"worker {name} looks wrong: {what}")
     if not output.words:
         return
-    columns = ("samples", "loss", "accuracy", "test loss", "test accuracy", "prior", "weight")
-    listing = table("worker", *columns, title="\nby worker")
+    listing = table("worker", *(label for label, _ in WORKER_COLUMNS.values()), title="\nby worker")
     for worker in numbers["workers"]:
-        listing.add_row(
-            worker["name"], number(worker["samples"]), number(worker["loss"], 4), percent(worker["accuracy"]),
-            number(worker["test_loss"], 4), percent(worker["test_accuracy"]), percent(worker["prior"]),
-            percent(worker["weight"]),
-        )  # fmt: skip
+        cells = [form(worker[key]) for key, (_, form) in WORKER_COLUMNS.items()]
+        listing.add_row(worker["name"], *cells)
     output.say(listing)
     mean = percent(numbers["mean_test_accuracy"])
     output.say(headline(numbers))
@@ -175,8 +172,8 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
 
 def headline(numbers: dict[str, Any]) -> str:
     """The objective and its bound; proved only if every worker's loss was measured at this model."""
-    value = f"worst expected loss over the set  {numbers['objective']:.6g}"
-    bound = number(numbers["upper_bound"])
+    label, form = FIGURES["objective"]
+    value, bound = f"{label}  {form(numbers['objective'])}", form(numbers["upper_bound"])
     if numbers["proved"]:
         return f"{value}, proved at most {bound}"
     return f"{value}, NOT PROVED: at most {bound} {numbers['caveat']}"

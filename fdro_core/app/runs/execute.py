@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fdro_core.app.formatting import to_json
 from fdro_core.app.runs.evaluate import Evaluate
 from fdro_core.app.runs.folder import CHECKPOINT, HISTORY, ORIGIN, RUN_FILE, RunFolder
 from fdro_core.app.runs.run_file import RunSetup, load
+from fdro_core.app.runs.summary import summary
 from fdro_core.contracts.observer import Observer
 from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
 from fdro_core.observers import Checkpoint, HistoryFile
@@ -109,64 +108,3 @@ def _write(setup: RunSetup, folder: RunFolder, result: Result, seconds: float) -
     }
     folder.write(numbers, arrays)
     return dict(numbers)
-
-
-def summary(setup: RunSetup, result: Result, seconds: float) -> dict[str, Any]:
-    """The numbers of `result.json`."""
-    workers, answer = setup.workers, result.worst_case
-    test_loss, test_accuracy = workers.test(result.w)
-    columns = {
-        "samples": workers.samples,
-        "test_samples": workers.test_samples,
-        "loss": result.losses,
-        "accuracy": workers.training_accuracies(result.w),
-        "test_loss": test_loss,
-        "test_accuracy": test_accuracy,
-        "prior": setup.uncertainty_set.reference(),
-        "weight": result.weights,
-        "worst_case_p": answer.p,
-        "loss_known_at": result.known_at,
-    }
-    return {
-        "stop_reason": result.stop_reason,
-        "objective": result.objective,
-        "proved": result.proved,
-        "caveat": result.caveat(workers.names),
-        "suspicious": {workers.names[j]: what for j, what in result.suspicious.items()},
-        "upper_bound": answer.upper_bound,
-        "gap": answer.gap,
-        "violation": answer.violation,
-        "stationarity": result.stationarity,
-        "worst_loss": _most(result.losses),
-        "worst_test_loss": _most(test_loss),
-        "worst_test_accuracy": -_most(-test_accuracy),
-        "mean_test_accuracy": float(np.nanmean(test_accuracy))
-        if np.isfinite(test_accuracy).any()
-        else np.nan,
-        "planes": len(result.planes),
-        "iterations": result.iterations,
-        "gradients": result.gradients,
-        "clock": result.clock,
-        "seconds": seconds,
-        "set": {"name": setup.set_name, "as": repr(setup.uncertainty_set)},
-        "algorithm": {"name": setup.algorithm_name, **settings_of(setup.algorithm)},
-        "engine": {"name": setup.engine_name, "as": repr(setup.engine)},
-        "parameters": int(result.w.size),
-        "workers": [
-            {"name": name, **{key: column[j] for key, column in columns.items()}}
-            for j, name in enumerate(workers.names)
-        ],
-    }
-
-
-def settings_of(algorithm: Any) -> dict[str, Any]:
-    """An algorithm's settings; objects among them as their repr."""
-    if not dataclasses.is_dataclass(algorithm):
-        return {}
-    found = {item.name: getattr(algorithm, item.name) for item in dataclasses.fields(algorithm)}
-    simple = (type(None), bool, int, float, str)
-    return {name: value if isinstance(value, simple) else repr(value) for name, value in found.items()}
-
-
-def _most(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    return float(np.nanmax(values)) if np.isfinite(values).any() else np.nan
