@@ -70,7 +70,7 @@ def test_the_table_of_fields_is_complete():
     taken = set()
     for file in ("data.py", "workers.py", "run_file.py"):
         text = (folder / file).read_text(encoding="utf-8")
-        taken |= set(re.findall(r'(?:take|choice|section|sections)\(\s*"(\w+)"', text))
+        taken |= set(re.findall(r'(?:read|choice|section|sections)\(\s*"(\w+)"', text))
     taken |= {"stragglers", "crashes", "stationary", "loss", "seconds"}  # taken in loops over these names
     written = set(re.findall(r"^\| `\w+\.(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     assert written == taken - {"law"}  # a delay's own field, told with `engine.delays`

@@ -152,7 +152,7 @@ def test_oracle_finds_plug_in_sets():
         (("-s", "kl", "-l", "hole.csv", "--radius", "1"),
          "hole.csv, line 3, column 'loss': the cell is empty"),
         (("-s", "kl", "-l", "bad.csv", "--radius", "1", "--column", "los"), "did you mean 'loss'?"),
-        (("-s", "kl", "-l", "ragged.csv", "--radius", "1"), "line 2 has 2 cells where the first line has 3"),
+        (("-s", "kl", "-l", "ragged.csv", "--radius", "1"), "line 2 has 2 cells, and the first line has 3"),
         (("-s", "kl", "-l", "bad.json", "--radius", "1"), "bad.json, line 1: this is not JSON"),
         (("-s", "kl", "-l", "binary.npy", "--radius", "1"), "neither npy nor text"),
         (("-s", "kl", "-l", "words.npy", "--radius", "1"), "words.npy: a list of numbers"),

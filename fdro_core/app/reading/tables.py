@@ -55,7 +55,7 @@ class Table:
         for row, line in zip(self.rows, self.lines, strict=True):
             if len(row) != self.width:
                 raise InvalidData(
-                    f"{origin}, line {line} has {len(row)} cells where the first line has {self.width}"
+                    f"{origin}, line {line} has {len(row)} cells, and the first line has {self.width}"
                 )
 
     def names(self) -> list[str]:

@@ -57,9 +57,9 @@ class Data:
 
 def load_data(section: Section, folder: Path) -> Data | list[Any]:
     """Load what [data] describes: samples split by worker, or the problems that a user's function made."""
-    where = section.take("source", str)
-    fraction = section.take("test_fraction", float, 0.25)
-    seed = section.take("seed", int, 0)
+    where = section.read("source", str)
+    fraction = section.read("test_fraction", float, 0.25)
+    seed = section.read("seed", int, 0)
     if not 0 <= fraction < 1:
         raise section.error(
             f"must be in [0, 1): the share of samples held out, got {fraction}", "test_fraction"
@@ -67,19 +67,19 @@ def load_data(section: Section, folder: Path) -> Data | list[Any]:
     if seed < 0:
         raise section.error(f"must be a whole number >= 0, got {seed}", "seed")
     if is_reference(where):
-        arguments = section.take("arguments", dict, {})
-        standardise = section.take("standardise", bool, False)
+        arguments = section.read("arguments", dict, {})
+        standardise = section.read("standardise", bool, False)
         section.finish()
         with section.at("source"):
             samples = _from_function(where, arguments, folder)
         if not isinstance(samples, Samples):
             return samples
     elif where == DIGITS:
-        standardise = section.take("standardise", bool, False)
+        standardise = section.read("standardise", bool, False)
         section.finish()
         samples = digits()
     else:
-        standardise = section.take("standardise", bool, True)
+        standardise = section.read("standardise", bool, True)
         samples = _from_file(section, where, folder)
         section.finish()
     return split_by_worker(samples, fraction, seed, standardise)
@@ -124,11 +124,11 @@ def _from_file(section: Section, where: str, folder: Path) -> Samples:
             f'must be "{DIGITS}", a file (.csv, .tsv, .txt, .npz) or "module:function", got {where!r}{hint}',
             "source",
         )
-    worker = section.take("worker", str, "worker")
-    label = section.take("label", str, "label" if path.suffix in TABLES else "y")
+    worker = section.read("worker", str, "worker")
+    label = section.read("label", str, "label" if path.suffix in TABLES else "y")
     if path.suffix == ".npz":
-        return _from_npz(section, path, worker, label, section.take("features", str, "X"))
-    features = section.take("features", list, None)
+        return _from_npz(section, path, worker, label, section.read("features", str, "X"))
+    features = section.read("features", list, None)
     with section.at("source"):
         table = Table(read_text(path), str(path))
     for field, column in (("worker", worker), ("label", label)):

@@ -64,8 +64,8 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     }
     top.finish()
     output = parts["output"]
-    wanted = base / output.take("folder", str, "run")
-    every = output.take("checkpoint_every", int, 100)
+    wanted = base / output.read("folder", str, "run")
+    every = output.read("checkpoint_every", int, 100)
     if every < 1:
         raise output.error(f"must be at least 1, got {every}", "checkpoint_every")
     output.finish()
@@ -73,13 +73,13 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     engine_name, engine = _engine(parts["engine"])
     stops = _stops(parts["stop"])
     set_section = parts["set"]
-    set_name = set_section.take("name", str)
+    set_name = set_section.read("name", str)
     with set_section.at("name"):
         get_set(set_name)
     workers = make_workers(parts["model"], load_data(parts["data"], base), base)
     uncertainty_set = _set(set_section, set_name, workers, base)
     _check_faults(parts["engine"], len(workers.problems))
-    with parts["algorithm"].blame():
+    with parts["algorithm"].locating_errors():
         algorithm.check(len(workers.problems), uncertainty_set)
     return RunSetup(
         source=source,
@@ -104,7 +104,7 @@ def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
             with section.at(field):
                 given[field] = read_value(value, folder)
     count, samples = len(workers.problems), workers.samples
-    with section.blame():
+    with section.locating_errors():
         made = make_set(name, given, count, samples if np.isfinite(samples).all() else None)
     if made.size not in {None, count}:
         raise section.error(f"the set has {made.size} entries, and there are {count} workers", "center")
@@ -112,7 +112,7 @@ def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
 
 
 def _algorithm(section: Section) -> tuple[str, Any]:
-    name = section.take("name", str, "aspire-ease")
+    name = section.read("name", str, "aspire-ease")
     with section.at("name"):
         name, cls = find("algorithm", name, algorithms())
     given = {}
@@ -122,7 +122,7 @@ def _algorithm(section: Section) -> tuple[str, Any]:
 
 
 def _engine(section: Section) -> tuple[str, Any]:
-    name = section.take("name", str, "virtual")
+    name = section.read("name", str, "virtual")
     with section.at("name"):
         name, cls = find("engine", name, engines())
     known = inspect.signature(cls).parameters
@@ -155,7 +155,7 @@ def _delay(section: Section) -> Any:
 def _stops(section: Section) -> list[Any]:
     found = []
     for field, rule in STOPS.items():
-        value = section.take(field, float, None)
+        value = section.read(field, float, None)
         if value is not None:
             with section.at(field):
                 found.append(rule(value))

@@ -41,11 +41,11 @@ class Section:
         self.source = source
         self.values = values
         self.place = place
-        self._taken: list[str] = []
+        self._read: list[str] = []
 
-    def take(self, name: str, kind: type[Made], default: Any = REQUIRED) -> Made:
+    def read(self, name: str, kind: type[Made], default: Any = REQUIRED) -> Made:
         """Read a field of that type; its default if it is not given."""
-        self._taken.append(name)
+        self._read.append(name)
         if name not in self.values:
             if default is REQUIRED:
                 raise self.error(f"[{self.title}] needs `{name}`, {WORDS[kind]}")
@@ -62,19 +62,19 @@ class Section:
 
     def choice(self, name: str, choices: list[str], default: Any = REQUIRED) -> str:
         """Read a field that must be one of the choices."""
-        value = self.take(name, str, default)
+        value = self.read(name, str, default)
         if value not in choices:
             raise self.error(f"there is no {value!r}{instead(value, choices, 'Choose from')}", name)
         return value
 
     def section(self, name: str) -> Section:
         """Read a table inside this one; empty if it is not given."""
-        return Section(self.source, self.take(name, dict, {}), *self.place, name)
+        return Section(self.source, self.read(name, dict, {}), *self.place, name)
 
     def sections(self, name: str) -> list[Section]:
         """Read a list of tables inside this one."""
         found = []
-        for number, each in enumerate(self.take(name, list, [])):
+        for number, each in enumerate(self.read(name, list, [])):
             if not isinstance(each, dict):
                 raise self.error(
                     f"must be a list of tables, as in [{{worker = 0}}], got {each!r} in it", name
@@ -84,12 +84,12 @@ class Section:
 
     def rest(self) -> dict[str, Any]:
         """The fields that have not been read yet."""
-        return {name: value for name, value in self.values.items() if name not in self._taken}
+        return {name: value for name, value in self.values.items() if name not in self._read}
 
     def finish(self, *more: str) -> None:
         """Raise if a field has not been read; `more` are further names that the error may suggest."""
         for name in self.rest():
-            known = [*dict.fromkeys([*self._taken, *more])]
+            known = [*dict.fromkeys([*self._read, *more])]
             what = (
                 f"[{self.title}] has no field `{name}`" if self.place else f"a run file has no table [{name}]"
             )
@@ -103,7 +103,7 @@ class Section:
             if item.kind in {item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY} and item.name not in given
         }
         rest = self.rest()
-        self._taken.extend(name for name in rest if name in known)
+        self._read.extend(name for name in rest if name in known)
         self.finish(*known)
         hints = _hints(make)
         for name, value in rest.items():
@@ -115,11 +115,11 @@ class Section:
         ]
         if missing:
             raise self.error(f"[{self.title}] needs {one_or_more(missing)}")
-        with self.blame(rest):
+        with self.locating_errors(rest):
             return make(**rest, **given)
 
     @contextmanager
-    def blame(self, fields: typing.Iterable[str] | None = None) -> Iterator[None]:
+    def locating_errors(self, fields: typing.Iterable[str] | None = None) -> Iterator[None]:
         """Give errors inside the line of the field that caused them, if it is one of `fields`."""
         try:
             yield

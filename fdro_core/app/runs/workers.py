@@ -60,19 +60,19 @@ def make_workers(section: Section, data: Data | list[Any], folder: Path) -> Work
     if isinstance(data, list):
         section.finish()
         return _from_problems(data)
-    kind = section.take("kind", str, SOFTMAX)
-    l2 = section.take("l2", float, 1e-3)
+    kind = section.read("kind", str, SOFTMAX)
+    l2 = section.read("l2", float, 1e-3)
     if not l2 >= 0:
         raise section.error(f"must be a number >= 0, got {l2}", "l2")
     if is_reference(kind):
-        arguments = section.take("arguments", dict, {})
+        arguments = section.read("arguments", dict, {})
         section.finish()
         with section.at("kind"):
             make = load_reference(kind, folder)
             return _torch(data, make, arguments, l2)
     if kind not in {SOFTMAX, SQUARES}:
         section.choice("kind", [SOFTMAX, SQUARES, "module:function"])
-    intercept = section.take("intercept", bool, True)
+    intercept = section.read("intercept", bool, True)
     section.finish()
     with section.at("kind"):
         return softmax(data, l2, intercept) if kind == SOFTMAX else _squares(data, l2, intercept)
