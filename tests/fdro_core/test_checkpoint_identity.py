@@ -38,7 +38,7 @@ q = np.full(N, 1 / N)
 FIRST = {
     "problems": softmax_problems(N),
     "uncertainty_set": KL(q, 0.3),
-    "config": AspireEase(iterations=20, active_workers=2),
+    "algorithm": AspireEase(iterations=20, active_workers=2),
 }
 
 
@@ -76,18 +76,18 @@ def another_kind():
     return problems
 
 
-CONFIG = FIRST["config"]
+CONFIG = FIRST["algorithm"]
 
 # what is different the second time, the lines that say so, and whether `force` can go on from it
 OTHERS = {
     "set": ({"uncertainty_set": middle_box(N)}, ["set: KL → Box"], True),
     "radius": ({"uncertainty_set": KL(q, 0.4)}, ["set.radius: 0.3 → 0.4"], True),
     "centre": ({"uncertainty_set": KL([0.1, 0.2, 0.3, 0.4], 0.3)}, ["set.center: "], True),
-    "seed": ({"config": replace(CONFIG, seed=1)}, ["algorithm.seed: 0 → 1"], True),
-    "S": ({"config": replace(CONFIG, active_workers=3)}, ["algorithm.active_workers: 2 → 3"], True),
-    "batch": ({"config": replace(CONFIG, batch_size=4)}, ["algorithm.batch_size: None → 4"], True),
+    "seed": ({"algorithm": replace(CONFIG, seed=1)}, ["algorithm.seed: 0 → 1"], True),
+    "S": ({"algorithm": replace(CONFIG, active_workers=3)}, ["algorithm.active_workers: 2 → 3"], True),
+    "batch": ({"algorithm": replace(CONFIG, batch_size=4)}, ["algorithm.batch_size: None → 4"], True),
     "rule": (
-        {"config": replace(CONFIG, adaptive=Adaptive(few=1))},
+        {"algorithm": replace(CONFIG, adaptive=Adaptive(few=1))},
         ["algorithm.adaptive"],
         True,
     ),
@@ -110,7 +110,7 @@ OTHERS = {
         [rf"problems\[{j}\]: .* 9 parameters, .* 12 parameters" for j in range(N)],
         False,
     ),
-    "algorithm": ({"config": FedAvg(iterations=20)}, ["algorithm: AspireEase → FedAvg"], False),
+    "algorithm": ({"algorithm": FedAvg(iterations=20)}, ["algorithm: AspireEase → FedAvg"], False),
     "times": ({"engine": virtual(seed=3)}, ["engine.seed: 2 → 3"], True),
     "laws": (
         {"engine": virtual(delays=[Constant(1.0), LogNormal(), LogNormal(9.0), Constant(3.0)])},
@@ -123,11 +123,11 @@ OTHERS = {
         [r"engine.stragglers: \[\] → 1 in all"],
         True,
     ),
-    "lost": ({"engine": virtual(lost=0.1), "config": replace(CONFIG, deadline=9.0)},
+    "lost": ({"engine": virtual(lost=0.1), "algorithm": replace(CONFIG, deadline=9.0)},
              ["algorithm.deadline", "engine.lost: 0.0 → 0.1"], True),
     "clock": ({"engine": ThreadEngine(2)}, ["engine: VirtualEngine → an engine on a wall clock"], False),
     "several": (
-        {"uncertainty_set": KL(q, 0.4), "config": replace(CONFIG, seed=1)},
+        {"uncertainty_set": KL(q, 0.4), "algorithm": replace(CONFIG, seed=1)},
         ["algorithm.seed: 0 → 1", "set.radius: 0.3 → 0.4"],
         True,
     ),
@@ -152,7 +152,7 @@ def test_another_run_is_refused_with_a_list(what, path):
 def test_force_goes_on_and_warns_with_the_list(what, path):
     changed, lines, _ = OTHERS[what]
     again = {**FIRST, "engine": virtual(), **changed}
-    again["config"] = replace(again["config"], iterations=40)
+    again["algorithm"] = replace(again["algorithm"], iterations=40)
     with pytest.warns(CheckpointWarning) as warned:
         result = resume(path, **again, force=True)
     assert re.search(lines[0], str(warned[0].message))
@@ -184,12 +184,12 @@ def test_a_forced_run_writes_what_it_is_now(path, tmp_path):
 
 
 HARMLESS = {
-    "iterations": {"config": replace(CONFIG, iterations=31)},
-    "reports": {"config": replace(CONFIG, report_interval=1)},
+    "iterations": {"algorithm": replace(CONFIG, iterations=31)},
+    "reports": {"algorithm": replace(CONFIG, report_interval=1)},
     "observers": {"observers": [StopAfter(1e9)]},
     "the same again": {"uncertainty_set": KL(list(q), 0.3), "problems": softmax_problems(N)},
     "a tuple": {"engine": virtual(delays=(Constant(1.0), LogNormal(), LogNormal(2.0), Constant(3.0)))},
-    "the default written out": {"config": replace(CONFIG, planes="ease", deadline=CONFIG.deadline)},
+    "the default written out": {"algorithm": replace(CONFIG, planes="ease", deadline=CONFIG.deadline)},
 }
 
 

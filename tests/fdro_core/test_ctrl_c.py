@@ -36,7 +36,7 @@ engine = {"virtual": VirtualEngine, "thread": ThreadEngine, "ray": RayEngine}[ki
 engine = engine() if kind == "virtual" else engine(**slow)
 def busy(run, entry):
     Path(folder, "busy").touch()
-result = solve(problems, middle_box(2), config=config, engine=engine, observers=[busy])
+result = solve(problems, middle_box(2), algorithm=config, engine=engine, observers=[busy])
 print("ended:", result.stop_reason, len(result.w))
 """
 )

@@ -97,7 +97,7 @@ from tests.fdro_core.helpers import middle_box, softmax_problems
 engine = RayEngine(address=sys.argv[2]) if len(sys.argv) > 2 else ThreadEngine(2)
 config = AspireEase(active_workers={N}, iterations=10**7)
 checkpoint = Checkpoint(sys.argv[1], every=10)
-solve(softmax_problems({N}), middle_box({N}), config=config, engine=engine, observers=[checkpoint])
+solve(softmax_problems({N}), middle_box({N}), algorithm=config, engine=engine, observers=[checkpoint])
 """
 
 
@@ -196,7 +196,7 @@ def look(run, entry):
 for _ in range(2):
     seen.clear()
     config = AspireEase(iterations=20)
-    solve(softmax_problems(2), middle_box(2), config=config, engine=RayEngine(), observers=[look])
+    solve(softmax_problems(2), middle_box(2), algorithm=config, engine=RayEngine(), observers=[look])
     seen.discard(me)
     gone, alive = psutil.wait_procs(seen, timeout=20)
     assert not alive, alive

@@ -268,6 +268,7 @@ def test_errors_say_what_to_do(settings, groups, error, message):
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "fdro_core.sklearn")
+    monkeypatch.delitem(sys.modules, "fdro_core.estimators.classifier")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(BackendMissing, match=r"fdro\[sklearn\]"):
         importlib.import_module("fdro_core.sklearn")

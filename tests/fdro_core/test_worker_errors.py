@@ -203,8 +203,8 @@ def make():
 
 @pytest.mark.usefixtures("place")
 def test_the_command_shows_the_traceback():
-    Path("own_problems.py").write_text(OWN)
-    text = RUN_FILE.replace('"samples.csv"', '"own_problems:make"').replace("[model]\nl2 = 0.01\n", "")
+    Path("failing_problems.py").write_text(OWN)
+    text = RUN_FILE.replace('"samples.csv"', '"failing_problems:make"').replace("[model]\nl2 = 0.01\n", "")
     Path("run.toml").write_text(text)
     answer = fdro("train", "run.toml", code=1)
     assert 'return {}["age"]' in answer.stderr

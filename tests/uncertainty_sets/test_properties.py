@@ -16,7 +16,7 @@ from tests.uncertainty_sets import reference
 from tests.uncertainty_sets.cases import CLOSED, NAMES, cases, losses, parameters
 from uncertainty_sets import available_backends, get_set, worst_case
 from uncertainty_sets.errors import BackendUnsuitable
-from uncertainty_sets.suite.report import properties
+from uncertainty_sets.suite import properties
 from uncertainty_sets.suite.trying import Subject
 
 pytestmark = pytest.mark.property

@@ -1,0 +1,1 @@
+"""What an experiment runs: methods, sets, models, the search for settings, and one run."""
