@@ -20,7 +20,7 @@ from rich.console import Console
 from fdro_core import AspireEase, ProblemFrom, RayEngine, SoftmaxRegression, ThreadEngine, solve
 from fdro_core.contracts.engine import Event, WorkerFactory
 from fdro_core.contracts.messages import Reply, Request, Step, Update
-from fdro_core.engines import ray_
+from fdro_core.engines.ray_.cluster import several_nodes
 from uncertainty_sets import KL
 
 CONSOLE = Console(width=120)
@@ -231,7 +231,7 @@ def _is_host(process: Any) -> bool:
 
 def nodes(options: argparse.Namespace) -> bool:
     """Ray: a node's raylet gets SIGKILL, and its actors with it; a new node joins before the next kill."""
-    with ray_.several_nodes(HOSTS, {"host": 1.0}) as cluster:
+    with several_nodes(HOSTS, {"host": 1.0}) as cluster:
 
         def kill(rng: np.random.Generator) -> str:
             if cluster.size < HOSTS:

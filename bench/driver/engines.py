@@ -27,8 +27,8 @@ from fdro_core import (
     solve,
 )
 from fdro_core.contracts.messages import Begin, Step
-from fdro_core.engines import ray_
-from fdro_core.engines.host import Host
+from fdro_core.engines.ray_ import cluster
+from fdro_core.engines.wall_clock.host import Host
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=120)
@@ -69,7 +69,7 @@ def bare(make: Callable[[int], Any], iterations: int) -> float:
 
     The same actors, workers and messages as RayEngine's, on two actors of eight workers.
     """
-    ray, config = ray_.load(), AspireEase()
+    ray, config = cluster.load(), AspireEase()
     hosts = [ray.remote(Host).options(num_cpus=0).remote(ray.get) for _ in range(2)]
     of = [hosts[j * 2 // WORKERS] for j in range(WORKERS)]
     packed = [ray.cloudpickle.dumps(config.worker(j, ProblemFrom(make, j))) for j in range(WORKERS)]
@@ -100,7 +100,7 @@ def bare(make: Callable[[int], Any], iterations: int) -> float:
 
 def rates() -> None:
     """Iterations a second: 16 workers, p = 7,850, S = 1; Ray with 2 actors."""
-    ours = ray_.connect(None)
+    ours = cluster.connect(None)
     try:
         for make in (light, images):
             turns = []
@@ -122,7 +122,7 @@ def rates() -> None:
             CONSOLE.print(table)
     finally:
         if ours:
-            ray_.load().shutdown()
+            cluster.load().shutdown()
 
 
 def small(worker: int) -> SoftmaxRegression:

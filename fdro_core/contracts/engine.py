@@ -1,6 +1,6 @@
-"""What an engine is. The master and the workers know nothing of it.
+"""What an engine must do. The master and the workers do not depend on it.
 
-The driver's loop is the whole contract::
+The loop of `solve` is the whole contract::
 
     engine.start(factories)
     while ...:
@@ -9,13 +9,14 @@ The driver's loop is the whole contract::
             engine.send(worker, message)
     engine.stop()
 
-An engine is one file: a clock, a way to run workers, and these methods.
+An engine is one file in `fdro_core/engines`: a clock, a way to run workers, these methods, and the class data
+of `EngineTraits`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from fdro_core.contracts.failures import words
 from fdro_core.contracts.messages import Reply, Request
@@ -24,17 +25,20 @@ from fdro_core.contracts.messages import Reply, Request
 class WorkerMachine(Protocol):
     """One worker of some algorithm: a message in, a reply out, no clock and no I/O.
 
-    A worker may also have ``recall(opening, last, replies)``: take up again in a new process, given the
-    questions it had answered before its first step, its last reply, and how many steps it had answered.
-    Without it a worker that is made again answers the opening questions again.
+    It answers `Hello` by an `Introduction`, before the first step and when a run is resumed; all other
+    messages are the algorithm's own.
+
+    A worker may also have ``recall(opening, last, replies)``: continue in a new process, given the messages
+    it had answered before its first step, its last reply, and how many steps it had answered. Without it a
+    worker that is made again gets the opening messages again.
     """
 
     def handle(self, message: Request) -> Reply:
-        """The reply to a message."""
+        """Return the reply to a message."""
         ...
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Its state as plain values and arrays, None before it has any."""
+        """Return its state as plain values and arrays, None before it has any."""
         ...
 
     def restore(self, state: Mapping[str, Any] | None) -> None:
@@ -48,7 +52,7 @@ class Event:
     Attributes:
         time: the engine's clock, in seconds.
         worker: who it is from; -1 for a tick.
-        payload: an Update, `Lost`, `Back`, `Silent`, or None for a tick.
+        payload: a reply, `Lost`, `Back`, `Silent`, or None for a tick.
     """
 
     __slots__ = ("payload", "time", "worker")
@@ -60,13 +64,13 @@ class Event:
 
 
 class Lost:
-    """The worker crashed or raised; what it was doing is gone.
+    """The worker crashed or raised; the step it had under way will not be answered.
 
     Attributes:
         reason: in words.
-        error: what it raised, None where it crashed or fell silent.
-        returns: whether `Back` will follow, or another `Lost` if that comes to nothing: the master then waits
-            for it even if nobody else is left.
+        error: what it raised, None if it crashed.
+        returns: whether `Back` will follow, or another `Lost` if the worker cannot be made again: the master
+            then waits for it even if nobody else is left.
     """
 
     __slots__ = ("error", "reason", "returns")
@@ -83,24 +87,24 @@ class Lost:
 
 
 class Back:
-    """A lost worker is there again and waits for a message."""
+    """A lost worker is back and waits for a message."""
 
     __slots__ = ()
 
 
 class Away(ConnectionError):
-    """The worker is known to be gone, so it was not asked."""
+    """The answer in the name of a worker that is known to be lost or to hang."""
 
 
 class Silent:
-    """The worker has not answered its step for longer than the engine thinks normal; it may hang.
+    """The worker has not answered its step for longer than is normal; it may hang.
 
-    Only engines whose workers can hang say so. The master heeds it where its `deadline` is "auto".
+    Sent by engines that survive hangs (`EngineTraits`). The master acts on it if its `deadline` is "auto".
 
     Attributes:
         seconds: how long it has been silent.
         deadline: how long it may be.
-        why: where that number comes from.
+        why: how that number was chosen.
     """
 
     __slots__ = ("deadline", "seconds", "why")
@@ -112,21 +116,48 @@ class Silent:
 
     @property
     def reason(self) -> str:
-        """All of it in words."""
+        """The three in words."""
         return f"silent for {self.seconds:.3g} s, past the deadline of {self.deadline:.3g} s: {self.why}"
 
 
 WorkerFactory = Callable[[], WorkerMachine]
 
 
+class EngineTraits:
+    """What an engine class declares about itself: data that config files and the shared tests read.
+
+    The defaults hold for an engine that simulates everything in this process. An engine derives from this
+    class (`WallEngine` does) and overrides what differs.
+
+    Attributes:
+        name: the engine's name in config files and tests. Only classes that set it themselves are listed; a
+            base class leaves it "".
+        wall_clock: whether times are real. Then lost workers are made again, checkpoints pass to other
+            engines on a wall clock, and the constructor takes the settings of `WallEngine`.
+        own_processes: whether workers live in other processes: problems must be picklable, and a process can
+            be killed without harm to the master.
+        survives_hangs: whether the others go on while a worker hangs, and `Silent` is sent. Without it a
+            worker that never answers stops the run.
+        package: the optional package that it needs, which is also the name of fdro's extra; "" for none.
+    """
+
+    name: ClassVar[str] = ""
+    wall_clock: ClassVar[bool] = False
+    own_processes: ClassVar[bool] = False
+    survives_hangs: ClassVar[bool] = False
+    package: ClassVar[str] = ""
+
+
 class Engine(Protocol):
     """Runs workers and carries messages. Times are seconds on the engine's own clock.
 
-    A reply has passed `contracts.replies.fault` before it comes out of `receive` or `ask`; one that does not
-    pass is treated as an exception that the worker raised.
-    It may also have ``fingerprint()``: plain values by which a checkpoint knows that it belongs to this
-    engine; without it those are its class and the arguments of its constructor.
-    An engine may also have ``hurry()``, called on Ctrl-C: rounds wait for nobody who may hang from then on.
+    A reply must pass `contracts.replies.fault` before `receive` or `ask` returns it; one that does not counts
+    as an exception that the worker raised. A `live` message is copied when it is sent, and a `shared` one may
+    be sent to a process once (`contracts.messages.Message`).
+
+    An engine may have two more methods. ``fingerprint()`` returns plain values by which a checkpoint
+    recognises this engine; without it those are its class and the arguments of its constructor. ``hurry()``
+    is called on Ctrl-C: from then on rounds do not wait for workers that may hang.
     """
 
     @property
@@ -135,33 +166,33 @@ class Engine(Protocol):
         ...
 
     def start(self, factories: Sequence[WorkerFactory]) -> None:
-        """Make every worker, where it is to live."""
+        """Make every worker in the place where it will live."""
         ...
 
     def send(self, worker: int, message: Request) -> None:
-        """Hand a message to a worker; its reply comes out of `receive` some time later."""
+        """Send a message to a worker; `receive` returns its reply some time later."""
         ...
 
     def receive(self, until: float | None) -> Event:
-        """The next event; a tick where none comes before the time `until`, or earlier.
+        """Return the next event; a tick if none comes before the time `until`, or earlier.
 
-        Raises `Deadlock` where `until` is None and nothing is under way.
+        Raises `Deadlock` if `until` is None and nothing is under way.
         """
         ...
 
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
-        """A round of its own: every worker's reply, or the exception it raised, before anything else.
+        """Send a round of questions; return every worker's reply, or the exception it raised.
 
         On a wall clock a worker answers after the step that it has under way.
         """
         ...
 
     def stop(self) -> None:
-        """Let the workers go."""
+        """Release the workers."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """The engine's state as nested dicts, lists, numbers, strings and arrays, for checkpoints."""
+        """Return the engine's state as nested dicts, lists, numbers, strings and arrays, for checkpoints."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""Is a reply what was asked for? Every one is looked at before anything else touches it.
+"""Check every reply before anything else uses it.
 
-Engines call `fault` on each reply: its kind, and the type and shape of what is in it. The numbers of an
-update are for the master (`in_range`, and the pass over w_j that it makes anyway): one that is out of range
-is counted and asked for again, where a reply of the wrong form is like a worker that raised.
+Engines call `fault` on each reply: its class, and the type and shape of its fields. The numbers of an update
+are for the master (`in_range`, and the pass over w_j that it makes anyway): an update that is out of range
+is counted and asked for again, while a reply of the wrong form counts as an exception of the worker.
 """
 
 from __future__ import annotations
@@ -11,32 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.contracts.messages import (
-    Begin,
-    Hello,
-    Introduction,
-    Probe,
-    Probed,
-    Reply,
-    Request,
-    Step,
-    Train,
-    Trained,
-    Update,
-)
+from fdro_core.contracts.forms import FLOAT, LARGEST, LARGEST_SQ
+from fdro_core.contracts.messages import Message, Reply, Request, Step, Update
 from fdro_core.errors import InvalidReply
 
-FLOAT = np.dtype(np.float64)
-ANSWERS = {Step: Update, Begin: Update, Hello: Introduction, Probe: Probed, Train: Trained}
-
-LARGEST = 1e150  # of a parameter, loss, metric or curvature: beyond it squares overflow
-LARGEST_SQ = LARGEST**2
-_ABSENT = object()
+__all__ = ["LARGEST", "LARGEST_SQ", "checked", "fault", "in_range"]
 
 
 def fault(request: Request, reply: Any) -> str:
-    """What is wrong with a reply's form, "" where nothing is."""
-    if type(request) is Step and type(reply) is Update:  # one for every step: the common case in few words
+    """Return what is wrong with a reply's form, "" if nothing is."""
+    if type(request) is Step and type(reply) is Update:  # one for every step: the common case in few lines
         try:
             w = reply.w
             if (
@@ -49,25 +33,21 @@ def fault(request: Request, reply: Any) -> str:
             ):
                 return ""
         except AttributeError:
-            pass  # said below
-    expected: Any = ANSWERS[type(request)]
-    if type(reply) is not expected:
-        return f"a {type(reply).__name__} for a {type(request).__name__}, where {expected.__name__} is needed"
-    if isinstance(reply, Update):
-        return _update_fault(request, reply)
-    if isinstance(reply, Trained):
-        return _trained_fault(request, reply)
-    if isinstance(reply, Probed):
-        return (
-            _number(reply, "loss_at_z", -LARGEST, LARGEST)
-            or _number(reply, "loss_at_w", -LARGEST, LARGEST)
-            or _number(reply, "worker_sq", 0.0, np.inf)
-        )
-    return _introduction_fault(reply)
+            pass  # reported below
+    if not isinstance(request, Message):
+        raise TypeError(f"{type(request).__name__} is not a message: derive it from messages.Message")
+    expected = request.answer
+    if expected is None:
+        right, needed = isinstance(reply, Message), "a subclass of Message"
+    else:
+        right, needed = type(reply) is expected, expected.__name__
+    if not right:
+        return f"a {type(reply).__name__} for a {type(request).__name__}; {needed} is needed"
+    return request.fault(reply)
 
 
 def checked(worker: int, request: Request, reply: Any) -> Reply:
-    """The reply, or `InvalidReply` raised."""
+    """Return the reply, or raise `InvalidReply`."""
     wrong = fault(request, reply)
     if wrong:
         raise InvalidReply(f"worker {worker} replied {wrong}")
@@ -82,66 +62,3 @@ def in_range(update: Update) -> bool:
         and 0.0 <= update.gradient_sq <= LARGEST_SQ
         and 0.0 <= update.curvature <= LARGEST
     )
-
-
-def _update_fault(request: Any, reply: Update) -> str:
-    begins = isinstance(request, Begin)
-    size = request.z.size if begins else request.pull.size
-    least = -1 if begins else request.ticket
-    wrong = _whole(reply, "ticket", least) or _vector(reply, "w", size)
-    for name in ("loss", "gradient_sq", "curvature"):
-        wrong = wrong or _number(reply, name)
-    if not begins or wrong:
-        return wrong
-    wrong = _number(reply, "loss", -LARGEST, LARGEST) or _number(reply, "gradient_sq", 0.0, LARGEST_SQ)
-    wrong = wrong or _number(reply, "curvature", 0.0, LARGEST)
-    return f"{wrong} (at the starting point)" if wrong else ""
-
-
-def _trained_fault(request: Any, reply: Trained) -> str:
-    wrong = _whole(reply, "ticket", request.ticket) or _number(reply, "loss")
-    for name, needed in (("w", request.steps > 0), ("marked", request.mark > 0)):
-        if needed:
-            wrong = wrong or _vector(reply, name, request.w.size)
-        elif getattr(reply, name, None) is not None:
-            wrong = wrong or f"{name}, which was not asked for"
-    return wrong
-
-
-def _introduction_fault(reply: Any) -> str:
-    wrong = _whole(reply, "dimension", 1)
-    for name in ("metric", "start"):
-        if not wrong and getattr(reply, name, _ABSENT) is not None:
-            wrong = _vector(reply, name, reply.dimension)
-    samples = getattr(reply, "samples", _ABSENT)
-    if samples is not None and type(samples) is not int:
-        wrong = wrong or _number(reply, "samples", 0.0, LARGEST)
-    if type(getattr(reply, "identity", _ABSENT)) is not str:
-        wrong = wrong or "identity, which must be words"
-    return wrong
-
-
-def _vector(reply: Any, name: str, size: int) -> str:
-    value = getattr(reply, name, None)
-    if not isinstance(value, np.ndarray):
-        return f"{name} of type {type(value).__name__}; {size} numbers of float64 are needed"
-    if value.dtype != FLOAT or value.shape != (size,):
-        return f"{name} of shape {value.shape} and {value.dtype}; {size} numbers of float64 are needed"
-    return ""
-
-
-def _number(reply: Any, name: str, least: float = -np.inf, most: float = np.inf) -> str:
-    value = getattr(reply, name, None)
-    if not isinstance(value, float):
-        return f"{name} of type {type(value).__name__}, where a float is needed"
-    unbounded = least == -np.inf and most == np.inf
-    return (
-        "" if unbounded or least <= value <= most else f"{name} = {value}; it must be in {least:g}..{most:g}"
-    )
-
-
-def _whole(reply: Any, name: str, least: int) -> str:
-    value = getattr(reply, name, None)
-    if type(value) is not int:
-        return f"{name} of type {type(value).__name__}, where an int is needed"
-    return "" if value >= least else f"{name} = {value}; it must be at least {least}"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fdro_core.contracts.setting_checks import check_number
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.arrays import Array
 
@@ -18,13 +19,8 @@ class DelayLaw(Protocol):
     """How long a step takes, from dispatch to reply."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """`size` delays in seconds."""
+        """Return `size` delays in seconds."""
         ...
-
-
-def _positive(name: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
-        raise InvalidSetting(f"{name} must be a finite number > 0, got {value}")
 
 
 @dataclass(frozen=True)
@@ -34,10 +30,10 @@ class Constant:
     seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive("Constant.seconds", self.seconds)
+        check_number("Constant.seconds", self.seconds, above=0)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """The same delay `size` times."""
+        """Return the same delay `size` times."""
         return np.full(size, self.seconds)
 
 
@@ -49,28 +45,27 @@ class LogNormal:
     sigma: float = 0.5
 
     def __post_init__(self) -> None:
-        _positive("LogNormal.median", self.median)
-        _positive("LogNormal.sigma", self.sigma)
+        check_number("LogNormal.median", self.median, above=0)
+        check_number("LogNormal.sigma", self.sigma, above=0)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Log-normal delays."""
+        """Return log-normal delays."""
         return self.median * np.exp(self.sigma * rng.standard_normal(size))
 
 
 @dataclass(frozen=True)
 class Exponential:
-    """Exponential delays, `shift` at least."""
+    """Exponential delays, at least `shift`."""
 
     mean: float = 1.0
     shift: float = 0.0
 
     def __post_init__(self) -> None:
-        _positive("Exponential.mean", self.mean)
-        if not (np.isfinite(self.shift) and self.shift >= 0):
-            raise InvalidSetting(f"Exponential.shift must be a finite number >= 0, got {self.shift}")
+        check_number("Exponential.mean", self.mean, above=0)
+        check_number("Exponential.shift", self.shift, least=0)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Exponential delays."""
+        """Return exponential delays."""
         return self.shift + self.mean * rng.standard_exponential(size)
 
 
@@ -81,12 +76,17 @@ class Trace:
     seconds: Sequence[float]
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.seconds, dtype=np.float64)
+        try:
+            values = np.asarray(self.seconds, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.empty(0)
         if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values) & (values > 0)):
-            raise InvalidSetting("Trace.seconds must be a list of finite numbers > 0, at least one")
+            raise InvalidSetting(
+                f"Trace.seconds must be a list of finite numbers > 0, at least one; got {self.seconds!r:.80}"
+            )
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Delays of the trace."""
+        """Return delays of the trace."""
         return rng.choice(np.asarray(self.seconds, dtype=np.float64), size=size)
 
 
@@ -100,26 +100,28 @@ class Straggler:
     end: float = np.inf
 
     def __post_init__(self) -> None:
-        _positive("Straggler.factor", self.factor)
+        check_number("Straggler.factor", self.factor, above=0)
+        check_number("Straggler.start", self.start)
+        check_number("Straggler.end", self.end, infinite=True)
 
 
 @dataclass(frozen=True)
 class Crash:
-    """Worker `worker` is gone in [at, until); what it was doing is lost. It never returns by default."""
+    """Worker `worker` is lost in [at, until), with the step under way. By default it never returns."""
 
     worker: int
     at: float
     until: float = np.inf
 
     def __post_init__(self) -> None:
-        if not 0 <= self.at < self.until:
-            raise InvalidSetting(f"Crash needs 0 <= at < until, got at={self.at}, until={self.until}")
+        check_number("Crash.at", self.at, least=0)
+        check_number("Crash.until", self.until, above=self.at, infinite=True)
 
 
 class Delays:
-    """One stream of delays, drawn in blocks, that a checkpoint can name by two things.
+    """One stream of delays, drawn in blocks.
 
-    Those are the generator's state before the block in use, and the place in it.
+    A checkpoint keeps two things: the generator's state before the block in use, and the place in it.
     """
 
     def __init__(self, law: DelayLaw, rng: np.random.Generator) -> None:
@@ -133,7 +135,7 @@ class Delays:
         self.place = 0
 
     def next(self) -> float:
-        """The next delay."""
+        """Return the next delay."""
         if self.place == BLOCK:
             self._fill()
         delay = self.block[self.place]
@@ -141,7 +143,7 @@ class Delays:
         return delay
 
     def snapshot(self) -> dict[str, Any]:
-        """The place in the stream."""
+        """Return the place in the stream."""
         return {"before": self.before, "place": self.place}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -155,5 +157,5 @@ class Draws:
     """Uniform numbers for lost and repeated messages, by the same block scheme."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Uniform numbers in [0, 1)."""
+        """Return uniform numbers in [0, 1)."""
         return rng.random(size)

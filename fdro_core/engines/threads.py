@@ -13,43 +13,71 @@ from typing import Any
 
 from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
 from fdro_core.contracts.failures import as_exception, words
-from fdro_core.contracts.messages import Probe, Reply, Request
-from fdro_core.engines.memory import Past, make, own_copy, recall
-from fdro_core.engines.wall import Answer, Arrival, Gone, Here, WallEngine
-from fdro_core.errors import InvalidSetting
+from fdro_core.contracts.messages import Reply, Request
+from fdro_core.contracts.setting_checks import check_whole
+from fdro_core.engines.wall_clock import (
+    Answer,
+    Arrival,
+    WallEngine,
+    WorkerRecord,
+    WorkersLost,
+    WorkersReady,
+    make_worker,
+    restore_worker,
+)
 
-FAREWELL = 2.0  # seconds that `stop` waits for threads in the midst of a step; they end by themselves later
+STOP_TIMEOUT = 2.0  # seconds that `stop` waits for threads that are in a step; they end by themselves later
 
 
-class _Desk:
-    """One worker and the tasks that wait for it; at most one thread is at it."""
+class _Slot:
+    """One worker and the tasks that wait for it; at most one thread works on it.
 
-    __slots__ = ("busy", "error", "hangs", "left", "machine", "since", "waiting")
+    Attributes:
+        machine: the worker, None if it could not be made.
+        error: what was raised instead.
+        waiting: tasks after the present one.
+        busy: whether a task is queued or being done.
+        since: since when a thread works on it; infinity: none does.
+        thread_replaced: whether another thread was started in place of the one that works on it.
+        abandoned: whether another slot has replaced this one; its answers are dropped.
+    """
+
+    __slots__ = ("abandoned", "busy", "error", "machine", "since", "thread_replaced", "waiting")
 
     def __init__(self) -> None:
         self.machine: WorkerMachine | None = None
         self.error: Exception = RuntimeError("the worker was never made")
         self.waiting: deque[Any] = deque()
         self.busy = False
-        self.since = inf  # since when a thread is at it
-        self.hangs = False  # that thread has been replaced
-        self.left = False  # another desk has taken the place of this one
+        self.since = inf
+        self.thread_replaced = False
+        self.abandoned = False
+
+
+class _MakeWorker:
+    """The task of making a worker: the first time without a record, later with it."""
+
+    __slots__ = ("afresh", "record")
+
+    def __init__(self, record: WorkerRecord | None, afresh: bool) -> None:
+        self.record = record
+        self.afresh = afresh
 
 
 class ThreadEngine(WallEngine):
     """Workers on threads of this process, on a wall clock: real asynchrony without extra dependencies.
 
-    Threads run at the same time where gradients leave Python's lock (NumPy's products and PyTorch do). A
+    Threads run at the same time while gradients release Python's lock (NumPy's products and PyTorch do). A
     worker that raises is lost, made again and back. A thread cannot be ended from outside: while a worker
     hangs (the master's `deadline` notices), another thread takes over the rest. At the end of the run, a
     thread that hangs is left behind after two seconds; as a daemon it does not keep the process from ending.
 
     Args:
-        threads: how many; as many as the machine has cores by default, never more than workers.
+        threads: how many; by default as many as the machine has cores, and never more than workers.
         patience: seconds that a round of questions waits without any further answer.
         restarts: how often in a row a worker is made again before it is given up; 0 for never.
         restart_after: seconds from a loss to the first attempt, twice as long after each failure in a row.
-        deadline_floor: the least seconds of silence that `deadline="auto"` takes for a sign of anything.
+        deadline_floor: the least seconds of silence after which `deadline="auto"` acts.
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
@@ -58,6 +86,9 @@ class ThreadEngine(WallEngine):
     >>> round(float(result.w[0]), 3), round(result.objective, 3)
     (1.0, 0.5)
     """
+
+    name = "thread"
+    survives_hangs = True
 
     def __init__(
         self,
@@ -71,72 +102,69 @@ class ThreadEngine(WallEngine):
         super().__init__(
             patience=patience, restarts=restarts, restart_after=restart_after, deadline_floor=deadline_floor
         )
-        if threads is not None and not (isinstance(threads, int) and threads >= 1):
-            raise InvalidSetting(f"ThreadEngine.threads must be a whole number >= 1, got {threads!r}")
-        self.threads = threads
+        self.threads = None if threads is None else check_whole("ThreadEngine.threads", threads, 1)
 
     def __repr__(self) -> str:
         return f"ThreadEngine(threads={self.threads}, clock={self.clock:.3g})"
 
     def _open(self, factories: Sequence[WorkerFactory]) -> None:
         self._factories = list(factories)
-        self._desks = [_Desk() for _ in factories]
+        self._slots = [_Slot() for _ in factories]
         self._lock = threading.Lock()
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._arrivals: SimpleQueue[Arrival] = SimpleQueue()
-        self._crew: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []
         for worker in range(len(factories)):
-            self._put(worker, _Make(None, afresh=True))
+            self._enqueue(worker, _MakeWorker(None, afresh=True))
         for _ in range(min(self.threads or os.cpu_count() or 1, len(factories))):
-            self._hire()
+            self._start_thread()
 
-    def _hire(self) -> None:
+    def _start_thread(self) -> None:
         arguments = (self._tasks, self._arrivals)
-        name = f"fdro-worker-{len(self._crew)}"
+        name = f"fdro-worker-{len(self._threads)}"
         # A daemon: a worker that hangs must not keep the process from ending.
         thread = threading.Thread(target=self._serve, args=arguments, name=name, daemon=True)
-        self._crew.append(thread)
+        self._threads.append(thread)
         thread.start()
 
-    def _put(self, worker: int, task: Any) -> None:
-        desk = self._desks[worker]
+    def _enqueue(self, worker: int, task: Any) -> None:
+        slot = self._slots[worker]
         with self._lock:
-            if desk.busy:
-                desk.waiting.append(task)
+            if slot.busy:
+                slot.waiting.append(task)
                 return
-            desk.busy = True
-        self._tasks.put((worker, desk, task))
+            slot.busy = True
+        self._tasks.put((worker, slot, task))
 
     def _post(self, worker: int, number: int, message: Request) -> None:
-        # A Probe holds the master's own z, which moves on; nobody writes to the arrays of other messages.
-        self._put(worker, (number, own_copy(message) if isinstance(message, Probe) else message))
+        self._enqueue(worker, (number, message))
 
     def _pressed(self, worker: int) -> None:
-        self._replace_thread(self._desks[worker])
+        self._replace_thread(self._slots[worker])
 
-    def _replace_thread(self, desk: _Desk) -> bool:
-        """Hire a thread in the place of the one at this desk, if there is one and it was not done yet."""
+    def _replace_thread(self, slot: _Slot) -> bool:
+        """Start a thread in place of the one that works on this slot, unless that was done already."""
         with self._lock:
-            if desk.since == inf or desk.hangs:
+            if slot.since == inf or slot.thread_replaced:
                 return False
-            desk.hangs = True
-        self._hire()
+            slot.thread_replaced = True
+        self._start_thread()
         return True
 
     def _since(self, worker: int, posted: float) -> float:
-        return max(posted, self._desks[worker].since)
+        return max(posted, self._slots[worker].since)
 
     def _relieve(self, workers: Sequence[int]) -> bool:
-        stuck = [worker for worker in workers if self._replace_thread(self._desks[worker])]
+        stuck = [worker for worker in workers if self._replace_thread(self._slots[worker])]
         for worker in stuck:
-            self._hangs[worker] = True
+            self._may_hang[worker] = True
         return bool(stuck) and len(stuck) < len(workers)
 
     def _abandon(self, workers: Sequence[int]) -> Sequence[int]:
         for worker in workers:
-            desk, self._desks[worker] = self._desks[worker], _Desk()
-            desk.left = True
-            self._replace_thread(desk)
+            slot, self._slots[worker] = self._slots[worker], _Slot()
+            slot.abandoned = True
+            self._replace_thread(slot)
         return workers
 
     def _collect(self, seconds: float) -> list[Arrival]:
@@ -145,73 +173,63 @@ class ThreadEngine(WallEngine):
             found = [arrivals.get(timeout=seconds) if seconds > 0 else arrivals.get_nowait()]
         except Empty:
             return []
-        found.extend(arrivals.get() for _ in range(arrivals.qsize()))  # nobody else takes from it
+        found.extend(arrivals.get() for _ in range(arrivals.qsize()))  # only this thread takes from it
         return found
 
-    def _remake(self, pasts: Mapping[int, Past], *, afresh: bool) -> None:
-        for worker, past in pasts.items():
-            self._put(worker, _Make(past, afresh))
+    def _remake(self, records: Mapping[int, WorkerRecord], *, afresh: bool) -> None:
+        for worker, record in records.items():
+            self._enqueue(worker, _MakeWorker(record, afresh))
 
     def _close(self) -> None:
-        for _ in self._crew:
+        for _ in self._threads:
             self._tasks.put(None)
-        end = monotonic() + FAREWELL
-        for thread in self._crew:
+        end = monotonic() + STOP_TIMEOUT
+        for thread in self._threads:
             thread.join(timeout=max(0.0, end - monotonic()))
-        self._desks = []
+        self._slots = []
 
     # -- on the threads -------------------------------------------------------------------------------
 
     def _serve(self, tasks: SimpleQueue[Any], arrivals: SimpleQueue[Arrival]) -> None:
-        """Take tasks until told to go; the queues are this run's own, whatever the engine does next."""
+        """Do tasks until there is a None; the queues are this run's own, whatever the engine does next."""
         while (item := tasks.get()) is not None:
-            worker, desk, task = item
-            begin = desk.since = monotonic()
-            if isinstance(task, _Make):
-                arrival = self._make(worker, desk, task)
+            worker, slot, task = item
+            begin = slot.since = monotonic()
+            if isinstance(task, _MakeWorker):
+                arrival = self._make(worker, slot, task)
             else:
-                reply = _handle(desk, task[1])
+                reply = _handle(slot, task[1])
                 arrival = Answer(task[0], reply, monotonic() - begin)
-            if arrival is not None and not desk.left:
+            if arrival is not None and not slot.abandoned:
                 arrivals.put(arrival)
             with self._lock:
-                desk.since = inf
-                desk.busy = bool(desk.waiting)
-                following = desk.waiting.popleft() if desk.waiting else None
-                hung, desk.hangs = desk.hangs, False
+                slot.since = inf
+                slot.busy = bool(slot.waiting)
+                following = slot.waiting.popleft() if slot.waiting else None
+                replaced, slot.thread_replaced = slot.thread_replaced, False
             if following is not None:
-                tasks.put((worker, desk, following))
-            if hung:
-                return  # another thread was hired in this one's place
+                tasks.put((worker, slot, following))
+            if replaced:
+                return
 
-    def _make(self, worker: int, desk: _Desk, task: _Make) -> Arrival | None:
-        past = task.past
+    def _make(self, worker: int, slot: _Slot, task: _MakeWorker) -> Arrival | None:
+        record = task.record
         try:
-            if task.afresh or desk.machine is None:
-                desk.machine = make(self._factories[worker], past)
-            elif past is not None:
-                recall(desk.machine, past)
+            if task.afresh or slot.machine is None:
+                slot.machine = make_worker(self._factories[worker], record)
+            elif record is not None:
+                restore_worker(slot.machine, record)
         except BaseException as raised:  # Ctrl-C reaches the main thread only
             error = as_exception(raised)
-            desk.machine, desk.error = None, error
-            return None if past is None else Gone([worker], f"raised {words(error)}", error)
-        return None if past is None else Here([worker])
+            slot.machine, slot.error = None, error
+            return None if record is None else WorkersLost([worker], f"raised {words(error)}", error)
+        return None if record is None else WorkersReady([worker])
 
 
-class _Make:
-    """The task to make a worker: the first time without a past, later with it."""
-
-    __slots__ = ("afresh", "past")
-
-    def __init__(self, past: Past | None, afresh: bool) -> None:
-        self.past = past
-        self.afresh = afresh
-
-
-def _handle(desk: _Desk, message: Request) -> Reply | Exception:
-    if desk.machine is None:
-        return desk.error
+def _handle(slot: _Slot, message: Request) -> Reply | Exception:
+    if slot.machine is None:
+        return slot.error
     try:
-        return desk.machine.handle(message)
+        return slot.machine.handle(message)
     except BaseException as error:  # Ctrl-C reaches the main thread only
         return as_exception(error)

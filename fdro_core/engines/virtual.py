@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.contracts.engine import Away, Back, Event, Lost, WorkerFactory, WorkerMachine
+from fdro_core.contracts.engine import Away, Back, EngineTraits, Event, Lost, WorkerFactory, WorkerMachine
 from fdro_core.contracts.failures import as_exception
-from fdro_core.contracts.messages import Reply, Request, from_fields, to_fields
+from fdro_core.contracts.messages import Reply, Request, copied, from_fields, to_fields
 from fdro_core.contracts.replies import checked
+from fdro_core.contracts.setting_checks import check_list_of, check_number, check_whole
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
 
@@ -19,19 +20,19 @@ ARRIVAL, CRASH, RETURN = 0, 1, 2
 REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes
 
 
-class VirtualEngine:
+class VirtualEngine(EngineTraits):
     """Workers in this process, times from delay laws, no waiting.
 
     A step's delay is drawn when it is sent; the worker computes when the reply arrives, so between events
-    its state is what the master knows. Rounds of their own (`ask`) take no virtual time. A virtual clock
-    cannot hang: a slow law answers in the end, and nothing under way is a `Deadlock`, so `deadline="auto"`
-    never strikes here.
+    its state is what the master knows. Rounds of questions (`ask`) take no virtual time. Workers cannot hang
+    here: a slow one answers in the end, and if nothing is under way the run ends with `Deadlock`. So
+    `deadline="auto"` never acts.
 
     Args:
         seed: fixes every delay, loss and repetition.
         delays: one law for all workers, or one for each.
         stragglers: workers that are slower for a time.
-        crashes: workers that go, and maybe return.
+        crashes: workers that are lost, and may return.
         lost: the chance that a message (either way) never arrives; the master notices by its `deadline`.
         repeated: the chance that a message arrives twice.
 
@@ -39,6 +40,8 @@ class VirtualEngine:
     >>> VirtualEngine(seed=0, delays=Exponential(), stragglers=[Straggler(2, factor=20.0)])
     VirtualEngine(seed=0, clock=0)
     """
+
+    name = "virtual"
 
     def __init__(
         self,
@@ -49,15 +52,12 @@ class VirtualEngine:
         lost: float = 0.0,
         repeated: float = 0.0,
     ) -> None:
-        for name, chance in (("lost", lost), ("repeated", repeated)):
-            if not 0 <= chance < 1:
-                raise InvalidSetting(f"VirtualEngine.{name} is a chance in [0, 1), got {chance}")
-        self.seed = seed
-        self.law = LogNormal() if delays is None else delays
-        self.stragglers = list(stragglers)
-        self.crashes = list(crashes)
-        self.lost = lost
-        self.repeated = repeated
+        self.seed = check_whole("VirtualEngine.seed", seed, 0)
+        self.law = LogNormal() if delays is None else _check_laws(delays)
+        self.stragglers = check_list_of("VirtualEngine.stragglers", stragglers, Straggler)
+        self.crashes = check_list_of("VirtualEngine.crashes", crashes, Crash)
+        self.lost = _check_chance("VirtualEngine.lost", lost)
+        self.repeated = _check_chance("VirtualEngine.repeated", repeated)
         self._clock = 0.0
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class VirtualEngine:
                 raise InvalidSetting(f"{fault} names worker {fault.worker}; there are 0..{N - 1}")
         laws = list(self.law) if isinstance(self.law, Sequence) else [self.law]
         if len(laws) not in {1, N}:
-            raise InvalidSetting(f"VirtualEngine.delays: give one law, or {N}, got {len(laws)}")
+            raise InvalidSetting(f"VirtualEngine.delays must be one law, or {N}, got {len(laws)}")
         self._clock = 0.0
         self._workers: list[WorkerMachine] = [_make(factory) for factory in factories]
         streams = np.random.SeedSequence(self.seed).spawn(len(laws) + 1)
@@ -100,9 +100,11 @@ class VirtualEngine:
         heappush(self._heap, (time, self._order, kind, worker, self._life[worker], payload))
 
     def send(self, worker: int, message: Request) -> None:
-        """Put the step's reply on the heap, unless it is lost."""
+        """Schedule the step's arrival, unless the message is lost."""
         if self._away[worker]:
             return
+        if message.live:  # the worker computes when the reply is due
+            message = copied(message)
         streams = self._delays
         delay = streams[worker if len(streams) > 1 else 0].next()
         if worker in self._slow:
@@ -118,7 +120,7 @@ class VirtualEngine:
         heappush(self._heap, (self._clock + delay, self._order, ARRIVAL, worker, self._life[worker], message))
 
     def receive(self, until: float | None) -> Event:
-        """The next arrival, crash or return; the worker computes now."""
+        """Return the next arrival, crash or return; the worker computes now."""
         heap = self._heap
         while True:
             if until is not None and (not heap or heap[0][0] > until):
@@ -137,17 +139,17 @@ class VirtualEngine:
                 try:
                     reply = checked(worker, payload, self._workers[worker].handle(payload))
                 except (Exception, SystemExit) as error:
-                    return self._gone(time, worker, as_exception(error))
+                    return self._lose(time, worker, as_exception(error))
                 if self.lost and self._chances.next() < self.lost:
                     continue
                 return Event(time, worker, reply)
             self._clock = time
             if kind == CRASH:
-                return self._gone(time, worker)
+                return self._lose(time, worker)
             self._away[worker] = False
             return Event(time, worker, Back())
 
-    def _gone(self, time: float, worker: int, error: Exception | None = None) -> Event:
+    def _lose(self, time: float, worker: int, error: Exception | None = None) -> Event:
         self._away[worker] = True
         self._life[worker] += 1
         returns = any(kind == RETURN and who == worker for _, _, kind, who, _, _ in self._heap)
@@ -155,7 +157,7 @@ class VirtualEngine:
         return Event(time, worker, lost)
 
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
-        """Every worker's reply at once, outside virtual time."""
+        """Return every worker's reply at once, outside virtual time."""
         replies: dict[int, Reply | Exception] = {}
         for worker, message in messages.items():
             if self._away[worker]:
@@ -168,10 +170,10 @@ class VirtualEngine:
         return replies
 
     def stop(self) -> None:
-        """Nothing to let go."""
+        """There is nothing to release."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Clock, random streams, messages under way and the workers' states."""
+        """Return the clock, random streams, messages under way and the workers' states."""
         events = []
         for time, order, kind, worker, life, payload in sorted(self._heap, key=lambda item: item[:2]):
             fields = None if payload is None else to_fields(payload)
@@ -188,7 +190,7 @@ class VirtualEngine:
         }
 
     def fingerprint(self) -> dict[str, Any]:
-        """All that fixes the times: seed, laws and faults."""
+        """Return all that fixes the times: seed, laws and faults."""
         names = ("seed", "stragglers", "crashes", "lost", "repeated")
         return {"": type(self).__name__, "delays": self.law} | {name: getattr(self, name) for name in names}
 
@@ -221,7 +223,7 @@ class VirtualEngine:
 
 
 class _Unmade:
-    """Stands for a worker that could not be made: it answers with what was raised then."""
+    """Stands for a worker that could not be made: it answers with the error."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -235,7 +237,7 @@ class _Unmade:
         return
 
     def restore(self, state: Mapping[str, Any] | None) -> None:
-        """A worker that had a state and cannot be made now is an error of whoever resumes the run."""
+        """Raise the error if the worker had a state: the run cannot be resumed without it."""
         if state is not None:
             raise self.error
 
@@ -245,3 +247,19 @@ def _make(factory: WorkerFactory) -> WorkerMachine:
         return factory()
     except (Exception, SystemExit) as error:
         return _Unmade(as_exception(error))
+
+
+def _check_chance(name: str, value: float) -> float:
+    if check_number(name, value, least=0) >= 1:
+        raise InvalidSetting(f"{name} must be a chance in [0, 1), got {value!r}")
+    return float(value)
+
+
+def _check_laws(delays: Any) -> Any:
+    for law in delays if isinstance(delays, Sequence) else [delays]:
+        if not callable(getattr(law, "draw", None)):
+            raise InvalidSetting(
+                "VirtualEngine.delays must be a delay law such as LogNormal(), or a list with one for each "
+                f"worker; got {law!r:.80}"
+            )
+    return delays

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fdro_core.contracts.observer import RunView
-from fdro_core.observers.checks import file_path, whole
+from fdro_core.contracts.setting_checks import check_path, check_whole
 
 
 class Checkpoint:
@@ -18,8 +18,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, every: int = 100) -> None:
-        self.path = file_path("Checkpoint.path", path)
-        self.every = whole("Checkpoint.every", every)
+        self.path = check_path("Checkpoint.path", path)
+        self.every = check_whole("Checkpoint.every", every, 1)
         self._reports = 0
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> None:

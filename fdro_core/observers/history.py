@@ -12,8 +12,8 @@ import numpy as np
 
 from fdro_core import files
 from fdro_core.contracts.observer import RunView
+from fdro_core.contracts.setting_checks import check_path
 from fdro_core.errors import FileNotWritten
-from fdro_core.observers.checks import file_path
 
 
 class HistoryFile:
@@ -29,7 +29,7 @@ class HistoryFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = file_path("HistoryFile.path", path)
+        self.path = check_path("HistoryFile.path", path)
         self._written: int | None = None
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> None:

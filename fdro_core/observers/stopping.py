@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fdro_core.contracts.observer import RunView
-from fdro_core.observers.checks import number, positive, whole
+from fdro_core.contracts.setting_checks import check_number, check_whole
 
 
 class StopWhenStationary:
@@ -15,8 +15,8 @@ class StopWhenStationary:
     """
 
     def __init__(self, epsilon: float, every: int = 20) -> None:
-        self.epsilon = positive("StopWhenStationary.epsilon", epsilon)
-        self.every = whole("StopWhenStationary.every", every)
+        self.epsilon = check_number("StopWhenStationary.epsilon", epsilon, above=0, infinite=True)
+        self.every = check_whole("StopWhenStationary.every", every, 1)
         self._reports = 0
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
@@ -33,7 +33,7 @@ class StopAfter:
     """Stop when the engine's clock has passed `seconds`."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = positive("StopAfter.seconds", seconds)
+        self.seconds = check_number("StopAfter.seconds", seconds, above=0, infinite=True)
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
         """Compare the clock of a report."""
@@ -48,7 +48,7 @@ class StopAtLoss:
     """
 
     def __init__(self, target: float) -> None:
-        self.target = number("StopAtLoss.target", target)
+        self.target = check_number("StopAtLoss.target", target, infinite=True)
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
         """Compare the reported objective, and measure it at z before stopping."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fdro_core import RayEngine, ThreadEngine, VirtualEngine
-from fdro_core.engines import ray_
+from fdro_core.engines.ray_ import cluster
 from tests.fdro_core.command import furnish
-from tests.fdro_core.engine_kinds import HAS_RAY, PATIENT, THREAD, VIRTUAL, engine_of_the_page
+from tests.fdro_core.engine_kinds import ENGINES, HAS_RAY, RAY, make_engine
 
 
 @pytest.fixture
@@ -22,24 +21,19 @@ def place(tmp_path, monkeypatch):
 def local_ray():
     """One cluster for all tests: starting one takes seconds."""
     if HAS_RAY:
-        ray_.connect(None)
+        cluster.connect(None)
     yield
     if HAS_RAY:
-        ray_.load().shutdown()
+        cluster.load().shutdown()
 
 
 @pytest.fixture
 def make(request):
-    """Makes an engine of the kind asked for; settings are those of a wall clock."""
+    """Makes an engine by its name; settings that it does not have are left out."""
 
     def engine(kind, **settings):
-        if kind == VIRTUAL:
-            return VirtualEngine(seed=3)
-        wall = PATIENT | settings
-        if kind != "ray":
-            wall.pop("hosts", None)
-            return ThreadEngine(2, **wall) if kind == THREAD else engine_of_the_page()(**wall)
-        request.getfixturevalue("local_ray")
-        return RayEngine(**wall)
+        if ENGINES[kind].package == RAY:
+            request.getfixturevalue("local_ray")
+        return make_engine(ENGINES[kind], settings)
 
     return engine

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import doctest
 import importlib.util
+import inspect
 from pathlib import Path
 
 import pytest
 
+from fdro_core.engines import engines_by_name
+from fdro_core.engines.wall_clock import WallEngine
 from tests.fdro_core.helpers import Quadratic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,18 +17,35 @@ N = 4
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason='needs ray: pip install "fdro[ray]"')
 
-VIRTUAL, THREAD, PAGE = "virtual", "thread", "page"  # the last is the engine of docs/add-an-engine.md
-RAY = pytest.param("ray", marks=needs_ray)
-PATIENT = {"patience": 60.0, "restart_after": 0.01}
+ENGINES = engines_by_name()
+VIRTUAL, THREAD, RAY = "virtual", "thread", "ray"  # for tests of one engine
 
 
-def engine_of_the_page():
-    names = {}
-    for example in doctest.DocTestParser().get_examples((ROOT / "docs" / "add-an-engine.md").read_text()):
-        exec(compile(example.source, "<page>", "single"), names)
-        if "QueueEngine" in names:
-            return names["QueueEngine"]
-    raise AssertionError("docs/add-an-engine.md has no QueueEngine any more")
+def kinds(*fixed, **traits):
+    """Parameters of a test: the names of all engines with these traits, each after the fixed values."""
+    found = []
+    for name, cls in ENGINES.items():
+        if all(getattr(cls, trait) == value for trait, value in traits.items()):
+            missing = bool(cls.package) and importlib.util.find_spec(cls.package) is None
+            reason = f'needs {cls.package}: pip install "fdro[{cls.package}]"'
+            marks = [pytest.mark.skipif(missing, reason=reason)]
+            found.append(pytest.param(name, *fixed, marks=marks))
+    return found
+
+
+EVERY = kinds()
+WALL = kinds(wall_clock=True)
+SURVIVES_HANGS = kinds(survives_hangs=True)
+
+SETTINGS = {"seed": 3, "threads": 2, "patience": 60.0, "restart_after": 0.01}
+"""What an engine of the suite is made with; it gets those that its constructor takes."""
+
+
+def make_engine(cls, settings):
+    known = dict(inspect.signature(cls).parameters)
+    if cls.wall_clock and any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        known |= inspect.signature(WallEngine).parameters  # passed on to it
+    return cls(**{name: value for name, value in (SETTINGS | settings).items() if name in known})
 
 
 def happened(result, event):

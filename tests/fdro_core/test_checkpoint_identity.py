@@ -27,7 +27,7 @@ from fdro_core.errors import CheckpointMismatch, CheckpointWarning, InvalidProbl
 from fdro_core.federation import checkpoint as snapshots
 from fdro_core.federation.identity import describe
 from fdro_core.observers import Checkpoint, StopAfter
-from tests.fdro_core.engine_kinds import PAGE, RAY, THREAD, VIRTUAL, N, quadratics
+from tests.fdro_core.engine_kinds import EVERY, N, quadratics
 from tests.fdro_core.helpers import Quadratic, load_shard, middle_box, softmax_problems
 from tests.uncertainty_sets.plugins import TotalVariation
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1
@@ -258,7 +258,7 @@ def test_a_fingerprint_of_the_parts_own():
     assert describe({"f": softmax_problems}) == {"f": "softmax_problems"}
 
 
-@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
+@pytest.mark.parametrize("kind", EVERY)
 def test_data_that_live_with_the_worker_are_known_too(kind, make, tmp_path):
     """Factories: the master never sees the shards, and a changed one is found all the same."""
     rng, path = np.random.default_rng(0), tmp_path / "run.npz"

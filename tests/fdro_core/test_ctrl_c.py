@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.fdro_core.engine_kinds import ROOT, THREAD, VIRTUAL, needs_ray
+from tests.fdro_core.engine_kinds import ROOT, kinds, needs_ray
 
 LONG = 120.0  # seconds; the settings below would have a run wait for an hour
 
@@ -25,15 +25,16 @@ MASTER = (
     + """
 import sys
 from pathlib import Path
-from fdro_core import AspireEase, RayEngine, ThreadEngine, VirtualEngine, solve
+from fdro_core import AspireEase, solve
+from fdro_core.engines import engines_by_name
 from tests.fdro_core.helpers import Mishap, Quadratic, middle_box
 kind, stage, folder = sys.argv[1:4]
 slow = dict(patience=3600.0, deadline_floor=3600.0)
 calls = {"start": 2, "run": 40, "last round": 9 + 30 + 2, "busy": 10**9}[stage]
 config = AspireEase(active_workers=2, iterations=30 if stage == "last round" else 10**9, report_interval=20)
 problems = [Mishap([float(j)], folder, "hang", at=calls) for j in range(2)]
-engine = {"virtual": VirtualEngine, "thread": ThreadEngine, "ray": RayEngine}[kind]
-engine = engine() if kind == "virtual" else engine(**slow)
+engine = engines_by_name()[kind]
+engine = engine(**slow) if engine.wall_clock else engine()
 def busy(run, entry):
     Path(folder, "busy").touch()
 result = solve(problems, middle_box(2), algorithm=config, engine=engine, observers=[busy])
@@ -74,14 +75,10 @@ def start(*arguments):
 @pytest.mark.parametrize(
     ("kind", "stage", "word"),
     [
-        (VIRTUAL, "busy", "ended: interrupted"),
-        (THREAD, "busy", "ended: interrupted"),
-        (THREAD, "start", "KeyboardInterrupt"),
-        (THREAD, "run", "ended: interrupted"),
-        (THREAD, "last round", "ended: iterations"),
-        pytest.param("ray", "start", "KeyboardInterrupt", marks=needs_ray),
-        pytest.param("ray", "run", "ended: interrupted", marks=needs_ray),
-        pytest.param("ray", "last round", "ended: iterations", marks=needs_ray),
+        *kinds("busy", "ended: interrupted"),
+        *kinds("start", "KeyboardInterrupt", survives_hangs=True),
+        *kinds("run", "ended: interrupted", survives_hangs=True),
+        *kinds("last round", "ended: iterations", survives_hangs=True),
     ],
 )
 def test_one_ctrl_c_ends_a_run_that_waits(kind, stage, word, tmp_path):

@@ -12,14 +12,14 @@ import pytest
 
 from fdro_core import AspireEase, ProblemFrom, RayEngine, ThreadEngine, resume, solve
 from fdro_core.baselines import FedAvg
-from fdro_core.engines import ray_
+from fdro_core.engines.ray_ import cluster
 from fdro_core.errors import InvalidProblem, InvalidSetting, WorkerWarning
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import (
-    PAGE,
     RAY,
     ROOT,
     THREAD,
+    WALL,
     N,
     StopWhen,
     happened,
@@ -38,20 +38,16 @@ from uncertainty_sets.errors import BackendMissing
 # -- the master dies ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "later"),
-    [
-        (THREAD, THREAD),
-        (THREAD, PAGE),
-        pytest.param("ray", "ray", marks=needs_ray),
-    ],
-)
-def test_a_new_master_goes_on_from_the_checkpoint(kind, later, make, tmp_path):
+@pytest.mark.parametrize("kind", WALL)
+@pytest.mark.parametrize("first", ["the same", THREAD])
+def test_a_new_master_goes_on_from_the_checkpoint(first, kind, make, tmp_path):
+    """A checkpoint passes from one engine on a wall clock to any other."""
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
     whole = solve(problems, box, algorithm=AspireEase(active_workers=N, iterations=120))
-    first, second = (AspireEase(active_workers=N, iterations=i) for i in (50, 120))
-    solve(problems, box, algorithm=first, engine=make(kind), observers=[Checkpoint(path)])
-    rest = resume(path, problems, box, algorithm=second, engine=make(later))
+    short, long = (AspireEase(active_workers=N, iterations=i) for i in (50, 120))
+    before = make(kind if first == "the same" else first)
+    solve(problems, box, algorithm=short, engine=before, observers=[Checkpoint(path)])
+    rest = resume(path, problems, box, algorithm=long, engine=make(kind))
     assert rest.iterations == 120
     assert np.abs(rest.w - whole.w).max() <= 1e-12
     assert np.abs(rest.losses - whole.losses).max() <= 1e-12
@@ -101,12 +97,12 @@ solve(softmax_problems({N}), middle_box({N}), algorithm=config, engine=engine, o
 """
 
 
-@pytest.mark.parametrize("kind", [THREAD, RAY])
+@pytest.mark.parametrize("kind", [THREAD, pytest.param(RAY, marks=needs_ray)])
 def test_a_master_that_is_killed(kind, make, tmp_path):
     path, arguments = tmp_path / "run.npz", []
     engine = make(kind)
-    if kind == "ray":
-        arguments = [ray_.load().get_runtime_context().gcs_address]
+    if kind == RAY:
+        arguments = [cluster.load().get_runtime_context().gcs_address]
     script = MASTER.replace("{N}", str(N))
     master = subprocess.Popen([sys.executable, "-c", script, str(path), *arguments], cwd=ROOT)
     try:
@@ -150,6 +146,25 @@ def test_checkpoints_of_other_clocks_are_refused(make, tmp_path):
         (lambda: RayEngine(object_store_mb=1), "object_store_mb"),
         (lambda: RayEngine(placement=[0]).start([None, None]), "placement names a host for 1 of 2"),
         (lambda: RayEngine(placement=[0, 2]).start([None, None]), "worker 1 to host 2"),
+        (lambda: ThreadEngine("a"), "ThreadEngine.threads must be a whole number >= 1, got 'a'"),
+        (lambda: ThreadEngine(True), "ThreadEngine.threads"),
+        (
+            lambda: ThreadEngine(patience="long"),
+            "patience must be a finite number of seconds > 0, got 'long'",
+        ),
+        (lambda: ThreadEngine(restarts=1.5), "restarts must be a whole number >= 0, got 1.5"),
+        (lambda: ThreadEngine(restart_after=None), "restart_after must be a finite number"),
+        (lambda: RayEngine(address=6379), 'address must be "host:port" or None, got 6379'),
+        (lambda: RayEngine(hosts="two"), "hosts must be a number, or for each host"),
+        (lambda: RayEngine(hosts=2.5), "hosts must be a number, or for each host"),
+        (lambda: RayEngine(hosts=True), "hosts must be a whole number"),
+        (lambda: RayEngine(hosts=[]), "hosts must be a number, or for each host"),
+        (lambda: RayEngine(hosts=[1, 2]), "hosts must be a number, or for each host"),
+        (lambda: RayEngine(hosts=[{"site": "a"}]), r"hosts\[0\]\['site'\] must be a finite number > 0"),
+        (lambda: RayEngine(placement=0), "placement must be a list of hosts, got 0"),
+        (lambda: RayEngine(placement=["a"]), r"placement\[0\] must be a whole number >= 0, got 'a'"),
+        (lambda: RayEngine(cpus="all"), "cpus must be a whole number >= 1, got 'all'"),
+        (lambda: RayEngine(join_timeout="soon"), "join_timeout must be a finite number of seconds > 0"),
     ],
 )
 def test_settings_are_checked(build, message):
@@ -176,7 +191,7 @@ def test_a_problem_that_cannot_travel(make):
     stuck = Quadratic([0.0, 0.0])
     stuck.lock = threading.Lock()
     with pytest.raises(InvalidProblem, match=r"problems\[1\].*ProblemFrom"):
-        solve([Quadratic([1.0, 1.0]), stuck], middle_box(2), engine=make("ray"))
+        solve([Quadratic([1.0, 1.0]), stuck], middle_box(2), engine=make(RAY))
 
 
 ALONE = """

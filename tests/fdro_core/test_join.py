@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from fdro_core import RayEngine
-from fdro_core.engines import ray_
+from fdro_core.engines.ray_ import cluster
 from fdro_core.errors import InvalidSetting
 from tests.fdro_core.engine_kinds import ROOT, needs_ray
 
@@ -75,7 +75,7 @@ def test_somebody_is_there_who_never_answers(taken):
 @needs_ray
 def test_a_wrong_token_is_refused_at_once(local_ray):
     """With a timeout longer than the test has."""
-    address = ray_.load().get_runtime_context().gcs_address
+    address = cluster.load().get_runtime_context().gcs_address
     said = join(address, 3600, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="0" * 64)
     assert "unreachable" in said
     assert "RAY_AUTH_TOKEN" in said

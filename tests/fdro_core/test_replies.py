@@ -24,7 +24,7 @@ from fdro_core.contracts.messages import (
 )
 from fdro_core.contracts.replies import fault
 from fdro_core.errors import InvalidProblem, InvalidReply, WorkerFailed, WorkerWarning
-from tests.fdro_core.engine_kinds import PAGE, RAY, THREAD, VIRTUAL, happened
+from tests.fdro_core.engine_kinds import EVERY, happened
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 from tests.fdro_core.twisted import OF_STEPS, STRANGE, WRONG, With, changed, scaled
 
@@ -97,7 +97,7 @@ def test_bad_replies_do_not(request_, reply):
 # -- whole runs -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("what", STRANGE)
 def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, what, make):
     config = With(AspireEase(iterations=40), 1, Step, STRANGE[what])
@@ -131,7 +131,7 @@ def test_baselines_refuse_the_same(method, what):
     assert not result.proved
 
 
-@pytest.mark.parametrize("kind", [VIRTUAL, THREAD, PAGE, RAY])
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize(
     "what", ["huge curvature", "negative curvature", "negative square", "NaN", "a huge loss"]
 )

@@ -12,15 +12,14 @@ import pytest
 from fdro_core import AspireEase, Crash, ProblemFrom, VirtualEngine, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg
 from fdro_core.contracts.failures import traceback_of, words
-from fdro_core.engines.host import portable
+from fdro_core.engines.wall_clock.host import portable
 from fdro_core.errors import NoWorkersLeft, WorkerFailed, WorkerWarning
 from tests.fdro_core.command import RUN_FILE, fdro
-from tests.fdro_core.engine_kinds import PAGE, RAY, THREAD, VIRTUAL, happened
+from tests.fdro_core.engine_kinds import EVERY, happened
 from tests.fdro_core.helpers import Faulty, Mishap, Quadratic, broken_shard, middle_box
 from tests.fdro_core.twisted import Mute, NoTraveller, Raising
 
 N = 3
-KINDS = [VIRTUAL, THREAD, PAGE, RAY]
 
 
 def with_one(problem):
@@ -37,7 +36,7 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("where", FAILING)
 def test_a_failure_before_the_first_step_ends_the_run(kind, where, make):
     with pytest.raises(
@@ -51,7 +50,7 @@ def test_a_failure_before_the_first_step_ends_the_run(kind, where, make):
     assert "helpers.py" in printed or "twisted.py" in printed  # where it was raised, from another process too
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("where", FAILING)
 def test_the_run_goes_on_where_that_is_asked_for(kind, where, make):
     config = AspireEase(iterations=60, on_failed_start="warn")
@@ -105,7 +104,7 @@ def test_all_that_failed_are_named():
 # -- later ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_a_later_failure_warns_once_with_the_traceback(kind, make, tmp_path):
     problems = with_one(Mishap([1.0, 0.0], tmp_path, "raise", at=20, times=3))
     config = AspireEase(iterations=400)
@@ -116,7 +115,7 @@ def test_a_later_failure_warns_once_with_the_traceback(kind, make, tmp_path):
         assert "_happen" in lost["traceback"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_nobody_left_names_and_chains_the_last_exception(kind, make, tmp_path):
     problems = [Mishap([float(j), 0.0], tmp_path, "raise", at=20 + j, times=99) for j in range(N)]
     with pytest.warns(WorkerWarning), pytest.raises(NoWorkersLeft, match="OSError: disk gone") as caught:
@@ -157,7 +156,7 @@ def test_a_worker_that_fails_when_it_is_probed():
 # -- exceptions of an awkward kind ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("error", [Mute, partial(NoTraveller, 1, 2)])
 def test_awkward_exceptions_reach_the_user_too(kind, error, make):
     name = type(error()).__name__

@@ -1,86 +1,48 @@
-"""Algorithms, engines and delay laws by their names in run files; and functions by "module:function".
-
-A class is found if it keeps the contract. Its name is its attribute `name`, or is made from the class's name.
-"""
+"""Algorithms, engines and delay laws by their names in run files; and functions by "module:function"."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
-import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from fdro_core.contracts.algorithm import Algorithm
-from fdro_core.contracts.engine import Engine
-from fdro_core.engines.delays import DelayLaw
+from fdro_core.engines import delays, engines_by_name
 from fdro_core.errors import InvalidSetting
 from fdro_core.words import instead, nearest
 
 
-def algorithms() -> dict[str, type]:
+def algorithms() -> dict[str, type[Any]]:
     """Every algorithm by its name in run files.
 
     >>> algorithms()["aspire-ease"].__name__
     'AspireEase'
     """
-    return {**_keeping(Algorithm, "fdro_core.aspire"), **_keeping(Algorithm, "fdro_core.baselines")}
+    from fdro_core import AspireEase, baselines
+
+    found = [AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
+    return {kebab(cls.__name__): cls for cls in found}
 
 
-def engines() -> dict[str, type]:
-    """Every engine by its name in run files.
+def engines() -> dict[str, type[Any]]:
+    """Every engine by its name in run files, which is the `name` of its class.
 
     >>> engines()["virtual"].__name__
     'VirtualEngine'
     """
-    return _keeping(Engine, "fdro_core.engines", suffix="-engine")
+    return dict(engines_by_name())
 
 
-def delay_laws() -> dict[str, type]:
+def delay_laws() -> dict[str, type[Any]]:
     """Every delay law by its name in run files; it is a dataclass, whose fields are its numbers there.
 
     >>> delay_laws()["log-normal"].__name__
     'LogNormal'
     """
-    found = _keeping(DelayLaw, "fdro_core.engines")
-    return {name: law for name, law in found.items() if is_dataclass(law)}
-
-
-def _keeping(contract: type, package: str, suffix: str = "") -> dict[str, type]:
-    """The public classes of a package that have every member of a contract, by name.
-
-    A class without a `name` that another one derives from is a base class, and is left out.
-    """
-    members = [member for member in vars(contract) if not member.startswith("_")]
-    found = [
-        cls
-        for module in _modules(package)
-        for cls in vars(module).values()
-        if inspect.isclass(cls)
-        and cls.__module__ == module.__name__
-        and not cls.__name__.startswith("_")
-        and not inspect.isabstract(cls)
-        and not getattr(cls, "_is_protocol", False)
-        and all(hasattr(cls, member) for member in members)
-    ]
-    named = {}
-    for cls in found:
-        name = vars(cls).get("name")
-        if isinstance(name, str):
-            named[name] = cls
-        elif not any(issubclass(other, cls) for other in found if other is not cls):
-            named[kebab(cls.__name__).removesuffix(suffix)] = cls
-    return named
-
-
-def _modules(package: str) -> Iterator[ModuleType]:
-    root = importlib.import_module(package)
-    for module in pkgutil.walk_packages(root.__path__, f"{package}."):
-        yield importlib.import_module(module.name)
+    found = [cls for cls in vars(delays).values() if isinstance(cls, type) and hasattr(cls, "draw")]
+    return {kebab(cls.__name__): cls for cls in found if is_dataclass(cls)}
 
 
 def kebab(name: str) -> str:
@@ -97,7 +59,7 @@ def kebab(name: str) -> str:
     return "".join(parts).lower().replace("_", "-")
 
 
-def find(kind: str, name: str, known: dict[str, type]) -> tuple[str, type]:
+def find(kind: str, name: str, known: dict[str, type[Any]]) -> tuple[str, type[Any]]:
     """The name as the class has it, and the class; hyphens and capitals do not matter."""
     for each, cls in known.items():
         if _bare(each) == _bare(name):
