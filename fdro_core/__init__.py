@@ -1,7 +1,7 @@
 """ASPIRE-EASE: asynchronous federated distributionally robust optimisation."""
 
 from fdro_core.aspire.adaptive import Adaptive
-from fdro_core.aspire.settings import AspireEase
+from fdro_core.aspire.algorithm import AspireEase
 from fdro_core.contracts.problem import Problem, ProblemFrom
 from fdro_core.engines.delays import Constant, Crash, Exponential, LogNormal, Straggler, Trace
 from fdro_core.engines.ray_ import RayEngine

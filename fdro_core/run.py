@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.contracts.algorithm import MasterMachine, Verdict
+from fdro_core.contracts.algorithm import Assessment, MasterMachine
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer
 from fdro_core.errors import DriverError, ObserverFailed, WorkerSilent, WorkerWarning
@@ -63,8 +63,8 @@ class Run:
         """‖∇G‖² of Definition 1 now, by a round of probes: two evaluations per worker."""
         return self._probe().stationarity
 
-    def _probe(self) -> Verdict:
-        return self.master.judge(self.engine.ask(self.master.probes()))
+    def _probe(self) -> Assessment:
+        return self.master.assess(self.engine.ask(self.master.probes()))
 
     def save(self, path: str | Path) -> None:
         """Write everything that `resume` needs."""
@@ -133,19 +133,19 @@ class Run:
     def result(self) -> Result:
         """The state as a Result, by a round of probes."""
         master = self.master
-        verdict = self._probe()
+        assessment = self._probe()
         for notice in master.take_notices():  # the observers have finished: history and warning only
             self.history.append(notice)
             self._warn(notice)
         return Result(
             w=master.z.copy(),
-            losses=verdict.losses,
-            known_at=verdict.known_at,
-            worst_case=verdict.worst_case,
-            objective=verdict.objective,
-            weights=verdict.weights,
-            planes=verdict.planes,
-            stationarity=verdict.stationarity,
+            losses=assessment.losses,
+            known_at=assessment.known_at,
+            worst_case=assessment.worst_case,
+            objective=assessment.objective,
+            weights=assessment.weights,
+            planes=assessment.planes,
+            stationarity=assessment.stationarity,
             history=self.history,
             clock=self.engine.clock,
             iterations=master.iteration,

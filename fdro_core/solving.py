@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdro_core.aspire.settings import AspireEase
+from fdro_core.aspire.algorithm import AspireEase
 from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer

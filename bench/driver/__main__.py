@@ -292,7 +292,7 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireEase) -> flo
     engine = VirtualEngine()
     engine.start([config.worker(j, problem) for j, problem in enumerate(problems)])
     master = config.master(chosen, len(problems), engine.ask, None)
-    return master.judge(engine.ask(master.probes())).stationarity
+    return master.assess(engine.ask(master.probes())).stationarity
 
 
 SECTIONS = {

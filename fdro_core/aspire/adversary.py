@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from fdro_core.aspire import kernels
 from fdro_core.aspire import step_sizes as schedules
 from fdro_core.aspire.planes import Planes
-from fdro_core.aspire.settings import AspireEase
+from fdro_core.aspire.settings import AspireSettings
+from fdro_core.contracts.algorithm import Oracle
 from fdro_core.contracts.messages import Update
 from fdro_core.errors import DriverError
+from fdro_core.federation.handshake import Handshake
+from fdro_core.federation.missing import redistribute
 from uncertainty_sets.arrays import Array
 
 STATE = (
@@ -20,39 +23,22 @@ STATE = (
 )  # fmt: skip
 
 
-class Oracle(Protocol):
-    """The part of an uncertainty set that the driver uses."""
-
-    def worst_case(self, losses: Array) -> Any:
-        """An answer with `p` and `value`."""
-        ...
-
-    def reference(self) -> Array:
-        """A distribution in the set."""
-        ...
-
-
 class Adversary:
     """λ and h over the active planes. An iteration costs O(S|A|), a plane update an oracle call and O(N|A|²).
 
     Attributes:
         planes: the active planes with λ and P·f.
-        losses, gradient_sq, curvature: f_j, ‖∇f_j‖² and L_j as last reported, NaN before a worker did.
+        losses, gradient_sq, curvature: f_j, ‖∇f_j‖² and L_j as last reported.
         value: h.
         objective: the set's value at the known losses, from the last plane update.
         step: ρ₁; by the default rule in units of `stiffness`.
-        stiffness: how P·f answers to λ, (|A|, |A|).
+        stiffness: how P·f responds to λ, (|A|, |A|).
         caution: the share of the largest stable step that is taken.
     """
 
-    def __init__(
-        self, config: AspireEase, oracle: Oracle, reference: Array, first: Sequence[Update | None]
-    ) -> None:
-        self.planes = Planes(reference, keep_all=config.planes == "cp", limit=config.max_planes)
-        reports = [(np.nan, 0.0, 0.0) if u is None else (u.loss, u.gradient_sq, u.curvature) for u in first]
-        self.losses, self.gradient_sq, self.curvature = np.array(reports).T.copy()
-        known = np.isfinite(self.losses)
-        self.losses[~known] = self.losses[known].mean()
+    def __init__(self, config: AspireSettings, oracle: Oracle, handshake: Handshake) -> None:
+        self.planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
+        self.losses, self.gradient_sq, self.curvature = handshake.measured()
         self.planes.refresh(self.losses)
         self.objective = self.value = float(self.planes.losses[0])
         self.caution = schedules.START
@@ -60,7 +46,7 @@ class Adversary:
         self.stiffness = np.ones((1, 1))
         self._derive(config, oracle)
 
-    def _derive(self, config: AspireEase, oracle: Oracle) -> None:
+    def _derive(self, config: AspireSettings, oracle: Oracle) -> None:
         self.config, self.oracle = config, oracle
         self.climbs = (
             config.plane_dual_step is None
@@ -72,7 +58,7 @@ class Adversary:
         self.value_step = (config.value_step or 0.0) if config.value_update == "gradient" else 0.0
 
     def respond(self, active: Sequence[tuple[int, Update]], damping: float) -> list[float]:
-        """Take in the active workers' losses, move h and λ; the weights s_j for those workers."""
+        """Learn the active workers' losses, move h and λ; return the weights s_j of those workers."""
         planes = self.planes
         for j, update in active:
             kernels.move_loss(planes.table[j], planes.losses, self._learn(j, update))
@@ -89,7 +75,7 @@ class Adversary:
         return [self.weight(j) for j, _ in active]
 
     def respond_to_one(self, j: int, update: Update) -> float:
-        """`respond` for one active worker, undamped; in one call where `climbs`."""
+        """`respond` for one active worker, undamped; one kernel call if `climbs`."""
         if not self.climbs:
             return self.respond([(j, update)], 0.0)[0]
         planes = self.planes
@@ -120,7 +106,7 @@ class Adversary:
         return kernels.weight_of(self.planes.table[j], self.planes.multipliers)
 
     def guess(self, never: Sequence[int]) -> None:
-        """The mean of the others' losses stands in for those that never reported one."""
+        """Give those that never reported a loss the mean loss of the others."""
         self.losses[never] = np.delete(self.losses, never).mean()
 
     def update_planes(
@@ -138,10 +124,10 @@ class Adversary:
             raise DriverError(
                 f"the worst-case loss is {self.objective:g}, outside [value_floor, value_bound (α₂)] = "
                 f"[{config.value_floor:g}, {config.value_bound:g}], where h cannot follow it: widen that "
-                "range (value_floor=-inf where losses can be negative)"
+                "range (value_floor=-inf if losses can be negative)"
             )
         if weighed is not None:
-            p = without(p, weighed)
+            p = redistribute(p, weighed)
         returned = planes.returned
         planes.update(p, self.losses)
         if planes.returned > returned:
@@ -170,10 +156,10 @@ class Adversary:
             self.step = self.caution * share / norm if norm > 0 else 1.0
 
     def drop(self, alive: Sequence[bool]) -> None:
-        """Workers are gone and their losses do not count: their weight in every plane goes to the others."""
+        """Leave the losses of lost workers out: their weight in every plane goes to the others."""
         planes = self.planes
         for column in range(planes.size):
-            planes.table[:, column] = without(planes.table[:, column], alive)
+            planes.table[:, column] = redistribute(planes.table[:, column], alive)
         planes.refresh(self.losses)
 
     def snapshot(self) -> dict[str, Any]:
@@ -181,7 +167,7 @@ class Adversary:
         return {name: getattr(self, name) for name in STATE} | {"planes": self.planes.snapshot()}
 
     @classmethod
-    def restored(cls, config: AspireEase, oracle: Oracle, state: Mapping[str, Any]) -> Adversary:
+    def restored(cls, config: AspireSettings, oracle: Oracle, state: Mapping[str, Any]) -> Adversary:
         """The adversary of a snapshot."""
         adversary = cls.__new__(cls)
         for name in STATE:
@@ -189,10 +175,3 @@ class Adversary:
         adversary.planes = Planes.restored(state["planes"])
         adversary._derive(config, oracle)
         return adversary
-
-
-def without(p: Array, alive: Sequence[bool]) -> Array:
-    """p with the dead workers' share spread over the others; p itself where that leaves nothing."""
-    kept = np.where(alive, p, 0.0)
-    total = float(kept.sum())
-    return kept / total if total > 0 else p

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from fdro_core.aspire import kernels
-from fdro_core.aspire.settings import AspireEase
+from fdro_core.aspire.settings import AspireSettings
 from fdro_core.contracts.messages import Update
 from fdro_core.contracts.replies import LARGEST_SQ
+from fdro_core.federation.kernels import enter, norm_sq
 from uncertainty_sets.arrays import Array
 
 STATE = ("z", "w", "U", "total", "metric", "penalty", "live")
@@ -21,14 +22,14 @@ class Consensus:
 
     Attributes:
         z: the consensus variable, changed in place.
-        w: w_j as last received; the worker's own array where both live in one process, never written to.
+        w: w_j as last received; the worker's own array if both are in one process, never written to.
         U: φ_j/D, (N, p).
         total: Σ_j(w_j - φ_j/(κ₁D)) over live workers, all that z needs of them.
         live: how many those are, n.
         penalty: κ₁.
     """
 
-    def __init__(self, config: AspireEase, z: Array, metric: Array, workers: int) -> None:
+    def __init__(self, config: AspireSettings, z: Array, metric: Array, workers: int) -> None:
         self.z = z.copy()
         self.w: list[Array] = [z] * workers
         # Not `zeros`, whose memory is only taken and cleared when a worker's first step touches it.
@@ -39,7 +40,7 @@ class Consensus:
         self.live = workers
         self._derive(config)
 
-    def _derive(self, config: AspireEase) -> None:
+    def _derive(self, config: AspireSettings) -> None:
         self.config = config
         self.inverse = 1.0 / self.metric
         self._u = list(self.U)  # its rows
@@ -57,9 +58,9 @@ class Consensus:
         return self.config.consensus_dual_step or self.penalty
 
     def move(self, active: Sequence[tuple[int, Update]], damping: float, books: Array) -> list[Array]:
-        """One iteration for the active workers, and what pulls each of them now; damping is c₂ᵗ.
+        """Make one iteration for the active workers; return y_j of each. damping is c₂ᵗ.
 
-        `books` has a row a worker, for `kernels.enter`.
+        `books` has one row per worker, for `kernels.enter`.
         """
         size, live, config = self.z.size, float(self.live), self.config
         for j, update in active:
@@ -74,12 +75,12 @@ class Consensus:
                 self.w[j], self._u[j], self.total, self.inverse, self.z, pull, self.penalty,
                 self.dual_step, damping, config.consensus_dual_bound,
             )  # fmt: skip
-            sent = kernels.norm_sq(pull) / self.penalty**2
-            kernels.enter(books[j], kernels.norm_sq(self.w[j]), sent)
+            sent = norm_sq(pull) / self.penalty**2
+            enter(books[j], norm_sq(self.w[j]), sent)
         return pulls
 
     def move_one(self, j: int, w: Array, book: Array) -> Array | None:
-        """`move` for one active worker in one pass, where `free`; None where w is out of range."""
+        """`move` for one active worker in one pass, if `free`; None if w is out of range."""
         pull = np.empty(w.size)
         own, penalty = self.w, self.penalty
         moved = kernels.advance_one(
@@ -96,18 +97,18 @@ class Consensus:
         pull: Array = self.U[j] + self.penalty * self.z
         return pull
 
-    def leave(self, j: int) -> None:
-        """w_j and φ_j leave the sum."""
+    def remove(self, j: int) -> None:
+        """Take w_j and φ_j out of the sum."""
         kernels.shift(self.total, self.w[j], self._u[j], self.penalty, -1.0)
         self.live -= 1
 
-    def join(self, j: int) -> None:
-        """w_j and φ_j are in the sum again."""
+    def add(self, j: int) -> None:
+        """Put w_j and φ_j back into the sum."""
         kernels.shift(self.total, self.w[j], self._u[j], self.penalty, 1.0)
         self.live += 1
 
     def reset(self, j: int, *, counted: bool) -> Array:
-        """w_j ← z, the point that worker j is to start from."""
+        """Set w_j to z, and return it as the point that worker j is to start from."""
         z = self.z.copy()
         if counted:
             kernels.absorb(self.w[j], z, self.total)
@@ -132,7 +133,7 @@ class Consensus:
         return {name: getattr(self, name) for name in STATE}
 
     @classmethod
-    def restored(cls, config: AspireEase, state: Mapping[str, Any]) -> Consensus:
+    def restored(cls, config: AspireSettings, state: Mapping[str, Any]) -> Consensus:
         """The consensus of a snapshot."""
         consensus = cls.__new__(cls)
         for name in STATE:

@@ -16,7 +16,6 @@ START = 0.25  # of the largest stable ρ₁
 SHRINK = 0.8  # at each plane that comes back after it was dropped: λ overshoots
 LEAST = 0.02
 RIDGE = 0.02  # of ‖BBᵀ‖, added to BBᵀ
-METRIC_FLOOR = 1e-12  # of the largest entry
 
 
 def penalty(reference: Array, curvatures: Array) -> float:
@@ -34,7 +33,7 @@ def penalty(reference: Array, curvatures: Array) -> float:
 def plane_stiffness(
     table: Array, gradient_sq: Array, weights: Array, curvatures: Array, penalty_: float, intervals: Array
 ) -> Array:
-    """How P·f answers to λ: BBᵀ, (|A|, |A|).
+    """How P·f responds to λ: BBᵀ, (|A|, |A|).
 
     B = (P - mean plane)·diag√(r_j‖g_j‖²/(s_jL_j + κ₁)). A change Δλ moves w_j by about Δs_j·g_j/(s_jL_j + κ₁)
     before j's loss is seen again, and so Pf by -BBᵀΔλ; Σλ = 1 takes the mean plane out. r_j is how much
@@ -44,19 +43,6 @@ def plane_stiffness(
     B = (table - table.mean(axis=1, keepdims=True)) * scale[:, None]
     stiffness: Array = B.T @ B
     return stiffness
-
-
-def metric(metrics: list[Array | None], dimension: int) -> Array:
-    """The mean of the metrics offered, floored; 1 where a worker offers none.
-
-    >>> metric([np.array([1.0, 3.0]), None], 2)
-    array([1., 2.])
-    """
-    total = np.zeros(dimension)
-    for part in metrics:
-        total += 1.0 if part is None else part
-    mean: Array = total / len(metrics)
-    return np.maximum(mean, METRIC_FLOOR * mean.max()) if mean.max() > 0 else np.ones(dimension)
 
 
 def setting_2(step: float, iteration: int, floor: float) -> float:

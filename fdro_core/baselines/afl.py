@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState, check_positive, project
+from fdro_core.baselines.rounds import Job, Rounds, RoundState, project
 from fdro_core.contracts.messages import Trained
+from fdro_core.contracts.settings import Number, documented, setting
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class AFL(Rounds):
     """Stochastic AFL: w ← w - η/D·Σ_j λ_j∇f_j(w), λ ← Π(λ + γ·(f_1(w), …, f_N(w))).
 
-    The adversary is the whole simplex: the uncertainty set is used to judge the model only, and its prior is
-    where λ starts. With local_steps E > 1 the models after E steps are averaged with λ, and γ counts E times.
-
-    Attributes:
-        weight_step: γ.
+    The adversary is the whole simplex: the uncertainty set is used to assess the model only, and λ starts at
+    its reference. With local_steps E > 1 the models after E steps are averaged with λ, and γ counts E times.
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
@@ -32,14 +31,9 @@ class AFL(Rounds):
     (1.0, array([0.5, 0.5]))
     """
 
-    weight_step: float = 0.1
+    weight_step: float = setting(0.1, Number(), "step of λ", letter="γ")
 
     adapts: ClassVar[bool] = True
-
-    def check(self, workers: int, uncertainty_set: Any) -> None:
-        """Refuse a step that is no step."""
-        super().check(workers, uncertainty_set)
-        check_positive("weight_step", self.weight_step)
 
     def close(
         self,
@@ -49,6 +43,6 @@ class AFL(Rounds):
         replies: Mapping[int, Trained],
         rng: np.random.Generator,
     ) -> None:
-        """Both steps from the same (w, λ)."""
+        """Take both steps from the same (w, λ)."""
         super().close(state, phase, job, replies, rng)
         state.weights = project(state.weights + self.weight_step * self.local_steps * state.losses)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import (
-    Job,
-    Rounds,
-    RoundState,
-    average,
-    check_positive,
-    project,
-)
+from fdro_core.baselines.rounds import Job, Rounds, RoundState, average, project
 from fdro_core.contracts.messages import Trained
-from fdro_core.errors import InvalidSetting
+from fdro_core.contracts.settings import Number, Whole, documented, setting
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class DRFAProx(Rounds):
     """Maximise over λ in the simplex Σ_j λ_jf_j(w) - (μ/2)‖λ - q‖²: the prior q as a regulariser.
@@ -31,11 +25,6 @@ class DRFAProx(Rounds):
     2. m workers drawn evenly send f_j(w'); with v_j = (N/m)·f_j(w') for them and 0 for the others,
        λ ← argmax over u of Eγ·(vᵀu - (μ/2)‖u - q‖²) - ½‖u - λ‖² = Π((λ + Eγ(v + μq)) / (1 + Eγμ)).
 
-    Attributes:
-        weight_step: γ.
-        regularisation: μ; 0 is DRFA without a prior.
-        clients: m; None: N.
-
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
     >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
@@ -45,24 +34,18 @@ class DRFAProx(Rounds):
     array([0.5, 0.5])
     """
 
-    local_steps: int = 5
-    weight_step: float = 0.1
-    regularisation: float = 0.1
-    clients: int | None = None
+    local_steps: int = setting(5, Whole(), "local steps per round", letter="E")
+    weight_step: float = setting(0.1, Number(), "step of λ", letter="γ")
+    regularisation: float = setting(
+        0.1, Number(inclusive=True), "weight of the prior; 0 is DRFA without a prior", letter="μ"
+    )
+    clients: int | None = setting(None, Whole(), "workers drawn per phase; None: N", letter="m")
 
     phases: ClassVar[int] = 2
     adapts: ClassVar[bool] = True
 
-    def check(self, workers: int, uncertainty_set: Any) -> None:
-        """Refuse steps that are no steps."""
-        super().check(workers, uncertainty_set)
-        check_positive("weight_step", self.weight_step)
-        check_positive("regularisation", self.regularisation, least=0.0)
-        if self.clients is not None and self.clients < 1:
-            raise InvalidSetting(f"clients must be at least 1, got {self.clients}")
-
     def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
-        """By λ with repetition to train; evenly without repetition to be asked for the loss."""
+        """Draw by λ with repetition who trains; evenly without repetition who is asked for the loss."""
         present = np.asarray(live)
         if phase == 1:
             count = min(self.clients or present.size, present.size)
@@ -83,7 +66,7 @@ class DRFAProx(Rounds):
         replies: Mapping[int, Trained],
         rng: np.random.Generator,
     ) -> None:
-        """Phase 1: the means. Phase 2: the proximal step on λ."""
+        """Phase 1: take the means. Phase 2: take the proximal step on λ."""
         if phase == 0:
             counts = np.zeros(state.weights.size)
             counts[job.workers] = job.counts

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState
-from fdro_core.errors import InvalidSetting
+from fdro_core.baselines.rounds import Job, Rounds, RoundState
+from fdro_core.contracts.settings import Whole, WorkerCount, documented, setting
 from uncertainty_sets.arrays import Array
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(Rounds):
-    """Every worker takes E local steps from w; then w ← Σ_j n_jw_j / Σ_j n_j over those who took part.
+    """Every worker takes E local steps from w; then w ← Σ_j n_jw_j / Σ_j n_j over those that took part.
 
-    n_j is the number of samples (a problem's `samples`); equal weights where a problem does not say.
-
-    Attributes:
-        clients: how many workers take part in a round, drawn evenly; None: all.
+    n_j is the number of samples (a problem's `samples`); equal weights if a problem does not say.
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
@@ -32,23 +29,17 @@ class FedAvg(Rounds):
     1.5
     """
 
-    local_steps: int = 5
-    clients: int | None = None
-
-    def check(self, workers: int, uncertainty_set: Any) -> None:
-        """Refuse more clients than there are."""
-        super().check(workers, uncertainty_set)
-        if self.clients is not None and not 1 <= self.clients <= workers:
-            raise InvalidSetting(
-                f"clients must be in 1..{workers}, the number of workers, got {self.clients}"
-            )
+    local_steps: int = setting(5, Whole(), "local steps per round", letter="E")
+    clients: int | None = setting(
+        None, WorkerCount(), "workers that take part in a round, drawn evenly; None: all"
+    )
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
-        """n_j / Σ n_j, for good."""
+        """n_j / Σ n_j, which never changes."""
         return shares.copy()
 
     def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
-        """Everyone, or `clients` of them drawn evenly."""
+        """All live workers, or `clients` of them drawn evenly."""
         if self.clients is None or self.clients >= len(live):
             return Job(list(live), self.local_steps)
         drawn = rng.choice(len(live), size=self.clients, replace=False)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import Job, Rounds, RoundState
-from fdro_core.errors import InvalidSetting
+from fdro_core.baselines.rounds import Job, Rounds, RoundState
+from fdro_core.contracts.settings import WorkerIndex, documented, setting
 from uncertainty_sets.arrays import Array
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class Individual(Rounds):
-    """Minimise f_j of one worker j alone: w ← w - η/D·∇f_j(w). The others are only asked at the end.
-
-    Attributes:
-        worker_index: j.
+    """Minimise f_j of one worker j alone: w ← w - η/D·∇f_j(w). The others only report losses at the end.
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
@@ -30,13 +27,7 @@ class Individual(Rounds):
     2.0
     """
 
-    worker_index: int = 0
-
-    def check(self, workers: int, uncertainty_set: Any) -> None:
-        """Refuse a worker that is not there."""
-        super().check(workers, uncertainty_set)
-        if not 0 <= self.worker_index < workers:
-            raise InvalidSetting(f"worker_index must be in 0..{workers - 1}, got {self.worker_index}")
+    worker_index: int = setting(0, WorkerIndex(), "the worker whose data is used", letter="j")
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """All weight on j."""
@@ -45,6 +36,6 @@ class Individual(Rounds):
         return weights
 
     def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
-        """Worker j; while it is away, whoever is there waits with it."""
+        """Worker j; while it is lost, one of the others is asked for its loss, so that rounds go on."""
         own = self.worker_index
         return Job([own], self.local_steps) if own in live else Job(list(live)[:1], 0)

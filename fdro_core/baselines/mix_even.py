@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdro_core.baselines.rounds.settings import Rounds
+from fdro_core.baselines.rounds import Rounds
+from fdro_core.contracts.settings import documented
 from uncertainty_sets.arrays import Array
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class MixEven(Rounds):
     """Minimise (1/N)·Σ_j f_j by gradient steps of all workers together: w ← w - η/D·(1/N)·Σ_j ∇f_j(w).
@@ -26,5 +28,5 @@ class MixEven(Rounds):
     """
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
-        """1/N each, for good."""
+        """1/N each, which never changes."""
         return np.full(prior.size, 1.0 / prior.size)

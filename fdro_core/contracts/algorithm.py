@@ -1,4 +1,4 @@
-"""What `solve` asks of an algorithm: a config that makes a master and workers.
+"""What `solve` asks of an algorithm: settings that make a master and workers.
 
 `AspireEase` is one; a baseline is another. Nothing in the driver's loop knows which.
 """
@@ -20,9 +20,21 @@ from uncertainty_sets.arrays import Array
 Ask = Callable[[Mapping[int, Request]], dict[int, Reply | Exception]]
 
 
+class Oracle(Protocol):
+    """The part of an uncertainty set that algorithms use."""
+
+    def worst_case(self, losses: Array) -> Any:
+        """An answer with `p` and `value`."""
+        ...
+
+    def reference(self) -> Array:
+        """A distribution in the set."""
+        ...
+
+
 @dataclass(frozen=True)
-class Verdict:
-    """What a round of probes says of the state: fields as in `Result`."""
+class Assessment:
+    """How good the state is, by a round of probes: fields as in `Result`."""
 
     losses: Array
     known_at: NDArray[np.int64]
@@ -49,7 +61,7 @@ class MasterMachine(Protocol):
 
     @property
     def wake_at(self) -> float | None:
-        """When it wants a tick if nothing comes before."""
+        """When it wants a tick if no event comes before."""
         ...
 
     def start(self) -> list[tuple[int, Any]]:
@@ -69,11 +81,11 @@ class MasterMachine(Protocol):
         ...
 
     def probes(self) -> dict[int, Request]:
-        """What to ask the workers to judge the state."""
+        """What to ask the workers before `assess`."""
         ...
 
-    def judge(self, replies: Mapping[int, Reply | Exception]) -> Verdict:
-        """The state judged by the workers' answers."""
+    def assess(self, replies: Mapping[int, Reply | Exception]) -> Assessment:
+        """Assess the state by the workers' answers to `probes`."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
@@ -82,18 +94,18 @@ class MasterMachine(Protocol):
 
 
 class Algorithm(Protocol):
-    """A config: settings, and how to make the two kinds of state machine from them."""
+    """Settings, and how to make the two kinds of state machine from them."""
 
     def check(self, workers: int, uncertainty_set: Any) -> None:
-        """Refuse what cannot work, before anything is made."""
+        """Check the settings and the set against the number of workers, before anything is made."""
         ...
 
     def worker(self, index: int, source: ProblemSource) -> WorkerFactory:
-        """What makes worker j where it is to live."""
+        """What makes worker j on the machine where it is to run."""
         ...
 
     def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> MasterMachine:
-        """The master at the start, after what rounds of questions it needs."""
+        """The master at the start, after the rounds of questions that it needs."""
         ...
 
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> MasterMachine:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fdro_core.aspire.settings import AspireEase
+from fdro_core.aspire.algorithm import AspireEase
 from fdro_core.errors import InvalidSetting
 from fdro_core.estimators import central
 from fdro_core.estimators.grouped import GroupedSoftmax

@@ -1,21 +1,17 @@
-"""From a config to the state machines: the two rounds before the first step."""
+"""The handshake before the first step: ask what the problems are like, then have every worker begin at z⁰."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from fdro_core.aspire import step_sizes as schedules
-from fdro_core.aspire.master import Master
-from fdro_core.aspire.settings import AspireEase
-from fdro_core.aspire.worker import Worker
-from fdro_core.contracts.algorithm import Ask
+from fdro_core.contracts.algorithm import Ask, Oracle
 from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.contracts.messages import Begin, Hello, Introduction, Update
-from fdro_core.contracts.problem import ProblemSource, build
 from fdro_core.contracts.replies import LARGEST
 from fdro_core.errors import (
     InvalidProblem,
@@ -25,23 +21,55 @@ from fdro_core.errors import (
     WorkerFailed,
     WorkerWarning,
 )
-from fdro_core.federation.meeting import Meeting
 from fdro_core.federation.outliers import unequal
 from fdro_core.words import one_or_more
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
 
+METRIC_FLOOR = 1e-12  # of the largest entry
+
 Kind = TypeVar("Kind", Introduction, Update)
 
 
-def check(config: AspireEase, workers: int, uncertainty_set: Any) -> None:
-    """The settings and the set against the number of workers."""
-    config.resolve(workers)
-    check_set(workers, uncertainty_set)
+@dataclass(frozen=True)
+class Handshake:
+    """What a master learns of its workers before the first step.
+
+    Attributes:
+        z: where to start.
+        metric: D.
+        reference: q, a distribution in the set.
+        first: every worker's loss and curvature at z, None for one that failed.
+        failures: what those raised, or the error for what they sent instead.
+        samples: every worker's number of samples, None if its problem does not say.
+        suspicious: whose metric or curvature is far beyond the others', and what it is.
+        sent, received: numbers on the wire.
+    """
+
+    z: Array
+    metric: Array
+    reference: Array
+    first: list[Update | None]
+    failures: Mapping[int, Exception]
+    samples: list[int | None]
+    suspicious: Mapping[int, str]
+    sent: int
+    received: int
+
+    def measured(self) -> tuple[Array, Array, Array]:
+        """f_j, ‖∇f_j‖² and L_j at z; for a worker that failed the mean loss of the others, 0 and 0."""
+        reports = [
+            (np.nan, 0.0, 0.0) if update is None else (update.loss, update.gradient_sq, update.curvature)
+            for update in self.first
+        ]
+        losses, gradient_sq, curvature = np.array(reports).T.copy()
+        known = np.isfinite(losses)
+        losses[~known] = losses[known].mean()
+        return losses, gradient_sq, curvature
 
 
 def check_set(workers: int, uncertainty_set: Any) -> None:
-    """The set against the number of workers."""
+    """Check that the set has what an algorithm uses, and one entry for each worker."""
     for method in ("worst_case", "reference"):
         if not callable(getattr(uncertainty_set, method, None)):
             raise InvalidSetting(
@@ -51,55 +79,45 @@ def check_set(workers: int, uncertainty_set: Any) -> None:
     size = getattr(uncertainty_set, "size", None)
     if size is not None and size != workers:
         raise InvalidSetting(
-            f"the uncertainty set has {size} entries and there are {workers} problems: one entry a worker"
+            f"the uncertainty set has {size} entries and there are {workers} problems: give one entry per "
+            "worker"
         )
 
 
-def make_worker(index: int, source: ProblemSource, config: AspireEase) -> Worker:
-    """Worker j; runs where the worker lives."""
-    return Worker(index, build(source, index), config)
-
-
-def make_master(config: AspireEase, oracle: Any, workers: int, ask: Ask, start: Array | None) -> Master:
-    """The master of ASPIRE-EASE after the two rounds."""
-    return Master(config.resolve(workers), oracle, meet(oracle, workers, ask, start, config))
-
-
-def meet(oracle: Any, workers: int, ask: Ask, start: Array | None, config: AspireEase) -> Meeting:
+def shake_hands(
+    oracle: Oracle,
+    workers: int,
+    ask: Ask,
+    start: Array | None,
+    *,
+    use_metrics: bool = True,
+    bound: float = np.inf,
+    on_failed_start: str = "raise",
+) -> Handshake:
     """Ask what the problems are like, then have every worker begin at z⁰ and measure its curvature.
 
-    Where a worker fails, the run ends here, or goes on without it if `on_failed_start` says so.
+    Args:
+        oracle: the uncertainty set.
+        workers: N.
+        ask: the engine's `ask`.
+        start: z⁰; None: the first problem's `initial_point`, or zeros.
+        use_metrics: whether D is the mean of the problems' metrics, rather than 1.
+        bound: α₁, to which z⁰ is clipped.
+        on_failed_start: "raise" if a worker fails, or "warn" and go on without it.
     """
     failures: dict[int, Exception] = {}
     known = _sorted(ask({j: Hello() for j in range(workers)}), Introduction, failures)
-    _end_on(failures, workers, config.on_failed_start)
-    dimension = _one_dimension({j: r.dimension for j, r in known.items()}, start)
-    first = next(iter(known.values()))
-    z = start if start is not None else first.start if first.start is not None else np.zeros(dimension)
-    if z.shape != (dimension,) or not (np.abs(z) <= LARGEST).all():
-        raise InvalidProblem(
-            f"the point to start from must be {dimension} finite numbers, got shape {z.shape}"
-        )
-    D, odd = np.ones(dimension), []
-    if config.metric == "problem":
-        metrics = {j: _check_metric(j, r) for j, r in known.items()}
-        D = schedules.metric(list(metrics.values()), dimension)
-        odd = unequal("metric", {j: 1.0 if m is None else float(m.max()) for j, m in metrics.items()})
-    bound = config.parameter_bound
-    begin = Begin(np.clip(z, -bound, bound), D)
+    _end_on(failures, workers, on_failed_start)
+    z = _starting_point(known, start)
+    metric, odd = _common_metric(known, z.size) if use_metrics else (np.ones(z.size), [])
+    begin = Begin(np.clip(z, -bound, bound), metric)
     begun = _sorted(ask(dict.fromkeys(known, begin)), Update, failures)
-    _end_on(failures, workers, config.on_failed_start)
+    _end_on(failures, workers, on_failed_start)
     odd += unequal("curvature", {j: update.curvature for j, update in begun.items()})
-    reference = np.asarray(oracle.reference(), dtype=np.float64)
-    if reference.shape != (workers,):
-        raise InvalidSetting(
-            f"the set's reference() has shape {reference.shape} and there are {workers} problems: "
-            "one entry a worker"
-        )
-    return Meeting(
+    return Handshake(
         z=begin.z,
-        metric=D,
-        reference=reference,
+        metric=metric,
+        reference=_reference(oracle, workers),
         first=[begun.get(j) for j in range(workers)],
         failures=failures,
         samples=[known[j].samples if j in known else None for j in range(workers)],
@@ -109,8 +127,51 @@ def meet(oracle: Any, workers: int, ask: Ask, start: Array | None, config: Aspir
     )
 
 
+def _starting_point(known: Mapping[int, Introduction], start: Array | None) -> Array:
+    """z⁰: the point given, else the one that a problem proposes, else zeros."""
+    dimension = _one_dimension({j: reply.dimension for j, reply in known.items()}, start)
+    proposed = next(iter(known.values())).start
+    z = start if start is not None else proposed if proposed is not None else np.zeros(dimension)
+    if z.shape != (dimension,) or not (np.abs(z) <= LARGEST).all():
+        raise InvalidProblem(
+            f"the point to start from must be {dimension} finite numbers, got shape {z.shape}"
+        )
+    return z
+
+
+def _common_metric(known: Mapping[int, Introduction], dimension: int) -> tuple[Array, list[tuple[int, str]]]:
+    """The mean of the problems' metrics, and whose is far beyond the others'."""
+    metrics = {j: _check_metric(j, reply) for j, reply in known.items()}
+    largest = {j: 1.0 if metric is None else float(metric.max()) for j, metric in metrics.items()}
+    return mean_metric(list(metrics.values()), dimension), unequal("metric", largest)
+
+
+def mean_metric(metrics: list[Array | None], dimension: int) -> Array:
+    """The mean of the metrics offered, floored; a worker that offers none counts as 1.
+
+    >>> mean_metric([np.array([1.0, 3.0]), None], 2)
+    array([1., 2.])
+    """
+    total = np.zeros(dimension)
+    for part in metrics:
+        total += 1.0 if part is None else part
+    mean: Array = total / len(metrics)
+    return np.maximum(mean, METRIC_FLOOR * mean.max()) if mean.max() > 0 else np.ones(dimension)
+
+
+def _reference(oracle: Oracle, workers: int) -> Array:
+    """The set's reference, with one entry for each worker."""
+    reference = np.asarray(oracle.reference(), dtype=np.float64)
+    if reference.shape != (workers,):
+        raise InvalidSetting(
+            f"the set's reference() has shape {reference.shape} and there are {workers} problems: "
+            "it must have one entry per worker"
+        )
+    return reference
+
+
 def _sorted(replies: Mapping[int, Any], kind: type[Kind], failures: dict[int, Exception]) -> dict[int, Kind]:
-    """The replies of the kind asked for; what else came is put with the failures.
+    """The replies of the kind asked for; everything else is added to the failures.
 
     A problem that is wrong by itself is an error of the caller, not a fault of a worker, and raised at once.
     """
@@ -128,25 +189,25 @@ def _sorted(replies: Mapping[int, Any], kind: type[Kind], failures: dict[int, Ex
 
 
 def greet(ask: Ask, workers: int, algorithm: Any, state: Mapping[str, Any]) -> None:
-    """Have every worker introduce itself before a run is gone on with.
+    """Have every worker introduce itself before a run is resumed.
 
-    One that fails ends it or is warned of, as `on_failed_start` says; those that the run had dropped may.
+    One that fails ends the run or is warned of, as `on_failed_start` says, unless the run had dropped it.
     """
     failures: dict[int, Exception] = {}
     _sorted(ask({j: Hello() for j in range(workers)}), Introduction, failures)
     try:
         dropped = set(state["master"]["roster"]["dropped"])
-    except (LookupError, TypeError):  # said when the state is looked over
+    except (LookupError, TypeError):  # reported when the state is checked
         dropped = set()
     failed = {j: error for j, error in failures.items() if j not in dropped}
     _end_on(failed, workers, getattr(algorithm, "on_failed_start", "raise"))
     for j, error in failed.items():
-        said = f"worker {j} failed when the run was resumed: {words(error)}\n{traceback_of(error)}"
-        warnings.warn(said.rstrip(), WorkerWarning, stacklevel=4)
+        warning = f"worker {j} failed when the run was resumed: {words(error)}\n{traceback_of(error)}"
+        warnings.warn(warning.rstrip(), WorkerWarning, stacklevel=4)
 
 
 def _end_on(failures: Mapping[int, Exception], workers: int, setting: str) -> None:
-    """No worker is left, or one has failed and nobody said that the run may do without."""
+    """Raise if no worker is left, or if one has failed and the setting is not "warn"."""
     if not failures or (setting == "warn" and len(failures) < workers):
         return
     j, error = next(iter(failures.items()))
@@ -157,7 +218,7 @@ def _end_on(failures: Mapping[int, Exception], workers: int, setting: str) -> No
     others = f"; so did {one_or_more([str(k) for k in failures if k != j])}" if len(failures) > 1 else ""
     failed = WorkerFailed(
         f"worker {j} failed before the first step: {words(error)}{others}. The traceback is above. "
-        'Mend it, or go on without: on_failed_start="warn" among the settings'
+        'Fix it, or go on without this worker: set on_failed_start="warn"'
     )
     failed.worker = j
     raise failed from error

@@ -115,14 +115,17 @@ def describe(value: Any, depth: int = 0) -> Any:
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray | np.generic) or _is_long_list(value):
         return _array(np.asarray(value))
     if isinstance(value, Mapping):
         return {str(key): describe(part, depth + 1) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        if len(value) > FEW and all(type(part) in {bool, int, float} for part in value):
-            return _array(np.asarray(value))
         return [describe(part, depth + 1) for part in value]
+    return _describe_object(value, depth)
+
+
+def _describe_object(value: Any, depth: int) -> Any:
+    """An object by its `fingerprint()`, else by its class and arguments; a class or function by its name."""
     if inspect.isroutine(value) or inspect.isclass(value):
         return value.__qualname__
     kind = type(value).__name__
@@ -132,6 +135,13 @@ def describe(value: Any, depth: int = 0) -> Any:
     if callable(own):
         return describe(own(), depth + 1)
     return {"": kind} | {name: describe(part, depth + 1) for name, part in _arguments(value).items()}
+
+
+def _is_long_list(value: Any) -> bool:
+    """Whether it is a list of numbers that is too long to show."""
+    if not isinstance(value, list | tuple) or len(value) <= FEW:
+        return False
+    return all(type(part) in {bool, int, float} for part in value)
 
 
 def _array(array: np.ndarray[Any, Any]) -> Any:

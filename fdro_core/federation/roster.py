@@ -1,4 +1,4 @@
-"""Who is there: which workers live, who was sent what and when, how many to wait for.
+"""The master's books on its workers: who is alive, who was sent what and when, how many to wait for.
 
 Everything an iteration asks is O(1) in N: steps under way are kept in the order of their dispatch, so the
 stalest worker is the first.
@@ -8,37 +8,80 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.aspire.settings import Plan
 from fdro_core.contracts.messages import from_fields, to_fields
 
-OURS = {"plan", "max_staleness", "deadline", "auto"}  # settings, not state
+NEVER = -1  # in `visited`, for a worker that never reported
+NOT_STATE = {"settings", "max_staleness", "deadline", "auto"}
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
+
+
+class WaitingRule(Protocol):
+    """A rule that chooses how many workers to wait for, from their delays; `Adaptive` is one."""
+
+    @property
+    def few(self) -> int:
+        """How many to wait for while there is a straggler."""
+        ...
+
+    def limit(self, delays: NDArray[np.float64]) -> float:
+        """The delay beyond which a worker is a straggler."""
+        ...
+
+    def switch(self, delays: NDArray[np.float64], current: int) -> int:
+        """How many to wait for from now on."""
+        ...
+
+
+@dataclass(frozen=True)
+class RosterSettings:
+    """What a roster needs of an algorithm's settings.
+
+    Attributes:
+        workers: N.
+        active_workers: S, replies that an iteration waits for; with `adaptive` at the start only.
+        max_staleness: τ, the most iterations between two replies of one worker.
+        deadline: seconds of silence after which a worker is asked again; "auto": the engine decides; None:
+            never.
+        resends: how often a silent worker is asked again before it counts as lost.
+        max_bad_updates: replies out of range after which a worker is dropped.
+        adaptive: the rule that changes S, None if S stays.
+    """
+
+    workers: int
+    active_workers: int
+    max_staleness: int
+    deadline: float | str | None
+    resends: int
+    max_bad_updates: int
+    adaptive: WaitingRule | None = None
 
 
 class Roster:
     """The master's view of its workers.
 
-    A worker is under way (a step was sent), pending (its reply waits for the iteration to close) or dead.
-    Tickets number a worker's steps; a reply with another ticket than the last one is not for this step.
+    A worker is under way (a step was sent), pending (its reply waits for the iteration to close) or lost.
+    Lost workers may come back, dropped ones not. Tickets number a worker's steps; a reply with another ticket
+    than the last one is not for this step.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        N = plan.workers
-        self.plan = plan
-        self.max_staleness = plan.max_staleness
-        deadline = plan.config.deadline
-        self.auto = deadline == "auto"  # then the engine says who is silent
+    def __init__(self, settings: RosterSettings) -> None:
+        N = settings.workers
+        self.settings = settings
+        self.max_staleness = settings.max_staleness
+        deadline = settings.deadline
+        self.auto = deadline == "auto"  # then the engine reports who is silent
         self.deadline = None if isinstance(deadline, str) else deadline
-        self.active = N if plan.config.adaptive else plan.config.active_workers
+        self.active = settings.active_workers
         self.live = N
         self.alive = [True] * N
         self.dropped: set[int] = set()
-        self.expected: set[int] = set()  # lost, and the engine says that they return
+        self.expected: set[int] = set()  # lost, and the engine reported that they return
         self.pending: dict[int, Any] = {}
         self.under_way: dict[int, None] = {}
         self.tickets = [0] * N
@@ -50,14 +93,14 @@ class Roster:
         self.bad = [0] * N
         self.retries: list[tuple[float, int, int]] = []
         self.patience = [1.0] * N
-        self.limits = [0.0] * N  # where the deadline is "auto": what it was when each was last found silent
-        self.asked: dict[int, int] = {}  # how often again, for the step under way
+        self.limits = [0.0] * N  # if the deadline is "auto": what it was when each was last found silent
+        self.asked: dict[int, int] = {}  # how often the step under way was sent again
         self.stalest = 0
         self.look_at: float | None = None
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values."""
-        state = {name: value for name, value in self.__dict__.items() if name not in OURS}
+        state = {name: value for name, value in self.__dict__.items() if name not in NOT_STATE}
         pending = [[j, to_fields(update)] for j, update in self.pending.items()]
         return state | {
             "pending": pending,
@@ -68,9 +111,9 @@ class Roster:
         }
 
     @classmethod
-    def restored(cls, plan: Plan, state: Mapping[str, Any]) -> Roster:
+    def restored(cls, settings: RosterSettings, state: Mapping[str, Any]) -> Roster:
         """The roster of a snapshot."""
-        roster = cls(plan)
+        roster = cls(settings)
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
         roster.expected = set(state.get("expected", ()))
@@ -84,7 +127,7 @@ class Roster:
     # -- one step -------------------------------------------------------------------------------------
 
     def dispatch(self, j: int, time: float, iteration: int) -> int:
-        """A step is sent to j; its ticket."""
+        """Note that a step is sent to j; return its ticket."""
         ticket = self.tickets[j] = self.tickets[j] + 1
         self.asked.pop(j, None)
         self.sent_in[j] = iteration
@@ -95,14 +138,14 @@ class Roster:
         return ticket
 
     def accept(self, j: int, update: Any, time: float) -> None:
-        """J's reply waits for the iteration to close; its delay stands still."""
+        """Keep j's reply until the iteration closes; its delay stops growing."""
         del self.under_way[j]
         self.pending[j] = update
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
 
     def alone(self, j: int, ticket: int, iteration: int) -> bool:
-        """Whether this reply of j's is the awaited one and makes an iteration by itself."""
+        """Whether this reply of j is the awaited one and completes an iteration by itself."""
         if self.active > 1 or self.pending or ticket != self.tickets[j] or not self.alive[j]:
             return False
         limit = iteration + 1 - self.max_staleness
@@ -112,7 +155,7 @@ class Roster:
         return True
 
     def turn(self, j: int, time: float, iteration: int) -> int:
-        """`accept`, `close` and `dispatch` where j is `alone`; iteration is the one that it makes."""
+        """`accept`, `close` and `dispatch` if j is `alone`; iteration is the one that it completes."""
         under_way = self.under_way
         del under_way[j]
         under_way[j] = None
@@ -127,7 +170,7 @@ class Roster:
         return ticket
 
     def _visit(self, j: int, now: int) -> None:
-        """J is active in iteration `now`."""
+        """Note that j is active in iteration `now`."""
         self.stalest = max(self.stalest, now - self.sent_in[j])
         mean = self.mean_interval
         mean[j] += MEMORY * (now - self.visited[j] - mean[j])
@@ -138,17 +181,17 @@ class Roster:
         return iteration + 1 - self.sent_in[j]
 
     def ready(self, iteration: int) -> bool:
-        """S replies are in, and nobody under way would come back staler than τ."""
+        """Whether S replies are in and no step under way would become staler than τ."""
         if len(self.pending) < max(1, min(self.active, self.live)):
             return False
         for oldest in self.under_way:
-            return self.staleness(oldest, iteration) < self.plan.max_staleness
+            return self.staleness(oldest, iteration) < self.max_staleness
         return True
 
     def close(self, iteration: int) -> list[tuple[int, Any]]:
-        """The active workers of the iteration that closes, with their updates.
+        """Close the iteration: its active workers and their replies.
 
-        In the workers' order: sums then round alike whatever order the replies came in.
+        They are in the workers' order, so that sums round alike in whatever order the replies came.
         """
         active = sorted(self.pending.items())
         self.pending.clear()
@@ -157,15 +200,19 @@ class Roster:
         return active
 
     def intervals(self, iteration: int) -> NDArray[np.float64]:
-        """Iterations between visits: the running mean, or the wait so far where that is longer."""
+        """Iterations between visits: the running mean, or the wait so far if that is longer."""
         waiting = iteration - np.asarray(self.visited, dtype=np.float64)
         intervals: NDArray[np.float64] = np.maximum(np.asarray(self.mean_interval), waiting)
         return intervals
 
-    # -- coming and going -----------------------------------------------------------------------------
+    # -- lost workers ---------------------------------------------------------------------------------
 
-    def leave(self, j: int, for_good: bool) -> None:
-        """J is dead: whatever it still sends belongs to no step."""
+    def kept(self) -> list[int]:
+        """The workers that are not dropped, lost ones included."""
+        return [j for j in range(self.settings.workers) if j not in self.dropped]
+
+    def lose(self, j: int, for_good: bool) -> None:
+        """Note that j is lost, dropped if `for_good`: a reply of its that still comes belongs to no step."""
         self.alive[j] = False
         self.live -= 1
         self.tickets[j] += 1
@@ -174,37 +221,41 @@ class Roster:
         if for_good:
             self.dropped.add(j)
 
-    def lost(self, j: int, returns: bool) -> bool:
-        """The engine lost j and may get it back; whether j was alive until now."""
+    def expect(self, j: int, returns: bool) -> None:
+        """Note whether the engine will bring lost j back."""
         if returns and j not in self.dropped:
             self.expected.add(j)
         else:
             self.expected.discard(j)
-        return self.alive[j]
 
     @property
-    def deserted(self) -> bool:
-        """Whether nobody lives and nobody is expected back."""
+    def empty(self) -> bool:
+        """Whether no worker is alive and none is expected back."""
         return not (self.live or self.expected)
 
-    def join(self, j: int) -> None:
-        """J is alive again, with its last step under way."""
+    def rejoin(self, j: int) -> None:
+        """Note that j is alive again, with its last step under way."""
         self.expected.discard(j)
         self.alive[j] = True
         self.live += 1
         self.under_way[j] = None
 
+    def count_bad(self, j: int) -> bool:
+        """Count a reply of j that is out of range; whether j may send another."""
+        self.bad[j] += 1
+        return self.bad[j] < self.settings.max_bad_updates
+
     # -- time -----------------------------------------------------------------------------------------
 
     def silent(self, j: int, deadline: float) -> bool:
-        """The engine finds j silent past its deadline; whether that is news and the deadline is "auto"."""
+        """Note that the engine finds j silent; whether that is new and the deadline is "auto"."""
         if not self.auto or j not in self.under_way or j in self.asked:
             return False
         self.limits[j] = deadline
         return True
 
     def overdue(self, time: float) -> list[int]:
-        """Workers silent past the deadline, and silent ones to be asked again."""
+        """Workers silent past the deadline, and lost ones to be asked once more."""
         found: list[int] = []
         if self.deadline is not None:
             for j in self.under_way:
@@ -220,16 +271,16 @@ class Roster:
         return found
 
     def ask_again(self, j: int, time: float) -> bool:
-        """Whether silent j gets the same step once more rather than leaving."""
+        """Whether silent j gets the same step once more, before it counts as lost."""
         times = self.asked.get(j, 0)
-        if not self.alive[j] or times >= self.plan.config.resends:
+        if not self.alive[j] or times >= self.settings.resends:
             return False
         self.asked[j] = times + 1
         heapq.heappush(self.retries, (time + self._limit(j), j, self.tickets[j]))
         return True
 
     def retry(self, j: int, time: float) -> None:
-        """Ask dead j again if it stays silent, each time after twice as long."""
+        """Plan to ask lost j again if it stays silent, each time after twice as long."""
         self.patience[j] *= 2.0
         heapq.heappush(self.retries, (time + self.patience[j] * self._limit(j), j, self.tickets[j]))
 
@@ -238,7 +289,7 @@ class Roster:
         return self.limits[j] if self.deadline is None else self.deadline
 
     def wake_at(self) -> float | None:
-        """The next time at which silence means something."""
+        """The next time at which a worker is overdue or the delays are to be looked at."""
         times = [self.retries[0][0]] if self.retries else []
         if self.deadline is not None:
             for oldest in self.under_way:
@@ -250,7 +301,7 @@ class Roster:
         return min(times) if times else None
 
     def current_delays(self, time: float) -> NDArray[np.float64]:
-        """T_j of the live workers: the last delay, or the wait so far where that is longer."""
+        """T_j of the live workers: the last delay, or the wait so far if that is longer."""
         delays = np.array(self.delays)
         if self.under_way:
             waiting = np.fromiter(self.under_way, dtype=np.intp)
@@ -259,14 +310,14 @@ class Roster:
         return live
 
     def adapt(self, time: float, iteration: int, tick: bool) -> bool:
-        """ADP's look at the delays; whether S changed.
+        """Let ADP's rule look at the delays; whether S changed.
 
-        O(N), so it is done on ticks, when everyone was waited for, and else once in ⌈N/s⌉ iterations.
+        O(N), so it is done on ticks, after iterations that waited for all, and else once in ⌈N/s⌉ iterations.
         """
-        adaptive = self.plan.config.adaptive
+        adaptive = self.settings.adaptive
         assert adaptive is not None
         few = adaptive.few
-        if not tick and self.active <= few and iteration % -(-self.plan.workers // few):
+        if not tick and self.active <= few and iteration % -(-self.settings.workers // few):
             return False
         before, delays = self.active, self.current_delays(time)
         self.active = adaptive.switch(delays, self.active)

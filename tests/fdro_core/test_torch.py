@@ -76,7 +76,7 @@ def test_a_network_is_trained_and_becomes_stationary():
     problems = [TorchProblem(network, X[rows], Y[rows], l2=1e-2) for rows in parts]
     config = AspireEase(active_workers=3, iterations=300)
     master, workers = machines(problems, middle_box(3), config)
-    start = master.judge({j: workers[j].handle(probe) for j, probe in master.probes().items()})
+    start = master.assess({j: workers[j].handle(probe) for j, probe in master.probes().items()})
     result = solve(problems, middle_box(3), algorithm=config)
     assert result.stationarity < 1e-2 * start.stationarity
     assert result.objective < np.log(3)

@@ -35,17 +35,21 @@ def _compile(function: Function, flags: set[str]) -> Function:
     if folder not in _checked:
         _checked.add(folder)
         with suppress(OSError):  # a cache that cannot be written is one that nobody else writes either
-            _drop_if_stale(folder, Path(__file__).parent)
+            _drop_if_stale(folder, _sources(Path(function.__code__.co_filename)))
     return compiled  # type: ignore[no-any-return]  # numba has no types
 
 
-def _drop_if_stale(cache: Path, kernels: Path) -> None:
-    """Forget what is cached if any file of the kernels' folder has changed.
+def _sources(file: Path) -> list[Path]:
+    """The files of all functions that a kernel may call: this folder, and `kernels.py` in its package."""
+    return sorted([*Path(__file__).parent.glob("*.py"), *file.parent.parent.glob("*/kernels.py")])
+
+
+def _drop_if_stale(cache: Path, sources: list[Path]) -> None:
+    """Forget what is cached if any of the kernels' files has changed.
 
     numba looks at a kernel's own file only: an edit of a function that it calls in another file would go
     unseen.
     """
-    sources = sorted(kernels.glob("*.py"))
     now = "\n".join(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in sources)
     stamp = cache / "kernels.stamp"
     if stamp.is_file() and stamp.read_text() == now:

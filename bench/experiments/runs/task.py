@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 import json
 import time
 import warnings
@@ -14,17 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.datasets import Federation, load
-from bench.experiments.runs import backdoor
-from bench.experiments.runs import methods
-from bench.experiments.runs import models
-from bench.experiments.runs import stopping
+from bench.experiments.runs import backdoor, methods, models, stopping
 from bench.experiments.runs.parts import Evaluator, cut
 from fdro_core import LogNormal, VirtualEngine, solve
 from fdro_core.errors import DriverError, WorkerWarning
-
+from uncertainty_sets.arrays import Array
 
 SCHEMA = 1
 
@@ -125,9 +119,9 @@ class Watch:
 def curvatures(problems: list[Any], seed: int, batch: int | None = None) -> Array:
     """L_j of every problem at its starting point, as the driver measures it."""
     from fdro_core import AspireEase
-    from fdro_core.aspire import step_sizes as schedules
-    from fdro_core.contracts.messages import Begin, Hello, Introduction, Update
     from fdro_core.aspire.worker import Worker
+    from fdro_core.contracts.messages import Begin, Hello, Introduction, Update
+    from fdro_core.federation.handshake import mean_metric
 
     workers = [
         Worker(j, problem, AspireEase(seed=seed, batch_size=batch)) for j, problem in enumerate(problems)
@@ -137,7 +131,7 @@ def curvatures(problems: list[Any], seed: int, batch: int | None = None) -> Arra
     assert isinstance(first, Introduction)
     z = np.zeros(first.dimension) if first.start is None else first.start
     metrics = [reply.metric for reply in known if isinstance(reply, Introduction)]
-    begin = Begin(z, schedules.metric(metrics, first.dimension))
+    begin = Begin(z, mean_metric(metrics, first.dimension))
     begun = [worker.handle(begin) for worker in workers]
     return np.array([reply.curvature for reply in begun if isinstance(reply, Update)])
 

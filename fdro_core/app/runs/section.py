@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import types
@@ -169,7 +170,9 @@ def _is_a(value: Any, kind: type) -> bool:
 
 def _hints(make: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(make.__init__ if inspect.isclass(make) else make)
+        # A dataclass resolves each field where it is declared; its __init__ knows the last module only.
+        own = dataclasses.is_dataclass(make) or not inspect.isclass(make)
+        return typing.get_type_hints(make if own else make.__init__)
     except (NameError, TypeError):  # names that exist for the type checker only
         return {}
 

@@ -1,0 +1,74 @@
+"""What the rounds of a method work on: the model and weights, and what the workers are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fdro_core.federation.kernels import simplex_threshold
+from uncertainty_sets.arrays import Array
+
+
+@dataclass
+class RoundState:
+    """What a method may read and change.
+
+    Attributes:
+        w: the model; replaced, never written to.
+        weights: λ, the weight of each worker.
+        prior: q, the set's reference().
+        shares: each worker's part of all samples; equal if a problem does not say how many it has.
+        losses: f_j as last reported.
+        step: η.
+        marked: a model that the next phase is about, or None.
+    """
+
+    w: Array
+    weights: Array
+    prior: Array
+    shares: Array
+    losses: Array
+    step: float
+    marked: Array | None = None
+
+
+@dataclass
+class Job:
+    """What the workers are asked in a phase.
+
+    Attributes:
+        workers: who takes part.
+        steps: E; 0 asks for the loss alone.
+        mark: the local step whose model is sent too, 0 for none.
+        counts: how often each worker was drawn, if workers are drawn with repetition.
+    """
+
+    workers: list[int]
+    steps: int
+    mark: int = 0
+    counts: list[int] = field(default_factory=list)
+
+
+def average(points: Mapping[int, Array | None], weights: Array, otherwise: Array) -> Array:
+    """Σ_j weights_j·points_j / Σ_j weights_j in the order of j; `otherwise` if that is 0/0."""
+    total = float(sum(weights[j] for j in points))
+    if not total > 0:
+        return otherwise
+    mean = np.zeros_like(otherwise)
+    for j, point in sorted(points.items()):
+        assert point is not None
+        mean += (weights[j] / total) * point
+    return mean
+
+
+def project(values: Array) -> Array:
+    """The nearest distribution: the Euclidean projection on the simplex.
+
+    >>> project(np.array([0.9, 0.5, -1.0]))
+    array([0.7, 0.3, 0. ])
+    """
+    above = np.maximum(values - simplex_threshold(values), 0.0)
+    nearest: Array = above / above.sum()
+    return nearest

@@ -1,0 +1,213 @@
+"""Settings of an algorithm, each stated once.
+
+A field made by `setting` carries a rule (what it may be), what it is, its letter in the paper and why its
+default is what it is. `check_settings`, `documented` and `settings_table` make the check, the class's
+docstring and the table of the docs from that.
+
+>>> from dataclasses import dataclass
+>>> @documented
+... @dataclass(frozen=True)
+... class Descent:
+...     '''Gradient descent.'''
+...
+...     step: float = setting(0.1, Number(), "step size", letter="η", why="fits unit curvature")
+>>> print(Descent.__doc__)
+Gradient descent.
+<BLANKLINE>
+Attributes:
+    step: step size (paper: η). Default 0.1 (fits unit curvature).
+>>> check_settings(Descent(step=0.0), workers=2)
+Traceback (most recent call last):
+fdro_core.errors.InvalidSetting: step (η) must be a finite number > 0, got 0.0
+"""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from dataclasses import Field, dataclass, field, fields
+from math import inf, isfinite
+from textwrap import fill
+from typing import Any, Protocol, TypeVar
+
+from fdro_core.errors import InvalidSetting
+
+Class = TypeVar("Class", bound=type)
+
+
+class Rule(Protocol):
+    """What a setting may be. None is allowed without asking if it is the default."""
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether the setting may have this value with N workers."""
+        ...
+
+    def needs(self, workers: int) -> str:
+        """What is needed, in words that follow "must be"."""
+        ...
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number of at least `least`."""
+
+    least: int = 1
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is an int that large."""
+        return is_whole(value) and value >= self.least
+
+    def needs(self, workers: int) -> str:
+        """The bound."""
+        return f"a whole number >= {self.least}"
+
+
+@dataclass(frozen=True)
+class WorkerCount:
+    """A number of workers, 1..N."""
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether there are so many workers."""
+        return is_whole(value) and 1 <= value <= workers
+
+    def needs(self, workers: int) -> str:
+        """The range."""
+        return f"in 1..{workers}, the number of workers"
+
+
+@dataclass(frozen=True)
+class WorkerIndex:
+    """The index of a worker, 0..N-1."""
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether there is such a worker."""
+        return is_whole(value) and 0 <= value < workers
+
+    def needs(self, workers: int) -> str:
+        """The range."""
+        return f"in 0..{workers - 1}"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number above `least`, or equal to it if `inclusive`; infinity only if not `finite`."""
+
+    least: float = 0.0
+    inclusive: bool = False
+    finite: bool = True
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is such a number."""
+        if not is_number(value) or (self.finite and not isfinite(value)):
+            return False
+        return bool(value >= self.least if self.inclusive else value > self.least)
+
+    def needs(self, workers: int) -> str:
+        """The bound."""
+        if self.least == -inf:
+            return "a number"
+        return f"{'a finite number ' if self.finite else ''}{'>=' if self.inclusive else '>'} {self.least:g}"
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """A deadline: seconds, "auto" or None."""
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is one of the three."""
+        return value is None or value == "auto" or (is_number(value) and isfinite(value) and value > 0)
+
+    def needs(self, workers: int) -> str:
+        """The three."""
+        return '"auto", None or a finite number of seconds > 0'
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An object of a class, or None."""
+
+    kind: type
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is one."""
+        return isinstance(value, self.kind)
+
+    def needs(self, workers: int) -> str:
+        """The class."""
+        return f"an object of {self.kind.__name__}, or None"
+
+
+class Choice:
+    """One of a few names."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is one of the names."""
+        return isinstance(value, str) and value in self.names
+
+    def needs(self, workers: int) -> str:
+        """The names."""
+        return f"one of {', '.join(self.names)}"
+
+
+def setting(default: Any, rule: Rule, what: str, *, letter: str = "", why: str = "") -> Any:
+    """Make a dataclass field with all that is to be said of it."""
+    return field(default=default, metadata={"rule": rule, "what": what, "letter": letter, "why": why})
+
+
+def check_settings(settings: Any, workers: int) -> None:
+    """Raise `InvalidSetting` for the first setting that its rule does not allow with N workers."""
+    for item in fields(settings):
+        rule, value = item.metadata.get("rule"), getattr(settings, item.name)
+        if rule is None or (value is None and item.default is None):
+            continue
+        if not rule.allows(value, workers):
+            raise InvalidSetting(f"{_label(item)} must be {rule.needs(workers)}, got {value!r}")
+
+
+def documented(cls: Class) -> Class:
+    """Add every setting of a dataclass to its docstring, before the example if there is one."""
+    if cls.__doc__ is None:  # python -OO
+        return cls
+    text, arrow, example = inspect.cleandoc(cls.__doc__).partition("\n>>> ")
+    lines = [
+        fill(f"{item.name}: {_sentence(item)}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        for item in fields(cls)
+        if "what" in item.metadata
+    ]
+    attributes = "\n".join(["Attributes:", *lines])
+    cls.__doc__ = "\n\n".join([text.rstrip(), attributes, *([arrow.lstrip() + example] if arrow else [])])
+    return cls
+
+
+def settings_table(cls: Any) -> str:
+    """Every setting as a Markdown table: name, the paper's letter, default, why."""
+    lines = ["| setting | paper | default | why |", "|---|---|---|---|"]
+    for item in fields(cls):
+        said = item.metadata
+        lines.append(f"| `{item.name}` | {said['letter']} | `{item.default}` | {said['why']} |")
+    return "\n".join(lines)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an int, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number, and no bool."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _label(item: Field[Any]) -> str:
+    letter = "" if isinstance(item.metadata["rule"], Choice) else item.metadata["letter"]
+    return f"{item.name} ({letter})" if letter else item.name
+
+
+def _sentence(item: Field[Any]) -> str:
+    said = item.metadata
+    paper = f" (paper: {said['letter']})" if said["letter"] else ""
+    why = f" ({said['why']})" if said["why"] else ""
+    return f"{said['what']}{paper}. Default {item.default!r}{why}."

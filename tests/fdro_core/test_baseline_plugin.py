@@ -1,0 +1,89 @@
+"""A baseline is one file: copied into the folder it passes the shared suite, and nothing else is edited."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from fdro_core import baselines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PLUG_IN = '''\
+"""Worst first: each round follows the worker of largest loss, and the others by a small share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fdro_core.baselines.rounds import Job, Rounds, RoundState
+from fdro_core.contracts.messages import Trained
+from fdro_core.contracts.settings import Number, documented, setting
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class WorstFirst(Rounds):
+    """w ← Σ_j λ_jw_j with λ_j in proportion to share + [f_j is the largest loss]."""
+
+    share: float = setting(0.1, Number(inclusive=True), "weight of the other workers")
+
+    adapts: ClassVar[bool] = True
+
+    def close(
+        self,
+        state: RoundState,
+        phase: int,
+        job: Job,
+        replies: Mapping[int, Trained],
+        rng: np.random.Generator,
+    ) -> None:
+        """Average the models, then set the weights."""
+        super().close(state, phase, job, replies, rng)
+        weights = self.share + (state.losses == state.losses.max())
+        state.weights = weights / weights.sum()
+'''
+
+FROM_COPY = """\
+# Loads fdro_core.baselines from the copy of its folder, before any test is collected.
+import importlib.util
+import sys
+
+spec = importlib.util.spec_from_file_location(
+    "fdro_core.baselines", {init!r}, submodule_search_locations=[{folder!r}]
+)
+module = sys.modules["fdro_core.baselines"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+import fdro_core
+
+fdro_core.baselines = module
+"""
+
+
+def test_a_copied_file_is_a_baseline(tmp_path):
+    folder = tmp_path / "baselines"
+    shutil.copytree(baselines.__path__[0], folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "worst_first.py").write_text(PLUG_IN)
+    (tmp_path / "from_copy.py").write_text(
+        FROM_COPY.format(init=str(folder / "__init__.py"), folder=str(folder))
+    )
+    answer = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-q", "-p", "from_copy", "-p", "no:cacheprovider",
+            "-k", "worst-first", "tests/fdro_core/test_every_baseline.py",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "11 passed" in answer.stdout

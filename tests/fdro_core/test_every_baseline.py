@@ -1,0 +1,103 @@
+"""What holds for every baseline: each class that `fdro_core.baselines` finds, and some variants."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdro_core import Crash, LogNormal, ThreadEngine, VirtualEngine, baselines, resume, solve
+from fdro_core.app.runs.catalogue import kebab
+from fdro_core.errors import CheckpointMismatch, InvalidSetting
+from fdro_core.observers import Checkpoint
+from tests.fdro_core.command import RUN_FILE, asked
+from tests.fdro_core.helpers import middle_box, same, softmax_problems
+
+N = 5
+FOUND = {kebab(name): getattr(baselines, name) for name in baselines.__all__}
+METHODS = {name: cls(iterations=40) for name, cls in FOUND.items()} | {
+    "individual-2": baselines.Individual(worker_index=2, iterations=40),
+    "fed-avg-sampled": baselines.FedAvg(iterations=40, clients=3, local_steps=3, batch_size=4),
+    "afl-sampled": baselines.AFL(iterations=40, batch_size=4),
+    "afl-batch": baselines.AFL(iterations=40, batch_size=4, reported_loss="batch", dead_losses="drop"),
+    "drfa-prox-sampled": baselines.DRFAProx(iterations=40, batch_size=4, local_steps=3, clients=2),
+}
+FAULTS = {"lost": 0.05, "repeated": 0.1, "crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]}
+
+every_method = pytest.mark.parametrize("name", METHODS)
+every_class = pytest.mark.parametrize("name", FOUND)
+
+
+@every_method
+def test_reports_have_the_drivers_fields(name):
+    result = solve(softmax_problems(N), middle_box(N), algorithm=METHODS[name])
+    other = solve(softmax_problems(N), middle_box(N))
+    assert result.history[-1].keys() == other.history[0].keys()
+    assert len(result.history) == 40
+    assert result.iterations == 40
+    assert result.stop_reason == "iterations"
+    assert result.objective == pytest.approx(float(middle_box(N).worst_case(result.losses).value))
+    assert result.clock > 0
+
+
+@pytest.mark.parametrize("faults", [False, True])
+@every_method
+def test_resume_equals_uninterrupted(name, faults, tmp_path):
+    engine = {"delays": LogNormal(1.0, 0.5), **(FAULTS if faults else {})}
+    config = replace(METHODS[name], deadline=5.0 if faults else None)
+    problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
+    whole = solve(problems, box, algorithm=config, engine=VirtualEngine(seed=2, **engine))
+    first = replace(config, iterations=17)
+    solve(
+        problems, box, algorithm=first, engine=VirtualEngine(seed=2, **engine), observers=[Checkpoint(path)]
+    )
+    rest = resume(path, problems, box, algorithm=config, engine=VirtualEngine(seed=2, **engine))
+    same(whole, rest)
+
+
+@every_method
+def test_rounds_do_not_depend_on_who_answers_first(name):
+    problems, box = softmax_problems(N), middle_box(N)
+    threads = solve(problems, box, algorithm=METHODS[name], engine=ThreadEngine())
+    assert np.array_equal(threads.w, solve(problems, box, algorithm=METHODS[name]).w)
+
+
+@every_method
+def test_a_checkpoint_of_other_workers_is_refused(name, tmp_path):
+    path = tmp_path / "run.npz"
+    solve(softmax_problems(N), middle_box(N), algorithm=METHODS[name], observers=[Checkpoint(path)])
+    with pytest.raises(CheckpointMismatch, match="same problems and config"):
+        resume(path, softmax_problems(N - 1), middle_box(N - 1), algorithm=METHODS[name])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"iterations": 0}, "iterations must be a whole number >= 1"),
+        ({"seed": -1}, "seed must be a whole number >= 0"),
+        ({"deadline": 0.0}, "deadline must be"),
+        ({"on_failed_start": "ignore"}, "raise, warn"),
+    ],
+)
+@every_class
+def test_wrong_settings_are_refused(name, settings, words):
+    with pytest.raises(InvalidSetting, match=words):
+        solve(softmax_problems(N), middle_box(N), algorithm=FOUND[name](**settings))
+
+
+@every_class
+def test_the_docstring_has_every_setting(name):
+    for item in fields(FOUND[name]):
+        assert f"\n    {item.name}: " in FOUND[name].__doc__
+
+
+@every_class
+@pytest.mark.usefixtures("place")
+def test_fdro_train_knows_its_name(name):
+    text = RUN_FILE.replace("iterations = 120", f'name = "{name}"\niterations = 20')
+    Path("run.toml").write_text(text)
+    answer = asked("train", "run.toml")
+    assert answer["algorithm"]["name"] == name
+    assert np.isfinite(answer["objective"])
