@@ -18,10 +18,10 @@ from fdro_core.aspire.algorithm import AspireEase
 from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer
+from fdro_core.contracts.oracle import sized
 from fdro_core.contracts.problem import ProblemSource, check_sources
 from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import CheckpointMismatch, InvalidProblem, InvalidSetting
-from fdro_core.estimators.named_set import sized
 from fdro_core.federation import checkpoint
 from fdro_core.federation.handshake import greet
 from fdro_core.federation.identity import RollCall, identify

@@ -1,4 +1,7 @@
-"""Hypothesis profiles: `make test` is quick and always the same, `make soak-properties` long and random."""
+"""Hypothesis profiles: `make test` is quick and always the same, `make soak-properties` long and random.
+
+"smoke" tries a few examples: the tests that run this suite on a copy of the project use it.
+"""
 
 from __future__ import annotations
 
@@ -15,5 +18,6 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("smoke", settings.get_profile("default"), max_examples=3)
 settings.register_profile("soak", settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

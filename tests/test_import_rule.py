@@ -1,7 +1,8 @@
 """The dependency rule, read from the source: uncertainty_sets <- fdro_core <- bench, tests.
 
-Third-party solvers and ray have one home each. The last test imports the package in a process of its
-own, because what is loaded at run time is what users wait for.
+No modules import each other in a circle; imports inside functions and for the type checker count.
+Third-party solvers and ray have one home each. The package is also imported in a process of its own,
+because what is loaded at run time is what users wait for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -46,22 +47,32 @@ def imported(source: str, path: PurePosixPath) -> Iterator[tuple[int, str]]:
     `__import__("x")` count where the name is written out.
     """
     for node in ast.walk(ast.parse(source, filename=str(path))):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            package = path.parts[: len(path.parts) - node.level] if node.level else ()
-            module = ".".join([*package, *([node.module] if node.module else [])])
-            if module:
-                yield node.lineno, module
-            else:  # `from .. import x` that climbs to the root: x is a top-level package
-                for alias in node.names:
-                    yield node.lineno, alias.name
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            function, name = node.func, node.args[0].value
-            called = getattr(function, "attr", getattr(function, "id", ""))
-            if called in {"import_module", "__import__"} and isinstance(name, str):
+        if isinstance(node, ast.ImportFrom):
+            module = absolute(node, path)
+            # `from .. import x` that climbs to the root: x is a top-level package
+            for name in [module] if module else [alias.name for alias in node.names]:
                 yield node.lineno, name
+        else:
+            for name in plain_imports(node):
+                yield node.lineno, name  # type: ignore[attr-defined]  # an import or a call has a line
+
+
+def absolute(node: ast.ImportFrom, path: PurePosixPath) -> str:
+    """The module of a `from` import, made absolute."""
+    package = path.parts[: len(path.parts) - node.level] if node.level else ()
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def plain_imports(node: ast.AST) -> list[str]:
+    """The names of `import a, b`, and of `import_module("a")`."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        function, name = node.func, node.args[0].value
+        called = getattr(function, "attr", getattr(function, "id", ""))
+        if called in {"import_module", "__import__"} and isinstance(name, str):
+            return [name]
+    return []
 
 
 def breaches(root: Path) -> list[str]:
@@ -95,6 +106,63 @@ def imports_of_the_command(root: Path) -> list[str]:
             command = ".".join(COMMAND.parts)
             found += [f"{path}:{line}" for line, name in names if f"{name}.".startswith(f"{command}.")]
     return found
+
+
+def modules(root: Path, trees: tuple[str, ...]) -> dict[str, PurePosixPath]:
+    """The modules under root by dotted name, with their paths."""
+    found = {}
+    for tree in trees:
+        for file in sorted((root / tree).rglob("*.py")):
+            path = PurePosixPath(file.relative_to(root).as_posix())
+            parts = path.parent.parts if path.name == "__init__.py" else (*path.parent.parts, path.stem)
+            found[".".join(parts)] = path
+    return found
+
+
+def imported_modules(source: str, path: PurePosixPath, known: Collection[str]) -> set[str]:
+    """The known modules that a file imports; `from a import b` is a.b if that is a module, else a.
+
+    That importing a.b also runs a/__init__.py does not count: it does so for every module of a package.
+    """
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source, filename=str(path))):
+        if isinstance(node, ast.ImportFrom):
+            module = absolute(node, path)
+            names = [f"{module}.{alias.name}" if module else alias.name for alias in node.names]
+            found |= {name if name in known else module for name in names}
+        else:
+            found |= set(plain_imports(node))
+    return found & set(known)
+
+
+def cycles(
+    root: Path, trees: tuple[str, ...] = ("uncertainty_sets", "fdro_core", "bench")
+) -> list[list[str]]:
+    """Every group of modules that import each other in a circle."""
+    known = modules(root, trees)
+    graph = {
+        name: imported_modules((root / path).read_text(encoding="utf-8"), path, known) - {name}
+        for name, path in known.items()
+    }
+    reached = {name: _reachable(name, graph) for name in graph}
+    groups = {
+        frozenset(other for other in reached[name] if name in reached[other])
+        for name in graph
+        if name in reached[name]
+    }
+    return sorted(sorted(group) for group in groups)
+
+
+def _reachable(name: str, graph: dict[str, set[str]]) -> set[str]:
+    """The modules that one imports, directly or not; itself only by way of others."""
+    seen: set[str] = set()
+    waiting = [*graph[name]]
+    while waiting:
+        each = waiting.pop()
+        if each not in seen:
+            seen.add(each)
+            waiting += graph[each]
+    return seen
 
 
 def loaded_by(statement: str, root: Path) -> set[str]:
@@ -131,6 +199,37 @@ def test_an_import_of_the_command_is_seen(tmp_path: Path) -> None:
     write(tmp_path, "fdro_core/applied.py", "import fdro_core.apps\n")
     found = imports_of_the_command(tmp_path)
     assert found == ["fdro_core/a.py:1", "fdro_core/b.py:1", "fdro_core/result.py:2", "bench/a.py:2"]
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    assert cycles(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from uncertainty_sets.a import x\n",
+        "from uncertainty_sets import a\n",
+        "import uncertainty_sets.a\n",
+        "from . import a\n",
+        "from .a import x\n",
+        "def f():\n    from uncertainty_sets import a\n",
+        "if TYPE_CHECKING:\n    from uncertainty_sets.a import x\n",
+        "import importlib\nimportlib.import_module('uncertainty_sets.a')\n",
+    ],
+)
+def test_a_circle_is_seen(tmp_path: Path, back: str) -> None:
+    write(tmp_path, "uncertainty_sets/__init__.py", "from uncertainty_sets.c import y\n")
+    write(tmp_path, "uncertainty_sets/a.py", "from uncertainty_sets.b import x\n")
+    write(tmp_path, "uncertainty_sets/b.py", back)
+    write(tmp_path, "uncertainty_sets/c.py", "from uncertainty_sets import a\n")
+    assert cycles(tmp_path) == [["uncertainty_sets.a", "uncertainty_sets.b"]]
+
+
+def test_a_package_that_its_own_modules_import_is_a_circle(tmp_path: Path) -> None:
+    write(tmp_path, "bench/__init__.py", "from bench.a import x\n")
+    write(tmp_path, "bench/a.py", "def f():\n    import bench as package\n")
+    assert cycles(tmp_path) == [["bench", "bench.a"]]
 
 
 def test_the_rule_looks_at_real_files() -> None:

@@ -20,6 +20,9 @@ ULPS = 8
 # are at most 1, so this leaves six digits over rounding for sums over a million of them.
 VIOLATION = 1e-10
 
+# The same for answers by interior points, which stop at 1e-11 on scaled data and may be content with 1e-8.
+CONIC_VIOLATION = 1e-8
+
 # Two closed-form answers to one question (batch and loop, warm and cold, thread and thread) differ by
 # the two gaps; a distribution is compared only where it is unique, and moves more than its value does.
 SAME_VALUE = 2 * GAP

@@ -8,6 +8,7 @@ WorstCase(value=2.438..., p=[0.3313, 0.2836, 0.3851], gap=..., violation=..., ba
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.backends import available_backends
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.conformance.check import check_set
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.cd_norm import CDNorm
@@ -15,7 +16,6 @@ from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
-from uncertainty_sets.suite.report import check_set
 
 __all__ = [
     "KL",

@@ -1,4 +1,4 @@
-"""What every uncertainty set is, and what every oracle answers.
+"""The base class of all uncertainty sets.
 
 An uncertainty set P is a convex set of probability vectors p. Its oracle answers
 
@@ -10,15 +10,19 @@ multipliers (an upper bound that does not depend on p).
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from uncertainty_sets import fallback, recheck
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.building import build, parameters_of
+from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic import sizing
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
 from uncertainty_sets.parameters import as_floats, example_center
 
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     import cvxpy
 
     from uncertainty_sets.conic.program import ConicProgram
+
+NAMED: dict[str, type[UncertaintySet]] = {}
+"""Every class with a name, from the moment it is defined; the registry looks sets up here."""
 
 
 class UncertaintySet(ABC):
@@ -38,27 +45,40 @@ class UncertaintySet(ABC):
     name: ClassVar[str] = ""
     """The registry's name; a set without one is used by its class alone."""
 
+    summary: ClassVar[str] = ""
+    """What the set holds, in a few words, for tables and `fdro sets`."""
+
+    formula: ClassVar[str] = ""
+    """The condition on p, as in "Σ p·log(p/q) <= radius"; p >= 0 and 1ᵀp = 1 go without saying."""
+
     complexity: ClassVar[str] = "a conic program"
-    """What one call of the default oracle costs, for tables that people read."""
+    """The cost of one call of the default oracle, for tables and `fdro sets`."""
+
+    has_closed_form: ClassVar[bool] = False
+    """Whether the class overrides `_closed_form`; derived, not to be set."""
+
+    per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
+    """Parameters with one number per entry of p: `make_set` repeats a single number for them."""
 
     size: int | None = None
-    """N, or None where the losses decide it."""
+    """N, or None if the losses decide it."""
 
     rows: int | None = None
-    """B where the parameters differ by row of a batch, else None."""
+    """B if the parameters differ by row of a batch, else None."""
 
     _certifies_itself: ClassVar[bool] = True
-    """Said by a class whose `_closed_form` measures value and violation from p: its answers are not measured
-    again (checking.py). A subclass with a `_closed_form` of its own has to say it anew."""
+    """Set by a class whose `_closed_form` measures value and violation from p: its answers are not measured
+    again (recheck.py). A subclass that overrides `_closed_form` has to set it anew."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
+        cls.has_closed_form = owner is not UncertaintySet
         cls._certifies_itself = vars(owner).get("_certifies_itself", False)
+        if "constraints" in vars(cls) and "_projection" not in vars(cls):
+            cls._projection = UncertaintySet._projection  # type: ignore[method-assign]  # it is another set
         if "name" in cls.__dict__ and cls.name:
-            from uncertainty_sets.registry import register
-
-            register(cls)
+            NAMED[cls.name] = cls
 
     @abstractmethod
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
@@ -71,12 +91,12 @@ class UncertaintySet(ABC):
 
         A closed form promises a gap of at most 1e-9 of the losses' spread (or a few units in the last place
         of the losses) and a violation of at most 1e-10. An answer, or a row of a batch, that breaks the
-        promise goes to a conic solver, and `backend` says so; if that fails too, SolverFailed is raised with
+        promise goes to a conic solver, and `backend` names it; if that fails too, SolverFailed is raised with
         the certificate in `.answer`.
 
         Args:
             losses: finite numbers, shape (N,), or (B, N) for a batch whose rows run in parallel.
-            backend: "auto" (closed form where there is one), "closed-form", or a name from
+            backend: "auto" (the closed form if there is one), "closed-form", or a name from
                 `available_backends()`.
             warm_start: an earlier answer of this or a similar set; its multipliers start the search.
                 The answer is the same, only faster.
@@ -84,36 +104,30 @@ class UncertaintySet(ABC):
         f = self._check_losses(losses)
         if warm_start is not None and not isinstance(warm_start, WorstCase):
             raise InvalidInput(
-                f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}"
+                f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}",
+                parameter="warm_start",
+                value=warm_start,
             )
         if backend in {"auto", "closed-form"}:
             if self._certifies_itself:
                 answer = self._closed_form(f, warm_start)
             else:
-                from uncertainty_sets import claims as checking
-
-                answer = checking.closed_form(self, f, warm_start)
+                answer = recheck.closed_form(self, f, warm_start)
             if answer is not None:
-                if not answer.unproved:
-                    return answer
-                from uncertainty_sets import fallback
-
-                return fallback.settle(self, f, answer, backend)
+                return fallback.settle(self, f, answer, backend) if answer.unproved else answer
             if backend == "closed-form":
                 raise BackendUnsuitable(
                     f"{type(self).__name__} has no closed form; use backend='auto' or one of "
                     "available_backends()"
                 )
-        from uncertainty_sets.conic import oracle as conic
-
         return conic.worst_case(self, f, backend, warm_start)
 
     def violation(self, p: ArrayLike) -> float:
         """The largest residual of p over the simplex and the set's constraints, at least 0.
 
         Each residual is scaled by max(1, |right-hand side|); auxiliary variables (a transport plan)
-        are minimised out. What the rounding of p itself brings about (a few units in the last place of its
-        entries, times a long distance or divided by a small spread) is no violation.
+        are minimised out. The rounding of p itself (a few units in the last place of its entries, times a
+        long distance or divided by a small spread) is not counted as a violation.
         """
         point = self._check_point(p)
         simplex = max(float(-point.min()), abs(float(point.sum()) - 1.0), 0.0)
@@ -123,14 +137,12 @@ class UncertaintySet(ABC):
         """Whether p is in the set, up to a violation of tol."""
         return self.violation(p) <= tol
 
-    def with_size(self, size: int) -> UncertaintySet:
-        """The set over that many entries: itself if it has them, a copy that does if it leaves them open.
+    def with_size(self, size: int) -> Self:
+        """The set over that many entries: itself if it has that size, a copy with that size if it has none.
 
-        For whoever knows N before there are losses, as a driver knows its workers. InvalidInput if the set
-        has another size, or its constraints cannot be written for that one.
+        For callers that know N before there are losses, as `solve` knows the number of workers. InvalidInput
+        if the set has another size, or its constraints cannot be written for that one.
         """
-        from uncertainty_sets.conic import sizing
-
         return sizing.with_size(self, size)
 
     def reference(self) -> Array:
@@ -138,44 +150,53 @@ class UncertaintySet(ABC):
 
         A set that leaves its size to the losses has one for each: `with_size(N).reference()`.
         """
-        from uncertainty_sets.conic import oracle as conic
-
         return conic.projection_of_uniform(self)
 
     @classmethod
-    def example(cls, size: int, rng: np.random.Generator | None = None) -> UncertaintySet:
+    def default_parameters(cls, center: Array) -> dict[str, Any]:
+        """Parameters by name for a set around that centre, sensible at any size.
+
+        Estimators take a needed parameter that nobody gave from here, and so does `example`. A class whose
+        constructor needs others adds them.
+        """
+        return {"center": center, "radius": 0.1, "size": center.size}
+
+    @classmethod
+    def example(cls, size: int, rng: np.random.Generator | None = None) -> Self:
         """A set of that size to try things on: what the shared tests, the benchmark and the gallery use.
 
-        A plug-in whose constructor takes only `center`, `radius` and `size` has one by default; others
-        override this. Without `rng` the example is the same every time and its centre uniform.
+        A plug-in with `default_parameters` for all that its constructor needs has one by default: by
+        inheritance if that is `center`, `radius` and `size`. Without `rng` the example is the same every time
+        and its centre uniform.
         """
-        known: dict[str, Any] = {"center": example_center(size, rng), "radius": 0.1, "size": size}
-        wanted = inspect.signature(cls).parameters.values()
-        if any(item.default is item.empty and item.name not in known for item in wanted):
+        center = example_center(size, rng)
+        known = cls.default_parameters(center)
+        lacking = [name for name, needed in parameters_of(cls).items() if needed and name not in known]
+        if lacking:
             raise InvalidInput(
-                f"{cls.__name__} has no example: its constructor takes more than center, radius and size; "
-                "give it a classmethod example(size, rng)"
+                f"{cls.__name__} has no example: its constructor needs {', '.join(lacking)}; give it a "
+                "classmethod default_parameters(center) or example(size, rng)"
             )
-        return cls(**{item.name: known[item.name] for item in wanted if item.name in known})
+        return build(cls, {}, size, center=center, fill=True)
 
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase | None:
-        """The exact answer by this set's own method, or None where it has none."""
+        """The exact answer by this set's own method, or None if it has none."""
         return None
 
     def _by_solver(self, losses: Array) -> WorstCase:
-        """One loss vector by a conic solver, where the closed form has no proof."""
-        from uncertainty_sets.conic import oracle as conic
-
+        """Answer one loss vector by a conic solver, after the closed form gave no proof."""
         return conic.worst_case(self, losses, "auto", None)
 
     def _residual(self, p: Array) -> float:
         """The largest scaled residual of the set's own constraints at p (the simplex is checked apart)."""
-        from uncertainty_sets.conic import oracle as conic
-
         return conic.residual(self, p)
 
+    def _projection(self) -> Callable[[Array], Array] | None:
+        """The function target ↦ nearest point of the set, if it has a closed form (projection.py)."""
+        return None
+
     def _conic_program(self, size: int) -> ConicProgram | None:
-        """The oracle's conic program, where the set can write it down; None compiles `constraints`."""
+        """The oracle's conic program, if the set can write it down; None compiles `constraints`."""
         return None
 
     def _dual_from_conic(self, y: Array) -> dict[str, Any]:
@@ -183,11 +204,11 @@ class UncertaintySet(ABC):
         return {"y": y}
 
     def _row(self, index: int) -> UncertaintySet:
-        """The set of one row of a batch, where parameters differ by row."""
+        """The set of one row of a batch, if parameters differ by row."""
         return self
 
     def _singleton(self) -> Array | None:
-        """The only distribution in the set, where there is just one and that is known."""
+        """The only distribution in the set, if there is just one and that is known."""
         return None
 
     def _check_losses(self, losses: ArrayLike) -> Array:
@@ -198,16 +219,24 @@ class UncertaintySet(ABC):
             f = np.require(as_floats("losses", losses, InvalidLosses), requirements=["C", "W", "A"])
         if f.ndim not in {1, 2} or f.size == 0:
             raise InvalidLosses(
-                f"losses must have shape (N,) or (B, N) with at least one entry, got {f.shape}"
+                f"losses must have shape (N,) or (B, N) with at least one entry, got {f.shape}",
+                parameter="losses",
+                value=losses,
             )
         size = self.size
         if size is not None and f.shape[-1] != size:
-            raise InvalidLosses(f"losses must have {size} entries, as the set has, got shape {f.shape}")
+            raise InvalidLosses(
+                f"losses must have {size} entries, as the set has, got shape {f.shape}",
+                parameter="losses",
+                value=losses,
+            )
         if self.rows is not None and f.shape != (self.rows, f.shape[-1]):
             if f.ndim != 1:
                 raise InvalidLosses(
                     f"this set's parameters have {self.rows} rows: losses must have shape "
-                    f"({self.rows}, {f.shape[-1]}) or ({f.shape[-1]},), got {f.shape}"
+                    f"({self.rows}, {f.shape[-1]}) or ({f.shape[-1]},), got {f.shape}",
+                    parameter="losses",
+                    value=losses,
                 )
             f = np.tile(f, (self.rows, 1))
         return f
@@ -216,21 +245,25 @@ class UncertaintySet(ABC):
         point = np.ascontiguousarray(as_floats("p", p, InvalidInput))
         if self.rows is not None:
             raise InvalidInput(
-                "violation and contains look at one distribution, and this set's parameters differ by row; "
+                "violation and contains take one distribution, and this set's parameters differ by row; "
                 "make a set for the row in question"
             )
         if point.ndim != 1 or point.size == 0 or (self.size is not None and point.size != self.size):
             needed = "one entry or more" if self.size is None else f"{self.size} entries"
-            raise InvalidInput(f"p must be a vector of {needed}, got shape {point.shape}")
+            raise InvalidInput(
+                f"p must be a vector of {needed}, got shape {point.shape}", parameter="p", value=p
+            )
         if not np.isfinite(point).all():
-            raise InvalidInput(f"p must be finite, got {point[~np.isfinite(point)][0]}")
+            raise InvalidInput(
+                f"p must be finite, got {point[~np.isfinite(point)][0]}", parameter="p", value=p
+            )
         return point
 
     def __getstate__(self) -> dict[str, Any]:
-        # Compiled programs and solver handles are remade where they are needed.
+        # Compiled programs and solver handles are made again when needed.
         return {key: value for key, value in self.__dict__.items() if not key.startswith("_cache")}
 
-    def __copy__(self) -> UncertaintySet:
+    def __copy__(self) -> Self:
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__getstate__())
         return twin

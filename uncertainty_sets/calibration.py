@@ -159,7 +159,7 @@ def dnorm_violation(terms: SupportsIndex, budget: float, *, bound: Bound = "bino
     - "binomial", tighter: ``B = (1-μ)·Pr[X >= ⌊ν⌋] + μ·Pr[X >= ⌊ν⌋ + 1]`` with X binomial(n, ½),
       ``ν = (Γ+n)/2`` and ``μ = ν - ⌊ν⌋``.
 
-    Either is 0 from Γ = n on, where no perturbation is left out.
+    Either is 0 for Γ >= n: no perturbation is left out.
 
     Assumes perturbations that are **independent**, symmetric and bounded by their spreads. The entries
     of p - q sum to 0, so they are never independent and neither bound is proven for `CDNorm`: take it
@@ -196,7 +196,7 @@ def dnorm_budget(terms: SupportsIndex, violation: float, *, bound: Bound = "bino
     - "binomial", tighter: B is piecewise linear in Γ, and the piece that passes through `violation` is
       found by bisection, then inverted.
 
-    Never more than n = `terms`, where nothing is left out. Exact up to rounding.
+    Never more than n = `terms`, at which nothing is left out. Exact up to rounding.
 
     >>> round(dnorm_budget(100, 0.01), 3), round(dnorm_budget(100, 0.01, bound="exponential"), 3)
     (24.219, 30.349)

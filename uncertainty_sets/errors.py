@@ -3,7 +3,7 @@
 ::
 
     FdroError
-    ├── InvalidInput (ValueError)         what was given cannot be used
+    ├── InvalidInput (ValueError)         what was given cannot be used; `.parameter`, `.value`
     │   ├── InvalidLosses                 NaN, infinite, wrong length or shape
     │   ├── InvalidParameter              a set's parameter: sign, shape, sum, symmetry
     │   ├── EmptySet                      the parameters leave no distribution at all
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
-    from uncertainty_sets.suite.report import SetReport
+    from uncertainty_sets.conformance.report import SetReport
 
 __all__ = [
     "BackendError",
@@ -46,7 +46,17 @@ class FdroError(Exception):
 
 
 class InvalidInput(FdroError, ValueError):
-    """What was given cannot be used."""
+    """What was given cannot be used.
+
+    Attributes:
+        parameter: the name of the argument at fault; None if no single one is.
+        value: what it got.
+    """
+
+    def __init__(self, message: str = "", *, parameter: str | None = None, value: Any = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        self.value = value
 
 
 class InvalidLosses(InvalidInput):
@@ -54,7 +64,7 @@ class InvalidLosses(InvalidInput):
 
 
 class InvalidParameter(InvalidInput):
-    """A parameter of a set has the wrong sign, shape, sum or symmetry."""
+    """A parameter of a set has the wrong sign, shape, sum or symmetry, is missing, or does not exist."""
 
 
 class EmptySet(InvalidInput):
@@ -100,7 +110,3 @@ class SolverFailed(BackendError):
         super().__init__(message)
         self.answer = answer
         self.rows = tuple(rows)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = {"answer": self.answer, "rows": self.rows}
-        return type(self), self.args, state

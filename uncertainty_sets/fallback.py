@@ -1,4 +1,4 @@
-"""What happens to an answer whose own certificate is bad: another method, or an error that shows it.
+"""Replace answers whose certificate is too weak by a solver's, or raise an error that shows the certificate.
 
 A closed form marks the rows whose gap or violation breaks the promise (kernels/scan.py). Those rows, and no
 others, go to a conic solver here.
@@ -16,14 +16,14 @@ from uncertainty_sets.errors import FdroError, SolverFailed
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.contract import SetContract
 
 
 ROUNDING = 64 * 2.0**-52
-"""A gap of so many units in the last place of the losses is what is left where their spread is no more."""
+"""A gap this small relative to the losses is rounding, even if it is large relative to their spread."""
 
 
-def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
+def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
     """The answer with its unproved rows replaced by a solver's, or SolverFailed."""
     if backend == "closed-form":
         raise failure(uncertainty_set, answer, answer.unproved)
@@ -46,8 +46,8 @@ def settle(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, ba
     return answer
 
 
-def _by_solver(uncertainty_set: UncertaintySet, losses: Array) -> WorstCase:
-    """A solver's answer that keeps the promise of the conic way, also after the set has worked on it."""
+def _by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
+    """A solver's answer, checked again for the promise of conic/ since the set may have changed it."""
     from uncertainty_sets.conic.oracle import USABLE
 
     found = uncertainty_set._by_solver(losses)
@@ -61,7 +61,7 @@ def _by_solver(uncertainty_set: UncertaintySet, losses: Array) -> WorstCase:
     return found
 
 
-def failure(uncertainty_set: UncertaintySet, answer: WorstCase, rows: tuple[int, ...]) -> SolverFailed:
+def failure(uncertainty_set: SetContract, answer: WorstCase, rows: tuple[int, ...]) -> SolverFailed:
     """The error for rows that no method could answer with a good certificate."""
     name = type(uncertainty_set).__name__
     gap, violation = (np.atleast_1d(each)[list(rows)] for each in (answer.gap, answer.violation))

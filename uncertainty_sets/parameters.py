@@ -1,8 +1,8 @@
-"""Checks that sets share: parameters come in as users write them and leave as clean arrays, or not at all."""
+"""Checks that sets share: they turn parameters as users write them into clean arrays, or refuse them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,10 +11,15 @@ from uncertainty_sets.errors import InvalidInput, InvalidParameter
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.base import UncertaintySet
 
 SUM_TOLERANCE = 1e-9
 """How far from 1 a centre's sum may be; it is then divided by its sum."""
+
+
+class HasRows(Protocol):
+    """A set, as far as the layout of its parameters goes."""
+
+    rows: int | None
 
 
 def readonly(array: Array) -> Array:
@@ -24,37 +29,37 @@ def readonly(array: Array) -> Array:
     return view
 
 
-def as_rows(owner: UncertaintySet, array: Array) -> Array:
-    """A parameter kept as (rows, ...) the way its user gave it: without the first axis for a single set."""
+def as_rows(owner: HasRows, array: Array) -> Array:
+    """A parameter that is stored as (rows, ...), without the first axis for a single set."""
     return readonly(array if owner.rows is not None else array[0])
 
 
-def as_numbers(owner: UncertaintySet, array: Array) -> float | Array:
-    """The same for a parameter that is one number a row."""
+def as_numbers(owner: HasRows, array: Array) -> float | Array:
+    """A parameter that is stored as (rows,): one number for a single set."""
     return float(array[0]) if owner.rows is None else readonly(array)
 
 
 def as_floats(name: str, value: ArrayLike, error: type[InvalidInput]) -> Array:
     """Real numbers as a plain float64 array; what only looks like numbers is refused."""
+
+    def refuse(words: str) -> InvalidInput:
+        return error(f"{name} must {words}", parameter=name, value=value)
+
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise error(f"{name} must not have masked entries; fill or drop them")
+        raise refuse("not have masked entries; fill or drop them")
     if hasattr(value, "is_constant") and hasattr(value, "value"):
-        raise error(
-            f"{name} must be real numbers, got a cvxpy {type(value).__name__}; give its `value`"
-            f"{', which is not set yet' if value.value is None else ''}"
-        )
+        unset = ", which is not set yet" if value.value is None else ""
+        raise refuse(f"be real numbers, got a cvxpy {type(value).__name__}; give its `value`{unset}")
     if getattr(value, "requires_grad", False) is True:
-        raise error(f"{name} must be plain numbers, got a tensor that requires grad; give {name}.detach()")
+        raise refuse(f"be plain numbers, got a tensor that requires grad; give {name}.detach()")
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "fiubO":
-            kind = "complex numbers" if array.dtype.kind == "c" else f"entries of type {array.dtype}"
-            raise error(f"{name} must be real numbers, got {kind}")
-        return np.asarray(array, dtype=np.float64)
+        if array.dtype.kind in "fiubO":
+            return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as cause:
-        if isinstance(cause, error):
-            raise
-        raise error(f"{name} must be real numbers of one shape: {cause}") from cause
+        raise refuse(f"be real numbers of one shape: {cause}") from cause
+    kind = "complex numbers" if array.dtype.kind == "c" else f"entries of type {array.dtype}"
+    raise refuse(f"be real numbers, got {kind}")
 
 
 def as_array(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
@@ -63,48 +68,63 @@ def as_array(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
     bad = ~np.isfinite(array) if finite else np.isnan(array)
     if bad.any():
         need = "finite" if finite else "free of NaN"
-        raise InvalidParameter(f"{name} must be {need}, got {array[bad].flat[0]}")
+        raise InvalidParameter(
+            f"{name} must be {need}, got {array[bad].flat[0]}", parameter=name, value=value
+        )
     return array
 
 
 def as_vector_rows(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
-    """A vector (N,) or one for each row (B, N), as (1 or B, N)."""
+    """A vector (N,), or one per row (B, N), as (1 or B, N)."""
     array = as_array(name, value, finite=finite)
     if array.ndim not in {1, 2} or array.size == 0:
-        raise InvalidParameter(f"{name} must have shape (N,) or (B, N), got {array.shape}")
+        raise InvalidParameter(
+            f"{name} must have shape (N,) or (B, N), got {array.shape}", parameter=name, value=value
+        )
     return np.atleast_2d(array)
 
 
 def as_center(value: ArrayLike) -> Array:
-    """A probability vector, or one for each row, as (1 or B, N); sums within 1e-9 of 1 are made 1."""
+    """A probability vector, or one per row, as (1 or B, N); sums within 1e-9 of 1 are made 1."""
     center = as_vector_rows("center", value)
     if (center < 0.0).any():
         at = np.unravel_index(int(center.argmin()), center.shape)
-        raise InvalidParameter(f"center must not be negative, got {center[at]} at entry {at[1]}")
+        raise InvalidParameter(
+            f"center must not be negative, got {center[at]} at entry {at[1]}", parameter="center", value=value
+        )
     with np.errstate(over="ignore"):
         total = center.sum(axis=1, keepdims=True)
     off = float(np.abs(total - 1.0).max())
     if off > SUM_TOLERANCE:
         worst = float(total[np.abs(total - 1.0).argmax(), 0])
         raise InvalidParameter(
-            f"center must sum to 1, got {worst:.12g} (off by {worst - 1.0:+.3g}); divide it by its sum"
+            f"center must sum to 1, got {worst:.12g} (off by {worst - 1.0:+.3g}); divide it by its sum",
+            parameter="center",
+            value=value,
         )
     center /= total
     return center
 
 
 def as_scalar_rows(name: str, value: ArrayLike, rows: int, *, finite: bool = True) -> Array:
-    """A number >= 0, or one for each row, as (1 or B,)."""
+    """A number >= 0, or one per row, as (1 or B,)."""
     array = as_array(name, value, finite=finite)
     if array.ndim > 1 or array.size == 0 or (array.ndim == 1 and rows > 1 and array.size != rows):
         shape = f"a number or shape ({rows},)" if rows > 1 else "a number or shape (B,)"
-        raise InvalidParameter(f"{name} must be {shape}, got shape {array.shape}")
-    if (array < 0.0).any():
-        raise InvalidParameter(f"{name} must not be negative, got {array.min()}")
+        raise InvalidParameter(
+            f"{name} must be {shape}, got shape {array.shape}", parameter=name, value=value
+        )
+    check_not_negative(name, array)
     return np.atleast_1d(array)
 
 
-def spread_to(array: Array, shape: tuple[int, ...]) -> Array:
+def check_not_negative(name: str, array: Array) -> None:
+    """Refuse a parameter with an entry below 0."""
+    if (array < 0.0).any():
+        raise InvalidParameter(f"{name} must not be negative, got {array.min()}", parameter=name, value=array)
+
+
+def broadcast(array: Array, shape: tuple[int, ...]) -> Array:
     """Broadcast to that shape; contiguous and writable, since numba compiles anew for arrays that are not."""
     return array if array.shape == shape else np.array(np.broadcast_to(array, shape), order="C")
 

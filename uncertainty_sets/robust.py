@@ -2,7 +2,7 @@
 
     support(P, e)  =  max over p in P of pᵀe,   e a vector of convex expressions
 
-By strong duality of the set's conic program (program.py) it is the smallest bᵀy with y in the dual cone
+By strong duality of the set's conic program (conic/program.py) it is the smallest bᵀy with y in the dual cone
 and Aᵀy = e in the columns of p, 0 in the others: a conic problem in y that joins the user's own. So
 "minimise the worst-case loss" becomes one convex problem for any solver, for every set.
 """
@@ -29,18 +29,18 @@ __all__ = ["support"]
 def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = False) -> cvxpy.Expression:
     """The largest expected loss over the set, max of pᵀexpression, as one convex cvxpy expression.
 
-    Legal wherever cvxpy takes a convex scalar: in sums, in an objective to minimise, on the left of `<=`.
+    Allowed wherever cvxpy takes a convex scalar: in sums, in an objective to minimise, on the left of `<=`.
     Its `value` is the set's own oracle. Convex losses are exact, since p >= 0.
 
     Args:
         uncertainty_set: any set, plug-ins included.
         expression: a vector of N convex (or affine) expressions, or a list of N scalar ones.
-        linear: let cvxpy see a set of linear constraints as linear, for HiGHS or OSQP by name, and where
-            the problem has integer variables that are not in the expression.
+        linear: let cvxpy see a set of linear constraints as linear, for HiGHS or OSQP by name, and if the
+            problem has integer variables that are not in the expression.
 
     `problem.solve()` takes a solver with the set's cones, or Clarabel for a set of linear constraints: cvxpy
     would give those with a quadratic objective to OSQP, which often stops short of an answer. The
-    expression adds one variable for each row of the set's conic program. Where the set has no interior
+    expression adds one variable per row of the set's conic program. If the set has no interior
     relative to its constraints (a radius of 1e-12), the dual optimum may be far away and solvers lose
     digits; a set known to be one point is exact.
 
@@ -90,13 +90,27 @@ def _atom_class(second_order: bool, exponential: bool) -> Any:
     """The cvxpy atom that brings these cones, as far as cvxpy's choice of a solver goes.
 
     cvxpy chooses a solver before it has seen what an atom turns into: it looks the atom's class up in its
-    lists of those that bring a kind of cone. So there is a class for each choice of cones, and it is
-    put on the lists. Made at first use, so that importing this module does not import cvxpy.
+    lists of those that bring a kind of cone. So there is a class per choice of cones, put on the lists.
     """
-    import cvxpy as cp
     from cvxpy import atoms as known
-    from cvxpy.atoms.atom import Atom
     from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
+
+    class SupportFunction(_support_function()):  # type: ignore[misc]
+        """The atom with this choice of cones."""
+
+    CANON_METHODS[SupportFunction] = _canonicalise
+    known.NONPOS_ATOMS.append(SupportFunction)  # every set has p >= 0
+    if second_order:
+        known.SOC_ATOMS.append(SupportFunction)
+    if exponential:
+        known.EXP_ATOMS.append(SupportFunction)
+    return SupportFunction
+
+
+@cache
+def _support_function() -> Any:
+    """The atom itself; made at first use, so that importing this module does not import cvxpy."""
+    from cvxpy.atoms.atom import Atom
     from scipy import sparse
 
     class SupportFunction(Atom):  # type: ignore[misc]
@@ -139,31 +153,29 @@ def _atom_class(second_order: bool, exponential: bool) -> Any:
         def name(self) -> str:
             return f"support({self.uncertainty_set!r}, {self.args[0].name()})"
 
-    def canonicalise(atom: Any, args: list[Any], solver_context: Any = None) -> tuple[Any, list[Any]]:
-        """bᵀy and the constraints that make it the dual of the set's program."""
-        losses = args[0]
-        program, _ = equilibrated(without_idle_rows(conic.program(atom.uncertainty_set, losses.size)))
-        y = cp.Variable(program.b.size)
-        transposed = sparse.csr_array(program.A.T)
-        constraints = [transposed[program.columns] @ y == losses]
-        if program.auxiliary.size:
-            constraints.append(transposed[program.auxiliary] @ y == 0)
-        nonneg = program.rows("nonneg")
-        if nonneg.size:
-            constraints.append(y[nonneg] >= 0)
-        for start, (kind, size) in zip(program.starts, program.cones, strict=True):
-            if kind == "soc":
-                constraints.append(cp.SOC(y[start], y[start + 1 : start + size]))
-        exp = program.rows("exp").reshape(-1, 3)
-        if exp.size:
-            u, v, w = (y[exp[:, k]] for k in range(3))
-            constraints.append(cp.ExpCone(u - v, -u, w))
-        return program.b @ y, constraints
-
-    CANON_METHODS[SupportFunction] = canonicalise
-    known.NONPOS_ATOMS.append(SupportFunction)  # every set has p >= 0
-    if second_order:
-        known.SOC_ATOMS.append(SupportFunction)
-    if exponential:
-        known.EXP_ATOMS.append(SupportFunction)
     return SupportFunction
+
+
+def _canonicalise(atom: Any, args: list[Any], solver_context: Any = None) -> tuple[Any, list[Any]]:
+    """bᵀy and the constraints that make it the dual of the set's program."""
+    import cvxpy as cp
+    from scipy import sparse
+
+    losses = args[0]
+    program, _ = equilibrated(without_idle_rows(conic.program(atom.uncertainty_set, losses.size)))
+    y = cp.Variable(program.b.size)
+    transposed = sparse.csr_array(program.A.T)
+    constraints = [transposed[program.columns] @ y == losses]
+    if program.auxiliary.size:
+        constraints.append(transposed[program.auxiliary] @ y == 0)
+    nonneg = program.rows("nonneg")
+    if nonneg.size:
+        constraints.append(y[nonneg] >= 0)
+    for start, (kind, size) in zip(program.starts, program.cones, strict=True):
+        if kind == "soc":
+            constraints.append(cp.SOC(y[start], y[start + 1 : start + size]))
+    exp = program.rows("exp").reshape(-1, 3)
+    if exp.size:
+        u, v, w = (y[exp[:, k]] for k in range(3))
+        constraints.append(cp.ExpCone(u - v, -u, w))
+    return program.b @ y, constraints

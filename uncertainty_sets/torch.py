@@ -2,7 +2,7 @@
 
     L(f) = max over p in P of pᵀf,    ∂L/∂f = p*
 
-where p* is the worst-case distribution (Danskin; one of the subgradients where p* is not unique). So a
+where p* is the worst-case distribution (Danskin; one of the subgradients if p* is not unique). So a
 training loop that has per-group or per-sample losses replaces `losses.mean()` by `robust_loss(losses, set)`
 and nothing else.
 
@@ -28,7 +28,7 @@ __all__ = ["robust_loss", "worst_case_weights"]
 def robust_loss(
     losses: torch.Tensor, uncertainty_set: UncertaintySet, *, backend: str = "auto"
 ) -> torch.Tensor:
-    """The largest expected loss over the set: shape (N,) gives a number, (…, N) one number a row.
+    """The largest expected loss over the set: shape (N,) gives a number, (…, N) one number per row.
 
     The oracle runs on the CPU in float64 and costs what `worst_case` costs; value and gradient come back on
     the device and in the dtype of the losses. Leading axes are a batch, answered in one call. First

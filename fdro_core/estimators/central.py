@@ -8,8 +8,8 @@ over: L-BFGS on
 
     max over p in P of   pᵀf(w) - μ/2·‖p - p̂‖²  +  l2/2·‖w‖²
 
-which has none, then p̂ ← p. The maximiser is the projection of p̂ + f/μ onto P, found with the oracle
-(projection.py).
+which has none, then p̂ ← p. The maximiser is the projection of p̂ + f/μ onto P
+(uncertainty_sets/projection.py).
 
 Both stop on a proof. For any p̄ in P the function h(w) = p̄ᵀf(w) + l2/2·‖w‖² is below the objective and
 l2-strongly convex, so the optimum is at least h(w) - ‖∇h(w)‖²/(2·l2), for any w.
@@ -25,9 +25,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fdro_core.estimators.named_set import sized
-from fdro_core.estimators.projection import Projection
+from fdro_core.contracts.oracle import sized
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.projection import Projection
 
 Pull = Callable[[Array], Array]
 

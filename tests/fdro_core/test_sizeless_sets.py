@@ -13,7 +13,7 @@ import pytest
 
 from fdro_core import AspireEase, VirtualEngine, baselines, resume, solve
 from fdro_core.app.runs.run_file import load
-from fdro_core.app.written_sets import make_set
+from fdro_core.app.written_sets import written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
 from fdro_core.estimators import central
 from fdro_core.estimators.grouped import GroupedSoftmax
@@ -144,6 +144,12 @@ def test_central(make):
     assert found.evaluations == same.evaluations, "the size costs no pass over the data"
 
 
+class TwoEntries(Tail):
+    """Has a size of its own."""
+
+    size = 2
+
+
 @pytest.fixture
 def named(monkeypatch):
     """A plug-in in the registry, for as long as the test."""
@@ -153,8 +159,8 @@ def named(monkeypatch):
 
 
 @pytest.mark.usefixtures("named")
-def test_make_set():
-    assert make_set("tail", {"level": 0.25}, 5).size == 5
+def test_written_set():
+    assert written_set("tail", {"level": 0.25}, 5).size == 5
 
 
 PACKAGE = """
@@ -243,7 +249,7 @@ def test_a_config_file(tmp_path, monkeypatch):
     furnish()
     Path("run.toml").write_text(RUN_FILE.replace('name = "kl"\nradius = 0.1', 'name = "tail"'))
     assert load(Path("run.toml")).uncertainty_set.size == 3
-    registry._sets["tail"] = lambda level: Tail(level).with_size(2)
+    registry._sets["tail"] = TwoEntries
     Path("run.toml").write_text(RUN_FILE.replace('name = "kl"\nradius = 0.1', 'name = "tail"\nlevel = 0.5'))
     with pytest.raises(InvalidConfig, match="the set has 2 entries, and there are 3 workers"):
         load(Path("run.toml"))

@@ -24,7 +24,7 @@ from fdro_core.errors import InvalidSetting
 from fdro_core.sklearn import RobustClassifier, worst_group_accuracy
 from tests.uncertainty_sets.plugins import TotalVariation
 from uncertainty_sets import KL, available_sets, get_set, robust
-from uncertainty_sets.errors import BackendMissing, UnknownName
+from uncertainty_sets.errors import BackendMissing, InvalidInput, InvalidParameter, UnknownName
 
 GROUPS = 5
 SHIPPED = ("box", "cd-norm", "ellipsoid", "kl", "polyhedron", "wasserstein-1")
@@ -233,16 +233,16 @@ def test_pickle_keeps_everything():
     ("settings", "groups", "error", "message"),
     [
         ({"uncertainty_set": "kl2"}, None, UnknownName, "did you mean 'kl'"),
-        ({"uncertainty_set": 3}, None, InvalidSetting, "got int"),
-        ({"uncertainty_set": "kl", "budget": 1.0}, None, InvalidSetting, "kl has no parameter 'budget'"),
-        ({"uncertainty_set": "polyhedron"}, None, InvalidSetting, "polyhedron needs 'D'"),
+        ({"uncertainty_set": 3}, None, InvalidInput, "got int"),
+        ({"uncertainty_set": "kl", "budget": 1.0}, None, InvalidParameter, "kl has no parameter 'budget'"),
+        ({"uncertainty_set": "polyhedron"}, None, InvalidParameter, "polyhedron needs D and c"),
         (
             {"uncertainty_set": KL([0.5, 0.5], 0.1)},
             None,
             InvalidSetting,
             "2 entries and there are 150 groups",
         ),
-        ({"uncertainty_set": KL([0.5, 0.5], 0.1), "radius": 1.0}, None, InvalidSetting, "finished set"),
+        ({"uncertainty_set": KL([0.5, 0.5], 0.1), "radius": 1.0}, None, InvalidParameter, "finished set"),
         ({"uncertainty_set": "kl", "set_parameters": {"center": [1.0]}}, None, InvalidSetting, "1 entries"),
         ({"solver": "adam"}, None, InvalidSetting, "solver must be one of"),
         ({"l2": -1.0}, None, InvalidSetting, "l2 must be"),

@@ -1,7 +1,8 @@
-"""Independent models of every set: linear programs and cvxpy models written from the definitions.
+"""Independent models of sets: linear programs and cvxpy models written from the definitions.
 
-None of them calls `set.constraints`, a kernel or anything else of the code under test: they take the
-parameters and the losses as plain arrays and return the maximum of pᵀf.
+None of `MODELS` calls `set.constraints`, a kernel or anything else of the code under test: they take the
+parameters and the losses as plain arrays and return the maximum of pᵀf. A set without a model here is
+compared with its own `constraints`, solved by cvxpy alone: independent of its closed form and of conic/.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from scipy.optimize import brentq, linprog
 from scipy.special import logsumexp
 
 from tests import tolerances
+from uncertainty_sets.conformance.subject import Model
 
 
 def _maximum(program) -> float:
@@ -130,6 +132,16 @@ MODELS = {
 }
 
 
+def maximum(case, f) -> tuple[float, float]:
+    """The largest pᵀf for losses of size 1, by the set's model or else by cvxpy, and its tolerance."""
+    if case.name in MODELS:
+        model, tolerance = MODELS[case.name]
+        return model(f, **case.parameters), tolerance
+    found = Model(case.set, f.size).solve(f)
+    assert found is not None, "cvxpy has no answer"
+    return found[0], tolerances.REFERENCE_CONIC
+
+
 def bound(name, f, parameters, dual) -> float:
     """The upper bound recomputed from the multipliers alone, by the formula of the set's docstring."""
     if name == "box":
@@ -178,3 +190,7 @@ def bound(name, f, parameters, dual) -> float:
             square = (Q * (y / unit) ** 2).sum()
         return nu + q @ y + unit * np.sqrt(radius * square)
     raise LookupError(name)
+
+
+BOUNDS = frozenset(MODELS)
+"""The sets whose bound `bound` recomputes."""

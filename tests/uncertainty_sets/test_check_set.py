@@ -12,8 +12,8 @@ import pytest
 from tests.uncertainty_sets import broken, plugins, sizeless
 from tests.uncertainty_sets.cases import NAMES
 from uncertainty_sets import KL, check_set, get_set
+from uncertainty_sets.conformance.properties import EVERY
 from uncertainty_sets.errors import BrokenSet, InvalidInput
-from uncertainty_sets.suite.properties import EVERY
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,7 +57,7 @@ DEFECTS = {
     broken.Positive: ("shift and scale", r"has the value .*, and .* is expected"),
     broken.Elsewhere: ("reference", r"it is not in the set: violation gives 0\.6"),
     broken.Nameless: ("repr", "RuntimeError: no words"),
-    broken.AnyLength: ("sizes", "worst_case took 6 numbers where the set has 5 entries"),
+    broken.AnyLength: ("sizes", "worst_case took 6 numbers, and the set has 5 entries"),
     broken.OtherProgram: ("support", r"the least support is 1 \(optimal\), the worst case 0\.\d+"),
     broken.OtherBackend: ("backends", r"no solver has an answer, and the nearest is off the set by"),
     broken.Empty: ("form", "EmptySet"),

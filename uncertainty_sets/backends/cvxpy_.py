@@ -26,9 +26,6 @@ OUTCOMES: dict[str, Outcome] = {
     "solver_error": "failed",
 }
 
-CANNOT = ("cannot solve", "cannot be solved", "do not support the cones")
-"""How cvxpy says that a solver lacks a cone."""
-
 
 class CvxpySolver(Solver):
     """One program as a cvxpy problem whose objective is a parameter, so that cvxpy compiles it once."""
@@ -69,14 +66,10 @@ class CvxpySolver(Solver):
         self._cost.value = cost
         try:
             with warnings.catch_warnings():
-                # cvxpy warns where a solution may be inaccurate: our outcome and certificate say it.
+                # cvxpy warns that a solution may be inaccurate: our outcome and certificate say it.
                 warnings.simplefilter("ignore")
                 self._problem.solve(solver=self._name)
         except cp.error.SolverError as error:
-            if any(said in str(error) for said in CANNOT):
-                raise BackendUnsuitable(
-                    f"cvxpy:{self._name} cannot solve this set's program: {error}"
-                ) from error
             return Solution("failed", np.zeros(0), np.zeros(0), 0, str(error))
         status = str(self._problem.status)
         if self._x.value is None:
@@ -121,4 +114,22 @@ class Cvxpy(Backend):
                 f"cvxpy finds no solver called {self.solver!r}; it finds {', '.join(found)}. "
                 f"Installing the solver's own package is enough for cvxpy to find it"
             )
+        if self.solver is not None:
+            lacking = program.kinds - cones_of(self.solver)
+            if lacking:
+                raise BackendUnsuitable(
+                    f"cvxpy:{self.solver} has no {', '.join(sorted(lacking))} cone, which this set needs; "
+                    "backend='cvxpy' lets cvxpy choose a solver"
+                )
         return CvxpySolver(program, self.solver)
+
+
+def cones_of(solver: str) -> frozenset[str]:
+    """The kinds of cones that cvxpy sends to a solver, as cvxpy's own interface to it declares them."""
+    from cvxpy.constraints import SOC, ExpCone
+    from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC
+
+    conic = SOLVER_MAP_CONIC.get(solver)  # a solver of quadratic programs alone is not in the map
+    declared = [] if conic is None else conic.SUPPORTED_CONSTRAINTS
+    kinds = {"soc": SOC, "exp": ExpCone}
+    return frozenset({"zero", "nonneg", *(kind for kind, cone in kinds.items() if cone in declared)})

@@ -94,7 +94,7 @@ class HighsSolver(Solver):
         self._upper[columns[above]], self._upper_row[columns[above]] = bounds[above], rows[above]
 
     def solve(self, cost: Array) -> Solution:
-        """Minimise costᵀx, from the last basis where the objective is near the last one."""
+        """Minimise costᵀx, from the last basis if the objective is near the last one."""
         highs = self._highs
         near = self._last_cost is not None and (
             np.abs(cost - self._last_cost).max() <= NEAR * (np.ptp(self._last_cost) or 1.0)
@@ -144,6 +144,7 @@ class Highs(Backend):
     package: ClassVar[str] = "highspy"
     install: ClassVar[str] = "highspy"
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg"})
+    preference: ClassVar[int | None] = 1
 
     def compile(self, program: ConicProgram) -> Solver:
         """The program in HiGHS."""

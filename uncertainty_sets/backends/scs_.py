@@ -75,6 +75,7 @@ class SCS(Backend):
     package: ClassVar[str] = "scs"
     install: ClassVar[str] = '"fdro[scs]"'
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg", "soc", "exp"})
+    preference: ClassVar[int | None] = 3
 
     def compile(self, program: ConicProgram) -> Solver:
         """The program in SCS."""

@@ -16,13 +16,13 @@ from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.contract import SetContract
 
 
 class _Stated:
     """The set's constraints on a variable of our own, kept to be evaluated at many points."""
 
-    def __init__(self, uncertainty_set: UncertaintySet, size: int) -> None:
+    def __init__(self, uncertainty_set: SetContract, size: int) -> None:
         import cvxpy as cp
 
         self.lock = threading.Lock()  # a cvxpy variable has one value at a time
@@ -143,7 +143,7 @@ def _polyhedral(constraint: Any) -> bool:
     )
 
 
-def residual(uncertainty_set: UncertaintySet, p: Array) -> float:
+def residual(uncertainty_set: SetContract, p: Array) -> float:
     """The largest residual of the set's own constraints at p, each over max(1, |its constant side|).
 
     Auxiliary variables of the constraints are minimised out by a small program; without any, the
@@ -159,7 +159,7 @@ def residual(uncertainty_set: UncertaintySet, p: Array) -> float:
         return stated.minimised(p) if stated.auxiliary else stated.at(p)
 
 
-def interior(uncertainty_set: UncertaintySet, size: int) -> Array | None:
+def interior(uncertainty_set: SetContract, size: int) -> Array | None:
     """A distribution that meets all inequalities with room to spare; None where the set has none."""
     kept: dict[int, Array | None] = uncertainty_set.__dict__.setdefault("_cache_interior", {})
     if size not in kept:
@@ -167,7 +167,7 @@ def interior(uncertainty_set: UncertaintySet, size: int) -> Array | None:
     return kept[size]
 
 
-def _find_interior(uncertainty_set: UncertaintySet, size: int) -> Array | None:
+def _find_interior(uncertainty_set: SetContract, size: int) -> Array | None:
     import cvxpy as cp
 
     p, slack = cp.Variable(size), cp.Variable()
@@ -185,7 +185,7 @@ def _find_interior(uncertainty_set: UncertaintySet, size: int) -> Array | None:
     return point
 
 
-def projection_of_uniform(uncertainty_set: UncertaintySet) -> Array:
+def projection_of_uniform(uncertainty_set: SetContract) -> Array:
     """The distribution of the set nearest to the uniform one, in the Euclidean norm."""
     import cvxpy as cp
 

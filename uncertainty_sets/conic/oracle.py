@@ -32,7 +32,7 @@ from uncertainty_sets.kernels.dispatch import reject_not_finite
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
     from uncertainty_sets.backends import Solution, Solver
-    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.contract import SetContract
 
 __all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
 
@@ -79,7 +79,7 @@ class Compiled:
         return solver
 
 
-def _compiled(uncertainty_set: UncertaintySet, size: int) -> Compiled:
+def _compiled(uncertainty_set: SetContract, size: int) -> Compiled:
     kept: dict[int, Compiled] = uncertainty_set.__dict__.setdefault("_cache_conic", {})
     found = kept.get(size)
     if found is None:
@@ -92,7 +92,7 @@ def _compiled(uncertainty_set: UncertaintySet, size: int) -> Compiled:
     return found
 
 
-def program(uncertainty_set: UncertaintySet, size: int | None = None) -> ConicProgram:
+def program(uncertainty_set: SetContract, size: int | None = None) -> ConicProgram:
     """The conic program behind the set's oracle, for rechecking a certificate or for a solver of your own.
 
     Args:
@@ -109,7 +109,7 @@ def program(uncertainty_set: UncertaintySet, size: int | None = None) -> ConicPr
     return _compiled(uncertainty_set, size).given
 
 
-def is_feasible(uncertainty_set: UncertaintySet, size: int) -> bool:
+def is_feasible(uncertainty_set: SetContract, size: int) -> bool:
     """Whether a solver finds any distribution in the set; anything but a proof of emptiness counts as yes."""
     compiled = _compiled(uncertainty_set, size)
     solver = compiled.solver(select("auto", compiled.program).name)
@@ -117,7 +117,7 @@ def is_feasible(uncertainty_set: UncertaintySet, size: int) -> bool:
 
 
 def worst_case(
-    uncertainty_set: UncertaintySet, losses: Array, backend: str, warm_start: WorstCase | None
+    uncertainty_set: SetContract, losses: Array, backend: str, warm_start: WorstCase | None
 ) -> WorstCase:
     """The oracle by a conic solver; `UncertaintySet.worst_case` comes here with checked shapes.
 
@@ -136,7 +136,7 @@ def worst_case(
     return _solve_rows(uncertainty_set, losses, backend)
 
 
-def _solve_rows(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> WorstCase:
+def _solve_rows(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCase:
     answers: dict[int, WorstCase] = {}
     failures: dict[int, SolverFailed] = {}
     for index, row in enumerate(losses):
@@ -200,7 +200,7 @@ class _Candidate(NamedTuple):
         return np.inf if np.isnan(worst) else worst
 
 
-def _solve(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> WorstCase:
+def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCase:
     compiled = _compiled(uncertainty_set, losses.size)
     # Solvers see losses in [-1, 1]: their tolerances are then relative to the spread, and neither a
     # constant added to the losses nor their unit changes the answer. Halves, so that nothing overflows.
@@ -255,7 +255,7 @@ def _said(name: str, solution: Solution, found: _Candidate | None) -> str:
 
 
 def _certified(
-    uncertainty_set: UncertaintySet, compiled: Compiled, unit: Array, solution: Solution, name: str
+    uncertainty_set: SetContract, compiled: Compiled, unit: Array, solution: Solution, name: str
 ) -> _Candidate | None:
     """The solver's answer with our own certificate; None where it has no distribution at all."""
     if not solution.x.size or not np.isfinite(solution.x).all():
@@ -271,7 +271,7 @@ def _certified(
     return _moved_inside(uncertainty_set, found, unit)
 
 
-def _clean(uncertainty_set: UncertaintySet, p: Array) -> tuple[Array, float] | None:
+def _clean(uncertainty_set: SetContract, p: Array) -> tuple[Array, float] | None:
     """p without the solver's small negative entries and with sum one, if that leaves it as feasible."""
     clean = np.maximum(p, 0.0)
     total = float(clean.sum())
@@ -286,7 +286,7 @@ def _clean(uncertainty_set: UncertaintySet, p: Array) -> tuple[Array, float] | N
     return clean, violation
 
 
-def _moved_inside(uncertainty_set: UncertaintySet, found: _Candidate, unit: Array) -> _Candidate:
+def _moved_inside(uncertainty_set: SetContract, found: _Candidate, unit: Array) -> _Candidate:
     """The answer with p moved towards the inside of the set, by as little as makes it feasible."""
     inside = interior(uncertainty_set, found.p.size)
     if inside is None:

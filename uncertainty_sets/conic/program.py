@@ -26,7 +26,7 @@ from uncertainty_sets.errors import (
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.contract import SetContract
 
 CONES: Mapping[str, str] = {
     "zero": "s = 0",
@@ -105,7 +105,7 @@ def polyhedral_program(D: Array, c: Array) -> ConicProgram:
     return ConicProgram(sparse.csc_array(A), b, cones, np.arange(size, dtype=np.intp))
 
 
-def compile_program(uncertainty_set: UncertaintySet, size: int) -> ConicProgram:
+def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
     """The program of `uncertainty_set.constraints` in the simplex, by way of cvxpy's canonical form.
 
     Costs a few milliseconds and up, whatever the losses: callers keep the result.
@@ -229,7 +229,7 @@ def equilibrated(program: ConicProgram) -> tuple[ConicProgram, Array]:
     return ConicProgram(A, program.b * factors, program.cones, program.columns), factors
 
 
-def set_constraints(uncertainty_set: UncertaintySet, p: Any) -> list[Any]:
+def set_constraints(uncertainty_set: SetContract, p: Any) -> list[Any]:
     """The set's own constraints at p, checked to be a list of cvxpy constraints, without infinite bounds."""
     import cvxpy as cp
 

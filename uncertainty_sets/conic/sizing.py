@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -11,10 +11,12 @@ from uncertainty_sets.conic.program import set_constraints
 from uncertainty_sets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.contract import SetContract
+
+SomeSet = TypeVar("SomeSet", bound="SetContract")
 
 
-def with_size(uncertainty_set: UncertaintySet, size: int) -> UncertaintySet:
+def with_size(uncertainty_set: SomeSet, size: int) -> SomeSet:
     """The set itself if it has that size, else a copy that does, made once for each size.
 
     Its constraints are written down once, so that parameters of another length are found here.
@@ -26,7 +28,7 @@ def with_size(uncertainty_set: UncertaintySet, size: int) -> UncertaintySet:
         if own != size:
             raise InvalidInput(f"{name} has {own} entries, and {size} are needed")
         return uncertainty_set
-    kept: dict[int, UncertaintySet] = uncertainty_set.__dict__.setdefault("_cache_sized", {})
+    kept: dict[int, SomeSet] = uncertainty_set.__dict__.setdefault("_cache_sized", {})
     if size not in kept:
         import cvxpy as cp
 

@@ -80,7 +80,7 @@ def draw_simplex(
 ) -> Any:
     """A set over three workers in the triangle of all distributions.
 
-    The set is grey, its centre (or `reference()`, where it has no centre) a ring. With losses, the dot is the
+    The set is grey, its centre (or `reference()`, if it has no centre) a ring. With losses, the dot is the
     worst case p*, and the dashed line joins all distributions with the same expected loss: the set touches it
     and never crosses.
 
@@ -158,7 +158,7 @@ def _level_line(ax: Any, losses: Array, value: float, worst: Array) -> None:
 
 
 def _label(ax: Any, text: str, at: Array, direction: Array, **style: Any) -> None:
-    """A word beside a point, on the side that `direction` points to; above where it points nowhere."""
+    """A word beside a point, on the side that `direction` points to; above if it has no direction."""
     length = float(np.hypot(*direction))
     unit = direction / length if length > 1e-9 else np.array([0.0, 1.0])
     away = tuple(12.0 * unit)

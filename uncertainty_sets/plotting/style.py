@@ -31,7 +31,7 @@ def new_axes(ax: Any, width: float, height: float) -> Any:
 
 
 def label_ends(ax: Any, x: float, ends: Sequence[tuple[float, str]]) -> None:
-    """Names to the right of (x, y), moved up or down where they would touch; call when the limits are set.
+    """Names to the right of (x, y), moved up or down so that they do not touch; call when the limits are set.
 
     A name replaces a legend: the eye need not travel.
     """

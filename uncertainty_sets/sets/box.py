@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,20 +48,27 @@ class Box(UncertaintySet):
     """
 
     name: ClassVar[str] = "box"
+    summary: ClassVar[str] = "Probabilities between bounds"
+    formula: ClassVar[str] = "lower <= p <= upper"
     complexity: ClassVar[str] = "O(N)"
+    per_entry: ClassVar[frozenset[str]] = frozenset({"lower", "upper"})
     _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
         low, high = as_vector_rows("lower", lower, finite=False), as_vector_rows("upper", upper, finite=False)
         if low.shape[1] != high.shape[1] or (len(low) > 1 and len(high) > 1 and len(low) != len(high)):
             raise InvalidParameter(
-                f"lower and upper must have one shape, got {np.shape(lower)} and {np.shape(upper)}"
+                f"lower and upper must have one shape, got {np.shape(lower)} and {np.shape(upper)}",
+                parameter="upper",
+                value=upper,
             )
         low, high = np.array(np.broadcast_arrays(low, high))
         if (low > high).any():
             at = tuple(int(i) for i in np.argwhere(low > high)[0])
             raise InvalidParameter(
-                f"lower must not exceed upper, got {low[at]} > {high[at]} at entry {at[1]}"
+                f"lower must not exceed upper, got {low[at]} > {high[at]} at entry {at[1]}",
+                parameter="lower",
+                value=lower,
             )
         self._given = low, high
         self._lower = np.maximum(low, 0.0)
@@ -68,11 +76,21 @@ class Box(UncertaintySet):
         least, most = self._lower.sum(axis=1), high.sum(axis=1)
         slack = 1e-12  # bounds are rounded decimals, and so are their sums
         if (high < 0.0).any():
-            raise EmptySet(f"upper must not be negative, since p >= 0; got {high.min()}")
+            raise EmptySet(
+                f"upper must not be negative, since p >= 0; got {high.min()}", parameter="upper", value=upper
+            )
         if (least > 1.0 + slack).any():
-            raise EmptySet(f"the set is empty: Σ max(lower, 0) must be at most 1, got {least.max():.12g}")
+            raise EmptySet(
+                f"the set is empty: Σ max(lower, 0) must be at most 1, got {least.max():.12g}",
+                parameter="lower",
+                value=lower,
+            )
         if (most < 1.0 - slack).any():
-            raise EmptySet(f"the set is empty: Σ min(upper, 1) must be at least 1, got {most.min():.12g}")
+            raise EmptySet(
+                f"the set is empty: Σ min(upper, 1) must be at least 1, got {most.min():.12g}",
+                parameter="upper",
+                value=upper,
+            )
         self._width = high - self._lower
         self._rest = np.maximum(0.0, 1.0 - least)
         self.size = low.shape[1]
@@ -87,6 +105,12 @@ class Box(UncertaintySet):
     def upper(self) -> Array:
         """The upper bounds, as given."""
         return as_rows(self, self._given[1])
+
+    @classmethod
+    def default_parameters(cls, center: Array) -> dict[str, Any]:
+        """Between half of the centre and twice the centre."""
+        bounds = {"lower": 0.5 * center, "upper": np.minimum(2.0 * center, 1.0)}
+        return super().default_parameters(center) | bounds
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> Box:
@@ -108,6 +132,15 @@ class Box(UncertaintySet):
         from uncertainty_sets.kernels.box import rows
 
         return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start)
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.budget_projection import nearest
+
+        if self.rows is not None:
+            return None
+        q, low = self.reference(), self._lower[0]
+        high, rate = low + self._width[0], np.zeros(low.size)
+        return lambda target: nearest(target, q, low, high, rate, np.inf)
 
     def _residual(self, p: Array) -> float:
         low, high = self._lower[0], self._lower[0] + self._width[0]

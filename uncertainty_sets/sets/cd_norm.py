@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.centered import CenteredSet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
@@ -18,21 +19,21 @@ from uncertainty_sets.parameters import (
     as_numbers,
     as_rows,
     as_scalar_rows,
+    broadcast,
+    check_not_negative,
     describe,
     example_center,
-    same_rows,
-    spread_to,
 )
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class CDNorm(UncertaintySet):
+class CDNorm(CenteredSet):
     """A budget of deviations from a centre q: {p : |p - q| <= spread, Σ |p - q|/spread <= budget}.
 
     With a multiplier ν for Σ(p - q) = 0, the budget goes to the largest spread·|f - ν|; ν minimises a convex
-    function, found by selection in O(N) a step, about 10 steps. With equal spreads it is two selections:
+    function, found by selection in O(N) per step, about 10 steps. With equal spreads it is two selections:
     half the budget up, half down. (The paper's rule, sort spread·f, is optimal for equal spreads only.)
     A spread of 0 holds p at q.
 
@@ -65,26 +66,35 @@ class CDNorm(UncertaintySet):
     """
 
     name: ClassVar[str] = "cd-norm"
+    summary: ClassVar[str] = "A budget of deviations from a centre q"
+    formula: ClassVar[str] = "|p - q| <= spread, Σ |p - q|/spread <= budget"
     complexity: ClassVar[str] = "O(N)"
+    by_row: ClassVar[tuple[str, ...]] = ("center", "spread", "budget")
     _certifies_itself: ClassVar[bool] = True
+    _spread: Array
+    _budget: Array
 
     def __init__(self, center: ArrayLike, spread: ArrayLike, budget: ArrayLike) -> None:
         q = as_center(center)
         s = as_array("spread", spread)
-        if (s < 0.0).any():
-            raise InvalidParameter(f"spread must not be negative, got {s.min()}")
+        check_not_negative("spread", s)
         try:
-            s = spread_to(s, q.shape if s.ndim < 2 else (len(s), q.shape[1]))
+            s = broadcast(s, q.shape if s.ndim < 2 else (len(s), q.shape[1]))
         except ValueError:
             raise InvalidParameter(
-                f"spread must be a number or have the centre's shape {np.shape(center)}, got {s.shape}"
+                f"spread must be a number or have the centre's shape {np.shape(center)}, got {s.shape}",
+                parameter="spread",
+                value=spread,
             ) from None
         given = as_scalar_rows("budget", budget, max(len(q), len(s)))
         if len(q) > 1 and len(s) > 1 and len(q) != len(s):
             raise InvalidParameter(
-                f"center and spread must have the same rows, got {np.shape(center)} and {np.shape(spread)}"
+                f"center and spread must have the same rows, got {np.shape(center)} and {np.shape(spread)}",
+                parameter="spread",
+                value=spread,
             )
-        self._center, self._spread, self._budget = same_rows(q, s, given)
+        differ = np.ndim(center) == 2 or np.ndim(spread) == 2 or np.ndim(budget) == 1
+        self._store(differ, q, s, given)
         ratio, room, free = np.zeros_like(self._center), np.zeros_like(self._center), self._spread > 0.0
         with np.errstate(over="ignore"):  # a share above 1 counts as 1
             np.divide(self._center, self._spread, out=ratio, where=free)
@@ -93,14 +103,6 @@ class CDNorm(UncertaintySet):
         self._rise = np.clip(room, 0.0, 1.0)
         largest = self._spread.max(axis=1, keepdims=True)
         self._equal = ((self._spread == largest) | (self._spread == 0.0)).all(axis=1).astype(np.float64)
-        self.size = q.shape[1]
-        many = np.ndim(center) == 2 or np.ndim(spread) == 2 or np.ndim(budget) == 1
-        self.rows = len(self._center) if many else None
-
-    @property
-    def center(self) -> Array:
-        """The centre q."""
-        return as_rows(self, self._center)
 
     @property
     def spread(self) -> Array:
@@ -111,6 +113,11 @@ class CDNorm(UncertaintySet):
     def budget(self) -> float | Array:
         """The largest sum of relative deviations."""
         return as_numbers(self, self._budget)
+
+    @classmethod
+    def default_parameters(cls, center: Array) -> dict[str, Any]:
+        """Each entry may deviate by itself, and half of them fully."""
+        return super().default_parameters(center) | {"spread": center, "budget": 0.5 * center.size}
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> CDNorm:
@@ -126,15 +133,21 @@ class CDNorm(UncertaintySet):
         u = cvxpy.Variable(q.size)
         return [p == q + cvxpy.multiply(s, u), cvxpy.abs(u) <= 1.0, cvxpy.norm1(u) <= budget]
 
-    def reference(self) -> Array:
-        """The centre."""
-        return self.center.copy()
-
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         from uncertainty_sets.kernels.cd_norm import rows
 
         parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
         return answer(rows, losses, parameters, ("nu", "pi"), warm_start)
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.budget_projection import nearest
+
+        if self.rows is not None:
+            return None
+        q, s = self._center[0], self._spread[0]
+        low, high, budget = np.maximum(q - s, 0.0), np.minimum(q + s, 1.0), float(self._budget[0])
+        rate = np.divide(1.0, s, out=np.zeros_like(q), where=s > 0.0)
+        return lambda target: nearest(target, q, low, high, rate, budget)
 
     def _residual(self, p: Array) -> float:
         q, s, budget = self._center[0], self._spread[0], float(self._budget[0])
@@ -142,11 +155,6 @@ class CDNorm(UncertaintySet):
         far = np.abs(p - q) - 1.2e-16 * np.abs(p)
         spent = float((np.maximum(far[s > 0.0], 0.0) / s[s > 0.0]).sum())
         return max(float((far - s).max()), (spent - budget) / max(1.0, budget), 0.0)
-
-    def _row(self, index: int) -> CDNorm:
-        if self.rows is None:
-            return self
-        return CDNorm(self._center[index], self._spread[index], self._budget[index])
 
     def _singleton(self) -> Array | None:
         fixed = self.rows is None and (self._budget[0] == 0.0 or self._spread.max() == 0.0)

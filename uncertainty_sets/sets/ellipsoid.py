@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (
     as_array,
-    as_center,
-    as_numbers,
-    as_rows,
-    as_scalar_rows,
+    broadcast,
     describe,
     example_center,
     readonly,
-    same_rows,
-    spread_to,
 )
 
 if TYPE_CHECKING:
@@ -33,14 +28,14 @@ if TYPE_CHECKING:
 SMALLEST = 1e-100
 
 
-class Ellipsoid(UncertaintySet):
+class Ellipsoid(Ball):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
     Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes, and some tens
-    where losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) a step beside
-    the factors of Q on the entries at 0. Where Q is badly conditioned that may not reach the promised gap: a
-    conic solver then answers, `backend` says so, and gap and violation, computed as in twice the precision
-    for (Q + Qᵀ)/2 as given, are true ones even where they are large.
+    if losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) per step beside
+    the factors of Q on the entries at 0. If Q is badly conditioned, that may not reach the promised gap: a
+    conic solver then answers and `backend` names it. Gap and violation are computed in twice the precision
+    for (Q + Qᵀ)/2, so they are true even if they are large.
 
     ====  ===================================================================================
     dual  meaning
@@ -68,13 +63,15 @@ class Ellipsoid(UncertaintySet):
     """
 
     name: ClassVar[str] = "ellipsoid"
+    summary: ClassVar[str] = "Distributions near a centre q in a quadratic norm"
+    formula: ClassVar[str] = "(p - q)ᵀ Q⁻¹ (p - q) <= radius"
     complexity: ClassVar[str] = "O(N) diagonal, O(N³) dense"
+    by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
     _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, shape: ArrayLike, radius: ArrayLike) -> None:
-        q = as_center(center)
-        n = q.shape[1]
-        self._center, self._radius = same_rows(q, as_scalar_rows("radius", radius, len(q)))
+        super().__init__(center, radius)
+        n = self._center.shape[1]
         self._given = as_array("shape", shape)
         self._dense = self._given.ndim == 2 and self._given.shape == (n, n)
         if self._dense:
@@ -84,51 +81,45 @@ class Ellipsoid(UncertaintySet):
             sums = np.abs(self._shape[0]).sum(axis=1).max(), np.abs(self._inverse[0]).sum(axis=1).max()
             self._condition = np.array([sums[0] * sums[1]])
         elif self._given.shape in {(), (n,)}:
-            self._shape = spread_to(self._given, (1, n))
+            self._shape = broadcast(self._given, (1, n))
             if (self._shape <= 0.0).any():
-                raise InvalidParameter(f"shape must be positive, got {self._shape.min()}")
+                raise _bad_shape(f"be positive, got {self._shape.min()}", shape)
             if (self._shape < SMALLEST).any() or (self._shape > 1.0 / SMALLEST).any():
                 worst = self._shape.min() if self._shape.min() < SMALLEST else self._shape.max()
-                raise InvalidParameter(f"shape must lie between 1e-100 and 1e100, got {worst}")
+                raise _bad_shape(f"lie between 1e-100 and 1e100, got {worst}", shape)
             self._ratio = self._center / self._shape
             self._heavy = self._shape.argmax(axis=1)
         else:
-            raise InvalidParameter(
-                f"shape must be a number, a diagonal of shape ({n},) or a matrix of shape ({n}, {n}), "
-                f"got shape {self._given.shape}"
+            raise _bad_shape(
+                f"be a number, a diagonal of shape ({n},) or a matrix of shape ({n}, {n}), "
+                f"got shape {self._given.shape}",
+                shape,
             )
-        self.size = n
-        self.rows = len(self._center) if np.ndim(center) == 2 or np.ndim(radius) == 1 else None
 
     @staticmethod
     def _factor(matrix: Array) -> Array:
-        """The Cholesky factor, or why there is none."""
+        """The Cholesky factor, or an error that says why there is none."""
         skew = float(np.abs(matrix - matrix.T).max())
         if skew > 1e-10 * float(np.abs(matrix).max()):
-            raise InvalidParameter(f"shape must be symmetric, got entries that differ by {skew:.3g}")
+            raise _bad_shape(f"be symmetric, got entries that differ by {skew:.3g}", matrix)
         try:
             root = np.linalg.cholesky(0.5 * (matrix + matrix.T))
         except np.linalg.LinAlgError:
             least = float(np.linalg.eigvalsh(0.5 * (matrix + matrix.T))[0])
-            raise InvalidParameter(
-                f"shape must be positive definite, got a smallest eigenvalue of {least:.3g}"
+            raise _bad_shape(
+                f"be positive definite, got a smallest eigenvalue of {least:.3g}", matrix
             ) from None
         return np.ascontiguousarray(root)
-
-    @property
-    def center(self) -> Array:
-        """The centre q."""
-        return as_rows(self, self._center)
 
     @property
     def shape(self) -> Array:
         """Q as given: a number, its diagonal or the matrix."""
         return readonly(self._given)
 
-    @property
-    def radius(self) -> float | Array:
-        """The largest squared distance."""
-        return as_numbers(self, self._radius)
+    @classmethod
+    def default_parameters(cls, center: Array) -> dict[str, Any]:
+        """The centre as its own diagonal shape."""
+        return super().default_parameters(center) | {"shape": np.maximum(center, 1e-9)}
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> Ellipsoid:
@@ -149,10 +140,6 @@ class Ellipsoid(UncertaintySet):
             return cvxpy.multiply(1.0 / np.sqrt(self._shape[0]), difference)
         return np.linalg.inv(self._root[0]) @ difference
 
-    def reference(self) -> Array:
-        """The centre."""
-        return self.center.copy()
-
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         if not self._dense:
             from uncertainty_sets.kernels.ellipsoid_diagonal import rows
@@ -172,7 +159,7 @@ class Ellipsoid(UncertaintySet):
     def _by_solver(self, losses: Array) -> WorstCase:
         """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y.
 
-        A solver sees Q⁻¹, which has lost digits where Q is badly conditioned. So p is made feasible for Q
+        A solver sees Q⁻¹, which has lost digits if Q is badly conditioned. So p is made feasible for Q
         itself, and gap and violation are those of Q.
         """
         if not self._dense:
@@ -213,16 +200,12 @@ class Ellipsoid(UncertaintySet):
             size = float((d * d / self._shape[0]).sum())
         return max((size - radius) / max(1.0, radius), 0.0)
 
-    def _row(self, index: int) -> Ellipsoid:
-        if self.rows is None:
-            return self
-        return Ellipsoid(self._center[index], self._given, self._radius[index])
-
-    def _singleton(self) -> Array | None:
-        return self.center if self.rows is None and self._radius[0] == 0.0 else None
-
     def __repr__(self) -> str:
         return (
             f"Ellipsoid(center={describe(self.center)}, shape={describe(self.shape)}, "
             f"radius={describe(self.radius)})"
         )
+
+
+def _bad_shape(words: str, value: ArrayLike) -> InvalidParameter:
+    return InvalidParameter(f"shape must {words}", parameter="shape", value=value)

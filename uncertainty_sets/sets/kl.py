@@ -9,23 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.centered import Ball
 from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
-from uncertainty_sets.parameters import (
-    as_center,
-    as_numbers,
-    as_rows,
-    as_scalar_rows,
-    describe,
-    example_center,
-    same_rows,
-)
+from uncertainty_sets.parameters import describe
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class KL(UncertaintySet):
+class KL(Ball):
     """Distributions near a centre q in relative entropy: {p : Σ p·log(p/q) <= radius}.
 
     The worst case tilts the centre, p ∝ q·exp(f/η), until the divergence reaches the radius; at a radius
@@ -64,34 +56,19 @@ class KL(UncertaintySet):
     """
 
     name: ClassVar[str] = "kl"
+    summary: ClassVar[str] = "Distributions near a centre q in relative entropy"
+    formula: ClassVar[str] = "Σ p·log(p/q) <= radius"
     complexity: ClassVar[str] = "O(N)"
+    by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
     _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
-        q = as_center(center)
-        self._center, self._radius = same_rows(q, as_scalar_rows("radius", radius, len(q)))
+        super().__init__(center, radius)
         inside = self._center > 0.0
         self._inside = None if inside.all() else inside
-        self.size = q.shape[1]
-        self.rows = len(self._center) if np.ndim(center) == 2 or np.ndim(radius) == 1 else None
-
-    @property
-    def center(self) -> Array:
-        """The centre q."""
-        return as_rows(self, self._center)
-
-    @property
-    def radius(self) -> float | Array:
-        """The largest divergence."""
-        return as_numbers(self, self._radius)
-
-    @classmethod
-    def example(cls, size: int, rng: np.random.Generator | None = None) -> KL:
-        """A radius of 0.1."""
-        return cls(example_center(size, rng), 0.1)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
-        """Σ rel_entr(N·p, N·q) <= N·radius where q > 0 (solvers are more accurate so), p = 0 elsewhere."""
+        """Σ rel_entr(N·p, N·q) <= N·radius for q > 0 (N for accuracy), p = 0 elsewhere."""
         import cvxpy
 
         q, radius, n = self._center[0], self._radius[0], float(self._center.shape[1])
@@ -100,10 +77,6 @@ class KL(UncertaintySet):
         if len(inside) < q.size:
             limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
         return limits
-
-    def reference(self) -> Array:
-        """The centre."""
-        return self.center.copy()
 
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         from uncertainty_sets.kernels.kl import rows
@@ -131,12 +104,6 @@ class KL(UncertaintySet):
         terms = np.where(x == close, near, far)
         divergence = float(terms.sum()) + float(x.sum() - y.sum())
         return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
-
-    def _row(self, index: int) -> KL:
-        return self if self.rows is None else KL(self._center[index], self._radius[index])
-
-    def _singleton(self) -> Array | None:
-        return self.center if self.rows is None and self._radius[0] == 0.0 else None
 
     def __repr__(self) -> str:
         return f"KL(center={describe(self.center)}, radius={describe(self.radius)})"

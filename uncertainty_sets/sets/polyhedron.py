@@ -39,7 +39,7 @@ class Polyhedron(UncertaintySet):
     y     multipliers of D p <= c, y >= 0, one for each row
     ====  ===================================================
 
-    The bound is cᵀy + max(f - Dᵀy), for any y >= 0 (zero where c is infinite):
+    The bound is cᵀy + max(f - Dᵀy), for any y >= 0 (zero if c is infinite):
 
     >>> import numpy as np
     >>> D, c, f = (
@@ -63,20 +63,28 @@ class Polyhedron(UncertaintySet):
     """
 
     name: ClassVar[str] = "polyhedron"
+    summary: ClassVar[str] = "Linear inequalities"
+    formula: ClassVar[str] = "D p <= c"
     complexity: ClassVar[str] = "a linear program"
 
     def __init__(self, D: ArrayLike, c: ArrayLike) -> None:
         matrix = as_array("D", D.toarray() if hasattr(D, "toarray") else D)
         right = as_array("c", c, finite=False)
         if matrix.ndim != 2 or matrix.shape[1] == 0:
-            raise InvalidParameter(f"D must have shape (rows, N) with N >= 1, got {matrix.shape}")
+            raise InvalidParameter(
+                f"D must have shape (rows, N) with N >= 1, got {matrix.shape}", parameter="D", value=D
+            )
         if right.shape != (matrix.shape[0],):
             raise InvalidParameter(
-                f"c must have one entry for each of the {matrix.shape[0]} rows of D, got shape {right.shape}"
+                f"c must have one entry for each of the {matrix.shape[0]} rows of D, got shape {right.shape}",
+                parameter="c",
+                value=c,
             )
         if (right == -np.inf).any():
             raise InvalidParameter(
-                f"c must not be -inf, got it at row {int(np.argmin(right))}; +inf means no constraint"
+                f"c must not be -inf, got it at row {int(np.argmin(right))}; +inf means no constraint",
+                parameter="c",
+                value=c,
             )
         self._D, self._c = matrix, right
         self._bounded = np.flatnonzero(np.isfinite(right))
@@ -123,8 +131,7 @@ class Polyhedron(UncertaintySet):
         above = np.flatnonzero(excess > 0.0)
         if not above.size:
             return 0.0
-        # In a row of 1e12 the last digit of p weighs 1e-4: what rounding of p and of the sum can make is no
-        # residual.
+        # In a row of 1e12 the last digit of p weighs 1e-4: the rounding of p and of the sum is not counted.
         rounding = np.finfo(np.float64).eps * (p.size + 2) * (np.abs(self._D[rows[above]]) @ np.abs(p))
         return float(np.max((excess[above] - rounding) / self._scale[above], initial=0.0))
 
@@ -149,11 +156,13 @@ class Polyhedron(UncertaintySet):
                 rows = fewer
         names = [str(self._bounded[row]) for row in rows[:SHOWN]]
         more = f" and {rows.size - SHOWN} more" if rows.size > SHOWN else ""
-        said = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
+        conflict = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
         raise EmptySet(
-            f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {said} D p <= c"
+            f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {conflict} D p <= c"
             f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g} of a row's "
-            "largest number"
+            "largest number",
+            parameter="c",
+            value=self._c,
         )
 
     def __repr__(self) -> str:

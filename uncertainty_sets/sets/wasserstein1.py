@@ -9,20 +9,10 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
-from uncertainty_sets.parameters import (
-    as_array,
-    as_center,
-    as_numbers,
-    as_rows,
-    as_scalar_rows,
-    describe,
-    example_center,
-    readonly,
-    same_rows,
-)
+from uncertainty_sets.parameters import as_array, describe, example_center, readonly
 
 if TYPE_CHECKING:
     import cvxpy
@@ -32,7 +22,7 @@ TINY = 1e-290
 ROUNDED = 4 * 2.0**-53  # how well an entry of p is known, relative to it: it is a sum of two products
 
 
-class Wasserstein1(UncertaintySet):
+class Wasserstein1(Ball):
     """Distributions near a centre q in transport cost: {p : Σ cost·γ <= radius for a plan γ from q to p}.
 
     With a multiplier λ for the cost, the mass at j goes where f_i - λ·cost[i, j] is largest; λ minimises a
@@ -64,20 +54,26 @@ class Wasserstein1(UncertaintySet):
     """
 
     name: ClassVar[str] = "wasserstein-1"
+    summary: ClassVar[str] = "Distributions near a centre q in transport cost"
+    formula: ClassVar[str] = "Σ cost·γ <= radius for a plan γ from q to p"
     complexity: ClassVar[str] = "O(N) on a line, O(N²) else"
+    by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
     _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None = None) -> None:
-        q = as_center(center)
-        n = q.shape[1]
-        self._center, self._radius = same_rows(q, as_scalar_rows("radius", radius, len(q)))
+        super().__init__(center, radius)
+        n = self._center.shape[1]
         self._order: np.ndarray[tuple[int], np.dtype[np.intp]] | None = None
         self._given = None if cost is None else as_array("cost", cost)
         if self._given is None:
             self._cost = np.arange(float(n))[None, :]
         elif self._given.shape == (n,):
             if not np.isfinite(float(self._given.max()) - float(self._given.min())):
-                raise InvalidParameter("cost: the distance between the outermost positions overflows")
+                raise InvalidParameter(
+                    "cost: the distance between the outermost positions overflows",
+                    parameter="cost",
+                    value=cost,
+                )
             order = np.argsort(self._given, kind="stable")
             self._cost = self._given[order][None, :]
             if (order != np.arange(n)).any():
@@ -88,24 +84,32 @@ class Wasserstein1(UncertaintySet):
         else:
             raise InvalidParameter(
                 f"cost must be None, positions of shape ({n},) or a matrix of shape ({n}, {n}), "
-                f"got shape {self._given.shape}"
+                f"got shape {self._given.shape}",
+                parameter="cost",
+                value=cost,
             )
         self._on_line = self._cost.ndim == 2
         self._drop_tiny_distances()
         self._step = np.array([self._smallest_step()])
         self._sorted_center = self._center if self._order is None else self._center[:, self._order].copy()
-        self.size = n
-        self.rows = len(self._center) if np.ndim(center) == 2 or np.ndim(radius) == 1 else None
 
     @staticmethod
     def _check_matrix(cost: Array) -> None:
         if (cost < 0.0).any():
             at = tuple(int(i) for i in np.argwhere(cost < 0.0)[0])
-            raise InvalidParameter(f"cost must not be negative, got cost[{at[0]}, {at[1]}] = {cost[at]}")
+            raise InvalidParameter(
+                f"cost must not be negative, got cost[{at[0]}, {at[1]}] = {cost[at]}",
+                parameter="cost",
+                value=cost,
+            )
         stay = np.diagonal(cost)
         if (stay != 0.0).any():
             i = int(np.flatnonzero(stay)[0])
-            raise InvalidParameter(f"cost must be 0 on the diagonal, got cost[{i}, {i}] = {stay[i]}")
+            raise InvalidParameter(
+                f"cost must be 0 on the diagonal, got cost[{i}, {i}] = {stay[i]}",
+                parameter="cost",
+                value=cost,
+            )
 
     def _drop_tiny_distances(self) -> None:
         """Distances below 1e-290 count as 0: a multiplier for them would overflow."""
@@ -117,7 +121,7 @@ class Wasserstein1(UncertaintySet):
             self._cost[0, i + 1] = self._cost[0, i]
 
     def _smallest_step(self) -> float:
-        """The smallest distance that is not 0, negative where there are others that are 0."""
+        """The smallest distance that is not 0, negative if some distances between entries are 0."""
         if self._on_line:
             steps = np.diff(self._cost[0])
             zeros = bool((steps == 0.0).any())
@@ -127,16 +131,6 @@ class Wasserstein1(UncertaintySet):
         least = float(steps.min(initial=np.inf, where=steps > 0.0))
         least = least if np.isfinite(least) else 1.0
         return -least if zeros else least
-
-    @property
-    def center(self) -> Array:
-        """The centre q."""
-        return as_rows(self, self._center)
-
-    @property
-    def radius(self) -> float | Array:
-        """The largest transport cost."""
-        return as_numbers(self, self._radius)
 
     @property
     def cost(self) -> Array | None:
@@ -162,10 +156,6 @@ class Wasserstein1(UncertaintySet):
         plan = cvxpy.Variable((n, n), nonneg=True)
         spent = cvxpy.sum(cvxpy.multiply(self._cost[0], plan))
         return [cvxpy.sum(plan, axis=1) == q, cvxpy.sum(plan, axis=0) == p, spent <= radius]
-
-    def reference(self) -> Array:
-        """The centre."""
-        return self.center.copy()
 
     def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         from uncertainty_sets.kernels import wasserstein1_line as line_transport
@@ -210,14 +200,9 @@ class Wasserstein1(UncertaintySet):
         beyond = np.maximum(np.abs(ahead) - ROUNDED * np.minimum(left, right), 0.0)
         return float(beyond @ np.diff(self._cost[0]).astype(np.longdouble))
 
-    def _row(self, index: int) -> Wasserstein1:
-        if self.rows is None:
-            return self
-        return Wasserstein1(self._center[index], self._radius[index], self._given)
-
     def _singleton(self) -> Array | None:
-        fixed = self.rows is None and self._radius[0] == 0.0 and self._step[0] > 0.0
-        return self.center if fixed else None
+        # A negative step: some distances are 0, and mass moves over them at no cost.
+        return super()._singleton() if self._step[0] > 0.0 else None
 
     def __repr__(self) -> str:
         cost = "" if self._given is None else f", cost={describe(self._given)}"

@@ -28,7 +28,7 @@ OPTIONS = ("set", "losses", "param", "column", "backend", "format", "quiet", "js
 
 
 def set_names(incomplete: str) -> list[str]:
-    """The sets that a name begun so far may become, for the shell."""
+    """The sets whose names begin so, for the shell's completion."""
     from uncertainty_sets.registry import available_sets
 
     return [name for name in available_sets() if name.startswith(incomplete)]
@@ -71,13 +71,13 @@ def oracle(
     given is uniform.
     """
     from fdro_core.app.reading.arrays import read_losses
-    from fdro_core.app.written_sets import make_set
+    from fdro_core.app.written_sets import written_set
     from uncertainty_sets.registry import get_set
 
-    get_set(name)  # a wrong name is said before a missing file is
+    get_set(name)  # a wrong name is reported before a missing file is
     parameters = given_parameters(name, param or [], context.args)
     read = read_losses(losses, column)
-    uncertainty_set = make_set(name, parameters, read.values.shape[-1])
+    uncertainty_set = written_set(name, parameters, read.values.shape[-1])
     answer = uncertainty_set.worst_case(read.values, backend=backend)
     output = Output(quiet=quiet, as_json=as_json or (form is Form.json and not quiet))
     output.data(as_data(name, read, answer))
@@ -98,9 +98,10 @@ def oracle(
 def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str, Any]:
     """The set's parameters from `--param name=value` and `--name value`."""
     from fdro_core.app.reading.arrays import read_value
-    from fdro_core.app.written_sets import check_parameters, parameters_of
     from fdro_core.errors import InvalidSetting
     from fdro_core.words import nearest
+    from uncertainty_sets.building import check_parameters, parameters_of
+    from uncertainty_sets.errors import InvalidParameter
     from uncertainty_sets.registry import get_set
 
     given: dict[str, Any] = {}
@@ -109,7 +110,8 @@ def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str,
         if not equals:
             raise InvalidSetting(f"--param needs NAME=VALUE, as in --param radius=0.1, got {pair!r}")
         given[key] = read_value(value)
-    known = list(parameters_of(get_set(name)))
+    cls = get_set(name)
+    known = list(parameters_of(cls))
     rest = list(extra)
     while rest:
         word = rest.pop(0)
@@ -123,7 +125,11 @@ def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str,
         if not equals and not rest:
             raise InvalidSetting(f"{word} needs a value, as in {word} 0.1")
         given[key] = read_value(value if equals else rest.pop(0))
-    check_parameters(name, given)
+    try:
+        check_parameters(cls, given, ("center", "size"))
+    except InvalidParameter as error:
+        error.add_note(f"`fdro sets {name}` explains them")
+        raise
     return given
 
 

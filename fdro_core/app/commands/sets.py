@@ -1,4 +1,4 @@
-"""`fdro sets`: which sets there are, their parameters, what a call costs, who can solve it."""
+"""`fdro sets`: which sets there are, their parameters, what a call costs, which backends can solve it."""
 
 from __future__ import annotations
 
@@ -48,16 +48,15 @@ def sets(
 
 
 def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
-    """What the class itself says, and which backends have the cones it needs."""
-    from fdro_core.app.written_sets import parameters_of
+    """What the class says of itself, and which backends have the cones it needs."""
+    from uncertainty_sets.building import parameters_of
 
-    title, formula = _title(cls)
     explained = _arguments(cls)
     return {
         "name": name,
         "class": f"{cls.__module__}.{cls.__qualname__}",
-        "title": title,
-        "formula": formula,
+        "title": cls.summary or (inspect.getdoc(cls) or "").partition("\n")[0].rstrip("."),
+        "formula": cls.formula,
         "cost": cls.complexity,
         "parameters": [
             {
@@ -72,13 +71,12 @@ def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
 
 
 def backends_of(cls: type[UncertaintySet]) -> list[str]:
-    """Closed form first where there is one, then every installed solver with the set's cones."""
-    from uncertainty_sets.backends import CLOSED_FORM, available_backends, select
-    from uncertainty_sets.base import UncertaintySet
+    """The closed form first if there is one, then every installed solver with the set's cones."""
+    from uncertainty_sets.backends.registry import CLOSED_FORM, available_backends, select
     from uncertainty_sets.conic.oracle import program
     from uncertainty_sets.errors import BackendError, InvalidInput
 
-    able = [CLOSED_FORM] if cls._closed_form is not UncertaintySet._closed_form else []
+    able = [CLOSED_FORM] if cls.has_closed_form else []
     try:
         compiled = program(cls.example(4), 4)
     except InvalidInput:  # a plug-in without an example: what its constraints need is not known
@@ -104,24 +102,22 @@ def explain(output: Output, cls: type[UncertaintySet], facts: dict[str, Any]) ->
     output.say(listing)
     output.say(f"one call costs  {facts['cost']}")
     output.say(f"backends        {', '.join(facts['backends'])}")
-    values = {"radius": "0.1", "budget": "1", "spread": "0.2", "lower": "0.1", "upper": "0.6", "shape": "1"}
     wanted = [parameter["name"] for parameter in facts["parameters"] if parameter["needed"]]
-    options = "".join(f" --{each} {values.get(each, f'@{each}.csv')}" for each in wanted)
+    options = "".join(f" --{each} {_sample_value(cls, each)}" for each in wanted)
     output.say(f"\ntry: fdro oracle --set {facts['name']} --losses 0.9,1.4,0.3,2{options}")
+
+
+def _sample_value(cls: type[UncertaintySet], parameter: str) -> str:
+    """A parameter for the line to try, with four losses: the class's default, or a file to fill in."""
+    import numpy as np
+
+    default = cls.default_parameters(np.full(4, 0.25)).get(parameter)
+    return f"@{parameter}.csv" if default is None else f"{np.ravel(default)[0]:g}"
 
 
 def _signature(facts: dict[str, Any]) -> str:
     names = [each["name"] if each["needed"] else f"[{each['name']}]" for each in facts["parameters"]]
     return ", ".join(names)
-
-
-def _title(cls: type[UncertaintySet]) -> tuple[str, str]:
-    """The docstring's first sentence, split at its formula: "Near q: {p : …}." """
-    first = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
-    words, brace, formula = first.partition("{p : ")
-    if not brace:
-        return first, ""
-    return words.rstrip(" :"), formula.rstrip(".").removesuffix("}")
 
 
 def _arguments(cls: type[UncertaintySet]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from fdro_core.app.runs.data import load_data
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import Source, read_source
 from fdro_core.app.runs.workers import Workers, make_workers
-from fdro_core.app.written_sets import make_set
+from fdro_core.app.written_sets import written_set
 from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
@@ -105,7 +105,7 @@ def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
                 given[field] = read_value(value, folder)
     count, samples = len(workers.problems), workers.samples
     with section.locating_errors():
-        made = make_set(name, given, count, samples if np.isfinite(samples).all() else None)
+        made = written_set(name, given, count, samples if np.isfinite(samples).all() else None)
     if made.size not in {None, count}:
         raise section.error(f"the set has {made.size} entries, and there are {count} workers", "center")
     return made

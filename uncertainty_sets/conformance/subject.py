@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.claims import PROMISE, expected_loss
+from uncertainty_sets.recheck import PROMISE, expected_loss
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from uncertainty_sets.base import UncertaintySet
 
 CONIC_GAP = 1e-7
-"""What the conic way reaches, relative to the spread: a solver is asked for 1e-11 and may stop at 1e-8."""
+"""The gap that conic solvers reach, relative to max(f) - min(f): asked for 1e-11, they may stop at 1e-8."""
 
 FEASIBLE = 1e-8
 """The largest violation of an answer; closed forms stay far below."""
@@ -31,7 +31,7 @@ data, and exponential cones are the hardest of them."""
 
 
 def trial_losses(size: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Losses by what is special about them."""
+    """Losses of every kind that has caused trouble, by name."""
     normal = rng.normal(size=size)
     return {
         "normal": normal,
@@ -79,17 +79,17 @@ class Subject:
         return self._answers[name]
 
     def drop_unanswered(self) -> None:
-        """Go on with those losses alone that the set had an answer to."""
+        """Keep only the losses that the set answered."""
         self.losses = {name: f for name, f in self.losses.items() if name in self._answers}
 
     @cached_property
     def model(self) -> Model:
-        """The set's constraints in the hands of cvxpy."""
+        """The same problem, for cvxpy alone to solve."""
         return Model(self.set, self.size)
 
 
 NOTHING = 1e-7
-"""A probability that an interior point leaves where there is none."""
+"""A probability below this, from an interior-point solver, counts as 0."""
 
 
 class Model:
@@ -103,7 +103,7 @@ class Model:
         self.problem = cp.Problem(cp.Maximize(self.losses @ self.p), stated)
 
     def solve(self, losses: Array) -> tuple[float, Array] | None:
-        """(the maximum, a p that has it) for losses in [-1, 1]; None where cvxpy has no good answer."""
+        """(the maximum, a p that has it) for losses in [-1, 1]; None if cvxpy has no good answer."""
         import cvxpy as cp
 
         self.losses.value = losses
@@ -127,14 +127,14 @@ def in_units(f: Array) -> tuple[Array, float, float]:
 
 
 def allowed_gap(f: Array, answer: Any) -> float:
-    """The widest gap of an answer to f: the promise of its method, or rounding where that is more."""
+    """The widest gap of an answer to f: the promise of its method, or rounding if that is more."""
     _, spread, rounding = expected_loss(f[None], np.zeros((1, f.size)))
     promise = PROMISE if answer.backend == "closed-form" else CONIC_GAP
     return float(max(promise * spread[0], rounding[0]))
 
 
 def state(uncertainty_set: UncertaintySet) -> dict[str, Any]:
-    """The set's attributes in a form that can be compared; of those that cannot be, the identity."""
+    """The set's attributes in a form that can be compared; by identity if their values cannot be."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.ndarray):

@@ -1,24 +1,31 @@
-"""The point of a set nearest to a given one, for any set by its oracle alone."""
+"""The point of a set nearest to a given one, in closed form or by the set's oracle alone."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from fdro_core.estimators.budget_projection import exact_projection
 from uncertainty_sets.arrays import Array
 
-GONE = 1e-13  # a weight that counts as zero
+NEGLIGIBLE = 1e-13  # a weight that counts as zero
+
+
+class Oracle(Protocol):
+    """A convex set, by its worst case; a `_projection` as of `UncertaintySet` is used if there is one."""
+
+    def worst_case(self, losses: Array) -> Any:
+        """An answer whose `p` has the largest pᵀlosses."""
+        ...
 
 
 class Projection:
-    """The nearest point in closed form where there is one (budget_projection.py), else by Wolfe's method.
+    """The nearest point in closed form if the set has one (`_projection`), else by Wolfe's method.
 
-    That holds the nearest point as a mix of oracle answers, kept from call to call. Each step asks the oracle
-    for the point of the set farthest towards the target, adds it to the mix, and finds the nearest point of
-    the new mix; points that lose their weight leave. For a polytope it ends at the exact answer. A
-    step costs an oracle call and O(k³ + kN) for k points in the mix.
+    Wolfe's method holds the nearest point as a mix of oracle answers, kept from call to call. Each step asks
+    the oracle for the point of the set farthest towards the target, adds it to the mix, and finds the nearest
+    point of the new mix; points that lose their weight are dropped. For a polytope it ends at the exact
+    answer. A step costs an oracle call and O(k³ + kN) for k points in the mix.
 
     Args:
         oracle: the set.
@@ -31,17 +38,19 @@ class Projection:
     array([0.3, 0.7, 0. ])
     """
 
-    def __init__(self, oracle: Any, member: Array, most: int = 25) -> None:
+    def __init__(self, oracle: Oracle, member: Array, most: int = 25) -> None:
         self.oracle, self.most = oracle, most
-        self.exact = exact_projection(oracle)
+        closed_form = getattr(oracle, "_projection", None)
+        self.exact = None if closed_form is None else closed_form()
         self.points = member[None, :].copy()
         self.products = self.points @ self.points.T
         self.weights = np.ones(1)
 
     def nearest(self, target: Array, tolerance: float) -> Array:
-        """The nearest p, to where no point of the set has (point - p)ᵀ(target - p) above the tolerance."""
+        """The nearest p: no point of the set has (point - p)ᵀ(target - p) above the tolerance."""
         if self.exact is not None:
-            return self.exact(target)
+            exact: Array = self.exact(target)
+            return exact
         towards_points = self._correct(self.points @ target)
         for _ in range(self.most):
             p = self.weights @ self.points
@@ -65,24 +74,24 @@ class Projection:
         self.weights = np.append(self.weights, 0.0)
 
     def _correct(self, towards: Array) -> Array:
-        """Go to the nearest point of the mix, leaving the faces of its simplex one by one.
+        """Move the weights to the nearest point of the mix, dropping points until all weights are positive.
 
-        `towards` is points·target; what belongs to the points that stay is given back.
+        `towards` is points·target; returns its entries for the points that stay.
         """
         while True:
             free = _nearest_in_plane(self.products, towards)
-            negative = free <= GONE
+            negative = free <= NEGLIGIBLE
             if not negative.any():
                 self.weights = free
                 return towards
-            # From the old weights as far towards the free ones as all stay >= 0; who is 0 there leaves.
+            # From the old weights as far towards the free ones as all stay >= 0; drop those that are 0 there.
             fall = np.where(negative, self.weights - free, 0.0)
             limit = np.full(free.size, np.inf)
             np.divide(self.weights, fall, out=limit, where=fall > 0.0)
-            limit[negative & (self.weights <= GONE)] = 0.0
+            limit[negative & (self.weights <= NEGLIGIBLE)] = 0.0
             step = min(1.0, float(limit.min()))
             mixed = self.weights + step * (free - self.weights)
-            keep = mixed > GONE
+            keep = mixed > NEGLIGIBLE
             keep[int(limit.argmin())] = False
             if not keep.any():
                 keep[int(mixed.argmax())] = True
@@ -96,7 +105,7 @@ def _nearest_in_plane(products: Array, towards: Array) -> Array:
     if size == 1:
         return np.ones(1)
     scale = float(products.trace()) / size
-    matrix = products + scale  # the same on Σλ = 1, and regular where the points' plane holds the origin
+    matrix = products + scale  # the same on Σλ = 1, and regular if the points' plane holds the origin
     matrix.flat[:: size + 1] += 1e-13 * scale
     both = np.linalg.solve(matrix, np.column_stack([towards, np.ones(size)]))
     weights: Array = both[:, 0] + (1.0 - both[:, 0].sum()) / both[:, 1].sum() * both[:, 1]

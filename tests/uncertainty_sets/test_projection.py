@@ -6,10 +6,9 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from fdro_core.estimators.budget_projection import exact_projection
-from fdro_core.estimators.projection import Projection
 from tests.uncertainty_sets.plugins import TotalVariation
 from uncertainty_sets import KL, Box, CDNorm, Polyhedron, available_sets, get_set
+from uncertainty_sets.projection import Projection
 
 RNG = np.random.default_rng(0)
 
@@ -42,7 +41,7 @@ def test_closed_forms_against_optimality(seed):
         Box(0.5 * q, np.minimum(1.0, 3.0 * q)),
         Box(np.full(size, -1.0), np.full(size, np.inf)),
     ):
-        nearest = exact_projection(subject)
+        nearest = subject._projection()
         for target in (q + rng.normal(size=size), q.copy(), np.full(size, 7.0), 1e6 * rng.normal(size=size)):
             p = nearest(target)
             # p is a difference of numbers of the target's size, each rounded to its last place.
@@ -58,16 +57,27 @@ def test_the_value_is_cvxpys():
     cp.Problem(cp.Minimize(cp.sum_squares(x - target)), [*subject.constraints(x), *simplex]).solve(
         solver="CLARABEL"
     )
-    np.testing.assert_allclose(exact_projection(subject)(target), x.value, atol=1e-6)
+    np.testing.assert_allclose(subject._projection()(target), x.value, atol=1e-6)
 
 
-def test_only_sets_it_knows_have_a_closed_form():
-    class Loose(Box):
-        """Might mean anything."""
+def test_which_sets_have_a_closed_form():
+    class Same(Box):
+        """The same set."""
 
-    assert exact_projection(Loose([0.0, 0.0], [1.0, 1.0])) is None
-    assert exact_projection(KL([0.5, 0.5], 0.1)) is None
-    assert exact_projection(CDNorm([[0.5, 0.5]], 0.1, 1.0)) is None
+    class Other(Box):
+        """Another set, for which the box's projection would be wrong."""
+
+        def constraints(self, p):
+            return [*super().constraints(p), p[0] <= p[1]]
+
+    class Heir(Other):
+        """The other set."""
+
+    assert Same([0.0, 0.0], [1.0, 1.0])._projection() is not None
+    assert Other([0.0, 0.0], [1.0, 1.0])._projection() is None
+    assert Heir([0.0, 0.0], [1.0, 1.0])._projection() is None
+    assert KL([0.5, 0.5], 0.1)._projection() is None
+    assert CDNorm([[0.5, 0.5]], 0.1, 1.0)._projection() is None
 
 
 def test_points_are_kept_from_call_to_call():

@@ -4,17 +4,15 @@
 
 For multipliers ν of the sum and π of the budget, p = clip(q + shrink(t - ν - q, π·rate), lower, upper), where
 shrink moves a number towards 0. Σp falls with ν, so ν is found by Newton's method on its pieces; what is
-spent falls with π, found around it. O(N) an evaluation, about ten for a box, a few hundred with a budget.
+spent falls with π, found around it. O(N) per evaluation, about ten for a box, a few hundred with a budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from uncertainty_sets import Box, CDNorm
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import summing
 
@@ -64,7 +62,8 @@ def _balance(
 
 
 @summing
-def _nearest(t: Array, q: Array, lower: Array, upper: Array, rate: Array, budget: float) -> Array:
+def nearest(t: Array, q: Array, lower: Array, upper: Array, rate: Array, budget: float) -> Array:
+    """The nearest point to t; an infinite budget is none."""
     p = np.empty(t.size)
     nu, spent = _balance(t, q, lower, upper, rate, 0.0, 0.0, p)
     if spent <= budget * (1.0 + 1e-14):
@@ -103,30 +102,3 @@ def _nearest(t: Array, q: Array, lower: Array, upper: Array, rate: Array, budget
             side = -1
     _balance(t, q, lower, upper, rate, high, nu, p)  # the end that is within the budget
     return p
-
-
-def exact_projection(uncertainty_set: Any) -> Callable[[Array], Array] | None:
-    """target ↦ the nearest point of the set, for the sets of this file; None for others.
-
-    >>> from uncertainty_sets import Box
-    >>> exact_projection(Box([0.0] * 3, [1.0] * 3))(np.array([0.5, 0.9, -1.0])).round(12)
-    array([0.3, 0.7, 0. ])
-    """
-    if getattr(uncertainty_set, "rows", None) is not None:
-        return None
-    if type(uncertainty_set) is Box:
-        lower, upper = np.maximum(uncertainty_set.lower, 0.0), np.minimum(uncertainty_set.upper, 1.0)
-        q, rate, budget = uncertainty_set.reference(), np.zeros(lower.size), np.inf
-    elif type(uncertainty_set) is CDNorm:
-        q, spread = uncertainty_set.center.copy(), uncertainty_set.spread
-        lower, upper = np.maximum(q - spread, 0.0), np.minimum(q + spread, 1.0)
-        rate = np.divide(1.0, spread, out=np.zeros_like(q), where=spread > 0.0)
-        budget = float(uncertainty_set.budget)
-    else:
-        return None
-
-    def nearest(target: Array) -> Array:
-        p: Array = _nearest(target, q, lower, upper, rate, budget)
-        return p
-
-    return nearest

@@ -1,6 +1,6 @@
-"""What holds for every set: one function for each property, which yields what it finds wrong.
+"""What holds for every set: one function per property, which yields what it finds wrong.
 
-`check_set` (suite.py) runs them on losses of its own, the project's tests on those that hypothesis draws.
+`check_set` (check.py) runs them on its own losses, the tests on those that hypothesis draws.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.backends import available_backends
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.claims import expected_loss
+from uncertainty_sets.conformance.subject import (
+    FEASIBLE,
+    FIRST_ORDER,
+    MODEL,
+    Subject,
+    allowed_gap,
+    in_units,
+    state,
+)
 from uncertainty_sets.errors import BackendUnsuitable, FdroError, InvalidInput, SolverFailed
-from uncertainty_sets.suite.trying import FEASIBLE, FIRST_ORDER, MODEL, Subject, allowed_gap, in_units, state
+from uncertainty_sets.recheck import expected_loss
 
 IN_THE_SET = 1e-6
 """The largest violation of a reference: a projection onto the set by a solver, at worst."""
@@ -158,7 +166,7 @@ def outsiders(subject: Subject) -> Findings:
 
 
 def reference(subject: Subject) -> Findings:
-    """`reference()` is a distribution in the set, and no array of the set's own."""
+    """`reference()` is a distribution in the set."""
     point = np.asarray(subject.set.reference())
     if point.shape != (subject.size,):
         yield f"it has shape {point.shape}, and {subject.size} entries are needed"
@@ -261,7 +269,7 @@ def backends(subject: Subject) -> Findings:
             yield f"{name}: no solver has an answer, and the nearest is off the set by {min(off):.3g}"
         for one in answers:
             # p may be off the set by its violation v, and its value then above the maximum by about v, or by
-            # a few √v where the set has no interior (KL of radius 0).
+            # a few √v if the set has no interior (KL of radius 0).
             room = 200.0 * one.violation + 10.0 * float(np.sqrt(one.violation)) + 2.0 * MODEL
             if not one.violation <= FIRST_ORDER:
                 yield f"{name}: the answer of {one.backend} is off the set by {one.violation:.3g}"
@@ -381,7 +389,7 @@ def sizes(subject: Subject) -> Findings:
             call(wrong)
         except InvalidInput:
             continue
-        yield f"{what} took {wrong.size} numbers where the set has {subject.size} entries"
+        yield f"{what} took {wrong.size} numbers, and the set has {subject.size} entries"
 
 
 def representation(subject: Subject) -> Findings:

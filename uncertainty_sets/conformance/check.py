@@ -1,51 +1,14 @@
-"""`check_set`: the properties of every set, tried on one."""
+"""`check_set`: try the properties of every set on one."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.conformance.properties import ASK_NOTHING, EVERY
+from uncertainty_sets.conformance.report import SetReport
+from uncertainty_sets.conformance.subject import Subject, trial_losses
 from uncertainty_sets.errors import BrokenSet, InvalidInput
-from uncertainty_sets.suite.properties import ASK_NOTHING, EVERY
-from uncertainty_sets.suite.trying import Subject, trial_losses
-
-SHOWN = 3  # findings of a property in an error; the report has all
-
-
-@dataclass(frozen=True)
-class SetReport:
-    """What `check_set` tried; prints as a table.
-
-    Attributes:
-        subject: the set, as it prints itself.
-        size: N.
-        findings: for each property that was tried what is wrong, nothing where it holds. Without a single
-            answer to look at, most are not tried.
-    """
-
-    subject: str
-    size: int
-    findings: dict[str, tuple[str, ...]]
-
-    @property
-    def broken(self) -> list[str]:
-        """The properties that do not hold."""
-        return [name for name, found in self.findings.items() if found]
-
-    def __str__(self) -> str:
-        width = max(map(len, EVERY))
-        lines = [f"{self.subject}, N = {self.size}"]
-        for name in EVERY:
-            found = self.findings.get(name, ())
-            verdict = "not tried" if name not in self.findings else "BROKEN" if found else "holds"
-            promise = (EVERY[name].__doc__ or "").splitlines()[0]
-            lines.append(f"{name:{width}}  {verdict:9}  {promise}")
-            lines += [f"{'':{width}}    {each}" for each in found[:SHOWN]]
-            if len(found) > SHOWN:
-                lines.append(f"{'':{width}}    … and {len(found) - SHOWN} more")
-        return "\n".join(lines)
 
 
 def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed: int = 0) -> SetReport:
@@ -58,7 +21,7 @@ def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed:
 
     Args:
         uncertainty_set: one set with one row of parameters; small, since it is solved some hundred times.
-        size: N, where the set leaves it to the losses.
+        size: N, if the set leaves it to the losses.
         seed: of the random losses.
 
     Returns:
@@ -88,13 +51,14 @@ def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed:
     assert sized.size is not None
     subject = Subject(sized, trial_losses(sized.size, np.random.default_rng(seed)), seed)
     findings = {"form": _findings("form", subject)}
-    subject.drop_unanswered()  # told once, not again by every property
+    subject.drop_unanswered()  # reported once, not again by every property
     findings |= {
         name: _findings(name, subject)
         for name in EVERY
         if name != "form" and (subject.losses or name in ASK_NOTHING)
     }
-    report = SetReport(_printed(sized), sized.size, findings)
+    promises = {name: (each.__doc__ or "").splitlines()[0] for name, each in EVERY.items()}
+    report = SetReport(_printed(sized), sized.size, findings, promises)
     if report.broken:
         error = BrokenSet(
             f"{type(uncertainty_set).__name__} breaks {len(report.broken)} of {len(EVERY)} properties: "
@@ -110,7 +74,7 @@ def _findings(name: str, subject: Subject) -> tuple[str, ...]:
     found: list[str] = []
     try:
         found.extend(EVERY[name](subject))
-    except Exception as error:  # whatever the author's code raises is to be told beside the rest
+    except Exception as error:  # whatever the author's code raises is reported with the rest
         found.append(f"{type(error).__name__}: {error}")
     return tuple(found)
 

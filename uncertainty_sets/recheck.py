@@ -1,9 +1,9 @@
-"""What a set's own closed form answers, checked before it leaves `worst_case`.
+"""Recheck the answers of a plug-in's closed form before `worst_case` returns them.
 
-The kernels of sets/ measure value and violation from the p that they return and say so
-(`_certifies_itself`). The code of a plug-in may claim anything. So its claims are measured again: one pass
-over p and the losses, and the set's own test of membership. What cannot be seen this way is a bound that is
-too low for the maximum and not for p: `check_set` finds that, by solving the problem once more.
+The kernels of sets/ measure value and violation from the p that they return, which `_certifies_itself`
+declares. A plug-in's code may claim anything, so its claims are measured again: one pass over p and the
+losses, and the set's own test of membership. That does not reveal a bound that is below the maximum but not
+below the value of p: `check_set` finds it, by solving the problem a second time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from uncertainty_sets.kernels.dispatch import reject_not_finite
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.contract import SetContract
 
 PROMISE = 1e-9
 """The widest gap of a closed form, relative to max(f) - min(f)."""
 
 FEASIBLE = 1e-9
-"""The largest violation, as `contains` has it: constraints are evaluated by cvxpy here, not by a kernel."""
+"""The largest violation, the same as in `contains`: cvxpy evaluates the constraints here, not a kernel."""
 
 ROUNDING = float(np.finfo(np.float64).eps)
 
@@ -33,7 +33,7 @@ NUMBERS = ("value", "upper_bound", "gap", "violation", "iterations")
 
 
 def closed_form(
-    uncertainty_set: UncertaintySet, losses: Array, warm_start: WorstCase | None
+    uncertainty_set: SetContract, losses: Array, warm_start: WorstCase | None
 ) -> WorstCase | None:
     """The answer of the set's `_closed_form`, with the rows marked that a solver has to answer."""
     reject_not_finite(losses)
@@ -44,10 +44,10 @@ def closed_form(
     return answer
 
 
-def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -> tuple[int, ...]:
-    """The rows whose certificate is weaker than the promise; BrokenSet if it is not even true.
+def unproved_rows(uncertainty_set: SetContract, losses: Array, answer: Any) -> tuple[int, ...]:
+    """The rows whose certificate is weaker than the promise; BrokenSet if a certificate is false.
 
-    A row that the closed form itself gives up (`unproved`) claims nothing, and is not looked at.
+    A row that the closed form itself gives up (`unproved`) claims nothing and is not checked.
 
     Args:
         uncertainty_set: whose `_closed_form` answered.
@@ -64,7 +64,7 @@ def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -
     claims[list(answer.unproved)] = False
     _check_form(uncertainty_set, losses, answer, claims)
     F, P = np.atleast_2d(losses)[claims], np.atleast_2d(answer.p)[claims]
-    value, bound, gap, said = (np.atleast_1d(getattr(answer, name))[claims] for name in NUMBERS[:4])
+    value, bound, gap, reported = (np.atleast_1d(getattr(answer, name))[claims] for name in NUMBERS[:4])
     rows, batch = np.flatnonzero(claims), losses.ndim == 2
 
     def refuse(bad: Any, words: str, *numbers: Array) -> None:
@@ -77,8 +77,8 @@ def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -
     owners = [uncertainty_set._row(int(row)) if batch else uncertainty_set for row in rows]
     measured = np.array([owner.violation(p) for owner, p in zip(owners, P, strict=True)])
     refuse(
-        measured > said + FEASIBLE,
-        "its violation is said to be {:.6g}, and p is off the set by {:.6g}", said, measured,
+        measured > reported + FEASIBLE,
+        "its violation is reported as {:.6g}, and p is off the set by {:.6g}", reported, measured,
     )  # fmt: skip
     expected, spread, rounding = expected_loss(F, P)
     room = PROMISE * spread + rounding + measured * np.abs(F).max(axis=1)
@@ -100,7 +100,7 @@ def unproved_rows(uncertainty_set: UncertaintySet, losses: Array, answer: Any) -
 
 
 def expected_loss(F: Array, P: Array) -> tuple[Array, Array, Array]:
-    """Every row's pᵀf, max(f) - min(f), and how far rounding may take two ways to sum up pᵀf apart."""
+    """Every row's pᵀf, max(f) - min(f), and by how much rounding may make two sums for pᵀf differ."""
     size = np.abs(F).max(axis=1)
     exponent = np.frexp(size)[1]
     unit = np.ldexp(F, -exponent[:, None])  # in [-1, 1], so that nothing overflows
@@ -111,8 +111,8 @@ def expected_loss(F: Array, P: Array) -> tuple[Array, Array, Array]:
         return np.ldexp(expected, exponent), np.ldexp(spread, exponent), rounding
 
 
-def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCase, claims: Any) -> None:
-    """The kinds and shapes; numbers become floats or float arrays, which others may then rely on."""
+def _check_form(uncertainty_set: SetContract, losses: Array, answer: WorstCase, claims: Any) -> None:
+    """Check types and shapes; numbers become floats or float arrays, which later code relies on."""
     p: Any = answer.p
     if not isinstance(p, np.ndarray) or p.dtype != np.float64 or p.shape != losses.shape:
         kind = f"{p.dtype} of shape {p.shape}" if isinstance(p, np.ndarray) else type(p).__name__
@@ -141,9 +141,9 @@ def _check_form(uncertainty_set: UncertaintySet, losses: Array, answer: WorstCas
 
 
 def _numbers(
-    uncertainty_set: UncertaintySet, name: str, given: Any, leading: tuple[int, ...], claims: Any
+    uncertainty_set: SetContract, name: str, given: Any, leading: tuple[int, ...], claims: Any
 ) -> Array:
-    """Numbers without NaN where they are claimed; these axes first, and only these unless multipliers."""
+    """Check that claimed rows have no NaN and the shape is `leading` (multipliers: begins with it)."""
     try:
         numbers = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -157,9 +157,9 @@ def _numbers(
     return numbers
 
 
-def _wrong(uncertainty_set: UncertaintySet, what: str) -> BrokenSet:
+def _wrong(uncertainty_set: SetContract, what: str) -> BrokenSet:
     return BrokenSet(
         f"{type(uncertainty_set).__name__}._closed_form answered wrongly: {what}. "
-        "uncertainty_sets.check_set(…) tries all that it does; until it is mended, backend='clarabel' goes "
+        "uncertainty_sets.check_set(…) tests all of the set; until it is fixed, backend='clarabel' does "
         "without the closed form"
     )

@@ -1,0 +1,265 @@
+"""A set or a backend is one file: copied into a copy of the project, it passes the shared suite as it is.
+
+No list, doctest or other file is edited. The commands run in processes of their own, on the copy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CLOSED_FORM_SET = '''
+"""Tail: no probability more than a multiple of the centre's."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from uncertainty_sets import UncertaintySet, WorstCase
+
+
+class Tail(UncertaintySet):
+    """The distributions behind CVaR.
+
+    Args:
+        center: probabilities, shape (N,).
+        level: in [0, 1); 0 leaves the centre alone.
+    """
+
+    name: ClassVar[str] = "a-tail"
+    summary: ClassVar[str] = "The distributions behind CVaR"
+    formula: ClassVar[str] = "p <= q/(1 - level)"
+    complexity: ClassVar[str] = "O(N log N)"
+
+    def __init__(self, center, level):
+        self.center, self.level = np.array(center, dtype=np.float64), float(level)
+        self.size = self.center.size
+        self._most = self.center / (1.0 - self.level)
+
+    @classmethod
+    def default_parameters(cls, center):
+        """The worse half."""
+        return super().default_parameters(center) | {"level": 0.5}
+
+    def constraints(self, p):
+        """p <= q/(1 - level)."""
+        return [p <= self._most]
+
+    def _residual(self, p):
+        return float(max((p - self._most).max(), 0.0))
+
+    def _closed_form(self, losses, warm_start):
+        found = [self._row_answer(row) for row in np.atleast_2d(losses)]
+        p, value, bound, nu = (np.array(column) for column in zip(*found, strict=True))
+        violation = np.array([self.violation(row) for row in p])
+        gap, once = bound - value, np.ones(len(p))
+        answer = WorstCase(p, value, bound, gap, violation, {"nu": nu}, "closed-form", once)
+        if losses.ndim == 1:
+            numbers = ("value", "upper_bound", "gap", "violation", "iterations")
+            for name in ("p", *numbers):
+                setattr(answer, name, getattr(answer, name)[0])
+            answer.dual = {"nu": nu[0]}
+        return answer
+
+    def _row_answer(self, f):
+        order = np.argsort(-f, kind="stable")
+        before = np.minimum(np.cumsum(self._most[order]), 1.0)
+        p = np.zeros(f.size)
+        p[order] = np.diff(before, prepend=0.0)
+        nu = f[order[min(np.searchsorted(before, 1.0), f.size - 1)]]
+        excess = f - nu
+        value = nu + float(p @ excess)
+        return p, value, nu + float(self._most @ np.maximum(excess, 0.0)), nu
+
+    def __repr__(self):
+        return f"Tail(N={self.size}, level={self.level:g})"
+'''
+
+CONSTRAINTS_ONLY_SET = '''
+"""Euclidean: distributions within a Euclidean distance of a centre."""
+
+import cvxpy as cp
+import numpy as np
+
+from uncertainty_sets import UncertaintySet
+
+
+class Euclidean(UncertaintySet):
+    """A ball.
+
+    Args:
+        center: probabilities, shape (N,).
+        radius: the largest distance.
+    """
+
+    name = "z-euclidean"
+    formula = "‖p - q‖ <= radius"
+
+    def __init__(self, center, radius):
+        self.center, self.radius = np.array(center, dtype=np.float64), float(radius)
+        self.size = self.center.size
+
+    def constraints(self, p):
+        """The norm."""
+        return [cp.norm(p - self.center) <= self.radius]
+
+    def __repr__(self):
+        return f"Euclidean(N={self.size}, radius={self.radius:g})"
+'''
+
+BACKEND = '''
+"""scipy: the linear programs of scipy.optimize."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from uncertainty_sets.backends.base import Backend, Solution, Solver
+
+OUTCOMES = {0: "solved", 1: "inaccurate", 2: "infeasible", 3: "failed", 4: "failed"}
+
+
+class ScipySolver(Solver):
+    """One program, solved anew each time."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def solve(self, cost):
+        """Minimise costᵀx."""
+        from scipy.optimize import linprog
+
+        equal, less = self.program.rows("zero"), self.program.rows("nonneg")
+        A, b = self.program.A.tocsr(), self.program.b
+        found = linprog(
+            cost, A_ub=A[less], b_ub=b[less], A_eq=A[equal], b_eq=b[equal], bounds=(None, None)
+        )
+        outcome = OUTCOMES[found.status]
+        if found.x is None:
+            return Solution(outcome, np.zeros(0), np.zeros(0), found.nit, found.message)
+        y = np.zeros(b.size)
+        y[less], y[equal] = -found.ineqlin.marginals, -found.eqlin.marginals
+        return Solution(outcome, found.x, y, found.nit, found.message)
+
+
+class Scipy(Backend):
+    """Linear programs; after all others."""
+
+    name: ClassVar[str] = "a-scipy"
+    package: ClassVar[str] = "scipy"
+    install: ClassVar[str] = "scipy"
+    cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg"})
+    preference: ClassVar[int | None] = 10
+
+    def compile(self, program):
+        """The program in scipy."""
+        return ScipySolver(program)
+'''
+
+FILES = {
+    "uncertainty_sets/sets/tail.py": CLOSED_FORM_SET,
+    "uncertainty_sets/sets/euclidean.py": CONSTRAINTS_ONLY_SET,
+    "uncertainty_sets/backends/scipy_.py": BACKEND,
+}
+NAMES = ("a-tail", "z-euclidean")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A copy of the project with three files more."""
+    folder = tmp_path_factory.mktemp("extended")
+    for package in ("uncertainty_sets", "fdro_core", "bench", "tests"):
+        ignore = shutil.ignore_patterns("__pycache__", "results")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for path, source in FILES.items():
+        assert not (folder / path).exists()
+        (folder / path).write_text(source.lstrip(), encoding="utf-8")
+    return folder
+
+
+def python(project: Path, *arguments: str) -> str:
+    """What a Python process on the copy printed; it must have succeeded."""
+    environment = {**os.environ, "PYTHONPATH": str(project), "HYPOTHESIS_PROFILE": "smoke"}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def pytest_on(project: Path, *arguments: str) -> int:
+    """How many tests passed on the copy; all must have."""
+    output = python(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments)
+    summary = output.strip().splitlines()[-1]
+    return int(summary.partition(" passed")[0].split()[-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_set_passes_the_shared_suite(project, name):
+    folder = "tests/uncertainty_sets"
+    files = [f"{folder}/{each}.py" for each in ("test_properties", "test_check_set", "test_robust_solvers")]
+    assert pytest_on(project, *files, "-k", name) > 20
+
+
+def test_nothing_else_that_finds_sets_or_backends_needs_an_edit(project):
+    folder = "tests/uncertainty_sets"
+    files = [f"{folder}/{each}.py" for each in ("test_errors", "test_plugin", "test_backends")]
+    files[0] += "::test_everything_else"  # the others run kernels, which a copy has to compile
+    found = ["uncertainty_sets/registry.py", "uncertainty_sets/building.py", "uncertainty_sets/backends"]
+    rule = "tests/test_import_rule.py::test_the_rule_holds"
+    assert pytest_on(project, "--doctest-modules", *files, *found, rule) > 60
+
+
+def test_capabilities_are_on_the_class(project):
+    code = """
+        from uncertainty_sets import available_backends, available_sets, get_set, worst_case
+        from uncertainty_sets.backends import in_order
+        from uncertainty_sets.conic.oracle import program
+        assert {"a-tail", "z-euclidean"} <= set(available_sets())
+        assert get_set("a-tail").has_closed_form and not get_set("z-euclidean").has_closed_form
+        assert "a-scipy" in available_backends()
+        question = {"D": [[1.0, 0.0, 0.0]], "c": [0.5], "losses": [3.0, 2.0, 1.0]}
+        answer = worst_case("polyhedron", backend="a-scipy", **question)
+        assert answer.backend == "a-scipy" and abs(answer.value - 2.5) < 1e-9, answer
+        assert in_order(program(get_set("polyhedron").example(4)))[-1] == "a-scipy"
+        assert worst_case("a-tail", [1.0, 2.0], center=[0.5, 0.5], level=0.5).backend == "closed-form"
+    """
+    python(project, "-c", "\n".join(line.strip() for line in code.splitlines()))
+
+
+def test_the_command_line(project):
+    found = {
+        each["name"]: each
+        for each in json.loads(python(project, "-m", "fdro_core.app.cli", "sets", "--json"))
+    }
+    assert found["a-tail"]["formula"] == "p <= q/(1 - level)"
+    assert found["a-tail"]["title"] == "The distributions behind CVaR"
+    assert found["a-tail"]["backends"][:2] == ["closed-form", "a-scipy"]
+    assert found["z-euclidean"]["backends"] == ["clarabel", "cvxpy", "scs"]
+    assert found["z-euclidean"]["title"] == "A ball"
+    assert "CVaR" in python(project, "-m", "fdro_core.app.cli", "sets", "a-tail")
+    line = ("oracle", "--set", "a-tail", "--losses", "1,2,3,4", "--level", "0.5", "--json")
+    assert json.loads(python(project, "-m", "fdro_core.app.cli", *line))["value"] == 3.5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_complexity_table(project, name, tmp_path):
+    line = ("--quick", "--largest", "10", "--sets", name, "--out", str(tmp_path))
+    python(project, "-m", "bench", "complexity", *line)
+    cells = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["cells"]
+    assert {cell["set"] for cell in cells} == {name}
+    assert ("closed-form" in {cell["method"] for cell in cells}) == (name == "a-tail")

@@ -1,0 +1,109 @@
+"""Finding backends by name, and the order in which "auto" tries them; neither is a list to edit."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uncertainty_sets.backends.base import Backend
+from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, UnknownName
+from uncertainty_sets.names import instead
+
+if TYPE_CHECKING:
+    from uncertainty_sets.conic.program import ConicProgram
+
+CLOSED_FORM = "closed-form"
+
+_cold: ContextVar[bool] = ContextVar("uncertainty_sets_cold", default=False)
+
+
+@cache
+def classes() -> dict[str, type[Backend]]:
+    """Every backend of this folder by name; their files import no solver."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}."):
+        importlib.import_module(module.name)
+    return {cls.name: cls for cls in _with_subclasses(Backend.__subclasses__()) if cls.name}
+
+
+def _with_subclasses(found: Iterable[type[Backend]]) -> Iterator[type[Backend]]:
+    for cls in found:
+        yield cls
+        yield from _with_subclasses(cls.__subclasses__())
+
+
+def available_backends() -> list[str]:
+    """The names that `worst_case(..., backend=name)` takes now: their packages are installed.
+
+    "cvxpy" also takes a solver of cvxpy's own after a colon, as in "cvxpy:MOSEK".
+
+    >>> {"clarabel", "closed-form", "cvxpy", "highs"} <= set(available_backends())
+    True
+    """
+    return sorted([CLOSED_FORM, *(name for name, cls in classes().items() if cls.installed())])
+
+
+def in_order(program: ConicProgram) -> list[str]:
+    """The backends that "auto" tries for that program, by `preference`: those that are installed.
+
+    If none is, the first that could solve the program, so that `select` can say what to install.
+    """
+    ranked = sorted((cls.preference, name) for name, cls in classes().items() if cls.preference is not None)
+    able = [name for _, name in ranked if program.kinds <= classes()[name].cones]
+    return [name for name in able if classes()[name].installed()] or able[:1]
+
+
+def select(name: str, program: ConicProgram) -> Backend:
+    """The backend of that name, able to solve that program; "auto" is the first of `in_order`."""
+    if name == "auto":
+        name = in_order(program)[0]
+    base, colon, option = str(name).partition(":")
+    cls = classes().get(base)
+    if cls is None or (colon and not cls.options):
+        known = sorted([CLOSED_FORM, *classes()])
+        raise UnknownName(
+            f"no backend is called {name!r}{instead(base, known)}; and cvxpy:NAME for any solver that cvxpy "
+            "finds",
+            parameter="backend",
+            value=name,
+        )
+    if not cls.installed():
+        raise BackendMissing(f"backend {base!r} needs the package {cls.package}: pip install {cls.install}")
+    lacking = program.kinds - cls.cones
+    if lacking:
+        able = [each for each, other in sorted(classes().items()) if program.kinds <= other.cones]
+        raise BackendUnsuitable(
+            f"backend {base!r} has no {', '.join(sorted(lacking))} cone, which this set needs; "
+            f"these have it: {', '.join(able)}"
+        )
+    return cls(option) if colon else cls()  # type: ignore[call-arg]
+
+
+@contextmanager
+def cold() -> Iterator[None]:
+    """Inside, every conic solve starts from nothing, so an answer depends on the losses alone.
+
+    Outside, a solver keeps what helps it (HiGHS its last basis), and among several optimal
+    distributions may return another one than it would have returned at first. A run that has to be
+    repeatable bit by bit from any point solves inside `cold()`.
+
+    >>> from uncertainty_sets import Polyhedron
+    >>> with cold():
+    ...     Polyhedron([[1.0, 0.0, 0.0]], [0.5]).worst_case([3.0, 2.0, 1.0]).value
+    2.5
+    """
+    token = _cold.set(True)
+    try:
+        yield
+    finally:
+        _cold.reset(token)
+
+
+def is_cold() -> bool:
+    """Whether we are inside `cold()`."""
+    return _cold.get()

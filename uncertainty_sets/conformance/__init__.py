@@ -1,0 +1,1 @@
+"""`check_set`: the properties that every set must have, checked on one."""

@@ -1,0 +1,42 @@
+"""What `check_set` found, as data that prints as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SHOWN = 3  # findings per property in the table; `findings` has all
+
+
+@dataclass(frozen=True)
+class SetReport:
+    """What `check_set` tried; prints as a table.
+
+    Attributes:
+        subject: the set, as it prints itself.
+        size: N.
+        findings: for each property that was tried what is wrong, empty if it holds. Without a single
+            answer to look at, most are not tried.
+        promises: every property in one line, those that were not tried too.
+    """
+
+    subject: str
+    size: int
+    findings: dict[str, tuple[str, ...]]
+    promises: dict[str, str]
+
+    @property
+    def broken(self) -> list[str]:
+        """The properties that do not hold."""
+        return [name for name, found in self.findings.items() if found]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.promises))
+        lines = [f"{self.subject}, N = {self.size}"]
+        for name, promise in self.promises.items():
+            found = self.findings.get(name, ())
+            outcome = "not tried" if name not in self.findings else "BROKEN" if found else "holds"
+            lines.append(f"{name:{width}}  {outcome:9}  {promise}")
+            lines += [f"{'':{width}}    {each}" for each in found[:SHOWN]]
+            if len(found) > SHOWN:
+                lines.append(f"{'':{width}}    … and {len(found) - SHOWN} more")
+        return "\n".join(lines)
