@@ -34,7 +34,7 @@ def check_number(
     ):
         bound = f" > {above:g}" if above is not None else "" if least is None else f" >= {least:g}"
         kind = "number" if infinite else "finite number"
-        raise InvalidSetting(f"{name} must be a {kind}{unit}{bound}, got {value!r:.80}")
+        raise _invalid(name, f"a {kind}{unit}{bound}", value)
     return found
 
 
@@ -51,14 +51,14 @@ def _as_float(value: Any) -> float:
 def check_whole(name: str, value: Any, least: int) -> int:
     """Check that a setting is a whole number, at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidSetting(f"{name} must be a whole number >= {least}, got {value!r:.80}")
+        raise _invalid(name, f"a whole number >= {least}", value)
     return int(value)
 
 
 def check_path(name: str, value: Any) -> Path:
     """Check that a setting is the path of a file."""
     if not isinstance(value, str | PathLike) or "\0" in fspath(value):
-        raise InvalidSetting(f"{name} must be the path of a file, got {value!r:.80}")
+        raise _invalid(name, "the path of a file", value)
     return Path(value)
 
 
@@ -66,5 +66,11 @@ def check_list_of(name: str, values: Any, kind: type) -> list[Any]:
     """Check that a setting is a list of instances of one class."""
     found = list(values) if isinstance(values, Iterable) else [values]
     if not isinstance(values, Iterable) or not all(isinstance(value, kind) for value in found):
-        raise InvalidSetting(f"{name} must be a list of {kind.__name__}, got {values!r:.80}")
+        raise _invalid(name, f"a list of {kind.__name__}", values)
     return found
+
+
+def _invalid(name: str, need: str, value: Any) -> InvalidSetting:
+    """The error for a setting "Class.parameter"."""
+    parameter = name.rpartition(".")[2]
+    return InvalidSetting(f"{name} must be {need}, got {value!r:.80}", parameter=parameter, value=value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable
@@ -116,19 +115,19 @@ class Section:
         ]
         if missing:
             raise self.error(f"[{self.title}] needs {one_or_more(missing)}")
-        with self.locating_errors(rest):
+        with self.locating_errors():
             return make(**rest, **given)
 
     @contextmanager
-    def locating_errors(self, fields: typing.Iterable[str] | None = None) -> Iterator[None]:
-        """Give errors inside the line of the field that caused them, if it is one of `fields`."""
+    def locating_errors(self) -> Iterator[None]:
+        """Give errors inside the line of the field that their `parameter` names, or that of the table."""
         try:
             yield
         except InvalidConfig:
             raise
         except (InvalidInput, TypeError, ValueError, OverflowError) as error:
-            field = _cause(error, list(self.values if fields is None else fields))
-            raise self.error(str(error), *field) from error
+            place = _place_of(getattr(error, "parameter", None), self.values)
+            raise self.error(str(error), *place) from error
 
     @contextmanager
     def at(self, field: str) -> Iterator[None]:
@@ -148,16 +147,14 @@ class Section:
         return self.source.error(message, *self.place, *field)
 
 
-def _cause(error: Exception, names: list[str]) -> list[str]:
-    """The field at fault: the error's `parameter`, or else the first name that its message mentions."""
-    parameter = getattr(error, "parameter", None)
-    if parameter is not None:
-        return [parameter] if parameter in names else []
-    found = {
-        name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", str(error), re.IGNORECASE) for name in names
-    }
-    places = {name: match.start() for name, match in found.items() if match}
-    return sorted(places, key=places.__getitem__)[:1]
+def _place_of(parameter: str | None, values: dict[str, Any]) -> list[str]:
+    """Where an error's `parameter` is in a table: a field, or a field of a table in it; [] if nowhere."""
+    if parameter is None or parameter in values:
+        return [] if parameter is None else [parameter]
+    for name, part in values.items():
+        if isinstance(part, dict) and parameter in part:
+            return [name, parameter]
+    return []
 
 
 def _is_a(value: Any, kind: type) -> bool:
