@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from fdro_core.contracts.algorithm import Verdict
+from fdro_core.contracts.algorithm import Assessment
 from fdro_core.contracts.engine import Back, Lost
 from fdro_core.contracts.forms import integer_fault, vector_fault
 from fdro_core.contracts.messages import Hello, Introduction, Message
@@ -137,11 +137,11 @@ class DescentMaster:
     def probes(self):
         return {j: Look(self.w) for j in range(len(self.tickets))}
 
-    def judge(self, replies):
+    def assess(self, replies):
         losses = np.array([getattr(replies[j], "loss", np.nan) for j in sorted(replies)])
         answer, q = self.oracle.worst_case(losses), self.oracle.reference()
         known_at = np.full(losses.size, self.iteration)
-        return Verdict(losses, known_at, answer, float(q @ losses), q, q[None, :], np.inf)
+        return Assessment(losses, known_at, answer, float(q @ losses), q, q[None, :], np.inf)
 
     def snapshot(self):
         names = ("iteration", "gradients", "next_report", "time", "w", "losses", "known", "tickets")
