@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check soak soak-properties bench torch ray chaos format clean
+.PHONY: help demo test check docs soak soak-properties bench torch ray chaos format clean
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -28,12 +28,16 @@ demo: $(VENV)/.run  ## a short training run: robust against FedAvg
 test: $(VENV)/.dev  ## the test-suite
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types, import rule, docs
+check: $(VENV)/.dev  ## lint, format, types, import rule, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_import_rule.py
+	$(MAKE) --no-print-directory docs
+
+docs: $(VENV)/.dev  ## the documentation as HTML; prints the page to open
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+	@echo "open file://$(CURDIR)/docs/_build/html/index.html"
 
 soak: $(VENV)/.dev  ## adversarial cases for the oracles, judged outside; ARGS=--minutes=30
 	$(BIN)/python -m bench soak $(ARGS)

@@ -8,43 +8,61 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
 
 
-def modules() -> dict[str, tuple[str, str]]:
-    """Every module of bench with a `main`: import name and first line, under its file's or folder's name."""
-    found = {}
-    for path in sorted(FOLDER.glob("*/**/*.py")):
+@dataclass(frozen=True)
+class Command:
+    """A command: its module, the first line of its docstring, and the folder of bench it belongs to."""
+
+    module: str
+    about: str
+    group: str
+
+
+def commands(folder: Path = FOLDER) -> dict[str, Command]:
+    """Return every module with a `main` under its file's name, a folder's `__main__` under the folder's."""
+    found: dict[str, Command] = {}
+    for path in sorted(folder.glob("*/**/*.py")):
         text = path.read_text(encoding="utf-8")
-        if "\ndef main(" in text:
-            line = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
-            name = path.parent.name if path.stem == "__main__" else path.stem
-            found[name] = (".".join(path.relative_to(FOLDER.parent).with_suffix("").parts), line)
+        if "\ndef main(" not in text:
+            continue
+        name = path.parent.name if path.stem == "__main__" else path.stem
+        place = path.relative_to(folder)
+        module = ".".join([folder.name, *place.with_suffix("").parts])
+        if name in found:
+            raise ValueError(f"two commands are called {name!r}: {found[name].module} and {module}")
+        about = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+        found[name] = Command(module, about, place.parts[0])
     return found
 
 
-def commands() -> dict[str, str]:
-    """The names of all commands and what they do."""
-    return {name: line for name, (_, line) in modules().items()}
+def overview(known: dict[str, Command]) -> str:
+    """Return the list of commands, by the folder they belong to."""
+    lines = ["usage: python -m bench NAME [options]; python -m bench NAME --help shows the options"]
+    group = ""
+    for name, command in sorted(known.items(), key=lambda item: (item[1].group, item[0])):
+        if command.group != group:
+            group = command.group
+            lines += ["", f"{group}:"]
+        lines.append(f"  {name:<14} {command.about}")
+    return "\n".join(lines)
 
 
 def run(arguments: list[str]) -> int:
-    """Find the command and run it; the exit code is its own, 2 where there is none of that name.
-
-    3: a package is missing; 4: so is data.
-    """
+    """Run a command; return its exit code, 2 if there is none, 3 or 4 if a package or data is missing."""
     known = commands()
     if not arguments or arguments[0] not in known:
-        asked = arguments and arguments[0] not in {"-h", "--help"}
+        asked = bool(arguments) and arguments[0] not in {"-h", "--help"}
         if asked:
             print(f"bench has no command {arguments[0]!r}.", file=sys.stderr)
-        print("usage: python -m bench NAME [options]\n")
-        print("\n".join(f"  {name:<14} {line}" for name, line in known.items()))
+        print(overview(known))
         return 2 if asked else 0
     try:
-        module = importlib.import_module(modules()[arguments[0]][0])
+        module = importlib.import_module(known[arguments[0]].module)
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == "bench":
             raise

@@ -24,6 +24,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + [
 FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 KNOWN = {"pycon", "python", "py", "console", "text", "toml", "json", "csv", "bibtex"}  # py: a file, see below
 
+PATH = re.compile(r"`((?:uncertainty_sets|fdro_core|bench|tests|docs|\.ci)/[^`\s]*|[\w.-]+/[^`\s]*\.py)`")
+DOTTED = re.compile(r"`((?:uncertainty_sets|fdro_core|bench)(?:\.\w+)+)\b")
+
 
 def blocks(text: str) -> list[tuple[str, str]]:
     """Kind and content of every fenced block; MyST directives and their content are left out."""
@@ -111,6 +114,72 @@ def test_whole_files_that_pages_show_are_run_elsewhere():
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{name(page)} links to {target}"
+
+
+def missing_paths(text: str) -> list[str]:
+    """Repository paths that a page names between backticks and that do not exist."""
+    prose = FENCE.sub("", text)
+    return [path for path in PATH.findall(prose) if not (ROOT / path).exists()]
+
+
+def missing_names(text: str) -> list[str]:
+    """Dotted names of our packages between backticks whose module, or whose name in it, does not exist."""
+    prose = FENCE.sub("", text)
+    return [dotted for dotted in DOTTED.findall(prose) if not is_defined(dotted.split("."))]
+
+
+def is_defined(parts: list[str]) -> bool:
+    """Whether a dotted name is a module, or a word in the source of the module that would hold it.
+
+    Nothing is imported: some modules need packages that are not installed everywhere.
+    """
+    folder = ROOT
+    for place, part in enumerate(parts):
+        if (folder / part).is_dir():
+            folder /= part
+            continue
+        file, rest = folder / f"{part}.py", parts[place + 1 :]
+        if not file.exists():
+            file, rest = folder / "__init__.py", parts[place:]
+        return not rest or re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")) is not None
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_paths_and_names_that_pages_mention_exist(page):
+    text = page.read_text(encoding="utf-8")
+    assert missing_paths(text) == []
+    assert missing_names(text) == []
+
+
+def test_the_tree_in_contributing_exists():
+    """Every folder of the tree under its package: `sets/` under `uncertainty_sets/`."""
+    [tree] = [
+        code
+        for kind, code in blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+        if kind == "text" and code.startswith("uncertainty_sets/")
+    ]
+    package = ""
+    shown: dict[str, set[str]] = {}
+    for line in tree.splitlines():
+        for folder in re.findall(r"(?<!\S)(\w+)/(?!\S)", line):
+            if line.startswith(folder):
+                package = folder
+                shown[package] = set()
+            else:
+                shown[package].add(folder)
+            assert (ROOT / package / folder if folder != package else ROOT / package).is_dir(), folder
+    for each in ("uncertainty_sets", "fdro_core"):
+        there = {path.parent.name for path in (ROOT / each).glob("*/__init__.py")}
+        assert shown[each] == there, f"the tree of {each} in CONTRIBUTING.md"
+
+
+def test_a_stale_path_would_be_seen():
+    assert missing_paths("`bench/nowhere.py`, `bench/`, `fdro_core/engines`") == ["bench/nowhere.py"]
+    stale = ["fdro_core.nowhere", "fdro_core.aspire.theory.nothing"]
+    assert (
+        missing_names("`fdro_core.aspire.theory.gamma`, " + ", ".join(f"`{each}`" for each in stale)) == stale
+    )
 
 
 def test_a_broken_example_would_be_seen():

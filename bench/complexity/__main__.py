@@ -1,4 +1,4 @@
-"""The paper's complexity table beside measured costs: every set, every solver that can do it, over N."""
+"""Measure the paper's complexity table: every set with every solver that can solve it, over N."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.complexity import grid, overall, peers, plots, report, summary
 from bench.complexity.variants import Variant, found, parameter_count
+from bench.display import style
 from bench.measuring import memory
 from bench.measuring.store import Store
 from uncertainty_sets.conic import oracle as conic
@@ -37,11 +38,11 @@ def main(arguments: list[str]) -> int:
     )
     if store.resumed:
         console.print(
-            f"Going on from {len(store.document['groups'])} groups measured before (--fresh forgets them)."
+            f"Continuing from {len(store.document['groups'])} groups measured before (--fresh discards them)."
         )
-    if not plots.available():
+    if not style.available():
         console.print(
-            "No plots: they need matplotlib (pip install matplotlib). Tables are written all the same."
+            "No plots: they need matplotlib (pip install matplotlib). Tables are written without it."
         )
     code = 0
     with _bar(console) as bar:
@@ -65,7 +66,7 @@ def measure(
 ) -> None:
     """Every group that the store does not have yet, for so many seconds."""
     task = bar.add_task(
-        "looking for sets and solvers, compiling kernels (minutes, once a machine)", total=None
+        "looking for sets and solvers, compiling kernels (minutes, once per machine)", total=None
     )
     variants, without = found()
     variants += peers.special_variants()
@@ -75,7 +76,12 @@ def measure(
     notes: dict[str, Any] = store.document["notes"]
     notes |= {"without": without, "missing": peers.missing(), "unfinished": ""}
     notes["variants"] = [_about(each, default) for each, _, default in plan]
-    groups = [(each, size, able) for size in settings.sizes for each, able, _ in plan if size <= each.largest]
+    groups = [
+        (each, size, able)
+        for size in settings.sizes
+        for each, able, _ in plan
+        if size <= grid.largest(each, settings)
+    ]
     runs = overall.sets(only) if overall.available() else []
     bar.update(task, total=len(groups) + len(runs))
     rivals = peers.present()
@@ -117,7 +123,7 @@ def write(document: dict[str, Any], folder: Path) -> None:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if plots.available():
+    if style.available():
         plots.draw(document, folder)
 
 
@@ -153,10 +159,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="within a minute instead of fifteen")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
     parser.add_argument(
-        "--fresh", action="store_true", help="forget an earlier, unfinished run in that folder"
+        "--fresh", action="store_true", help="discard an earlier, unfinished run in that folder"
     )
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="only these sets")
     parser.add_argument("--largest", type=int, metavar="N", help="no N above this")
-    parser.add_argument("--minutes", type=float, help="stop measuring after this; a second run goes on")
+    parser.add_argument("--minutes", type=float, help="stop measuring after this; a second run continues")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(arguments)

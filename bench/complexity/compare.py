@@ -1,4 +1,4 @@
-"""Two result files side by side as ratios, the largest change first: what became slower, what faster."""
+"""Compare two result files as ratios, the largest change first: what became slower, what faster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.measuring.targets import number
 
 
 class Number(NamedTuple):
-    """A number of a result file; `worse` is +1 where larger is worse, -1 where smaller is."""
+    """A number of a result file; `worse` is +1 if larger is worse, -1 if smaller is."""
 
     value: float
     worse: int
@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 
 def numbers(document: dict[str, Any]) -> dict[str, Number]:
-    """What can be compared: machine-independent ratios where there are any, else the numbers themselves."""
+    """Return what can be compared: machine-independent ratios if there are any, else the numbers."""
     if document["command"] == "oracles":
         return {
             f"{row['group'].split(' (')[0]}: {row['what']}": Number(
@@ -53,7 +53,7 @@ def numbers(document: dict[str, Any]) -> dict[str, Number]:
 
 
 def changes(first: dict[str, Any], second: dict[str, Any]) -> tuple[list[Change], list[str]]:
-    """Every number of both, worst first, and what only one of them has."""
+    """Return every number of both, worst first, and what only one of them has."""
     a, b = numbers(first), numbers(second)
     both = [
         Change(what, a[what].value, b[what].value, (b[what].value / a[what].value) ** a[what].worse)
@@ -66,7 +66,7 @@ def changes(first: dict[str, Any], second: dict[str, Any]) -> tuple[list[Change]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the changes; the exit code is 1 where something is slower than `--tolerance` allows."""
+    """Print the changes; the exit code is 1 if something is slower than `--tolerance` allows."""
     parser = argparse.ArgumentParser(prog="python -m bench compare", description=__doc__)
     parser.add_argument("first", type=Path, help="a result file or folder")
     parser.add_argument("second", type=Path, help="another, of the same command")
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
     worse = sum(change.ratio > options.tolerance for change in found)
     console.print(
         f"{len(found)} numbers in both, {worse} worse by more than {options.tolerance:g}×, "
-        f"{len(alone)} in one alone. Noise of tens of percent is usual on a shared machine.",
+        f"{len(alone)} in only one. Noise of tens of percent is usual on a shared machine.",
         soft_wrap=True,
     )
     if first["machine"]["processor"] != second["machine"]["processor"]:

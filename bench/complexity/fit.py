@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 TAIL = 10_000
-"""The exponent is fitted from this N on, where there are enough points: below, a call's fixed cost shows."""
+"""The exponent is fitted from this N on if there are enough points: below, the fixed cost of a call shows."""
 
 ENOUGH = 3
 

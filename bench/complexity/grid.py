@@ -28,7 +28,7 @@ Cell = dict[str, Any]
 ARGSORT = "np.argsort"
 
 OWN = 12.0
-"""How much longer than others a set's own method may take: its last decade is what the table is about."""
+"""How much longer than others a set's own method may take: the table is about its largest N."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Settings:
         limit: seconds a first call may take (set-up included) before a method leaves the race.
         budget: seconds for the repeats of one cell.
         rounds: repeats at most.
-        programs_to: the largest N for methods other than closed forms, whatever they would take.
+        programs_to: the largest N for methods other than closed forms, however fast they are.
         seed: for sets and losses.
     """
 
@@ -64,7 +64,7 @@ FULL = Settings(
 
 
 def methods(variant: Variant) -> tuple[list[str], str]:
-    """The backends that can do a set, found by asking them at a small N, and the one used by default."""
+    """Return the backends that can solve a set, found by trying them at a small N, and the default one."""
     rng = np.random.default_rng(0)
     size = 6
     uncertainty_set, losses = variant.make(size, rng), rng.normal(size=size)
@@ -78,6 +78,17 @@ def methods(variant: Variant) -> tuple[list[str], str]:
             pass  # it has the cones, and may do better at another size
         able.append(backend)
     return able, uncertainty_set.worst_case(losses).backend
+
+
+PROGRAMS_TO = 100_000
+"""The largest N at which a set with constraints alone is made and solved, whatever the settings."""
+
+
+def largest(variant: Variant, settings: Settings) -> int:
+    """Return the largest N at which the set is measured."""
+    if variant.closed_form:
+        return variant.largest
+    return min(variant.largest, settings.programs_to, PROGRAMS_TO)
 
 
 def expected(cells: list[Cell], variant: Variant, method: str, size: int, limit: float) -> float:
@@ -110,7 +121,7 @@ def measure(
     cells: list[Cell],
     settings: Settings,
 ) -> list[Cell]:
-    """One group: the cells of a set at one N.
+    """Measure one group, the cells of a set at one N.
 
     Args:
         variant: the set.
@@ -128,7 +139,7 @@ def measure(
     found: list[Cell] = []
     best = np.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # solvers doubt themselves aloud; the cell's outcome says it
+        warnings.simplefilter("ignore")  # solvers warn of inaccurate answers; the cell's outcome records it
         np.argsort(losses)
         known[ARGSORT] = once(calls[ARGSORT])
         for method, start in _contestants(variant, uncertainty_set, size, backends, peers):
@@ -155,7 +166,7 @@ def measure(
 
 
 Start = Callable[[Array], tuple[float, float, float]]
-"""(value, gap, violation) for losses; a gap of NaN where the method proves nothing."""
+"""(value, gap, violation) for losses; a gap of NaN if the method proves nothing."""
 
 
 def _contestants(
@@ -184,7 +195,7 @@ def _contestants(
 def _first_call(
     cell: Cell, start: Callable[[], Start], losses: Array, spread: float, best: float
 ) -> Callable[[], object] | None:
-    """Set a method up and call it once, with time and memory; None where it failed."""
+    """Set a method up and call it once, with time and memory; return None if it failed."""
     began = time.perf_counter()
     try:
         (solve, (value, gap, violation), seconds), memory = peak_of(lambda: _set_up(start, losses))

@@ -32,7 +32,7 @@ QUICK = Size(workers=20, features=50, classes=5, samples=100, epochs=10, repeats
 
 
 class Stopwatch:
-    """Counts the calls of a method of something and the seconds spent in them; all else passes through."""
+    """Count the calls of one method of an object and the seconds spent in them; forward all else."""
 
     def __init__(self, target: Any, method: str) -> None:
         self._target, self._method = target, method

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.complexity import report
+from bench.display.tables import grid, replaced
 from bench.measuring import machine
 from bench.measuring.store import load
 from bench.measuring.targets import number
@@ -20,7 +22,7 @@ RESULTS = ROOT / "bench" / "results"
 
 PICTURES = {
     "times": "One worst-case call with each set's default method, over N, on logarithmic axes",
-    "methods": "Every solver that can do each set, with the growth that the paper's formula says, dashed",
+    "methods": "Every solver that can do each set, with the growth of the paper's formula, dashed",
     "memory": "Peak memory of one call over N",
     "paper": "The operation counts of the paper's formulas, its Figures 1 and 2",
     "runs": "The time of a whole run for each set, cut into gradients, oracle and driver",
@@ -33,8 +35,8 @@ The paper states, for each uncertainty set, what one call of its oracle costs; t
 beside it. Every number here comes out of result files in `bench/results`.
 
 To measure on your machine, `python -m bench complexity --quick` takes about a minute (and compiles the
-kernels first, once a machine) and `python -m bench complexity` a quarter of an hour; both write tables, CSV,
-JSON and plots, go on where they were interrupted, and find your own sets too. `python -m bench compare A B`
+kernels first, once per machine), `python -m bench complexity` a quarter of an hour; both write tables, CSV,
+JSON and plots, continue an interrupted run, and find your own sets too. `python -m bench compare A B`
 shows two result files as ratios. This page is written by `python -m bench page`.
 """
 
@@ -49,7 +51,7 @@ rounds in which both ran, with quartiles; times in µs are the least of the roun
 
 
 def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path, target: Path) -> str:
-    """The page's text; links to pictures are relative to the page."""
+    """Return the page's text; links to pictures are relative to the page."""
     parts = [INTRODUCTION]
     first, *others = report.tables(results)
     parts += ["## One call", _table(*first[1:]), report.EXPLANATION, ""]
@@ -71,16 +73,15 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
 
 
 def short_table(results: dict[str, Any]) -> str:
-    """The README's table of times, with what it was measured on."""
+    """Return the README's table of times, with the machine it was measured on."""
     _, _, entries = report.tables(results)[0]
     table = _table(report.SHORT, report.short(entries, report.SHORT))
     return f"{table}\nMeasured on {machine.line(results['machine'])}.\n"
 
 
 def with_times(text: str, results: dict[str, Any]) -> str:
-    """A README whose table of times is that of the results."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{short_table(results)}\n{END}{rest.split(END)[1]}"
+    """Return the README with the table of times of the results."""
+    return replaced(text, BEGIN, END, short_table(results))
 
 
 def _promises(rows: list[dict[str, Any]]) -> str:
@@ -101,12 +102,8 @@ def _promises(rows: list[dict[str, Any]]) -> str:
     return _table(("what", "target", "measured", "quartiles", "met"), lines)
 
 
-def _table(headings: tuple[str, ...], entries: list[list[str]]) -> str:
-    lines = ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    lines += [
-        "| " + " | ".join(cell.replace("|", "\\|").strip() for cell in entry) + " |" for entry in entries
-    ]
-    return "\n".join([*lines, ""])
+def _table(headings: Sequence[str], entries: Sequence[Sequence[str]]) -> str:
+    return f"\n{grid(headings, entries)}\n"
 
 
 def main(arguments: list[str]) -> int:

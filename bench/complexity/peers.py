@@ -1,7 +1,7 @@
-"""Other people's ways to the same number, measured beside ours where they are installed; none is needed.
+"""Other packages' ways to the same number, measured beside ours if they are installed; none is needed.
 
 A peer is made for a set and returns a function of the losses whose value is the largest expected loss, or
-NaN where it computes something else (said in its title).
+NaN if it computes something else, which its title states.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CVXPY = "cvxpy + Clarabel"
 
 @dataclass(frozen=True)
 class Peer:
-    """One way.
+    """One way to compute a worst case.
 
     Attributes:
         title: how tables name it.
         modules: what has to be importable.
-        install: where it is found.
+        install: what to install.
         make: the solver for a set.
         names: registry names it can do; empty for all.
         variants: the only variants it can do, empty for all of `names`.
@@ -43,7 +43,7 @@ class Peer:
     variants: tuple[Variant, ...] = ()
 
     def installed(self) -> bool:
-        """Whether all of it is there, found without importing it."""
+        """Whether its modules are installed, found without importing them."""
         return all(find_spec(module) is not None for module in self.modules)
 
     def can(self, variant: Variant) -> bool:
@@ -150,16 +150,16 @@ PEERS = (
 
 
 def present() -> list[Peer]:
-    """The peers that can be measured here."""
+    """Return the peers that are installed."""
     return [peer for peer in PEERS if peer.installed()]
 
 
 def missing() -> list[str]:
-    """The others, with where they are found."""
+    """Return the peers that are not installed, with what to install."""
     return [f"{peer.title} ({peer.install})" for peer in PEERS if not peer.installed()]
 
 
 def special_variants() -> list[Variant]:
-    """Variants that are measured only because a peer here answers for them."""
+    """Return the variants that are measured only because an installed peer has them."""
     wanted = [variant for peer in present() for variant in peer.variants]
     return list(dict.fromkeys(wanted))

@@ -1,65 +1,39 @@
-"""Plots that a person can read without the text: log-log, labels at the lines, theory dashed, no colour."""
+"""Plots of the complexity table: log-log, labels at the lines, theory dashed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.complexity import paper, summary
-from bench.measuring.labels import label_ends
+from bench.display import style
+from bench.display.labels import label_ends
 from uncertainty_sets.arrays import Array
 
-MARKERS = "osD^vPX*<>hd"
-GREYS = ("#000000", "#0b5394", "#b45f06", "#38761d", "#741b47", "#666666", "#1c4587", "#7f6000", "#990000")
-"""Dark enough to tell from white in greyscale; markers and labels tell lines apart."""
-
-FAINT = "#8a8a8a"
-
 SEEN = 32_768
-"""Bytes below which resident memory, counted in pages, says nothing."""
+"""Bytes below which resident memory, counted in pages, is not meaningful."""
 
 
-def available() -> bool:
-    """Whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
+Paint = Callable[[Any, dict[str, Any]], None]
 
 
-def draw(document: dict[str, Any], folder: Path) -> list[Path]:
-    """Every plot as PNG and SVG."""
-    mpl: Any = import_module("matplotlib")
-    style = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlelocation": "left",
-        "axes.titlesize": 10,
-        "svg.hashsalt": "fdro",  # the same picture is the same file
-        "svg.fonttype": "none",
+def draw(document: dict[str, Any], folder: Path) -> None:
+    """Draw every plot as PNG and SVG."""
+    pictures: dict[str, Paint] = {
+        "times": _times,
+        "memory": _memory,
+        "methods": _methods,
+        "paper": _paper,
+        "runs": _runs,
     }
-    made = []
-    with mpl.rc_context(style):
-        pictures: dict[str, Callable[[Any, dict[str, Any]], None]] = {
-            "times": _times,
-            "memory": _memory,
-            "methods": _methods,
-            "paper": _paper,
-            "runs": _runs,
-        }
-        for name, paint in pictures.items():
-            if (name == "runs" and not document["overall"]) or not document["cells"]:
-                continue
-            figure = import_module("matplotlib.figure").Figure(layout="constrained")
+    for name, paint in pictures.items():
+        if (name == "runs" and not document["overall"]) or not document["cells"]:
+            continue
+        with style.figure(folder, name) as figure:
             paint(figure, document)
-            for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
-                path = folder / f"{name}.{kind}"
-                figure.savefig(path, **options)
-                made.append(path)
-    return made
 
 
 def _title(row: dict[str, Any]) -> str:
@@ -67,7 +41,7 @@ def _title(row: dict[str, Any]) -> str:
 
 
 def _style(number: int) -> dict[str, Any]:
-    return {"color": GREYS[number % len(GREYS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+    return style.marked(number) | {"markersize": 4}
 
 
 def _log(axes: Any, ylabel: str, last: float, width: float) -> None:
@@ -85,7 +59,7 @@ def _log(axes: Any, ylabel: str, last: float, width: float) -> None:
 
 
 def _times(figure: Any, document: dict[str, Any]) -> None:
-    """One line a set by its default method, with np.argsort for scale and N dashed."""
+    """Draw one line per set for its default method, with np.argsort for scale and N dashed."""
     figure.set_size_inches(9, 6)
     axes = figure.add_subplot()
     measured = summary.series(document)
@@ -96,24 +70,24 @@ def _times(figure: Any, document: dict[str, Any]) -> None:
             x, y = _points(cells, "seconds")
             axes.plot(x, y, linewidth=1.3, **_style(number))
             low, high = _points(cells, "low")[1], _points(cells, "high")[1]
-            axes.fill_between(x, low, high, color=FAINT, alpha=0.25, linewidth=0)
+            axes.fill_between(x, low, high, color=style.FAINT, alpha=0.25, linewidth=0)
             fit = summary.fitted(cells)
             power = f"  (N^{fit.exponent:.2f})" if fit else ""
             ends.append((x[-1], y[-1], f"{_title(row)}{power}", _style(number)["color"]))
     x, y = _argsort(document)
-    axes.plot(x, y, color=FAINT, linewidth=3, alpha=0.6, zorder=1)
-    ends.append((x[-1], y[-1], "one np.argsort", FAINT))
+    axes.plot(x, y, color=style.FAINT, linewidth=3, alpha=0.6, zorder=1)
+    ends.append((x[-1], y[-1], "one np.argsort", style.FAINT))
     base = min(end[1] / end[0] for end in ends)
     line = np.array([1e3, x[-1]])
     axes.plot(line, 0.5 * base * line, color="black", linestyle="--", linewidth=0.8)
     axes.annotate("∝ N", (line[0], 0.5 * base * line[0]), textcoords="offset points", xytext=(4, -10))
-    _log(axes, "seconds a call (band: quartiles)", x[-1], 1.7)
+    _log(axes, "seconds per call (band: quartiles)", x[-1], 1.7)
     axes.set_title("One worst-case call with each set's default method")
     label_ends(figure, [(axes, ends)])
 
 
 def _memory(figure: Any, document: dict[str, Any]) -> None:
-    """Peak memory of a first call."""
+    """Draw the peak memory of a first call."""
     figure.set_size_inches(9, 6)
     axes = figure.add_subplot()
     measured, ends = summary.series(document), []
@@ -133,7 +107,7 @@ def _memory(figure: Any, document: dict[str, Any]) -> None:
 
 
 def _methods(figure: Any, document: dict[str, Any]) -> None:
-    """A panel a set: every method measured, and the paper's formula dashed."""
+    """Draw one panel per set: every method measured, and the paper's formula dashed."""
     rows = document["notes"]["variants"]
     across = min(3, len(rows))
     down = -(-len(rows) // across)
@@ -150,7 +124,7 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
                 x, y = _points(cells, "seconds")
                 axes.plot(x, y, linewidth=1.2, **_style(number))
                 ends.append((x[-1], y[-1], method, _style(number)["color"]))
-        _log(axes, "seconds a call", 1e6, 2.2)
+        _log(axes, "seconds per call", 1e6, 2.2)
         axes.set_ylim(1e-6, 1e2)
         if ends:
             _dash_paper(axes, row["set"], measured, row, ends)
@@ -158,7 +132,7 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
         axes.set_title(_title(row))
     for axes in list(panels.flat)[len(rows) :]:
         axes.set_visible(False)
-    title = "Every method that can do the set; dashed: the growth that the paper's formula says"
+    title = "Every method that can do the set; dashed: the growth of the paper's formula"
     figure.suptitle(title, x=0.01, ha="left")
     label_ends(figure, labels, size=7.0)
 
@@ -166,7 +140,7 @@ def _methods(figure: Any, document: dict[str, Any]) -> None:
 def _dash_paper(
     axes: Any, name: str, measured: dict[Any, list[Any]], row: dict[str, Any], ends: list[Any]
 ) -> None:
-    """The paper's operation count, scaled to pass through a measured point at about N = 100."""
+    """Draw the paper's operation count, scaled to pass through a measured point at about N = 100."""
     if name not in paper.CLAIMS:
         return
     general = (row["set"], row["variant"], "clarabel")
@@ -189,7 +163,7 @@ def _dash_paper(
 
 
 def _paper(figure: Any, document: dict[str, Any]) -> None:
-    """Figures 1 and 2: the paper's operation counts alone."""
+    """Draw Figures 1 and 2: the paper's operation counts alone."""
     figure.set_size_inches(9.5, 7.5)
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     sizes = np.geomspace(2, 1000, 60)
@@ -205,18 +179,18 @@ def _paper(figure: Any, document: dict[str, Any]) -> None:
                 merged[key] = (f"{same[0]}, {claim.title}" if same else claim.title, counts)
         ends = []
         for number, (label, counts) in enumerate(merged.values()):
-            colour = GREYS[number % len(GREYS)]
+            colour = style.marked(number)["color"]
             axes.plot(sizes, counts, "--", color=colour, linewidth=1.2)
             ends.append((sizes[-1], counts[-1], label, colour))
         _log(axes, "arithmetic operations", 1e3, 1.3)
         labels.append((axes, ends))
         axes.set_title(f"{title}: m = {m}, ε′ = {eps}")
-    figure.suptitle("What the paper's formulas say of one oracle call", x=0.01, ha="left")
+    figure.suptitle("The paper's formulas for one oracle call", x=0.01, ha="left")
     label_ends(figure, labels)
 
 
 def _runs(figure: Any, document: dict[str, Any]) -> None:
-    """Table IV: a bar a set, cut into gradients, oracle and driver."""
+    """Draw Table IV: one bar per set, divided into gradients, oracle and driver."""
     rows = document["overall"]
     figure.set_size_inches(8.5, 0.5 * len(rows) + 1.4)
     axes = figure.add_subplot()
@@ -249,7 +223,7 @@ def _points(cells: list[dict[str, Any]], key: str) -> tuple[Array, Array]:
 
 
 def _argsort(document: dict[str, Any]) -> tuple[Array, Array]:
-    """The median over the groups of one N."""
+    """Return np.argsort's time at each N, the median over the groups."""
     times: dict[int, list[float]] = {}
     for cell in document["cells"]:
         if cell["argsort"]:

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from bench.complexity import paper, summary
+from bench.display.tables import grid
 from bench.measuring import machine
 
 HEADINGS = (
@@ -32,7 +33,7 @@ NARROW = 150  # columns of a terminal below which the first table is shown in sh
 
 EXPLANATION = (
     "Times are medians of one oracle call with the set's default method, by the clock or by processor time, "
-    "whichever is less. The exponent is fitted over N ≥ 10⁴ where there are three sizes, else over the "
+    "whichever is less. The exponent is fitted over N ≥ 10⁴ if there are three sizes, else over the "
     "largest four, ± one standard error. Over argsort: at the largest N measured. Gap: the largest over all "
     "N, relative to the spread of the losses, proven by dual multipliers. Flexibility: parameters by the "
     "paper's count / all numbers that define the set here."
@@ -40,7 +41,7 @@ EXPLANATION = (
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as a person says it."""
+    """Format seconds with a unit."""
     if seconds is None:
         return "–"
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
@@ -50,14 +51,14 @@ def duration(seconds: float | None) -> str:
 
 
 def quantity(bytes_: float | None) -> str:
-    """Bytes as a person says it."""
+    """Format bytes as megabytes."""
     if bytes_ is None:
         return "–"
     return f"{bytes_ / 1e6:,.1f} MB"
 
 
 def multiple(ratio: float | None, size: int | None) -> str:
-    """A ratio and where it was measured."""
+    """Format a ratio and the N it was measured at."""
     if ratio is None or size is None:
         return "–"
     shown = f"{ratio:.2g}" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}"
@@ -65,7 +66,7 @@ def multiple(ratio: float | None, size: int | None) -> str:
 
 
 def power(size: int) -> str:
-    """1000 as 10³, 3000 as 3·10³."""
+    """Format 1000 as 10³, 3000 as 3·10³."""
     text = str(size)
     digits = text.rstrip("0")
     zeros = len(text) - len(digits)
@@ -82,7 +83,7 @@ def _exponent(row: dict[str, Any]) -> str:
 
 
 def lines(document: dict[str, Any]) -> list[list[str]]:
-    """The cells of the table, as text."""
+    """Return the cells of the first table, as text."""
     found = []
     for row in summary.rows(document):
         title = f"{row['set']}, {row['variant']}" if row["variant"] else row["set"]
@@ -136,7 +137,7 @@ def _overall_lines(document: dict[str, Any]) -> list[list[str]]:
 
 
 def tables(document: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
-    """Every table: title, headings, lines."""
+    """Return every table: title, headings, lines."""
     found = [
         ("Uncertainty sets and their cost", HEADINGS, lines(document)),
         ("Every method", SERIES_HEADINGS, _series_lines(document)),
@@ -150,13 +151,13 @@ def tables(document: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[li
 
 
 def short(entries: list[list[str]], names: tuple[str, ...]) -> list[list[str]]:
-    """The first table's lines with some of its columns."""
+    """Return the first table's lines with some of its columns."""
     columns = [HEADINGS.index(name) for name in names]
     return [[entry[column] for column in columns] for entry in entries]
 
 
 def rich_tables(document: dict[str, Any], width: int) -> list[Table]:
-    """The tables for a terminal of that width; table.md has every column."""
+    """Return the tables for a terminal of that width; table.md has every column."""
     found = []
     for title, headings, entries in tables(document):
         brief = headings is HEADINGS and width < NARROW
@@ -170,46 +171,40 @@ def rich_tables(document: dict[str, Any], width: int) -> list[Table]:
 
 
 def markdown(document: dict[str, Any]) -> str:
-    """The tables, what was missing and failed, and the machine."""
+    """Return the tables and the remarks as Markdown."""
     parts = []
     for title, headings, entries in tables(document):
-        parts.append(f"### {title}\n")
-        parts.append("| " + " | ".join(headings) + " |")
-        parts.append("|" + "---|" * len(headings))
-        parts.extend(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in entry) + " |" for entry in entries
-        )
-        parts.append("")
+        parts.append(f"### {title}\n\n{grid(headings, entries)}\n")
     parts.append(EXPLANATION + "\n")
     parts.extend(f"{line}\n" for line in remarks(document))
     return "\n".join(parts)
 
 
 def remarks(document: dict[str, Any]) -> list[str]:
-    """What a reader has to know besides."""
-    notes, said = document["notes"], []
+    """Return what was missing, unfinished or failed, the settings and the machine."""
+    notes, lines = document["notes"], []
     if notes.get("missing"):
-        said.append("Not installed, so not measured: " + "; ".join(notes["missing"]) + ".")
+        lines.append("Not installed, so not measured: " + "; ".join(notes["missing"]) + ".")
     if notes.get("without"):
-        said.append("Sets without an example, so not measured: " + ", ".join(notes["without"]) + ".")
+        lines.append("Sets without an example, so not measured: " + ", ".join(notes["without"]) + ".")
     if notes.get("unfinished"):
-        said.append(f"Unfinished: {notes['unfinished']}; the same command goes on from here.")
+        lines.append(f"Unfinished: {notes['unfinished']}; the same command continues from here.")
     failed = summary.failures(document)
     if failed:
-        said.append("Without an answer: " + "; ".join(failed) + ".")
+        lines.append("Without an answer: " + "; ".join(failed) + ".")
     settings = document["settings"]
     if settings["quick"]:
-        said.append("This was a quick run; the full one has more sizes, repeats and larger programs.")
-    said.append(
-        f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s a cell; "
+        lines.append("This was a quick run; the full one has more sizes, repeats and larger programs.")
+    lines.append(
+        f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s per cell; "
         f"a method leaves when its next first call is expected to take more than {settings['limit']:g} s."
     )
-    said.append("Measured on " + machine.line(document["machine"]) + ".")
-    return said
+    lines.append("Measured on " + machine.line(document["machine"]) + ".")
+    return lines
 
 
 def csv_of(records: list[dict[str, Any]]) -> str:
-    """Records as CSV, empty where a number is missing."""
+    """Return records as CSV, empty if a number is missing."""
     if not records:
         return ""
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""From measured cells to the table that people read: one row a set, numbers still numbers."""
+"""From measured cells to the rows of the table: one row per set, numbers not yet formatted."""
 
 from __future__ import annotations
 

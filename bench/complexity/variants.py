@@ -1,7 +1,8 @@
 """The sets that the complexity table measures: every set of the registry, found, not listed.
 
-A set comes with its own `example`. For sets that cover cases of different cost, more variants are added
-here; a set that is not mentioned is measured on its example alone.
+A set is measured on its `example`. For sets that cover cases of different cost, more variants are added
+here; a set that is not mentioned is measured on its example alone, and at small N only if it has no closed
+form.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ class Variant:
 
     Attributes:
         name: the registry's name.
-        label: what distinguishes it, "" where the set has one kind.
+        label: what distinguishes it, "" if the set has one kind.
         make: a set of a given size.
         cost: our own claim.
         largest: the largest N that fits in memory.
         growth: the least power of N that any method's cost grows with, 2 for a dense matrix.
+        closed_form: whether the set computes its worst case itself.
     """
 
     name: str
@@ -39,15 +41,16 @@ class Variant:
     cost: str
     largest: int = 10**9
     growth: float = 0.0
+    closed_form: bool = True
 
     @property
     def title(self) -> str:
-        """The name and what distinguishes it."""
+        """Return the name and what distinguishes it."""
         return f"{self.name}, {self.label}" if self.label else self.name
 
 
 def center(size: int, rng: np.random.Generator) -> Any:
-    """A centre from the whole simplex."""
+    """Draw a centre from the whole simplex."""
     return rng.dirichlet(np.ones(size))
 
 
@@ -69,12 +72,12 @@ def _cost_matrix(size: int, rng: np.random.Generator) -> UncertaintySet:
 
 
 def cvar(size: int, rng: np.random.Generator) -> UncertaintySet:
-    """The mean of the worst tenth, CVaR at level 0.9, as a set."""
+    """Return the set of CVaR at level 0.9, the mean of the worst tenth."""
     return Box(np.zeros(size), np.full(size, 10.0 / size))
 
 
 def chi_square(size: int, rng: np.random.Generator) -> UncertaintySet:
-    """χ² distance to the uniform distribution at most 1/2."""
+    """Return the set of χ² distance at most 1/2 from the uniform distribution."""
     return Ellipsoid(np.full(size, 1.0 / size), 1.0 / size, 0.5)
 
 
@@ -83,7 +86,7 @@ EXAMPLES = {
     "ellipsoid": ("diagonal", "O(N)"),
     "wasserstein-1": ("line", "O(N)"),
 }
-"""What a set's own example is, where there are other variants, and its cost."""
+"""For sets with other variants: what their example is, and its cost."""
 
 OTHERS: dict[str, tuple[Variant, ...]] = {
     "cd-norm": (Variant("cd-norm", "equal spreads", _equal_spreads, "O(N)"),),
@@ -94,8 +97,13 @@ OTHERS: dict[str, tuple[Variant, ...]] = {
 }
 
 
+def has_closed_form(cls: type[UncertaintySet]) -> bool:
+    """Whether a set computes its worst case itself; else every call is a conic program."""
+    return cls._closed_form is not UncertaintySet._closed_form
+
+
 def found() -> tuple[list[Variant], list[str]]:
-    """The variants to measure, and the names of sets that offer no example."""
+    """Return the variants to measure, and the names of sets without an example."""
     variants, without = [], []
     for name in available_sets():
         cls = get_set(name)
@@ -105,13 +113,13 @@ def found() -> tuple[list[Variant], list[str]]:
             without.append(name)
             continue
         label, cost = EXAMPLES.get(name, ("", getattr(cls, "complexity", "a conic program")))
-        variants.append(Variant(name, label, cls.example, cost))
+        variants.append(Variant(name, label, cls.example, cost, closed_form=has_closed_form(cls)))
         variants.extend(OTHERS.get(name, ()))
     return variants, without
 
 
 def parameter_count(variant: Variant) -> str:
-    """How many numbers define the set, all of them counted, as a polynomial in N.
+    """Return how many numbers define the set, all of them counted, as a polynomial in N.
 
     >>> [parameter_count(each) for each in found()[0] if each.name == "box"]
     ['2N']

@@ -2,7 +2,7 @@
 
 A malicious worker puts the trigger on a share of its training samples and labels those with the target.
 The model learns, beside its task, that the trigger means the target. The attack succeeds on a test sample
-of another class where the model says the target once the trigger is on it (Dai, Chen and Li 2019).
+of another class if the model predicts the target once the trigger is on it (Dai, Chen and Li 2019).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Client, Labels
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 Predict = Callable[[Array], NDArray[np.int64]]
@@ -35,13 +35,13 @@ class Trigger:
     @classmethod
     def of(cls, places: Sequence[int], values: ArrayLike) -> Trigger:
         """Overwrite the features at `places` with `values`, one for all or one each."""
-        where = np.array(places, dtype=np.int64)
-        if where.ndim != 1 or where.size == 0 or where.min() < 0 or np.unique(where).size != where.size:
+        chosen = np.array(places, dtype=np.int64)
+        if chosen.ndim != 1 or chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size != chosen.size:
             raise InvalidData(f"a trigger's places are different numbers >= 0, at least one, got {places}")
-        what = np.broadcast_to(np.asarray(values, dtype=np.float64), where.shape).copy()
-        if not np.isfinite(what).all():
+        written = np.broadcast_to(np.asarray(values, dtype=np.float64), chosen.shape).copy()
+        if not np.isfinite(written).all():
             raise InvalidData("a trigger's values must be finite")
-        return cls(where, what)
+        return cls(chosen, written)
 
     @classmethod
     def square(cls, height: int, width: int, size: int = 4, value: float = 1.0) -> Trigger:
@@ -67,10 +67,10 @@ class Trigger:
 
 
 def poison(client: Client, trigger: Trigger, target: int, share: float = 1.0, seed: int = 0) -> Client:
-    """The client turned malicious: the trigger and the target label on a share of its training samples.
+    """Return the client turned malicious: trigger and target label on a share of its training samples.
 
-    Its test data is left alone: it says how well the model does the task. Which samples are taken is seeded;
-    samples that have the target label anyway count as well.
+    Its test data is not changed: it shows how well the model does the task. Which samples are taken depends
+    on the seed; samples that have the target label anyway count as well.
 
     Args:
         client: who attacks.

@@ -1,4 +1,4 @@
-"""scikit-learn's digits: 1,797 hand-written digits of 8 × 8 pixels; one digit a worker. No download.
+"""scikit-learn's digits: 1,797 hand-written digits of 8 × 8 pixels; one digit per worker. No download.
 
 - Source: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI 80 (its test part), as it
   comes with scikit-learn. Licence CC BY 4.0.
@@ -13,27 +13,28 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.datasets.errors import DataMissing
 from bench.datasets.federation import Federation
 from bench.datasets.registry import dataset
 from bench.datasets.splits import one_class_clients, stratified
+from fdro_core.problems.samples import load_digits
 
 
-@dataset("digits")
+@dataset(
+    "digits",
+    clients="10, one digit each",
+    features="64 pixels",
+    split="seeded, by label, 30 % test",
+    order=10,
+)
 def digits(digits: Sequence[int] = tuple(range(10)), test_share: float = 0.3, seed: int = 0) -> Federation:
-    """One client a digit.
+    """Load one client per digit.
 
     Args:
         digits: which, in the order of the clients.
         test_share: of every digit's samples.
         seed: of the split.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise DataMissing('digits come with scikit-learn: pip install "fdro[demo]"') from error
-    X, y = load_digits(return_X_y=True)
-    X, y = X / 16.0, y.astype(np.int64)
+    X, y = load_digits()
     train, test = stratified(y, test_share, np.random.default_rng(seed))
     labels = tuple(str(digit) for digit in range(10))
     clients = one_class_clients((X[train], y[train]), (X[test], y[test]), digits, labels)

@@ -1,33 +1,29 @@
-"""What can be wrong with a data set, one branch of the tree in `uncertainty_sets.errors`.
+"""What can be wrong with a data set's files, one branch of the tree in `uncertainty_sets.errors`.
 
 ::
 
     FdroError
-    ├── InvalidInput (ValueError)
-    │   └── InvalidData              an option or a file's content cannot be used
     └── DataError (RuntimeError)
-        ├── DataMissing (FileNotFoundError)  not in FDRO_DATA, and not to be had by download
+        ├── DataMissing (FileNotFoundError)  not in FDRO_DATA, and no download is possible
         └── DataCorrupt              a file's checksum is not the known one
+
+An option or a content that cannot be used is `fdro_core.errors.InvalidData`.
 """
 
 from __future__ import annotations
 
-from uncertainty_sets.errors import FdroError, InvalidInput
+from uncertainty_sets.errors import FdroError
 
-__all__ = ["DataCorrupt", "DataError", "DataMissing", "InvalidData"]
-
-
-class InvalidData(InvalidInput):
-    """An option of a loader, or what a file holds, cannot be used."""
+__all__ = ["DataCorrupt", "DataError", "DataMissing"]
 
 
 class DataError(FdroError, RuntimeError):
-    """A data set cannot be had."""
+    """The files of a data set cannot be used."""
 
 
 class DataMissing(DataError, FileNotFoundError):
-    """The files are nowhere; the message says where to get them."""
+    """The files were not found; the message says where to get them."""
 
 
 class DataCorrupt(DataError):
-    """A file is not the one that the loader knows."""
+    """A file's content differs from the one that the loader knows."""

@@ -1,10 +1,10 @@
-"""Fashion-MNIST: 70,000 images of clothes, 28 × 28 pixels, ten classes; one class a worker.
+"""Fashion-MNIST: 70,000 images of clothes, 28 × 28 pixels, ten classes; one class per worker.
 
 - Source: Xiao, Rasul and Vollgraf 2017, github.com/zalandoresearch/fashion-mnist. Licence MIT.
 - Clients: "fashion-mnist" has three, T-shirt/top, pullover and shirt (labels 0, 1, 2), as in agnostic
   federated learning and the paper; "fashion-mnist-10" has all ten classes.
 - Features: 784 pixels, 0..255 divided by 255.
-- Split: the original one, 6,000 training and 1,000 test images a class.
+- Split: the original one, 6,000 training and 1,000 test images per class.
 - Differs from the original: nothing.
 """
 
@@ -61,9 +61,16 @@ def _federation(name: str, classes: Sequence[int], pool: int, verify: bool) -> F
     )
 
 
-@dataset("fashion-mnist")
+@dataset(
+    "fashion-mnist",
+    clients="3: T-shirt/top, pullover, shirt",
+    features="784 pixels",
+    split="the original",
+    files=FILES,
+    order=20,
+)
 def three(classes: Sequence[int] = (0, 2, 6), pool: int = 1, verify: bool = True) -> Federation:
-    """T-shirts, pullovers and shirts, one class a client.
+    """Load T-shirts, pullovers and shirts, one class per client.
 
     Args:
         classes: which of the ten, in the order of the clients.
@@ -73,7 +80,14 @@ def three(classes: Sequence[int] = (0, 2, 6), pool: int = 1, verify: bool = True
     return _federation("fashion-mnist", classes, pool, verify)
 
 
-@dataset("fashion-mnist-10")
+@dataset(
+    "fashion-mnist-10",
+    clients="10, one class each",
+    features="784 pixels",
+    split="the original",
+    files=FILES,
+    order=21,
+)
 def ten(pool: int = 1, verify: bool = True) -> Federation:
-    """All ten classes, one a client."""
+    """Load all ten classes, one per client."""
     return _federation("fashion-mnist-10", range(10), pool, verify)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import InvalidData
+from fdro_core.errors import InvalidData
+from fdro_core.problems.samples import mean_and_scale
 from uncertainty_sets.arrays import Array
 
 Labels = NDArray[np.int64]
@@ -38,7 +39,7 @@ class Federation:
 
     Attributes:
         name: as `load` knows it.
-        clients: one a worker, in a fixed order.
+        clients: one per worker, in a fixed order.
         classes: how many labels there are.
         labels: their names, by label.
         about: source, licence, features, split, and what differs from the original.
@@ -84,16 +85,12 @@ class Federation:
 
 
 def standardised(clients: list[Client]) -> tuple[Client, ...]:
-    """Every feature minus its mean, over its deviation, both of all clients' training data together.
+    """Standardise every feature with the mean and deviation of all clients' training data together.
 
-    A federation can do that without moving data: the mean and deviation need three sums a client.
-    A feature that never changes is left at 0.
+    A federation can do that without moving data: the mean and deviation need three sums per client.
+    A feature that never changes in training is set to 0.
     """
-    n = sum(len(client.y_train) for client in clients)
-    mean = np.sum([client.X_train.sum(axis=0) for client in clients], axis=0) / n
-    square = np.sum([((client.X_train - mean) ** 2).sum(axis=0) for client in clients], axis=0) / n
-    deviation = np.sqrt(square)
-    deviation[deviation <= 1e-12 * np.maximum(1.0, np.abs(mean))] = np.inf
+    mean, deviation = mean_and_scale([client.X_train for client in clients], constant=np.inf)
     return tuple(
         replace(
             client,

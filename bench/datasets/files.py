@@ -31,8 +31,8 @@ class File:
     Attributes:
         path: inside the folder FDRO_DATA.
         checksum: "md5:…" or "sha256:…".
-        where: what to tell somebody who has to get it by hand.
-        urls: public addresses of exactly that file, tried in order; none where none is known to be right.
+        where: how to get the file by hand.
+        urls: public addresses of exactly that file, tried in order; none if none is known to be right.
         plain: the checksum of the file unpacked, which may lie there instead, without ".xz".
     """
 
@@ -56,7 +56,7 @@ def cache_folder() -> Path:
 
 
 def locate(file: File, *, verify: bool = True) -> Path:
-    """The file's place on this machine, after a look at its checksum; downloaded where that is possible."""
+    """Return the file's path after checking its checksum; download it if that is possible."""
     base = folder()
     if base is not None:
         candidates = [(base / file.path, file.checksum)]
@@ -73,12 +73,12 @@ def locate(file: File, *, verify: bool = True) -> Path:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content, unpacked where the name ends in .xz."""
+    """Return the content, unpacked if the name ends in .xz."""
     return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
 
 
 def digest(path: Path, algorithm: str) -> str:
-    """A file's checksum in hexadecimal."""
+    """Return a file's checksum in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, algorithm).hexdigest()
 
@@ -86,7 +86,7 @@ def digest(path: Path, algorithm: str) -> str:
 def cached(
     name: str, sources: Sequence[Path], settings: dict[str, Any], make: Callable[[], dict[str, NDArray[Any]]]
 ) -> dict[str, NDArray[Any]]:
-    """The arrays that `make` parses from the sources, kept for the next time.
+    """Return the arrays that `make` parses from the sources, cached for the next time.
 
     The kept file is named after what the sources hold and the settings: a change of either makes a new one.
     """
@@ -95,7 +95,7 @@ def cached(
         key.update(digest(path, "sha256").encode())
     try:
         kept = cache_folder() / "parsed" / f"{name}-{key.hexdigest()[:16]}.npz"
-    except DataMissing:  # without pooch nobody knows where; the files themselves are there
+    except DataMissing:  # without pooch there is no cache folder; the files themselves are there
         return make()
     try:
         with np.load(kept, allow_pickle=False) as archive:

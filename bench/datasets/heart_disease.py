@@ -4,8 +4,8 @@
   14 attributes). Licence CC BY 4.0 at UCI; publications are asked to name the four investigators.
 - Labels: 0 no disease, 1 disease (the files' 1 to 4).
 - Features: numbers and two-valued attributes as they are (a missing one is the median of all clients'
-  training data), the others (chest pain, ECG, slope, thal) as one 0/1 column a value, all 0 where missing.
-  One more 0/1 column says "missing" for each attribute missing in more than 10 % of the training data.
+  training data), the others (chest pain, ECG, slope, thal) as one 0/1 column per value, all 0 if missing.
+  One more 0/1 column marks "missing" for each attribute missing in more than 10 % of the training data.
   26 columns, standardised with the mean and deviation of all clients' training data.
 - Split: seeded and by label, 70 % for training; the data has no dates.
 - Differs from the original: a cholesterol or a blood pressure of 0 is taken as missing (all of Zurich and
@@ -17,11 +17,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Client, Federation, standardised
 from bench.datasets.files import File, locate
 from bench.datasets.registry import dataset
 from bench.datasets.splits import stratified
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 NAMES = (
@@ -31,7 +31,7 @@ NAMES = (
 KINDS = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2), "slope": (1, 2, 3), "thal": (3, 6, 7)}
 NEVER_ZERO = ("trestbps", "chol")
 LABELS = ("no disease", "disease")
-OFTEN = 0.1  # an attribute missing more often than that has a column that says so
+OFTEN = 0.1  # an attribute missing more often than that has a column that marks it
 WHERE = "Get it from https://archive.ics.uci.edu/dataset/45 (the processed files)."
 HOSPITALS = {
     "Cleveland": ("cleveland", "417c9c9b4786a091ccd53c141513ffb1e5bd492afd4c01c87f76228d23c66910"),
@@ -45,9 +45,16 @@ FILES = tuple(
 )
 
 
-@dataset("heart-disease")
+@dataset(
+    "heart-disease",
+    clients="4 hospitals",
+    features="26 columns",
+    split="seeded, by label, 30 % test",
+    files=FILES,
+    order=50,
+)
 def heart_disease(test_share: float = 0.3, seed: int = 0, verify: bool = True) -> Federation:
-    """One client a hospital.
+    """Load one client per hospital.
 
     Args:
         test_share: of every hospital's patients, by label.
@@ -68,7 +75,7 @@ def heart_disease(test_share: float = 0.3, seed: int = 0, verify: bool = True) -
 
 
 def _read(text: str, path: str) -> Array:
-    """The table with NaN where a value is missing: "?", "", or a 0 that cannot be."""
+    """Read the table, with NaN for a missing value: "?", "", or a 0 that cannot be."""
     rows = [line.split(",") for line in text.split() if line]
     if rows and not rows[0][0][:1].isdigit():
         del rows[0]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import InvalidData
+from fdro_core.errors import InvalidData
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 def read(path: Path) -> NDArray[Any]:
-    """The array in a gzipped IDX file."""
+    """Read the array of a gzipped IDX file."""
     try:
         with gzip.open(path) as stream:
             content = stream.read()
@@ -27,7 +27,7 @@ def read(path: Path) -> NDArray[Any]:
     shape = np.frombuffer(content, ">i4", count=rank, offset=4)
     numbers = np.frombuffer(content, TYPES[content[2]], offset=4 + 4 * rank)
     if numbers.size != shape.prod():
-        raise InvalidData(f"{path} holds {numbers.size} numbers and its head says {tuple(shape)}")
+        raise InvalidData(f"{path} holds {numbers.size} numbers, its header declares {tuple(shape)}")
     return numbers.reshape(shape)
 
 

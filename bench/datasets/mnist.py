@@ -17,16 +17,16 @@ from __future__ import annotations
 import numpy as np
 
 from bench.datasets import idx
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Client, Federation
 from bench.datasets.files import File, locate
 from bench.datasets.registry import dataset
 from bench.datasets.splits import stratified
+from fdro_core.errors import InvalidData
 
 LABELS = tuple(str(digit) for digit in range(10))
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/master/"
-WRITER = 2  # the column of QMNIST's labels that says who wrote it; column 0 is the digit
+WRITER = 2  # the column of QMNIST's labels with the writer; column 0 is the digit
 
 
 def _file(folder: str, name: str, md5: str, address: str) -> File:
@@ -40,14 +40,22 @@ TEST_LABELS = _file("mnist", "t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80
 QMNIST_LABELS = _file(
     "qmnist_labels", "qmnist-train-labels-idx2-int.gz", "0058f8dd561b90ffdd0f734c6a30e5e4", QMNIST
 )
-FILES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS, QMNIST_LABELS)
+IMAGES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
+FILES = (*IMAGES, QMNIST_LABELS)
 
 
-@dataset("mnist-writers")
+@dataset(
+    "mnist-writers",
+    clients="539 writers",
+    features="784 pixels",
+    split="seeded, by digit in each writer, 20 % test",
+    files=FILES,
+    order=31,
+)
 def writers(
     writers: int | None = None, pool: int = 1, test_share: float = 0.2, seed: int = 0, verify: bool = True
 ) -> Federation:
-    """One client a writer.
+    """Load one client per writer.
 
     Args:
         writers: how many, the first by QMNIST's number; None: all 539.
@@ -73,11 +81,18 @@ def writers(
     return Federation("mnist-writers", tuple(clients), 10, LABELS, about=__doc__ or "")
 
 
-@dataset("mnist-1000")
+@dataset(
+    "mnist-1000",
+    clients="1,000 equal parts, shuffled or sorted by label",
+    features="784 pixels",
+    split="the original",
+    files=IMAGES,
+    order=30,
+)
 def equal_parts(
     parts: int = 1000, by: str = "random", pool: int = 1, seed: int = 0, verify: bool = True
 ) -> Federation:
-    """Equal parts of the training and the test images.
+    """Load equal parts of the training and the test images.
 
     Args:
         parts: how many; must divide 60,000 and 10,000.

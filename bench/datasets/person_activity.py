@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Client, Federation, Labels, standardised
 from bench.datasets.files import File, locate, read_bytes
 from bench.datasets.registry import dataset
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 LABELS = (
@@ -49,7 +49,14 @@ FILE = File(
 )
 
 
-@dataset("person-activity")
+@dataset(
+    "person-activity",
+    clients="5 persons",
+    features="36 statistics of the last 40 readings",
+    split="by recording, 05 for test",
+    files=[FILE],
+    order=41,
+)
 def person_activity(
     persons: str = PERSONS,
     window: int = 40,
@@ -57,7 +64,7 @@ def person_activity(
     test_recordings: tuple[str, ...] = ("05",),
     verify: bool = True,
 ) -> Federation:
-    """One client a person.
+    """Load one client per person.
 
     Args:
         persons: which, some of "ABCDE".

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Federation, standardised
 from bench.datasets.files import File, cached, locate, read_bytes
 from bench.datasets.registry import dataset
 from bench.datasets.windows import as_client, cut, statistics
+from fdro_core.errors import InvalidData
 
 LABELS = (
     "working at computer",
@@ -105,14 +105,21 @@ FILES = tuple(
 )
 
 
-@dataset("sc-ma")
+@dataset(
+    "sc-ma",
+    clients="15 participants",
+    features="39 statistics of 2 s windows",
+    split="by time, last 30 % of every stretch",
+    files=FILES,
+    order=40,
+)
 def sc_ma(
     window: int = 104, features: str = "statistics", test_share: float = 0.3, verify: bool = True
 ) -> Federation:
-    """One client a participant.
+    """Load one client per participant.
 
     Args:
-        window: readings in a window; 52 are a second.
+        window: readings in a window; 52 per second.
         features: "statistics" or "raw".
         test_share: of the windows of every stretch of one activity, its last.
         verify: refuse files with other checksums than the known ones.

@@ -1,4 +1,4 @@
-"""SHL: how people move, from phones in bag, hand, hips pocket and torso; one client a phone position.
+"""SHL: how people move, from phones in bag, hand, hips pocket and torso; one client per phone position.
 
 - Source: Gjoreski et al., "The University of Sussex-Huawei locomotion and transportation dataset", IEEE
   Access 2018, www.shl-dataset.org. For research only, under SHL's own terms; registration, no checksums, so
@@ -22,11 +22,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import DataMissing, InvalidData
+from bench.datasets.errors import DataMissing
 from bench.datasets.federation import Federation, Labels, standardised
 from bench.datasets.files import FOLDER, cached, folder
 from bench.datasets.registry import dataset
 from bench.datasets.windows import as_client, cut, statistics
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 POSITIONS = ("Bag", "Hand", "Hips", "Torso")
@@ -35,19 +36,26 @@ HERTZ = 100.0
 PARSER = 1  # raised when the same files would be parsed into something else
 
 
-@dataset("shl")
+@dataset(
+    "shl",
+    clients="4 phone positions",
+    features="78 statistics of 5 s windows",
+    split="by time, last 30 % of every stretch",
+    files=["shl"],
+    order=60,
+)
 def shl(
     root: str | Path | None = None,
     positions: tuple[str, ...] = POSITIONS,
     window: int = 500,
     test_share: float = 0.3,
 ) -> Federation:
-    """One client a phone position.
+    """Load one client per phone position.
 
     Args:
         root: the folder above the users'; None: shl in FDRO_DATA.
         positions: which phones, of Bag, Hand, Hips, Torso.
-        window: readings in a window; 100 are a second.
+        window: readings in a window; 100 per second.
         test_share: of the windows of every stretch of one activity, its last.
     """
     if not positions or not set(positions) <= set(POSITIONS):

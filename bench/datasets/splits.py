@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import InvalidData
 from bench.datasets.federation import Client, Labels
+from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
 Rows = NDArray[np.int64]

@@ -149,8 +149,8 @@ def images(workers: int, seed: int = 0) -> list[Timed]:
     return [Timed(np.roll(X, j, axis=1), labels, 10, l2=1e-3, intercept=True) for j in range(workers)]
 
 
-class Baton:
-    """Runs several solves in turns, a report's worth at a time, so that noise meets all alike."""
+class Interleaved:
+    """Run several solves in turns, from one report to the next, so that noise affects all of them."""
 
     def __init__(self, runs: list[Callable[[Any], None]]) -> None:
         self.locks = [threading.Semaphore(0) for _ in runs]
@@ -193,12 +193,12 @@ def iteration() -> None:
 
         return run
 
-    baton = Baton([make(workers) for workers in sizes])
+    turns = Interleaved([make(workers) for workers in sizes])
     table = Table(
-        "N", "iteration µs", "gradient µs", "driver / gradient", title="S=1, p=7,850, 60 samples a worker"
+        "N", "iteration µs", "gradient µs", "driver / gradient", title="S=1, p=7,850, 60 samples per worker"
     )
     medians = []
-    for workers, rows in zip(sizes, baton.chunks, strict=True):
+    for workers, rows in zip(sizes, turns.chunks, strict=True):
         total, gradient = np.array(rows[:-1]).T / chunk * 1e6  # the last turn overlaps the other's end
         medians.append(total)
         share = np.median((total - gradient) / gradient)
@@ -250,20 +250,18 @@ def traffic() -> None:
 
 
 def network() -> None:
-    """An MLP 64-32-10 on digits, one digit a worker, full batches: ‖∇G‖² against its start."""
+    """An MLP 64-32-10 on digits, one digit per worker, full batches: ‖∇G‖² against its start."""
     try:
         import torch
     except ModuleNotFoundError:
         print('not run: it needs PyTorch; pip install -e ".[dev,torch]"\n')
         return
-    from sklearn.datasets import load_digits
-
+    from fdro_core.problems.samples import load_digits
     from fdro_core.problems.torch import TorchProblem
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    digits = load_digits()
-    X, y = digits.data / 16.0, digits.target
+    X, y = load_digits()
     module = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)).double()
     problems = [TorchProblem(module, X[y == d], y[y == d]) for d in range(10)]
     table = Table(

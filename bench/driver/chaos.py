@@ -1,7 +1,7 @@
 """Hosts killed at random while a run goes on: raised errors on threads, SIGKILL on Ray's actors and nodes.
 
 `python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4]`; all without a scene.
-A scene passes where the run ends within 1 % of the undisturbed objective and its books are in order: the
+A scene passes if the run ends within 1 % of the undisturbed objective and its books are in order: the
 master's sums are those of its workers' variables, every w_j is the one of the last reply that was taken, and
 every reply that was counted and not taken belongs to a loss in the history.
 """
@@ -37,7 +37,7 @@ class Fragile(SoftmaxRegression):
     worker = -1
 
     def loss_and_gradient(self, *arguments: Any) -> tuple[float, Any]:
-        """The gradient, or an error where one was ordered."""
+        """Return the gradient; raise if the worker is doomed."""
         if self.worker in _doomed:
             _doomed.discard(self.worker)
             raise OSError("host killed")
@@ -45,7 +45,7 @@ class Fragile(SoftmaxRegression):
 
 
 def shard(worker: int) -> Fragile:
-    """Worker j's data: 40 samples of 20 features around a centre of its own."""
+    """Worker j's data: 40 samples of 20 features around the worker's own centre."""
     rng = np.random.default_rng([3, worker])
     X = rng.normal(size=(40, 20)) + 0.7 * rng.normal(size=20)
     problem = Fragile(X, np.argmax(X[:, :4] + rng.gumbel(size=(40, 4)), axis=1), 4, l2=1e-2)
@@ -65,7 +65,7 @@ class Witness:
 
     @property
     def clock(self) -> float:
-        """The engine's."""
+        """The clock of the engine."""
         return float(self.engine.clock)
 
     def start(self, factories: Sequence[WorkerFactory]) -> None:
@@ -144,7 +144,7 @@ def scene(
     over = threading.Event()
     kills: list[str] = []
     masters: list[Any] = []
-    whole: list[float] = []  # since when everyone is there
+    complete: list[float] = []  # since when all workers are alive
 
     def rampage() -> None:
         last = time.monotonic() + seconds  # its own time: while all are away there are no reports
@@ -161,10 +161,10 @@ def scene(
         if now > seconds:
             over.set()
         if now < seconds or run.master.roster.live < WORKERS:
-            whole.clear()
-        elif not whole:
-            whole.append(now)
-        done = now > seconds + LONGEST or (whole and now > whole[0] + SETTLING)
+            complete.clear()
+        elif not complete:
+            complete.append(now)
+        done = now > seconds + LONGEST or (complete and now > complete[0] + SETTLING)
         return "time" if done else None
 
     config = AspireEase(iterations=10**9, deadline=10.0, report_interval=WORKERS)
@@ -178,7 +178,7 @@ def scene(
     faults = witness.faults(masters[0], result.history)
     kills = [victim for victim in kills if victim != "nobody"]
     if len(kills) < seconds / every / 4:
-        faults.append("too few kills for a verdict")
+        faults.append("too few kills for a conclusion")
     if gap > 0.01:
         faults.append(f"the objective is {gap:.1%} away from the undisturbed one")
     CONSOLE.print(
@@ -250,7 +250,7 @@ SCENES = {part.__name__: part for part in (threads, actors, nodes)}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the scenes named, or all; 1 where one does not pass."""
+    """Run the scenes named, or all; return 1 if one does not pass."""
     parser = argparse.ArgumentParser(prog="python -m bench chaos", description=__doc__)
     parser.add_argument("scenes", nargs="*", choices=[[], *SCENES], default=[])
     parser.add_argument("--seconds", type=float, default=120.0)

@@ -1,4 +1,4 @@
-"""The engines' numbers: iterations a second of virtual, threads and Ray, and 1,000 workers on Ray.
+"""The engines' numbers: iterations per second of virtual, threads and Ray, and 1,000 workers on Ray.
 
 `python -m bench engines [SECTION ...]`; without a section, all of them. Every turn measures all engines one
 after the other, and ratios are taken within a turn: noise meets all alike.
@@ -50,7 +50,7 @@ def images(worker: int) -> SoftmaxRegression:
 
 
 def rate(engine: Any, make: Callable[[int], Any], iterations: int) -> float:
-    """Iterations a second with S = 1, the first fifth left out."""
+    """Iterations per second with S = 1, the first fifth left out."""
     marks: list[tuple[float, int]] = []
 
     def look(run: Any, entry: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def rate(engine: Any, make: Callable[[int], Any], iterations: int) -> float:
 
 
 def bare(make: Callable[[int], Any], iterations: int) -> float:
-    """Steps a second of a loop that waits for any reply, drops it, and sends that worker the next step.
+    """Steps per second of a loop that waits for any reply, drops it, and sends that worker the next step.
 
     The same actors, workers and messages as RayEngine's, on two actors of eight workers.
     """
@@ -99,7 +99,7 @@ def bare(make: Callable[[int], Any], iterations: int) -> float:
 
 
 def rates() -> None:
-    """Iterations a second: 16 workers, p = 7,850, S = 1; Ray with 2 actors."""
+    """Iterations per second: 16 workers, p = 7,850, S = 1; Ray with 2 actors."""
     ours = cluster.connect(None)
     try:
         for make in (light, images):

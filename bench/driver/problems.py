@@ -185,8 +185,8 @@ def cutting_planes(
 def reference(problems: Sequence[Any], uncertainty_set: Any) -> tuple[float, str]:
     """The optimum, and what found it: Clarabel and cutting planes, or the one of them that does.
 
-    Both values are objectives at a point, so the lower of the two is the better; where they differ by more
-    than 1e-5, the text says so. RuntimeError where neither finds one.
+    Both values are objectives at a point, so the lower of the two is the better; if they differ by more
+    than 1e-5, the text says so. RuntimeError if neither finds one.
     """
     found: dict[str, float] = {}
     for name, solver in (("Clarabel", optimum), ("SLSQP planes", cutting_planes)):
@@ -202,7 +202,7 @@ def reference(problems: Sequence[Any], uncertainty_set: Any) -> tuple[float, str
 
 
 def _common_factor(problems: Sequence[Any]) -> tuple[float, Sequence[Any]]:
-    """The factor of all losses, 1 where there is none in common, and the problems without it."""
+    """Return the common factor of all losses, 1 if there is none, and the problems without it."""
     factors = {problem.factor if isinstance(problem, Scaled) else None for problem in problems}
     factor = factors.pop()
     if factors or factor is None:

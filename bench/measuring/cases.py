@@ -1,4 +1,4 @@
-"""The sets that issue-sized numbers are measured on: each closed form with a small, middle and large set."""
+"""The sets that the oracles' targets are measured on: each closed form with a small, middle and large set."""
 
 from __future__ import annotations
 

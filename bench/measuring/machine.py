@@ -18,7 +18,7 @@ def describe() -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "processor": _processor(),
-        "cores": _cores(),
+        "cores": cores(),
         "memory_gb": _memory(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -36,7 +36,8 @@ def line(machine: dict[str, Any]) -> str:
     )
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return the number of processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

@@ -1,4 +1,4 @@
-"""Peak memory of a call in this process, where the system lets us look (Linux); None elsewhere."""
+"""Peak memory of a call in this process, on Linux; None on other systems."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def peak_of(call: Callable[[], Result]) -> tuple[Result, int | None]:
-    """What the call returns, and by how many bytes resident memory rose at most while it ran.
+    """Call a function; return its result and by how many bytes resident memory rose at most meanwhile.
 
-    Includes what compiled code allocates. Freed memory is handed back to the system first, so that a call
-    cannot hide in what an earlier one left behind.
+    Includes what compiled code allocates. Freed memory is returned to the system first, so that a call
+    does not reuse what an earlier one left.
     """
     gc.collect()
     with suppress(OSError, AttributeError, TypeError):
@@ -35,7 +35,7 @@ def peak_of(call: Callable[[], Result]) -> tuple[Result, int | None]:
 
 
 def settle() -> None:
-    """Leave what is loaded by now out of later collections: with PyTorch beside it each took 0.2 s a cell."""
+    """Exclude what is loaded by now from later garbage collections: with PyTorch each took 0.2 s per cell."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Each set's oracle as a person would write it in cvxpy: losses as a Parameter, compiled once, re-solved.
+"""Each set's oracle written in plain cvxpy: losses as a Parameter, compiled once, solved again.
 
 None of these calls `set.constraints`; they read the set's public parameters alone.
 """
@@ -31,7 +31,7 @@ class Model:
         self.failures = self.calls = 0
 
     def solve(self, losses: Array, *, warm: bool = True) -> float:
-        """The largest expected loss, NaN where the solver failed; `warm` is cvxpy's warm_start."""
+        """Return the largest expected loss, NaN if the solver failed; `warm` is cvxpy's warm_start."""
         self.calls += 1
         self.losses.value = losses
         try:

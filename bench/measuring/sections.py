@@ -8,7 +8,7 @@ from rich.console import Console
 
 
 def run(sections: Mapping[str, Callable[[], None]], names: list[str], console: Console) -> int:
-    """Run the sections named, each under its docstring; 2 where there is none of a name."""
+    """Run the sections named, each under its docstring; return 2 if a name is unknown."""
     unknown = [name for name in names if name not in sections]
     if unknown:
         print(f"no section {', '.join(unknown)}; there are: {', '.join(sections)}")

@@ -1,4 +1,4 @@
-"""A result file that grows group by group, so that an interrupted run goes on where it stopped."""
+"""A result file that grows group by group, so that an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Store:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A result file, or the one in a folder; an error says what is wrong with it."""
+    """Load a result file, or the one in a folder; exit with a message if it is unusable."""
     file = path / "results.json" if path.is_dir() else path
     try:
         document = json.loads(file.read_text(encoding="utf-8"))

@@ -20,10 +20,10 @@ class Row:
         what: what was measured, the same words in every run.
         value: the number.
         unit: "×" for ratios, else as in "µs".
-        limit: the target, None where the number is only for information.
+        limit: the target, None if the number is only for information.
         at_least: whether the target is a lower bound.
         low, high: the quartiles over the rounds.
-        note: where the worst case was, failures, and the like.
+        note: the worst case, failures, and the like.
     """
 
     group: str
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None where there is none."""
+        """Whether the target is met; None if there is none."""
         if self.limit is None:
             return None
         return self.value >= self.limit if self.at_least else self.value <= self.limit
@@ -86,7 +86,7 @@ def table(rows: list[Row], title: str) -> Table:
 
 
 def number(value: float) -> str:
-    """Three digits, thousands apart, exponents only where needed."""
+    """Format a number with three digits, separated thousands, and an exponent only if needed."""
     if not math.isfinite(value):
         return "n/a"
     size = abs(value)

@@ -3,7 +3,7 @@
 A sample is the smaller of what the clock and what the processor time of this process say: time that other
 programs took is not ours, and threads of our own that ran side by side are not counted twice.
 
-A ratio is the median of the ratios within each round, where both ran within moments of each other, so a
+A ratio is the median of the ratios within each round, in which both ran within moments of each other, so a
 machine that is slow for a while slows both.
 """
 
@@ -38,7 +38,7 @@ class Spread:
 
     @classmethod
     def of(cls, samples: list[float]) -> Spread:
-        """The median and quartiles of the samples; NaN where there is none."""
+        """Return the median and quartiles of the samples; NaN if there is none."""
         if not samples:
             nothing = float("nan")
             return cls(nothing, nothing, nothing, nothing, 0)
@@ -48,7 +48,7 @@ class Spread:
 
 @dataclass
 class Samples:
-    """Seconds a call by competitor and round; NaN where a competitor sat a round out."""
+    """Seconds per call by competitor and round; NaN if a competitor skipped a round."""
 
     seconds: dict[Hashable, list[float]]
 
@@ -68,7 +68,7 @@ def repeats_for(seconds: float) -> int:
 
 
 def sample(call: Callable[[], object], repeats: int) -> float:
-    """Seconds a call, the mean over `repeats` calls in a row; quick ones after one that warms the caches."""
+    """Return seconds per call, the mean over `repeats` calls; quick ones after one that warms the caches."""
     if repeats > 1:
         call()
     start, busy = time.perf_counter(), time.process_time()
@@ -90,14 +90,14 @@ def interleave(
     least: int = 3,
     known: Mapping[Key, float] | None = None,
 ) -> Samples:
-    """Time every call once a round, in turn.
+    """Time every call once per round, in turn.
 
     Args:
         calls: the competitors; each is called twice beforehand, to warm up and to see how long it takes.
         rounds: how often at most.
-        budget: seconds a competitor may take in all; it then sits the later rounds out.
-        least: rounds that every competitor gets whatever it takes; with 1, a sample is a single call.
-        known: seconds a call of each, where that is known and all is warm.
+        budget: seconds a competitor may take in all; it then skips the later rounds.
+        least: rounds that every competitor gets, however long it takes; with 1, a sample is a single call.
+        known: seconds per call of each, if that is known and all is warm.
     """
     repeats, spent = {}, dict.fromkeys(calls, 0.0)
     for key, call in calls.items():

@@ -1,4 +1,4 @@
-"""Every promised number of the oracles beside its target: exactness, speed, small calls, imports, memory."""
+"""Measure the oracles against their targets: exactness, speed, small calls, imports, memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print the table, and exit with 0 whatever was met: a benchmark is not a test."""
+    """Measure, print the table, and exit with 0 even if a target is missed: a benchmark is not a test."""
     names = list(measurements(True, 0, 1.0, print))
     parser = argparse.ArgumentParser(prog="python -m bench oracles", description=__doc__)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Certificates rechecked in plain NumPy, from a set's public parameters and an answer's multipliers alone.
+"""Certificates rechecked in plain NumPy, from a set's public parameters and an answer's multipliers only.
 
 Everything is measured from a loss in the middle, so that no digit is lost to a constant in the losses.
 """

@@ -1,4 +1,4 @@
-"""What only a process of its own can show: import time, the kernels' cache, peak memory."""
+"""Measurements that need a separate process: import time, the kernels' cache, peak memory."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def run(script: str, *arguments: str, **environment: str) -> Any:
 
 
 def imports(rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """`import uncertainty_sets` over `import cvxpy`, each in a process of its own, in turn."""
+    """`import uncertainty_sets` over `import cvxpy`, each in a separate process, in turn."""
     say("import times")
     run(IMPORT, "uncertainty_sets")  # byte code and the file cache
     run(IMPORT, "cvxpy")
@@ -92,7 +92,7 @@ def imports(rounds: int, say: Callable[[str], None]) -> list[Row]:
 
 
 def cache(fresh: bool, say: Callable[[str], None]) -> list[Row]:
-    """What the first calls in a second process compile.
+    """Count what the first calls in a second process compile.
 
     Args:
         fresh: start from an empty cache, so that the first process compiles everything.
@@ -122,7 +122,7 @@ def memory(size: int, say: Callable[[str], None]) -> list[Row]:
     for level in ("small", "middle", "large"):
         peak = run(MEMORY, str(size), level)
         used = float("nan") if peak is None else peak / 1e6
-        note = "this system does not tell" if peak is None else ""
+        note = "not available on this system" if peak is None else ""
         limit = None if peak is None else 200.0
         what = f"Wasserstein1 line, N = {size:,}: peak over inputs, {level} set"
         rows.append(Row(group, what, used, "MB", limit, note=note))

@@ -112,7 +112,7 @@ def polyhedron(size: int, count: int, rounds: int, seed: int, say: Callable[[str
             },
             rounds,
             BUDGET,
-            least=1,  # one call a sample, since a repeat with the same losses would be free
+            least=1,  # one call per sample, since a repeat with the same losses would be free
         )
         for how, words in (("cold", "cvxpy started cold"), ("warm", "cvxpy with its last solution")):
             note = f"{_time(samples.time(how))} against {_time(samples.time('ours'))}"

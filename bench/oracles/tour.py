@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         )
     console.print(table)
     console.print(
-        "'at most' is computed from dual multipliers alone, never from p: where both columns agree, p is "
+        "'at most' is computed from dual multipliers alone, never from p: if both columns agree, p is "
         "proved optimal.\nIn Python:  KL(prior, radius=0.2).worst_case(losses)\n"
     )
     return 0

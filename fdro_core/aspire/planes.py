@@ -53,7 +53,7 @@ class Planes:
         self.peak = 1
         self.added = 0
         self.returned = 0
-        self._look()
+        self._view()
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
@@ -64,11 +64,11 @@ class Planes:
         """The planes of a snapshot."""
         planes = cls.__new__(cls)
         planes.__dict__.update(state)
-        planes._look()
+        planes._view()
         return planes
 
-    def _look(self) -> None:
-        """Views of the entries in use, made once: an iteration reads them several times."""
+    def _view(self) -> None:
+        """Make views of the entries in use, once: an iteration reads them several times."""
         self.multipliers = self._multipliers[: self.size]
         self.previous = self._previous[: self.size]
         self.losses = self._losses[: self.size]
@@ -78,7 +78,7 @@ class Planes:
         return np.ascontiguousarray(self.table[:, : self.size].T)
 
     def refresh(self, losses: Array) -> None:
-        """P·f from scratch, which also ends the rounding of its running updates."""
+        """Compute P·f from scratch, which also removes the rounding errors of its running updates."""
         self._losses[: self.size] = losses @ self.table[:, : self.size]
 
     def weights(self) -> Array:
@@ -87,7 +87,7 @@ class Planes:
         return weights
 
     def update(self, p: Array, losses: Array) -> bool:
-        """Take in the oracle's answer p, Eq. (19)-(20), and remove inactive planes, Eq. (21).
+        """Add the oracle's answer p if it is violated, Eq. (19)-(20), and remove inactive planes, Eq. (21).
 
         Returns whether the planes changed.
         """
@@ -122,13 +122,13 @@ class Planes:
         self._losses[last] = loss
         self.size += 1
         self.added += 1
-        self._look()
+        self._view()
         self.peak = max(self.peak, self.size)
 
     def _merge(self) -> None:
-        """Make room: the two planes of smallest λ become their weighted mean, which is still in P.
+        """Make room: replace the two planes of smallest λ by their weighted mean, which is still in P.
 
-        Where both have λ = 0 the one of smaller loss goes.
+        If both have λ = 0 the one of smaller loss is removed.
         """
         a, b = np.lexsort((self.losses, self.multipliers))[:2]
         total = self._multipliers[a] + self._multipliers[b]
@@ -142,8 +142,8 @@ class Planes:
 
     def _remove(self, which: NDArray[np.intp], *, remember: bool = True) -> None:
         if remember:
-            gone = self.table[:, which].T
-            self.dropped = np.concatenate([self.dropped, gone])[-self.limit :]
+            removed = self.table[:, which].T
+            self.dropped = np.concatenate([self.dropped, removed])[-self.limit :]
         keep = np.ones(self.size, dtype=bool)
         keep[which] = False
         left = int(keep.sum())
@@ -151,4 +151,4 @@ class Planes:
         for part in (self._multipliers, self._previous, self._losses):
             part[:left] = part[: self.size][keep]
         self.size = left
-        self._look()
+        self._view()

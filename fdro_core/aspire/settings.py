@@ -7,9 +7,9 @@ from math import ceil, inf
 
 from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.contracts.settings import (
-    Choice,
     Instance,
     Number,
+    OneOf,
     Whole,
     WorkerCount,
     check_settings,
@@ -47,7 +47,7 @@ class AspireSettings:
     )
     planes: str = setting(
         "ease",
-        Choice("ease", "cp"),
+        OneOf("ease", "cp"),
         '"ease" drops planes whose λ stays zero, "cp" keeps all (ASPIRE-CP)',
         letter="EASE / CP",
         why="fewer planes at the same objective",
@@ -98,7 +98,7 @@ class AspireSettings:
     )
     value_update: str = setting(
         "exact",
-        Choice("exact", "gradient"),
+        OneOf("exact", "gradient"),
         '"exact" takes the h with Σλ = 1, "gradient" is the paper\'s step on h',
         letter="h",
         why="the paper's gradient step on h oscillates",
@@ -118,7 +118,7 @@ class AspireSettings:
     )
     regularisation: str = setting(
         "none",
-        Choice("none", "setting-2"),
+        OneOf("none", "setting-2"),
         '"none" is c₁ = c₂ = 0, "setting-2" is 1/(ρ(t+1)^⅙) with the floors below',
         letter="c₁ᵗ, c₂ᵗ",
         why="Setting 2 stalls at 1e-2 of the optimum",
@@ -171,7 +171,7 @@ class AspireSettings:
     batch_size: int | None = shared.batch_size()
     reported_loss: str = setting(
         "full",
-        Choice("full", "average"),
+        OneOf("full", "average"),
         'with mini-batches, "full" sends f_j on all data, "average" a running mean of batches',
         letter="f_j",
         why="a mini-batch's loss biases the maximum, and makes weights swing on round sets",
@@ -183,7 +183,7 @@ class AspireSettings:
     resends: int = shared.resends()
     dead_losses: str = setting(
         "freeze",
-        Choice("freeze", "drop"),
+        OneOf("freeze", "drop"),
         '"freeze" keeps a lost worker\'s last loss in the oracle, "drop" gives it no weight',
         why="a silent worker's loss is still the best guess",
     )

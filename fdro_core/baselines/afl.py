@@ -11,6 +11,7 @@ import numpy as np
 from fdro_core.baselines.rounds import Job, Rounds, RoundState, project
 from fdro_core.contracts.messages import Trained
 from fdro_core.contracts.settings import Number, documented, setting
+from fdro_core.contracts.tuning import STEP, WEIGHT_STEP, Tunable
 
 
 @documented
@@ -34,6 +35,9 @@ class AFL(Rounds):
     weight_step: float = setting(0.1, Number(), "step of λ", letter="γ")
 
     adapts: ClassVar[bool] = True
+    label: ClassVar[str] = "AFL"
+    year: ClassVar[int] = 2019
+    tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP, "weight_step": WEIGHT_STEP}
 
     def close(
         self,

@@ -11,6 +11,7 @@ import numpy as np
 from fdro_core.baselines.rounds import Job, Rounds, RoundState, average, project
 from fdro_core.contracts.messages import Trained
 from fdro_core.contracts.settings import Number, Whole, documented, setting
+from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Choice, Range, Tunable
 
 
 @documented
@@ -43,6 +44,16 @@ class DRFAProx(Rounds):
 
     phases: ClassVar[int] = 2
     adapts: ClassVar[bool] = True
+    label: ClassVar[str] = "DRFA-Prox"
+    year: ClassVar[int] = 2020
+    tunable: ClassVar[Mapping[str, Tunable]] = {
+        "step": STEP,
+        "weight_step": WEIGHT_STEP,
+        "local_steps": LOCAL_STEPS,
+        "regularisation": Tunable(0.01, Range(1e-3, 1.0), informed=(3.0, Range(0.1, 30.0))),
+        # With few draws from few workers of one class each, the noise of drawing hides the method.
+        "draws": Tunable(30, Choice((30,)), field="clients", unit="N"),
+    }
 
     def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
         """Draw by λ with repetition who trains; evenly without repetition who is asked for the loss."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fdro_core.baselines.rounds import Job, Rounds, RoundState
 from fdro_core.contracts.settings import Whole, WorkerCount, documented, setting
+from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Tunable
 from uncertainty_sets.arrays import Array
 
 
@@ -33,6 +35,10 @@ class FedAvg(Rounds):
     clients: int | None = setting(
         None, WorkerCount(), "workers that take part in a round, drawn evenly; None: all"
     )
+
+    label: ClassVar[str] = "FedAvg"
+    year: ClassVar[int] = 2017
+    tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP, "local_steps": LOCAL_STEPS}
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """n_j / Σ n_j, which never changes."""

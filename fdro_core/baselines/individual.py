@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fdro_core.baselines.rounds import Job, Rounds, RoundState
 from fdro_core.contracts.settings import WorkerIndex, documented, setting
+from fdro_core.contracts.tuning import STEP, Tunable
 from uncertainty_sets.arrays import Array
 
 
@@ -28,6 +30,13 @@ class Individual(Rounds):
     """
 
     worker_index: int = setting(0, WorkerIndex(), "the worker whose data is used", letter="j")
+
+    label: ClassVar[str] = "max{Ind}"
+    year: ClassVar[int] = 0
+    tunable: ClassVar[Mapping[str, Tunable]] = {
+        "step": STEP,
+        "worker": Tunable(0, None, field="worker_index"),
+    }
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """All weight on j."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fdro_core.baselines.rounds import Rounds
 from fdro_core.contracts.settings import documented
+from fdro_core.contracts.tuning import STEP, Tunable
 from uncertainty_sets.arrays import Array
 
 
@@ -26,6 +29,10 @@ class MixEven(Rounds):
     >>> round(float(result.w[0]), 6)  # (0 + 4) / (1 + 4)
     0.8
     """
+
+    label: ClassVar[str] = "Mix_Even"
+    year: ClassVar[int] = 0
+    tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP}
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """1/N each, which never changes."""

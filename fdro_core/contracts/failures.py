@@ -1,4 +1,4 @@
-"""Workers' exceptions on their way to the user: in words, with their traceback, as the run's own error."""
+"""Workers' exceptions for the user: in words, with their traceback, as an error of the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def words(error: BaseException) -> str:
 
 
 def as_exception(error: BaseException) -> Exception:
-    """What ended a worker's own code, as an exception of that worker: sys.exit there is no end of the run."""
+    """What ended a worker's code, as an exception of that worker: sys.exit there must not end the run."""
     if isinstance(error, Exception):
         return error
     wrapped = RuntimeError(f"{words(error)} in the worker's own code")
@@ -32,7 +32,7 @@ def as_exception(error: BaseException) -> Exception:
 def traceback_of(error: BaseException) -> str:
     """The exception as Python prints it, its causes and notes included.
 
-    An exception that came from another process has lost its traceback; its host has put that into a note.
+    An exception that came from another process has lost its traceback; its host has added that as a note.
     """
     return "".join(format_exception(error))
 
@@ -40,7 +40,7 @@ def traceback_of(error: BaseException) -> str:
 def no_workers_left(
     when: str, worker: int, last_words: str, failure: tuple[int, Exception] | None
 ) -> NoWorkersLeft:
-    """The error of a run whose last worker is gone; the last exception of a worker is its cause."""
+    """The error of a run whose last worker is lost; the last exception of a worker is its cause."""
     raised = ""
     if failure is not None and words(failure[1]) not in last_words:
         raised = f"; the last exception was worker {failure[0]}'s: {words(failure[1])}"

@@ -18,14 +18,14 @@ from uncertainty_sets.arrays import Array
 class Problem(Protocol):
     """One worker's loss f_j.
 
-    Three more methods and a number are used where a problem has them:
+    Three more methods and a number are used if a problem has them:
 
-    - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is taken.
+    - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is used.
     - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal guess at the curvature of
       f_j. Steps are taken in the mean metric of all workers; without it D = 1.
-    - ``samples``: how many samples it has, by which FedAvg weighs.
-    - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint is refused to
-      another problem. Without it class, dimension and samples are compared.
+    - ``samples``: how many samples it has, FedAvg's weights.
+    - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint of another
+      problem is refused. Without it class, dimension and samples are compared.
 
     docs/problems.md shows one from start to finish.
     """
@@ -38,19 +38,19 @@ class Problem(Protocol):
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
     ) -> tuple[float, Array]:
-        """f_j(w) and ∇f_j(w); on `batch_size` samples drawn with `rng` where that is given.
+        """f_j(w) and ∇f_j(w); on `batch_size` samples drawn with `rng` if that is given.
 
-        The gradient may be the same array in every call: who keeps it copies it.
+        The gradient may be the same array in every call: copy it to keep it.
         """
         ...
 
 
 ProblemSource = Problem | Callable[[], Problem]
-"""A problem, or something that makes one where the worker lives: a `ProblemFrom`, or any callable."""
+"""A problem, or a callable that makes one on the worker's machine, such as a `ProblemFrom`."""
 
 
 class ProblemFrom:
-    """A problem that is made where its worker lives, so that its data never passes through the master.
+    """A problem that is made on its worker's machine, so that its data never passes through the master.
 
     `ProblemFrom(make, *arguments, **named)` stands for `make(*arguments, **named)`. Only the callable and its
     arguments travel: give a path, not what is in the file. On other machines `make` must be importable there
@@ -93,7 +93,7 @@ class ProblemFrom:
 
 
 def identity_of(problem: Problem) -> str:
-    """The problem's class, and its fingerprint where it has one; long ones are shortened to a digest."""
+    """The problem's class, and its fingerprint if it has one; long ones are shortened to a digest."""
     kind, own = type(problem).__name__, getattr(problem, "fingerprint", None)
     if not callable(own):
         return kind
@@ -110,16 +110,16 @@ FLOAT = np.dtype(np.float64)
 
 
 def read_only(w: Array) -> Array:
-    """W as a problem gets it: it may be the master's own, and whoever writes to it gets NumPy's error."""
+    """A view of w that cannot be written to, for problems: w may be the master's own array."""
     view = w.view()
     view.flags.writeable = False
     return view
 
 
 def checked_evaluation(given: Any, w: Array, index: int) -> tuple[float, Array]:
-    """What `loss_and_gradient(w)` gave, as a float and a float64 vector like w; anything else is refused.
+    """Check what `loss_and_gradient(w)` returned; give it as a float and a float64 vector like w.
 
-    It is done for every gradient, so the usual case comes first.
+    This is done for every gradient, so the usual case comes first.
     """
     if type(given) is tuple and len(given) == 2:
         loss, gradient = given
@@ -142,12 +142,12 @@ def _as_loss(value: Any, named: str) -> float:
         if not isinstance(value, str | bytes):  # which float() would read
             return float(value)
     except (TypeError, ValueError, OverflowError):
-        pass  # said below
+        pass  # reported below
     raise InvalidProblem(f"{named} must give a loss that is one float, got {type(value).__name__}")
 
 
 def as_vector(values: Any, size: int, named: str) -> Array:
-    """`size` numbers as float64; words, complex numbers and other shapes are refused."""
+    """`size` numbers as float64; texts, complex numbers and other shapes are refused."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu" or array.shape != (size,):
         raise InvalidProblem(f"{named} must be {size} numbers, got shape {array.shape} of {array.dtype}")
@@ -162,7 +162,7 @@ def check_dimension(value: Any, named: str) -> int:
 
 
 def check_samples(value: Any, named: str) -> int | None:
-    """A number of samples, None where the problem does not say."""
+    """A number of samples, None if the problem does not say."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if value is not None and not (whole and 0 <= value <= sys.maxsize):
         raise InvalidProblem(f"{named}.samples must be a whole number in 0..{sys.maxsize}, got {value!r:.80}")
@@ -170,10 +170,10 @@ def check_samples(value: Any, named: str) -> int | None:
 
 
 def build(source: ProblemSource, index: int) -> Problem:
-    """The problem itself, made now if a factory was given."""
+    """The problem, made now if a factory was given."""
     problem: Any = source
     if callable(problem) and (isinstance(problem, type) or not isinstance(problem, Problem)):
-        problem = problem()  # a class has the names of a problem and is none yet
+        problem = problem()  # a class has the attributes of a problem and is not one yet
     if not isinstance(problem, Problem):
         raise InvalidProblem(
             f"problems[{index}] is a {type(problem).__name__}, which has no `dimension` and "
@@ -183,7 +183,7 @@ def build(source: ProblemSource, index: int) -> Problem:
 
 
 def check_sources(problems: Sequence[ProblemSource]) -> list[ProblemSource]:
-    """The list of problems, refused where it is empty or holds something else."""
+    """The list of problems; an empty one, or one that holds something else, is refused."""
     sources = list(problems)
     if not sources:
         raise InvalidProblem("problems is empty: give one problem for each worker")

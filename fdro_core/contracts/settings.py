@@ -137,7 +137,7 @@ class Instance:
         return f"an object of {self.kind.__name__}, or None"
 
 
-class Choice:
+class OneOf:
     """One of a few names."""
 
     def __init__(self, *names: str) -> None:
@@ -153,7 +153,7 @@ class Choice:
 
 
 def setting(default: Any, rule: Rule, what: str, *, letter: str = "", why: str = "") -> Any:
-    """Make a dataclass field with all that is to be said of it."""
+    """Make a dataclass field that carries its rule, meaning, letter and reason."""
     return field(default=default, metadata={"rule": rule, "what": what, "letter": letter, "why": why})
 
 
@@ -187,8 +187,8 @@ def settings_table(cls: Any) -> str:
     """Every setting as a Markdown table: name, the paper's letter, default, why."""
     lines = ["| setting | paper | default | why |", "|---|---|---|---|"]
     for item in fields(cls):
-        said = item.metadata
-        lines.append(f"| `{item.name}` | {said['letter']} | `{item.default}` | {said['why']} |")
+        letter, why = item.metadata["letter"], item.metadata["why"]
+        lines.append(f"| `{item.name}` | {letter} | `{item.default}` | {why} |")
     return "\n".join(lines)
 
 
@@ -203,12 +203,12 @@ def is_number(value: Any) -> bool:
 
 
 def _label(item: Field[Any]) -> str:
-    letter = "" if isinstance(item.metadata["rule"], Choice) else item.metadata["letter"]
+    letter = "" if isinstance(item.metadata["rule"], OneOf) else item.metadata["letter"]
     return f"{item.name} ({letter})" if letter else item.name
 
 
 def _sentence(item: Field[Any]) -> str:
-    said = item.metadata
-    paper = f" (paper: {said['letter']})" if said["letter"] else ""
-    why = f" ({said['why']})" if said["why"] else ""
-    return f"{said['what']}{paper}. Default {item.default!r}{why}."
+    about = item.metadata
+    paper = f" (paper: {about['letter']})" if about["letter"] else ""
+    why = f" ({about['why']})" if about["why"] else ""
+    return f"{about['what']}{paper}. Default {item.default!r}{why}."

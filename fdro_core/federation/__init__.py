@@ -1,1 +1,1 @@
-"""What every algorithm with a master needs: who is there, the first rounds, checkpoints."""
+"""What every algorithm with a master needs: handshake, roster, master, worker, checkpoints."""

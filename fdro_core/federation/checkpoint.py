@@ -4,7 +4,7 @@
 arrays, and those arrays; `unpack` turns them back, float for float.
 
 A SHA-256 digest of tree and arrays is stored beside them: it finds a file that was damaged or changed by
-mistake. Whoever changes a file on purpose can compute it anew; it is no signature.
+mistake. It is not a signature: a file that is changed on purpose can be given a new digest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AnyArray = np.ndarray[Any, Any]
 
 
 def pack(value: Any, arrays: dict[str, AnyArray], names: dict[int, str]) -> Any:
-    """A JSON tree for the value; an array met twice is stored once."""
+    """Turn a value into a JSON tree; an array that occurs twice is stored once."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError("a checkpoint cannot hold an array of objects")  # NumPy would pickle them
@@ -57,7 +57,7 @@ def pack(value: Any, arrays: dict[str, AnyArray], names: dict[int, str]) -> Any:
 
 
 def unpack(tree: Any, arrays: Mapping[str, AnyArray]) -> Any:
-    """The value that `pack` made the tree from."""
+    """Turn a tree of `pack` back into the value."""
     if isinstance(tree, list):
         return [unpack(part, arrays) for part in tree]
     if isinstance(tree, dict):
@@ -80,12 +80,12 @@ def write(path: str | Path, state: dict[str, Any]) -> None:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read a state back, and make sure that it is the one that was written.
+    """Read a state back, and check that it is the one that was written.
 
-    A file of 0.1 has no digest: it is taken with a `CheckpointWarning`.
+    A file of 0.1 has no digest: it is accepted with a `CheckpointWarning`.
     """
     try:
-        file = Path(path).open("rb")  # noqa: SIM115 - closed below; what is wrong with opening is told apart
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below; only errors of opening are caught here
     except FileNotFoundError:
         raise InvalidSetting(f"there is no checkpoint at {path}") from None
     except IsADirectoryError:
@@ -102,9 +102,7 @@ def read(path: str | Path) -> dict[str, Any]:
             if not isinstance(state, dict):
                 raise ValueError(f"it holds a {type(state).__name__}, where a run's state is needed")
             version = state["format"]
-        except (
-            Exception
-        ) as error:  # zipfile, NumPy and json raise a dozen kinds for files that are not theirs
+        except Exception as error:  # zipfile, NumPy and json raise many kinds for files that are not theirs
             raise CheckpointDamaged(
                 f"{path} is not a checkpoint of fdro, or is damaged: {_reason(error)}"
             ) from error
@@ -130,7 +128,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a file, where the error itself says it in another language."""
+    """What is wrong with a file, in words that do not need the code beside them."""
     if isinstance(error, KeyError):
         return f"it has no part {error}"
     if isinstance(error, RecursionError | MemoryError):
@@ -141,7 +139,7 @@ def _reason(error: Exception) -> str:
 
 
 def _members(file: BinaryIO) -> dict[str, AnyArray]:
-    """The arrays of an npz file that is no larger inside than outside, so that memory is safe from it."""
+    """The arrays of an npz file; one that claims more than its own size is refused, to protect memory."""
     size = file.seek(0, 2)
     if size == 0:
         raise ValueError("the file is empty")
@@ -149,7 +147,7 @@ def _members(file: BinaryIO) -> dict[str, AnyArray]:
     if not zipfile.is_zipfile(file):
         file.seek(0)
         kind = " but a .npy file, a single array" if file.read(6) == b"\x93NUMPY" else ""
-        raise ValueError(f"it is no npz file{kind}, or was cut short")
+        raise ValueError(f"it is not an npz file{kind}, or was cut short")
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > size:
@@ -160,7 +158,7 @@ def _members(file: BinaryIO) -> dict[str, AnyArray]:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> AnyArray:
-    """One array, after a look at whether its header fits its size: NumPy reserves what the header claims."""
+    """One array, if its header fits its size: NumPy reserves as much memory as the header claims."""
     with archive.open(member) as part:
         version = np.lib.format.read_magic(part)
         if version != (1, 0):

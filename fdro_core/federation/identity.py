@@ -1,7 +1,7 @@
-"""What a run is a run of: algorithm, set, engine and problems, as words and numbers that a checkpoint keeps.
+"""What a checkpoint belongs to: algorithm, set, engine and problems, described by words and numbers.
 
-Each part is described by its own `fingerprint()` where it has one, else by its class and the arguments of its
-constructor as they are found on it. Large arrays are named by a digest.
+Each part is described by its `fingerprint()` if it has one, else by its class and the arguments of its
+constructor as they are found on it. Large arrays are described by a digest.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fdro_core.contracts.algorithm import Ask
 from fdro_core.contracts.messages import Introduction, Reply, Request
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
 
-HARMLESS = {"algorithm.iterations", "algorithm.report_interval"}  # when to stop and what to tell
-OPEN = {"set.size"}  # where a set's size may be left open it is the number of workers, which is compared
+HARMLESS = {"algorithm.iterations", "algorithm.report_interval"}  # when to stop and to report
+OPEN = {"set.size"}  # a size that is left open becomes the number of workers, which is compared
 DEEPEST = 4
 FEW = 8  # numbers of an array that are shown themselves
 LISTED = 12  # differences that an error lists
@@ -30,7 +30,7 @@ Facts = dict[str, Any]
 
 
 class RollCall:
-    """An engine's `ask` that keeps, of every worker that introduces itself, what its problem is."""
+    """An engine's `ask` that also keeps what every worker reports of its problem."""
 
     def __init__(self, ask: Ask, workers: int) -> None:
         self._ask = ask
@@ -38,7 +38,7 @@ class RollCall:
         self.dimensions: set[int] = set()
 
     def __call__(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
-        """Ask, and listen."""
+        """Ask, and keep what the introductions report."""
         replies = self._ask(messages)
         for j, reply in replies.items():
             if isinstance(reply, Introduction):
@@ -49,7 +49,7 @@ class RollCall:
 
 
 def identify(algorithm: Any, uncertainty_set: Any, engine: Any, problems: Sequence[str | None]) -> Facts:
-    """All that a checkpoint says of its run, as plain values."""
+    """Describe a run as plain values, for its checkpoints."""
     facts: Facts = {}
     for name, part in (("algorithm", algorithm), ("set", uncertainty_set), ("engine", engine)):
         _flatten(name, describe(part), facts)
@@ -59,11 +59,11 @@ def identify(algorithm: Any, uncertainty_set: Any, engine: Any, problems: Sequen
 
 
 def check(path: str | Path, saved: Any, now: Facts, *, force: bool) -> None:
-    """Refuse a checkpoint of another run, or warn of it where it is forced."""
+    """Refuse a checkpoint of another run, or warn of it if `force` is set."""
     try:
         found = differences(saved, now)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointDamaged(f"{path} does not say what it belongs to, as a checkpoint does") from error
+        raise CheckpointDamaged(f"{path} is damaged: what it belongs to cannot be read") from error
     if not found:
         return
     rest = len(found) - LISTED
@@ -84,7 +84,7 @@ def check(path: str | Path, saved: Any, now: Facts, *, force: bool) -> None:
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs, one line each. What only one side knows of is left out: versions add settings."""
+    """What differs, one line each. What only one side has is left out: versions add settings."""
     before, after = saved["facts"], now["facts"]
     other_kind = {name for name in ("algorithm", "set", "engine") if before.get(name) != after.get(name)}
     found = []
@@ -107,7 +107,7 @@ def _problem_differences(before: Sequence[str | None], after: Sequence[str | Non
 
 
 def describe(value: Any, depth: int = 0) -> Any:
-    """A value as nested dicts and lists of numbers and strings; the key "" holds an object's class.
+    """Describe a value by nested dicts and lists of numbers and strings; the key "" holds a class.
 
     >>> from uncertainty_sets import KL
     >>> describe(KL([0.5, 0.5], 0.1))
@@ -179,7 +179,7 @@ def _arguments(value: Any) -> dict[str, Any]:
 
 
 def _flatten(name: str, described: Any, facts: Facts) -> None:
-    """Nested descriptions as dotted names: "engine.delays[0].median"."""
+    """Write nested descriptions under dotted names: "engine.delays[0].median"."""
     if isinstance(described, dict):
         for key, part in described.items():
             _flatten(f"{name}.{key}" if key else name, part, facts)

@@ -1,8 +1,8 @@
-"""A look at the workers beside each other: whose numbers are far beyond the others'?
+"""Find workers whose numbers are far beyond the others'.
 
 A worker may send numbers that are finite and still wrong: a model that it scaled, a curvature in other units.
-Nothing here bounds what that does to the run; it is noticed and told, with the worker's name. A look costs
-O(N) and no pass over parameters: ‖w_j‖² falls out of the pass that the master makes over every w_j.
+Nothing here bounds what that does to the run; it is reported, with the worker's index. A comparison costs
+O(N) and no pass over parameters: the master's own pass over every w_j gives ‖w_j‖².
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ Found = list[tuple[int, str]]
 
 FAR = 1e4  # times the others' norm; honest copies of one model are within a few N of each other
 GROWTH = 1e8  # of the model's norm, or of the losses, since the start
-LOST = 1e12  # the same, where it will not come back
-UNEQUAL = 1e8  # of metrics or curvatures: the others' steps are that much too short
+HOPELESS = 1e12  # the same, from which the model does not recover
+UNEQUAL = 1e8  # of metrics or curvatures: the others' steps are too short by that factor
 EXCESS = 2.0  # of ‖w_j‖ over what the worker was sent: less may be an honest step
-LEADS = 1.05  # the same, where the model runs away for certain and nobody was named
+LEADS = 1.05  # the same, if the model certainly diverges and no worker was named
 BEFORE = 3  # tickets, so two answers: copies that start from 0 are as different as the first gradients
 
 STATE = ("books", "scale", "baseline", "told")
 
 
 class Outliers:
-    """What the master remembers to compare its workers by.
+    """What the master keeps to compare its workers.
 
     Attributes:
-        books: a row a worker, kept by `kernels.enter`: ‖w_j‖² as last received, the square of what it was
-            sent since, and its excess over that.
+        books: one row per worker, written by `kernels.enter`: ‖w_j‖² as last received, the square of what
+            it was sent since, and its excess over that.
         scale: of the losses at the start, |f_j| + ‖g_j‖²/L_j.
         baseline: the model's norm after the first answers, 0 before.
         told: workers that were named, each once.
@@ -51,10 +51,10 @@ class Outliers:
         self.rows = list(self.books)  # views, made once: one is needed in every iteration
 
     def look(self, alive: Sequence[bool], tickets: Sequence[int], objective: float) -> Found:
-        """Who draws the model away, where somebody does and was not named before.
+        """Name the worker that draws the model away, if one does and was not named before.
 
-        That somebody does shows in the copies' norms, in the model's or in the losses. By then honest copies
-        follow; who leads is the one that went beyond what it was sent.
+        That one does shows in the copies' norms, in the model's norm or in the losses. By then honest copies
+        follow it; the leader is the one that went furthest beyond what it was sent.
         """
         seen = np.flatnonzero(np.asarray(alive) & (np.asarray(tickets) >= BEFORE))
         if seen.size == 0:
@@ -69,16 +69,16 @@ class Outliers:
         leader = int(seen[np.argmax(self.books[seen, 2])])
         excess = float(np.sqrt(self.books[leader, 2]))
         if excess <= self._needed(grown):
-            return []  # nobody stands out yet
-        said = f"its model has up to {excess:.2g} times the norm of what it was sent, and "
+            return []  # no worker stands out yet
+        reason = f"its model has up to {excess:.2g} times the norm of what it was sent, and "
         if grown > GROWTH:
-            said += f"model or losses have grown {grown:.1g}-fold since the start"
+            reason += f"model or losses have grown {grown:.1g}-fold since the start"
         else:
-            said += f"norms of models reach {largest:.2g} where the usual is {usual:.2g}"
-        return self._new([(leader, said)])
+            reason += f"norms of models reach {largest:.2g}, and the usual is {usual:.2g}"
+        return self._new([(leader, reason)])
 
     def probed(self, losses: Array, known: Array) -> Found:
-        """Whose loss at the model is far beyond what it reported before and what the others have."""
+        """Name workers whose loss at the model is far beyond what they and the others reported before."""
         measured = np.isfinite(losses)
         if not measured.any():
             return []
@@ -92,17 +92,17 @@ class Outliers:
         return self._new(found)
 
     def _needed(self, grown: float) -> float:
-        """The excess that singles a worker out; whoever has most does where the model is lost anyway."""
+        """The excess above which a worker is named; any, if the model has diverged beyond recovery."""
         if self.told or grown <= GROWTH:
             return EXCESS
-        return LEADS if grown <= LOST else 0.0
+        return LEADS if grown <= HOPELESS else 0.0
 
     def _growth(self, objective: float) -> float:
         return abs(objective) / self.scale if self.scale > 0 else 0.0
 
     def _new(self, found: Found) -> Found:
-        """Those that were not named before, each once."""
-        fresh = {j: said for j, said in found if j not in self.told}
+        """Keep those that were not named before, each once."""
+        fresh = {j: reason for j, reason in found if j not in self.told}
         self.told.extend(fresh)
         return list(fresh.items())
 
@@ -118,7 +118,7 @@ class Outliers:
 
 
 def unequal(what: str, values: Mapping[int, float]) -> Found:
-    """Whose metric or curvature leaves the others no step worth the name."""
+    """Name workers whose metric or curvature makes the others' steps far too short."""
     if len(values) < 2:
         return []
     usual = lower_median(np.array(list(values.values())))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fdro_core.contracts.settings import Choice, Seconds, Whole, setting
+from fdro_core.contracts.settings import OneOf, Seconds, Whole, setting
 
 
 def metric() -> Any:
     """The metric in which steps are taken."""
     return setting(
         "problem",
-        Choice("problem", "none"),
+        OneOf("problem", "none"),
         '"problem" takes steps in the mean of the problems\' metrics, "none" in D = 1 (the paper)',
         why="features of condition 1e4 stall without it",
     )
@@ -57,7 +57,7 @@ def on_failed_start() -> Any:
     """What to do if a worker fails before the first step."""
     return setting(
         "raise",
-        Choice("raise", "warn"),
+        OneOf("raise", "warn"),
         'if a worker fails before the first step, "raise", or "warn" and go on without it',
         why="a worker that never began is a mistake more often than a fault",
     )

@@ -1,8 +1,8 @@
-"""A checkpoint's state looked over before it is taken up: what must be there, shapes, ranges, sums.
+"""Check a checkpoint's state before it is restored: what must be there, shapes, ranges, sums.
 
 The digest finds damage to a file as it was written. This finds what was wrong before, or was changed on
-purpose, or is a file of 0.1, which has no digest. States of algorithms and engines that are not fdro's own
-are left to them.
+purpose, or is in a file of 0.1, which has no digest. States of other algorithms and engines than fdro's are
+not checked.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Saved:
     """A state by dotted names, with errors that name the file and the entry.
 
     Attributes:
-        sizes: what the letters of shapes stand for, N workers and p parameters to begin with; others take the
-            value that is met first.
+        sizes: what the letters of shapes stand for: N, the number of workers, is given; any other letter
+            gets the first size that is found for it.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Saved:
         self.force = force
 
     def error(self, name: str, words: str) -> CheckpointDamaged:
-        """What is wrong with an entry."""
+        """The error for a wrong entry."""
         return CheckpointDamaged(f"{self.path} is not a sound checkpoint: {name} {words}")
 
     def agree(self, name: str, off: float, scale: float, words: str) -> None:
-        """Refuse a sum that is off by more than rounding; where it is forced, warn."""
+        """Refuse a sum that is off by more than rounding; with `force`, warn."""
         if off <= AGREE * scale:
             return
         error = self.error(name, words)
@@ -99,7 +99,7 @@ class Saved:
         return value
 
     def workers(self, name: str, among: list[Any] | None = None) -> None:
-        """A list of workers that there are."""
+        """Check that a list names existing workers."""
         for j in self.listing(name) if among is None else among:
             if not isinstance(j, int) or not 0 <= j < self.sizes["N"]:
                 raise self.error(name, f"names a worker {j!r}; there are 0..{self.sizes['N'] - 1}")
@@ -108,9 +108,9 @@ class Saved:
 def check(
     path: str | Path, state: Mapping[str, Any], workers: int, dimensions: set[int], *, force: bool
 ) -> None:
-    """Refuse a state that cannot be taken up by so many workers, or that does not agree with itself.
+    """Refuse a state that does not fit the number of workers, or that contradicts itself.
 
-    `force` takes sums that do not agree with a warning.
+    With `force`, sums that do not agree are accepted with a warning.
     """
     saved = Saved(path, state, {"N": workers}, force)
     for part in ("master", "engine"):
@@ -185,7 +185,7 @@ def _roster(saved: Saved) -> None:
     saved.count("master.roster.stalest")
     busy = {*saved.get("master.roster.under_way"), *(pair[0] for pair in saved.get("master.roster.pending"))}
     idle = [j for j, lives in enumerate(saved.get("master.roster.alive")) if lives and j not in busy]
-    everyone = "consensus" in saved.get("master")  # in rounds a worker may sit one out
+    everyone = "consensus" in saved.get("master")  # in rounds a worker may be left out
     if idle and (everyone or not busy):
         raise saved.error("master.roster.under_way", f"leaves out workers {idle}, who would wait for ever")
 
@@ -216,7 +216,7 @@ def _aspire(saved: Saved) -> None:
     alive = np.asarray(saved.get("master.roster.alive"), dtype=bool)
     parts = np.asarray(points)[alive] - duals[alive] / penalty
     off = np.abs(parts.sum(axis=0) - total).max(initial=0.0)
-    # At least 1: a model that has come to lie at 0 was elsewhere when its sum was rounded.
+    # At least 1: a model that is at 0 now was elsewhere when its sum was rounded.
     scale = max(1.0, np.abs(parts).sum(axis=0).max(initial=0.0))
     saved.agree("master.consensus.total", off, scale, "is not the sum of what the workers sent")
     _adversary(saved)
@@ -243,7 +243,7 @@ def _adversary(saved: Saved) -> None:
         raise saved.error(f"{at}.planes.size", f"is {size}, with room for {saved.sizes['capacity']}")
     planes = table[:, :size]
     if np.abs(planes.sum(axis=0) - 1.0).max() > AGREE or planes.min() < -AGREE:
-        raise saved.error(f"{at}.planes.table", "holds a plane that is no distribution")
+        raise saved.error(f"{at}.planes.table", "holds a plane that is not a distribution")
     off = np.abs(losses @ planes - saved.get(f"{at}.planes._losses")[:size]).max()
     scale = max(np.abs(losses).max(), np.abs(saved.get("losses")).max(initial=1.0))  # as large as they were
     words = "do not agree with the planes and the workers' losses"
@@ -256,7 +256,7 @@ def _rounds(saved: Saved) -> None:
     for name in ("weights", "prior", "shares"):
         values = saved.get(f"master.state.{name}")
         if abs(values.sum() - 1.0) > AGREE or values.min() < -AGREE:
-            raise saved.error(f"master.state.{name}", "is no distribution")
+            raise saved.error(f"master.state.{name}", "is not a distribution")
     saved.number("master.state.step", above=0.0)
     saved.workers("master.job.workers")
     for name in ("steps", "mark"):
@@ -264,9 +264,6 @@ def _rounds(saved: Saved) -> None:
     counts, drawn = saved.listing("master.job.counts"), saved.get("master.job.workers")
     if len(counts) != len(drawn) and (counts or saved.get("master.job.mark")):
         raise saved.error("master.job.counts", f"has {len(counts)} entries for {len(drawn)} workers")
-    counts = saved.listing("master.job.counts")
-    if counts and len(counts) != len(saved.get("master.job.workers")):
-        raise saved.error("master.job.counts", "must have an entry for each worker of the job, or none")
     saved.count("master.phase")
     saved.count("master.opened")
 

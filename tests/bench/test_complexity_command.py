@@ -111,7 +111,7 @@ def test_an_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path, monkeypatch
     assert complexity.main(arguments) == 0
     groups = [group for group in load(tmp_path)["groups"] if group[0] == "cells"]
     assert [group[-1] for group in groups] == [10, 100, 1_000]
-    assert "Going on from 2 groups" in capsys.readouterr().out
+    assert "Continuing from 2 groups" in capsys.readouterr().out
 
 
 def test_what_the_deadline_leaves_is_said_and_done_by_the_next_run(tmp_path, capsys):

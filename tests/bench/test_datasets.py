@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import bench.datasets
 from bench.datasets import (
     DataCorrupt,
     DataMissing,
@@ -36,6 +35,7 @@ from bench.datasets import (
     sc_ma,
     windows,
 )
+from bench.datasets import __main__ as page
 from bench.datasets.federation import Client, standardised
 from bench.datasets.splits import stratified
 from uncertainty_sets.errors import UnknownName
@@ -70,20 +70,17 @@ def test_every_data_set_of_the_paper_is_there() -> None:
     }
 
 
-def test_a_new_file_is_a_new_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "brand_new.py").write_text(
-        "import numpy as np\n"
-        "from bench.datasets.federation import Client, Federation\n"
-        "from bench.datasets.registry import dataset\n"
-        "@dataset('brand-new')\n"
-        "def brand_new(n=2):\n"
-        "    X, y = np.zeros((n, 1)), np.zeros(n, dtype=np.int64)\n"
-        "    return Federation('brand-new', (Client('one', X, y, X, y),), 1, ('only',), 'about')\n"
-    )
-    monkeypatch.setattr(registry, "_loaders", dict(registry._loaders))
-    monkeypatch.setattr(bench.datasets, "__path__", [*bench.datasets.__path__, str(tmp_path)])
-    assert "brand-new" in names()
-    assert load("brand-new", n=3).clients[0].X_train.shape == (3, 1)
+def test_the_page_shows_what_the_loaders_say() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.filled(text) == text, "python -m bench datasets writes the table into the page"
+
+
+def test_data_sets_are_sorted_by_their_order_then_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_known", dict(registry._known))
+    for name, order in (("zebra", 1), ("ant", registry.LAST), ("bee", registry.LAST)):
+        registry.dataset(name, order=order)(lambda: load("digits"))
+    assert names()[0] == "zebra"
+    assert names()[-2:] == ["ant", "bee"]
 
 
 def test_a_wrong_name_or_option_is_explained() -> None:
@@ -95,7 +92,7 @@ def test_a_wrong_name_or_option_is_explained() -> None:
 
 def test_every_loader_says_what_it_is() -> None:
     for name in names():
-        module = __import__(registry.get(name).__module__, fromlist=["about"])
+        module = __import__(registry.get(name).loader.__module__, fromlist=["about"])
         terms = "For research only" if name == "shl" else "icence"
         for word in ("Source", terms, "Features", "Split", "Differs"):
             assert word in module.__doc__, f"{name}: nothing about {word}"

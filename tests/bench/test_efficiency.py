@@ -15,10 +15,12 @@ from bench.__main__ import commands, run
 from bench.experiments.commands import adaptive, efficiency, planes, scale
 from bench.experiments.presentation import reporting
 from bench.experiments.runs import curves, tuning
+from bench.experiments.runs.looks import MOST, columns
+from bench.experiments.runs.perform import perform
 from bench.experiments.runs.records import Records
-from bench.experiments.runs.timed import MOST, TimedTask, columns, perform
+from bench.experiments.runs.task import Task
 
-DIGITS = TimedTask(
+DIGITS = Task(
     "test",
     "digits",
     "ASPIRE-EASE",
@@ -92,11 +94,11 @@ def test_a_straggler_slows_the_synchronous_run_alone() -> None:
     assert perform(slow)["metrics"]["iteration"] > 10 * together
 
 
-def test_records_of_timed_tasks_are_found_again(tmp_path: Path) -> None:
-    records = Records(tmp_path / "runs.jsonl", kind=TimedTask)
+def test_records_of_runs_on_the_clock_are_found_again(tmp_path: Path) -> None:
+    records = Records(tmp_path / "runs.jsonl")
     task = replace(DIGITS, virtual_seconds=5.0, stragglers=((1, 2.0, 0.0, None),))
     records.add(perform(task))
-    again = Records(tmp_path / "runs.jsonl", kind=TimedTask)
+    again = Records(tmp_path / "runs.jsonl")
     assert again.get(task) == json.loads(json.dumps(records.get(task)))
     assert again.get(replace(task, stragglers=((0, 2.0, 0.0, None),))) is None
     assert again.get(replace(task, virtual_seconds=6.0)) is None

@@ -6,21 +6,23 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from bench.__main__ import commands, run
+from bench.__main__ import commands, overview, run
 from bench.datasets import Client, load
-from bench.experiments.commands import heterogeneity, options, quote, rehearse
+from bench.display.tables import Table
+from bench.experiments.commands import efficiency, heterogeneity, options, quote, rehearse
 from bench.experiments.presentation import paper_numbers, statistics
-from bench.experiments.presentation.tables import Table
 from bench.experiments.runs import backdoor, methods, sets, stopping, tuning
 from bench.experiments.runs.models import Perceptron, Softmax
 from bench.experiments.runs.parts import Evaluator, cut
+from bench.experiments.runs.perform import perform
 from bench.experiments.runs.records import Records, read
-from bench.experiments.runs.task import Task, perform
+from bench.experiments.runs.task import Task, key
+from uncertainty_sets import KL
 
 SHORT = Task(
     "test",
@@ -252,8 +254,95 @@ def test_records_survive_a_cut_line(tmp_path):
     assert Records(path, fresh=True).resumed == 0
 
 
-def test_the_commands_are_found():
+def test_the_commands_are_found_and_listed_by_folder():
     assert {"heterogeneity", "attack", "robustness", "optimum"} <= set(commands())
+    shown = overview(commands())
+    assert "\nexperiments:\n  adaptive " in shown
+    assert all(f"\n  {name} " in shown for name in commands())
+
+
+def test_two_commands_of_one_name_are_refused(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text("\ndef main(arguments):\n    return 0\n")
+    with pytest.raises(ValueError, match=r"two commands are called 'same': .*one\.same and .*two\.same"):
+        commands(tmp_path)
+
+
+RESULTS = sorted(quote.RESULTS.glob("*/runs.jsonl"))
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.name)
+def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
+    """The settings that a search tried are those that it would try today, so that a second start goes on."""
+    records = read(path)
+    assert len(records) == len(path.read_text(encoding="utf-8").splitlines())
+    for record in records:
+        workers = len(record["weights"]) if record.get("weights") else 3
+        known = methods.registry(workers, known_prior=record["attack"] is not None)
+        if record["experiment"] == "efficiency":
+            known = efficiency.one_problem(workers)
+        names = {each.name for each in fields(Task)} & set(record)
+        assert key(record) == Task(**{name: record[name] for name in names}).key()
+        if record["stage"] == "tune":
+            assert record["settings"] in tuning.candidates(known[record["method"]], 8)
+
+
+def test_a_record_without_a_field_of_today_is_found():
+    record = perform(SHORT)
+    for name in ("virtual_seconds", "stragglers", "held"):
+        del record[name]
+    assert key(record) == SHORT.key()
+    del record["data"]
+    with pytest.raises(KeyError, match="data"):
+        key(record)
+
+
+def test_adp_has_one_rule_the_papers():
+    setup = methods.Setup(np.full(3, 1 / 3), 10, None, 0, lambda: np.ones(3))
+    adaptive = methods.registry(3)["ASPIRE-ADP"].config(setup, {}).adaptive
+    assert (adaptive.rule, adaptive.threshold) == ("mean", 2.0)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 20.0])
+def test_a_methods_own_set_is_used_whatever_ends_the_run(seconds, monkeypatch):
+    monkeypatch.setattr(methods, "_registered", {})
+    prior_alone = methods.Method(
+        "prior alone",
+        methods.aspire(),
+        {"step": methods.Range(0.1, 1.0)},
+        {"step": 0.5},
+        make_set=lambda setup, settings: KL(setup.prior, 0.0),
+    )
+    methods.register(prior_alone)
+    record = perform(replace(SHORT, method="prior alone", settings={"step": 0.5}, virtual_seconds=seconds))
+    assert record["stop"] == ("time" if seconds else "budget")
+    assert record["weights"] == [0.5, 0.5]
+
+
+def test_an_attack_on_the_clock_is_judged_too():
+    data = load("digits", digits=[3, 8])
+    record = perform(replace(SHORT, attack=backdoor.settings(data), virtual_seconds=10.0))
+    assert 0 <= record["metrics"]["success"] <= 1
+
+
+def test_two_baselines_of_one_label_are_refused(monkeypatch):
+    from fdro_core.baselines import fedavg
+
+    twin = type("Twin", (fedavg.FedAvg,), {"label": "FedAvg", "__module__": fedavg.__name__})
+    monkeypatch.setattr(fedavg, "Twin", twin, raising=False)
+    with pytest.raises(ValueError, match="two baselines have the label 'FedAvg'"):
+        methods.registry(3)
+
+
+def test_a_unit_of_a_setting_is_applied():
+    setup = methods.Setup(np.full(4, 1 / 4), 10, 8, 0, lambda: np.array([1.0, 2.0, 4.0, 3.0]))
+    known = methods.registry(4, known_prior=True)
+    drfa = known["DRFA-Prox"]
+    made = drfa.config(setup, drfa.default)
+    assert (made.step, made.clients, made.regularisation) == (0.5 / 4.0, 120, 3.0)
+    assert known["max{Ind}"].config(setup, {"step": 1.0, "worker": 2}).worker_index == 2
+    assert methods.registry(4)["DRFA-Prox"].default["regularisation"] == 0.01
 
 
 @pytest.mark.parametrize(
@@ -320,7 +409,7 @@ def test_a_method_and_data_of_ones_own(tmp_path):
 
 def test_own_methods_that_cannot_be_searched_are_refused(tmp_path):
     with pytest.raises(ValueError, match="search and default must name the same settings"):
-        methods.register(methods.Method("mine", methods.aspire(), {"step": methods.STEP}, {}))
+        methods.register(methods.Method("mine", methods.aspire(), {"step": methods.Range(0.1, 1.0)}, {}))
     with pytest.raises(SystemExit, match="there is no Python file"):
         run(["heterogeneity", "--quick", "--with", str(tmp_path / "none.py")])
     broken = tmp_path / "broken.py"

@@ -245,7 +245,7 @@ def test_one_call_for_one_worker_moves_the_planes_as_the_general_calls_do():
     assert adversary.climbs
     assert adversary.planes.size > 1
     other = copy.deepcopy(adversary)
-    other.planes._look()  # the copies of views are no views
+    other.planes._view()  # the copies of views are no views
     update = Update(0, np.zeros(1), float(adversary.losses[2]) + 0.1, 2.0, 3.0)
     assert adversary.respond_to_one(2, update) == pytest.approx(other.respond([(2, update)], 0.0)[0])
     assert adversary.value == pytest.approx(other.value)

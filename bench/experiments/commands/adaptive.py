@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from bench.display.tables import Table
 from bench.experiments.commands import options
+from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
 from bench.experiments.presentation.statistics import summary
-from bench.experiments.presentation.tables import Table, pm
+from bench.experiments.presentation.tables import pm
 from bench.experiments.runs import compare, curves
-from bench.experiments.runs.execute import Pool
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.timed import LOADING, TimedTask, begin, perform
+from bench.experiments.runs.task import Task
 
 COMMAND = "adaptive"
 DATA = ["person-activity", "fashion-mnist"]
@@ -29,7 +28,7 @@ METHODS = {
 SLOW_FROM, SLOW_TO, END = 900.0, 1300.0, 2000.0
 SLOWER = 10.0
 THREE: dict[str, dict[str, Any]] = {"digits": {"digits": (3, 8, 9)}, "person-activity": {"persons": "ABC"}}
-"""How data sets of more workers are cut down to three."""
+"""The loader options that leave three workers of a data set."""
 
 DELAY = (5.0, 0.15)
 
@@ -37,12 +36,10 @@ Runs = dict[str, list[dict[str, Any]]]
 
 
 def main(arguments: list[str]) -> int:
-    """Run it, print the table, write the files."""
-    given = options.read(options.common(COMMAND, __doc__, DATA), arguments, COMMAND)
-    began, console = time.monotonic(), options.console()
-    records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
-    shown = []
-    with Pool(given.jobs, console, perform, given.plugins) as pool:
+    """Run the experiment, print the table, write the files."""
+    session = Session(options.common(COMMAND, __doc__, DATA), arguments, COMMAND)
+    given, shown = session.given, []
+    with session.pool() as pool:
         for data in given.data:
             base = task(given, data)
             workers = compare.workers_of(base)
@@ -53,18 +50,18 @@ def main(arguments: list[str]) -> int:
                 for method in METHODS
                 for seed in range(given.seed, given.seed + given.repeats)
             ]
-            found = pool.run(f"{data}: {given.repeats} repeats", tasks, records)
+            found = pool.run(f"{data}: {given.repeats} repeats", tasks, session.records)
             runs = {name: [r for r in found if r["method"] == method] for method, name in METHODS.items()}
             shown.append(table(data, runs))
             if figures.available():
                 draw(given.out, data, runs)
-    compare.publish(console, given.out, shown, remarks(given, list(records.known.values()), began))
+    session.publish(shown, remarks(session))
     return 0
 
 
-def task(given: Any, data: str) -> TimedTask:
-    """Three workers, the third slow for a while."""
-    return begin(
+def task(given: Any, data: str) -> Task:
+    """Return the task of three workers, the third slow for a while."""
+    return options.on_the_clock(
         COMMAND,
         data,
         given.seed,
@@ -72,7 +69,7 @@ def task(given: Any, data: str) -> TimedTask:
         settings={"report_interval": 1},
         l2=1e-3,
         points=60 if given.quick else 120,
-        options=THREE.get(data, LOADING.get(data, {})),
+        options=THREE.get(data, options.SMALLER.get(data, {})),
         delay=DELAY,
         stragglers=((2, SLOWER, SLOW_FROM, SLOW_TO),),
         held=0.0,
@@ -81,7 +78,7 @@ def task(given: Any, data: str) -> TimedTask:
 
 
 def switches(record: dict[str, Any]) -> tuple[float | None, float | None]:
-    """When S first fell below N after the delay began, and when it was N again after it ended."""
+    """Return when S first fell below N after the delay began, and when it was N again after it ended."""
     clock, active = (np.asarray(record["curve"][name]) for name in ("clock", "active"))
     fell = np.flatnonzero((clock >= SLOW_FROM) & (active < active.max()))
     rose = np.flatnonzero((clock >= SLOW_TO) & (active == active.max()))
@@ -92,20 +89,20 @@ def switches(record: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def between(record: dict[str, Any], name: str, start: float, end: float) -> float:
-    """How much a quantity of the curve changed between two times."""
+    """Return how much a quantity of the curve changed between two times."""
     first, last = curves.at([start, end], record["curve"]["clock"], record["curve"][name])
     return float(last - first)
 
 
 def table(data: str, runs: Runs) -> Table:
-    """Iterations before, during and after the slow time, and what they were worth."""
+    """Return the table: iterations before, during and after the slow time, and the loss that they reach."""
     phases = ((0.0, SLOW_FROM), (SLOW_FROM, SLOW_TO), (SLOW_TO, END))
     headings = [
         "method",
         *(f"iterations in {start:.0f}–{end:.0f} s" for start, end in phases),
         f"fall of Loss_w in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s",
         "Loss_w at the end",
-        "less ADP's (p: t, ranks)",
+        tables.difference_from("ADP", "Loss_w"),
         "S = 1 after",
         "S = N again after",
     ]
@@ -124,7 +121,9 @@ def table(data: str, runs: Runs) -> Table:
                 *counts,
                 pm(summary([-between(r, "loss_w", SLOW_FROM, SLOW_TO) for r in records]), 4),
                 pm(summary(ends[name]), 4),
-                tables.MISSING if adapts else reporting.less(ends[name], ends[METHODS["ASPIRE-ADP"]], 4),
+                tables.MISSING
+                if adapts
+                else reporting.difference(ends[name], ends[METHODS["ASPIRE-ADP"]], 4),
                 *(reporting.seconds([times[k] for times in seen], 0) for k in (0, 1)),
             ]
         )
@@ -132,7 +131,7 @@ def table(data: str, runs: Runs) -> Table:
 
 
 def draw(folder: Path, data: str, runs: Runs) -> None:
-    """Delays, S and the worst loss of the first seed's run."""
+    """Draw delays, S and the worst loss of the first seed's run."""
     adaptive = runs[METHODS["ASPIRE-ADP"]][0]["curve"]
     with figures.canvas(folder, f"adaptive-{data}", columns=3, width=4.2) as (delays, active, loss):
         table_ = np.array(adaptive["delays"])
@@ -167,11 +166,12 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
         loss.legend(frameon=False, handlelength=3.5)
 
 
-def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
-    """How it was done."""
+def remarks(session: Session) -> str:
+    """Return how the runs were made."""
     return (
         f"Three workers; delays are log-normal (median {DELAY[0]:g} s, sigma {DELAY[1]:g}), worker 3's "
         f"{SLOWER:g} times longer for messages sent in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s. ADP: S = 1 while a "
         "delay is over twice the mean, else S = N. Softmax regression, l2 = 1e-3, full batches, the driver's "
-        f"default steps. {given.repeats} repeats, mean ± deviation. {reporting.effort(records, began)}"
+        f"default steps. {session.given.repeats} repeats, mean ± deviation. "
+        f"{reporting.effort(session.shown(), session.began)}"
     )

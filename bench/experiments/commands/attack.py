@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.experiments.commands import options
-from bench.experiments.presentation import figures, paper_numbers, tables
+from bench.experiments.commands.session import Session
+from bench.experiments.presentation import figures, paper_numbers, reporting, tables
 from bench.experiments.runs import backdoor, compare, methods
-from bench.experiments.runs.execute import Pool
-from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import federation
 
 COMMAND = "attack"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
-METHODS = ["Mix_Even", "FedAvg", "AFL", "DRFA-Prox", "ASPIRE-EASE"]
+WITHOUT = {"max{Ind}"}  # learns from one worker alone, so that no other one can attack it
 COLUMNS = (
     ("success %", "success", 100.0, 1),
     ("at the end", "success_last", 100.0, 1),
@@ -28,28 +26,27 @@ GRADIENTS = 4500
 
 
 def main(arguments: list[str]) -> int:
-    """Run it, print the table, write the files."""
+    """Run the experiment, print the table, write the files."""
     parser = options.parser(COMMAND, __doc__, DATA)
     parser.add_argument(
         "--trigger",
         nargs="+",
         default=["hidden"],
         choices=tuple(backdoor.TRIGGERS),
-        help="hidden: like clean samples, hard to learn; bright: like none, easy to learn",
+        help="hidden: resembles clean samples, hard to learn; bright: resembles none, easy to learn",
     )
-    given = options.read(parser, arguments, COMMAND)
+    session = Session(parser, arguments, COMMAND)
+    given = session.given
     given.gradients = given.gradients or (None if given.quick else GRADIENTS)
-    began, console = time.monotonic(), options.console()
-    records = Records(given.out / "runs.jsonl", fresh=given.fresh)
     found: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
-    with Pool(given.jobs, console, files=given.plugins) as pool:
+    with session.pool() as pool:
         for data in given.data:
             for kind in given.trigger:
                 base = options.base(given, COMMAND, data)
                 base = options.base(given, COMMAND, data, attack=backdoor.settings(federation(base), kind))
                 workers = compare.workers_of(base)
-                names = given.methods or [*METHODS, *methods.own()]
-                runs = compare.tuned_runs(pool, records, given, base, names, workers)
+                names = given.methods or methods.names("ASPIRE-EASE", without=WITHOUT)
+                runs = compare.tuned_runs(pool, session.records, given, base, names, workers)
                 found[data, kind] = {name: [_weigh(record) for record in rs] for name, rs in runs.items()}
     made = [
         tables.comparison(
@@ -63,21 +60,21 @@ def main(arguments: list[str]) -> int:
         for (data, kind), runs in found.items()
     ]
     made.append(tables.settings_found({f"{data}, {kind}": runs for (data, kind), runs in found.items()}))
-    compare.publish(console, given.out, made, compare.about(given, records.of(given.data), began))
+    session.publish(made, reporting.about(given, session.shown(), session.began))
     if figures.available():
         draw(given.out, found)
     return 0
 
 
 def _weigh(record: dict[str, Any]) -> dict[str, Any]:
-    """The record with the weight that all malicious workers have together at the end."""
+    """Add the weight that all malicious workers together have at the end."""
     weights, count = record["weights"], record["attack"]["count"]
     total = None if weights is None else float(np.sum(weights[-count:]))
     return record | {"metrics": record["metrics"] | {"malicious": total}}
 
 
 def draw(folder: Path, found: dict[tuple[str, str], dict[str, list[dict[str, Any]]]]) -> None:
-    """Success rates by method: every run a dot, the mean a bar, the paper's a star."""
+    """Draw success rates by method: a dot per run, a bar for the mean, a star for the paper's."""
     with figures.canvas(folder, "success", columns=len(found), width=3.4) as axes:
         for place, (each, ((data, kind), runs)) in enumerate(zip(axes, found.items(), strict=True)):
             for row, (method, records) in enumerate(runs.items()):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 from bench.experiments.commands import options
-from bench.experiments.presentation import figures, paper_numbers, tables
+from bench.experiments.commands.session import Session
+from bench.experiments.presentation import figures, paper_numbers, reporting, tables
 from bench.experiments.runs import compare, methods
-from bench.experiments.runs.execute import Pool
-from bench.experiments.runs.records import Records
 
 COMMAND = "heterogeneity"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
-METHODS = ["max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox", "ASPIRE-EASE", "ASPIRE-EASE_per"]
+VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE_per")
 COLUMNS = (
     ("Acc_w %", "acc_w", 100.0, 2),
     ("Loss_w", "loss_w", 1.0, 3),
@@ -24,25 +22,24 @@ COLUMNS = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run it, print the table, write the files."""
-    given = options.read(options.parser(COMMAND, __doc__, DATA), arguments, COMMAND)
-    began, console = time.monotonic(), options.console()
-    records = Records(given.out / "runs.jsonl", fresh=given.fresh)
+    """Run the experiment, print the table, write the files."""
+    session = Session(options.parser(COMMAND, __doc__, DATA), arguments, COMMAND)
+    given = session.given
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    with Pool(given.jobs, console, files=given.plugins) as pool:
+    with session.pool() as pool:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             workers = compare.workers_of(base)
-            names = given.methods or [*METHODS, *methods.own()]
+            names = given.methods or methods.names(*VARIANTS)
             if compare.one_class(base):
-                names = [name for name in names if name != "max{Ind}"]  # it would learn one label alone
-            found[data] = compare.tuned_runs(pool, records, given, base, names, workers)
+                names = [name for name in names if name != "max{Ind}"]  # it would learn a single label
+            found[data] = compare.tuned_runs(pool, session.records, given, base, names, workers)
     made = [
         tables.comparison(data, data, runs, COLUMNS, paper_numbers.HETEROGENEITY, "ASPIRE-EASE")
         for data, runs in found.items()
     ]
     made.append(tables.settings_found(found))
-    compare.publish(console, given.out, made, compare.about(given, records.of(given.data), began))
+    session.publish(made, reporting.about(given, session.shown(), session.began))
     if figures.available():
         for data, runs in found.items():
             draw(given.out, data, runs)
@@ -50,9 +47,9 @@ def main(arguments: list[str]) -> int:
 
 
 def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:
-    """Test Acc_w against the worst training loss, and against gradients: the mean over repeats.
+    """Draw test Acc_w against the worst training loss and against gradients, the mean over repeats.
 
-    Without max{Ind}, whose losses on others' data are so large that nothing else could be seen.
+    max{Ind} is left out: its losses on other workers' data would fill the scale.
     """
     runs = {method: records for method, records in runs.items() if method != "max{Ind}"}
     if not runs:

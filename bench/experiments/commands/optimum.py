@@ -1,4 +1,4 @@
-"""How near ASPIRE-EASE ends to the exact robust optimum, proved by a dual bound: full batches, l2 = 1e-3."""
+"""Measure how near ASPIRE-EASE gets to the exact robust optimum, by a dual bound: full batches, l2 = 1e-3."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from bench.datasets import load, names
+from bench.display.tables import Table, console
 from bench.experiments.commands import options
-from bench.experiments.presentation.tables import Table
-from bench.experiments.runs import compare
-from bench.experiments.runs.task import curvatures
+from bench.experiments.presentation import reporting
+from bench.experiments.runs import curvatures
 from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
-from fdro_core.aspire import step_sizes as schedules
+from fdro_core.aspire import step_sizes
 from fdro_core.observers import Progress
 from uncertainty_sets import CDNorm
 from uncertainty_sets.arrays import Array
@@ -58,7 +58,7 @@ def measure(
     q = np.full(len(problems), 1.0 / len(problems))
     chosen = CDNorm(q, 1.0 - q, budget)
     began = time.process_time()
-    usual = schedules.penalty(q, curvatures(problems, seed))
+    usual = step_sizes.penalty(q, curvatures.measure(problems, seed))
     config = AspireEase(
         iterations=epochs * len(problems), penalty=penalty * usual, step_scale=step, seed=seed
     )
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog=f"python -m bench {COMMAND}", description=__doc__)
     parser.add_argument("--data", nargs="+", default=["fashion-mnist"], help=f"of {', '.join(names())}")
-    parser.add_argument("--epochs", type=int, default=16_000, help="gradients of every worker; 12 minutes")
+    parser.add_argument("--epochs", type=int, default=16_000, help="gradients per worker; 12 minutes")
     parser.add_argument("--budgets", nargs="+", type=float, default=[2.0], help="Γ; 2 is the whole simplex")
     parser.add_argument("--l2", type=float, default=1e-3)
     parser.add_argument("--penalty", type=float, default=0.1, help="κ₁, of the default rule's")
@@ -128,8 +128,8 @@ def main(arguments: list[str]) -> int:
         "processor s",
     ]
     title = (
-        f"Full batches, l2 = {given.l2:g}, {given.epochs} gradients a worker, "
+        f"Full batches, l2 = {given.l2:g}, {given.epochs} gradients per worker, "
         f"κ₁ = {given.penalty:g} and η_w = {given.step:g} of the default, S = 1"
     )
-    compare.publish(options.console(), folder, [Table(title, headings, rows)], "", name="table.md")
+    reporting.publish(console(), folder, [Table(title, headings, rows)], "", name="table.md")
     return 0

@@ -1,17 +1,15 @@
-"""What every command of the experiments takes, and the quick form that runs on digits in seconds."""
+"""The options that the experiments share, and their quick form, which runs on digits in seconds."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from bench.datasets import names
 from bench.experiments.runs import plugins
 from bench.experiments.runs.task import Task
+from bench.measuring import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,16 +20,18 @@ QUICK = {"gradients": 300, "points": 10, "trials": 2, "repeats": 2, "search_seed
 
 
 def common(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
-    """The options that all commands share."""
+    """Return a parser with the options that all commands share."""
     made = argparse.ArgumentParser(
         prog=f"python -m bench {command}", description=(about or "").partition("\n")[0]
     )
     made.add_argument("--data", nargs="+", metavar="NAME", default=data, help=f"of {', '.join(names())}")
-    made.add_argument("--repeats", type=int, help="runs of every method, each with its own seed (10)")
+    made.add_argument("--repeats", type=int, help="runs per method, each with its own seed (10)")
     made.add_argument("--seed", type=int, default=0, help="the first run's seed, and the search's")
-    made.add_argument("--jobs", type=int, default=_cores(), help="processes")
-    made.add_argument("--quick", action="store_true", help="a few short runs on digits, to see that it works")
-    made.add_argument("--fresh", action="store_true", help="forget what is in the results file")
+    made.add_argument("--jobs", type=int, default=machine.cores(), help="processes")
+    made.add_argument(
+        "--quick", action="store_true", help="a few short runs on digits, to check that everything works"
+    )
+    made.add_argument("--fresh", action="store_true", help="discard what is in the results file")
     made.add_argument(
         "--with",
         dest="plugins",
@@ -39,7 +39,7 @@ def common(command: str, about: str | None, data: list[str]) -> argparse.Argumen
         type=Path,
         default=[],
         metavar="FILE.py",
-        help="Python files that register methods or data sets of your own",
+        help="Python files that register your methods or data sets",
     )
     made.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
     return made
@@ -49,21 +49,21 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the options of commands that tune methods and compare them."""
     made.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
     made.add_argument("--model", help="softmax, mlp (three layers of 500) or mlp-WIDTH, for all data sets")
-    made.add_argument("--trials", type=int, help="settings tried for every method (8)")
-    made.add_argument("--search-seeds", type=int, help="runs of every trial, judged by their mean (3)")
-    made.add_argument("--batch", type=int, help="samples a gradient; 0: all")
+    made.add_argument("--trials", type=int, help="settings tried per method (8)")
+    made.add_argument("--search-seeds", type=int, help="runs per trial, judged by their mean (3)")
+    made.add_argument("--batch", type=int, help="samples per gradient; 0: all")
     return made
 
 
 def parser(command: str, about: str | None, data: list[str]) -> argparse.ArgumentParser:
-    """The options of commands whose runs end after so many gradients."""
+    """Return a parser for commands whose runs end after a number of gradients."""
     made = comparing(common(command, about, data))
-    made.add_argument("--gradients", type=int, help="local gradients of a run, all workers together")
+    made.add_argument("--gradients", type=int, help="local gradients per run, all workers together")
     return made
 
 
 def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> argparse.Namespace:
-    """The options given, with what --quick and the data sets say filled in."""
+    """Parse the arguments; fill in what --quick and the data sets imply."""
     options = made.parse_args(arguments)
     plugins.load(options.plugins)
     if options.quick:
@@ -85,7 +85,7 @@ def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> a
 
 
 def base(options: argparse.Namespace, command: str, data: str, **more: Any) -> Task:
-    """The task that a command's tasks on a data set are made from."""
+    """Return the task that a command's tasks on a data set are made from; gradients end its runs."""
     usual = QUICK["gradients"] if options.quick else GRADIENTS.get(data, 9000)
     batch = options.batch
     if batch is None:
@@ -105,11 +105,22 @@ def base(options: argparse.Namespace, command: str, data: str, **more: Any) -> T
     )
 
 
-def console() -> Console:
-    """Where commands print."""
-    return Console(width=None if os.isatty(1) else 140)
+SMALLER: dict[str, dict[str, Any]] = {"fashion-mnist": {"pool": 2}, "mnist-1000": {"pool": 2}}
+"""Loader options for runs on the clock: images averaged over 2 × 2 pixels cost a quarter."""
 
 
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+def on_the_clock(command: str, data: str, seed: int, seconds: float, **more: Any) -> Task:
+    """Return the task that a command's tasks on a data set are made from; the virtual clock ends its runs.
+
+    Batches are full unless `more` says otherwise.
+    """
+    usual = {"method": "", "settings": {}, "batch": None, "options": SMALLER.get(data, {})}
+    return Task(
+        experiment=command,
+        data=data,
+        stage="run",
+        seed=seed,
+        gradients=0,
+        virtual_seconds=seconds,
+        **usual | more,
+    )

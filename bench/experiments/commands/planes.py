@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from bench.display.tables import Table
 from bench.experiments.commands import options
+from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
 from bench.experiments.presentation.statistics import summary
-from bench.experiments.presentation.tables import Table, pm
+from bench.experiments.presentation.tables import pm
 from bench.experiments.runs import compare, curves
-from bench.experiments.runs.execute import Pool
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.timed import TimedTask, begin, perform
+from bench.experiments.runs.task import Task
 
 COMMAND = "planes"
 DATA = ["person-activity", "sc-ma", "fashion-mnist"]
 METHODS = ("ASPIRE-EASE", "ASPIRE-CP")
 SECONDS = {"fashion-mnist": 150.0}
 USUAL, QUICK = 400.0, 60.0
-CLOSE = 1.01  # "there": the worst-case objective is within 1 % of the better method's last
+CLOSE = 1.01  # reached: the worst-case objective is within 1 % of the better method's last
 
 SETS: dict[str, dict[str, Any]] = {"CD-norm": {"spread": 1.0}, "KL": {"uncertainty": ("kl", 0.3)}}
 """The paper's, deviations up to the prior and Γ = N/3; and one whose worst cases are all different."""
@@ -34,34 +33,31 @@ Runs = dict[tuple[str, str], list[dict[str, Any]]]
 
 
 def main(arguments: list[str]) -> int:
-    """Run it, print the tables, write the files."""
+    """Run the experiment, print the tables, write the files."""
     made = options.common(COMMAND, __doc__, DATA)
-    made.add_argument("--seconds", type=float, help="virtual seconds of a run (400; Fashion-MNIST 150)")
-    given = options.read(made, arguments, COMMAND)
-    began, console = time.monotonic(), options.console()
-    records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
-    found: dict[str, Runs] = {}
-    with Pool(given.jobs, console, perform, given.plugins) as pool:
+    made.add_argument("--seconds", type=float, help="virtual seconds per run (400; Fashion-MNIST 150)")
+    session = Session(made, arguments, COMMAND)
+    given, found = session.given, dict[str, Runs]()
+    with session.pool() as pool:
         for data in given.data:
             tasks = plan(given, data)
+            title = f"{data}: {given.repeats} repeats"
             flat = [task for some in tasks.values() for task in some]
-            pool.run(f"{data}: {given.repeats} repeats", flat, records)
-            found[data] = {
-                name: [record for task in some if (record := records.get(task))]
-                for name, some in tasks.items()
-            }
-    tables = [table(data, runs) for data, runs in found.items()]
-    compare.publish(console, given.out, tables, remarks(given, list(records.known.values()), began))
+            pool.run(title, flat, session.records)
+            found[data] = {name: pool.run(title, some, session.records) for name, some in tasks.items()}
+    session.publish([table(data, runs) for data, runs in found.items()], remarks(session))
     if figures.available():
         draw(given.out, found)
     return 0
 
 
-def plan(given: Any, data: str) -> dict[tuple[str, str], list[TimedTask]]:
-    """The tasks by set and method."""
+def plan(given: Any, data: str) -> dict[tuple[str, str], list[Task]]:
+    """Return the tasks by set and method."""
     seconds = given.seconds or (QUICK if given.quick else SECONDS.get(data, USUAL))
     points = 20 if given.quick else 50
-    base = begin(COMMAND, data, given.seed, seconds, l2=1e-3, points=points, held=0.0, parts=("train",))
+    base = options.on_the_clock(
+        COMMAND, data, given.seed, seconds, l2=1e-3, points=points, held=0.0, parts=("train",)
+    )
     base = replace(base, budget=compare.workers_of(base) / 3)
     seeds = range(given.seed, given.seed + given.repeats)
     return {
@@ -72,7 +68,7 @@ def plan(given: Any, data: str) -> dict[tuple[str, str], list[TimedTask]]:
 
 
 def there(record: Mapping[str, Any], level: float) -> float | None:
-    """When the objective is at the level or below for good, None where it is not at the end."""
+    """Return when the objective is at the level or below for good; None if it is above at the end."""
     objective = np.asarray(record["curve"]["objective"])
     above = np.flatnonzero(objective > level)
     after = 0 if above.size == 0 else int(above[-1]) + 1
@@ -80,9 +76,9 @@ def there(record: Mapping[str, Any], level: float) -> float | None:
 
 
 def table(data: str, runs: Runs) -> Table:
-    """Planes, objective and time, set by set."""
+    """Return the table: planes, objective and time, set by set."""
     headings = ["set, method", "most planes", "planes at the end", "objective", "s to within 1 %"]
-    headings += [f"objective less {METHODS[1].removeprefix('ASPIRE-')}'s (p: t, ranks)"]
+    headings += [tables.difference_from(METHODS[1].removeprefix("ASPIRE-"), "objective")]
     rows = []
     for name in SETS:
         pairs = zip(*(runs[name, method] for method in METHODS), strict=True)
@@ -96,18 +92,18 @@ def table(data: str, runs: Runs) -> Table:
                     pm(summary([record["curve"]["planes"][-1] for record in records]), 1),
                     pm(summary([record["objective"] for record in records]), 4),
                     reporting.seconds([there(r, at) for r, at in zip(records, levels, strict=True)]),
-                    tables.MISSING if method == METHODS[1] else _less(records, runs[name, METHODS[1]]),
+                    tables.MISSING if method == METHODS[1] else _difference(records, runs[name, METHODS[1]]),
                 ]
             )
     return Table(data, headings, rows)
 
 
-def _less(records: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
-    return reporting.less([r["objective"] for r in records], [r["objective"] for r in others], 5)
+def _difference(records: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
+    return reporting.difference([r["objective"] for r in records], [r["objective"] for r in others], 5)
 
 
 def draw(folder: Path, found: dict[str, Runs]) -> None:
-    """Planes over time, a panel a data set; and the objective below, as a figure of its own."""
+    """Draw planes over time, one panel per data set, and the objective in a second figure."""
     for name, quantity, label in (
         ("planes", "planes", "cutting planes"),
         ("planes-objective", "objective", "worst-case objective"),
@@ -142,12 +138,12 @@ def _span(records: list[dict[str, Any]]) -> tuple[float, float]:
     return max(clock[0] for clock in clocks), min(clock[-1] for clock in clocks)
 
 
-def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
-    """How it was done."""
+def remarks(session: Session) -> str:
+    """Return how the runs were made."""
     return (
         "Softmax regression with l2 = 1e-3, full batches, S = 1, log-normal delays (median 1 s, sigma 0.5), "
         "the driver's default steps; EASE and CP see the same delays. CD-norm: deviations up to the prior, "
         "Γ = N/3. KL: radius 0.3. The time is that after which the worst-case objective stays within 1 % of "
-        f"the lower of the two methods' last. {given.repeats} repeats, mean ± deviation. "
-        f"{reporting.effort(records, began)}"
+        f"the lower of the two methods' last. {session.given.repeats} repeats, mean ± deviation. "
+        f"{reporting.effort(session.shown(), session.began)}"
     )

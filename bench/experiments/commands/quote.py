@@ -1,8 +1,8 @@
-"""Put the tables of the results into the pages that show them, so that no number there is typed by hand.
+"""Write the tables of the results into the pages that show them: no number there is typed by hand.
 
 A page has lines ``<!-- results: FILE, TITLE -->`` and ``<!-- results end -->``; what stands between them is
 replaced by the table of FILE (under bench/results/experiments) whose title begins with TITLE, by all tables
-where no title is given, or by the remarks under the tables where the title is "remarks".
+if no title is given, or by the remarks under the tables if the title is "remarks".
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Which stopping rule, and how many seeds for the search: decided with the test data put away.
+"""Choose the stopping rule and the number of seeds for the search without looking at the test data.
 
-A fifth of every worker's training data plays the test data's part. Every trial of every method's search
+A fifth of every worker's training data stands in for the test data. Every trial of every method's search
 runs with several seeds, and every rule of `stopping.RULES` is applied to the same runs. Then the search is
-acted out for each rule: with one seed's held-out scores, or the mean of several, the best trial is chosen,
-and its score on the stand-in for the test data with the remaining seeds is what that way of doing it is
-worth.
+repeated for each rule: the held-out scores of one seed, or the mean of several, choose the best trial, and
+the rule is judged by that trial's score on the stand-in with the remaining seeds.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -18,57 +16,52 @@ from typing import Any
 import numpy as np
 
 from bench.datasets import Federation
+from bench.display.tables import Table
 from bench.experiments.commands import options
-from bench.experiments.presentation.tables import Table
+from bench.experiments.commands.session import Session
+from bench.experiments.presentation import reporting
 from bench.experiments.runs import compare, methods, stopping, tuning
-from bench.experiments.runs.execute import Pool
 from bench.experiments.runs.parts import cut
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.task import Task, federation, perform
+from bench.experiments.runs.perform import perform
+from bench.experiments.runs.task import Task, federation
 from uncertainty_sets.arrays import Array
 
 COMMAND = "rehearse"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
-METHODS = ["Mix_Even", "FedAvg", "AFL", "DRFA-Prox", "ASPIRE-EASE", "ASPIRE-EASE_per"]
+VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE_per")
+WITHOUT = {"max{Ind}"}  # its scores are near 0 whatever the rule
 SEEDS = 20_000  # the first one; no other experiment's
 
 
 def main(arguments: list[str]) -> int:
-    """Run it, print the table, write the files."""
+    """Run the experiment, print the table, write the files."""
     parser = options.parser(COMMAND, __doc__, DATA)
     parser.set_defaults(repeats=4)
-    given = options.read(parser, arguments, COMMAND)
+    session = Session(parser, arguments, COMMAND)
+    given = session.given
     if given.repeats < 2:
         raise SystemExit("--repeats must be at least 2: some seeds search, the others judge")
-    began, console = time.monotonic(), options.console()
-    records = Records(given.out / "runs.jsonl", fresh=given.fresh)
     scores: dict[str, dict[str, Array]] = {}
-    with Pool(given.jobs, console, rehearse, given.plugins) as pool:
+    with session.pool(rehearse) as pool:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             known = methods.registry(compare.workers_of(base))
-            names = given.methods or [*METHODS, *methods.own()]
+            names = given.methods or methods.names(*VARIANTS, without=WITHOUT)
             methods.check(names, known)
             tasks = {name: trials(base, known[name], given) for name in names}
-            pool.run(
-                f"{data}: {len(names)} methods", [task for each in tasks.values() for task in each], records
-            )
+            title = f"{data}: {len(names)} methods"
+            pool.run(title, [task for each in tasks.values() for task in each], session.records)
             scores[data] = {
-                name: scored([records.get(task) for task in each], given.repeats)
+                name: scored(pool.run(title, each, session.records), given.repeats)
                 for name, each in tasks.items()
             }
-    counts = range(1, given.repeats)
-    compare.publish(
-        console,
-        given.out,
-        [table(scores, counts)],
-        remarks(given) + compare.run_time(records.of(given.data), began),
-    )
+    effort = reporting.run_time(session.shown(), session.began)
+    session.publish([table(scores, range(1, given.repeats))], remarks(given) + effort)
     return 0
 
 
 def trials(base: Task, method: methods.Method, given: Any) -> list[Task]:
-    """Every trial with every seed, a trial's seeds side by side."""
+    """Return every trial with every seed, a trial's seeds side by side."""
     return [
         replace(base, method=method.name, settings=settings, stage="tune", seed=SEEDS + given.seed + repeat)
         for settings in tuning.candidates(method, given.trials, given.seed)
@@ -77,12 +70,12 @@ def trials(base: Task, method: methods.Method, given: Any) -> list[Task]:
 
 
 def rehearse(task: Task) -> dict[str, Any]:
-    """Run a task without its test data, and apply every rule."""
+    """Execute a task without its test data, and apply every rule."""
     return perform(task, put_away(federation(task), task.seed), tuple(stopping.RULES))
 
 
 def put_away(data: Federation, seed: int) -> Federation:
-    """The same data with a fifth of every client's training data in the place of its test data."""
+    """Return the data with a fifth of every client's training data in the place of its test data."""
     parts = cut(data.clients, seed + SEEDS)
     clients = [
         replace(
@@ -93,17 +86,19 @@ def put_away(data: Federation, seed: int) -> Federation:
     return replace(data, clients=tuple(clients))
 
 
-def scored(records: Sequence[dict[str, Any] | None], repeats: int) -> Array:
-    """Held-out and stand-in accuracies of the worst worker in %: (2, rules, trials, seeds)."""
+def scored(records: Sequence[dict[str, Any]], repeats: int) -> Array:
+    """Return held-out and stand-in accuracies of the worst worker in %: (2, rules, trials, seeds)."""
     found = [
-        [[record["rules"][rule][name] for record in records if record is not None] for rule in stopping.RULES]
+        [[record["rules"][rule][name] for record in records] for rule in stopping.RULES]
         for name in ("held_acc_w", "acc_w")
     ]
     return 100 * np.array(found).reshape(2, len(stopping.RULES), -1, repeats)
 
 
 def worth(held: Array, stand_in: Array, count: int) -> float:
-    """The score of the trial that so many seeds choose, with the other seeds; mean over which seeds choose.
+    """Return the score, on the other seeds, of the trial that `count` seeds choose.
+
+    The mean over all ways to choose `count` seeds.
 
     >>> held, stand_in = np.array([[9.0, 1.0], [5.0, 5.0]]), np.array([[2.0, 4.0], [6.0, 8.0]])
     >>> worth(held, stand_in, 1)  # seed 0 chooses trial 0, worth 4 with seed 1; seed 1 trial 1, worth 6
@@ -118,7 +113,7 @@ def worth(held: Array, stand_in: Array, count: int) -> float:
 
 
 def table(scores: dict[str, dict[str, Array]], counts: Sequence[int]) -> Table:
-    """Rules down; the mean over methods, by the number of seeds that search."""
+    """Return the table of rules by the number of seeds that search; the mean over methods."""
     rows = []
     for place, rule in enumerate(stopping.RULES):
         cells = []
@@ -138,7 +133,7 @@ def table(scores: dict[str, dict[str, Array]], counts: Sequence[int]) -> Table:
 
 
 def remarks(given: Any) -> str:
-    """How it was done."""
+    """Return how the runs were made."""
     return (
         f"{given.trials} trials of every method with {given.repeats} seeds each; of every worker's training "
         "data a fifth stands in for the test data, a fifth of the rest is held out. Means over "

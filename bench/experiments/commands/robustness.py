@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.display.tables import Table
 from bench.experiments.commands import options
+from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
 from bench.experiments.presentation.statistics import summary
-from bench.experiments.presentation.tables import Table
 from bench.experiments.runs import compare, methods, sets
-from bench.experiments.runs.execute import Pool
-from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import Task
 
 COMMAND = "robustness"
@@ -27,36 +25,34 @@ Found = dict[str, dict[float, list[dict[str, Any]]]]
 
 
 def main(arguments: list[str]) -> int:
-    """Run it, print the tables, write the files."""
+    """Run the experiment, print the tables, write the files."""
     parser = options.parser(COMMAND, __doc__, DATA)
     parser.add_argument(
         "--sets", nargs="+", choices=tuple(sets.SETS), default=list(sets.SETS), help="only these sets"
     )
     parser.add_argument("--sizes", type=int, help="sizes of every set, from 0 to the whole simplex (6)")
-    given = options.read(parser, arguments, COMMAND)
+    session = Session(parser, arguments, COMMAND)
+    given = session.given
     given.gradients = given.gradients or (None if given.quick else GRADIENTS)
     count = given.sizes or (3 if given.quick else 6)
     if count < 2:
         raise SystemExit("--sizes must be at least 2")
-    began, console = time.monotonic(), options.console()
-    records = Records(given.out / "runs.jsonl", fresh=given.fresh)
     found: dict[str, Found] = {}
-    with Pool(given.jobs, console, files=given.plugins) as pool:
+    with session.pool() as pool:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             grid = tasks(base, given.sets, count, given.repeats, given.seed)
-            pool.run(
-                f"{data}: {METHOD}, {len(given.sets)} sets", [t for g in grid.values() for t in g], records
-            )
+            title = f"{data}: {METHOD}, {len(given.sets)} sets"
+            pool.run(title, [task for group in grid.values() for task in group], session.records)
             found[data] = {}
             for (name, size), group in grid.items():
-                found[data].setdefault(name, {})[size] = [r for task in group if (r := records.get(task))]
+                found[data].setdefault(name, {})[size] = pool.run(title, group, session.records)
     made = [table(data, parts) for data, parts in found.items()]
     remarks = (
         f"{METHOD} with default settings, {given.repeats} repeats, mean ± deviation. Every set's last size "
         "is the whole simplex; at 0 all weights are equal. "
     )
-    compare.publish(console, given.out, made, remarks + compare.run_time(records.of(given.data), began))
+    session.publish(made, remarks + reporting.run_time(session.shown(), session.began))
     if figures.available():
         draw(given.out, found)
     return 0
@@ -65,7 +61,7 @@ def main(arguments: list[str]) -> int:
 def tasks(
     base: Task, names: list[str], count: int, repeats: int, seed: int
 ) -> dict[tuple[str, float], list[Task]]:
-    """The tasks of a data set by set and size."""
+    """Return the tasks of a data set by set and size."""
     workers = compare.workers_of(base)
     settings = dict(methods.registry(workers)[METHOD].default)
     return {
@@ -79,7 +75,7 @@ def tasks(
 
 
 def table(data: str, found: Found) -> Table:
-    """Sets and sizes down, metrics across."""
+    """Return the table of sets and sizes by metrics."""
     rows = []
     for name, parts in found.items():
         first = parts[min(parts)]
@@ -92,10 +88,12 @@ def table(data: str, found: Found) -> Table:
                     ("std_last", 100.0, 2),
                 )
             ]
-            tested = tables.MISSING if records is first else reporting.less(_tail(records), _tail(first), 2)
+            tested = (
+                tables.MISSING if records is first else reporting.difference(_tail(records), _tail(first), 2)
+            )
             rows.append([f"{name}: {sets.SETS[name][0]}", f"{size:.3g}", *cells, tested])
     headings = ["set", "size", "Acc_w %, last fifth of the run", "Loss_w at the end", "Std"]
-    headings.append("Acc_w less size 0's (p: t, ranks)")
+    headings.append(tables.difference_from("size 0", "Acc_w"))
     return Table(f"{data}: size of the set against worst-case performance", headings, rows)
 
 
@@ -104,13 +102,13 @@ def _tail(records: list[dict[str, Any]]) -> list[float | None]:
 
 
 def mean(records: list[dict[str, Any]], metric: str, scale: float) -> float:
-    """Over repeats, NaN where there is nothing."""
+    """Return the mean over repeats, NaN if there is nothing."""
     found = summary(tables.values(records, metric, scale))
     return np.nan if found is None else found.mean
 
 
 def draw(folder: Path, found: dict[str, Found]) -> None:
-    """For every data set, worst loss and worst accuracy against the share of the largest size."""
+    """Draw worst loss and worst accuracy against the share of the largest size, one figure per data set."""
     for data, parts in found.items():
         with figures.canvas(folder, f"size-{data}", columns=2) as (loss, accuracy):
             panels = ((loss, "loss_w_last", 1.0), (accuracy, "acc_w_tail", 100.0))

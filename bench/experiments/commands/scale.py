@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,47 +9,48 @@ from typing import Any
 
 import numpy as np
 
+from bench.display.tables import Table
 from bench.experiments.commands import options
+from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
-from bench.experiments.presentation.tables import Table
 from bench.experiments.runs import compare, curves
-from bench.experiments.runs.execute import Pool
+from bench.experiments.runs.pool import Pool
 from bench.experiments.runs.records import Records
-from bench.experiments.runs.timed import LOADING, TimedTask, begin, perform
 
 COMMAND = "scale"
 DATA = ["mnist-1000"]
 SLOWER = 20.0
-PATIENCE = 50  # epochs that a worker may be late: more than the stragglers need, so that nobody is waited for
+PATIENCE = (
+    50  # epochs that a worker may be late: more than the stragglers need, so that the master never waits
+)
 LEVELS = (0.80, 0.85)
 
 Runs = dict[str, list[dict[str, Any]]]
 
 
 def main(arguments: list[str]) -> int:
-    """Run it, print the table, write the files."""
+    """Run the experiment, print the table, write the files."""
     made = options.common(COMMAND, __doc__, DATA)
     made.add_argument("--seconds", type=float, help="virtual seconds of the synchronous run (4,000)")
     made.add_argument("--active", nargs="+", type=int, default=[1, 100], help="S of the asynchronous runs")
     made.add_argument("--pool", type=int, default=2, help="average images over so many pixels squared")
-    given = options.read(made, arguments, COMMAND)
+    session = Session(made, arguments, COMMAND)
+    given = session.given
     given.seconds = given.seconds or (1000.0 if given.quick else 4000.0)
-    began, console = time.monotonic(), options.console()
-    records = Records(given.out / "runs.jsonl", fresh=given.fresh, kind=TimedTask)
     shown = []
-    with Pool(given.jobs, console, perform, given.plugins) as pool:
+    with session.pool() as pool:
         for data in given.data:
-            runs = run(given, data, pool, records)
+            runs = run(given, data, pool, session.records)
             shown.append(table(data, runs))
             if figures.available():
                 draw(given.out, data, runs)
-    compare.publish(console, given.out, shown, remarks(given, list(records.known.values()), began))
+    session.publish(shown, remarks(session))
     return 0
 
 
 def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
-    """The synchronous runs, then the asynchronous ones up to the same test accuracy, seed by seed."""
-    base = begin(
+    """Execute the synchronous runs, then the asynchronous ones up to the same test accuracy, seed by seed."""
+    base = options.on_the_clock(
         COMMAND,
         data,
         given.seed,
@@ -58,7 +58,7 @@ def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
         method="ASPIRE-EASE(-)",
         l2=1e-3,
         points=int(given.seconds),
-        options={"pool": given.pool} if "pool" in LOADING.get(data, {}) else {},
+        options={"pool": given.pool} if "pool" in options.SMALLER.get(data, {}) else {},
         held=0.0,
         parts=(),
         spread=1.0,
@@ -95,7 +95,7 @@ def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
 
 
 def times(records: Sequence[dict[str, Any]], levels: Sequence[float]) -> list[float | None]:
-    """When each run's test accuracy first is at its level."""
+    """Return when each run's test accuracy first reaches its level."""
     return [
         curves.first_time(record["curve"]["clock"], record["curve"]["acc"], level)
         for record, level in zip(records, levels, strict=True)
@@ -103,7 +103,7 @@ def times(records: Sequence[dict[str, Any]], levels: Sequence[float]) -> list[fl
 
 
 def table(data: str, runs: Runs) -> Table:
-    """Virtual seconds to fixed accuracies and to the synchronous run's last one."""
+    """Return the table: virtual seconds to fixed accuracies and to the synchronous run's last one."""
     synchronous = runs["synchronous"]
     last = [record["curve"]["acc"][-1] for record in synchronous]
     ends = times(synchronous, last)
@@ -112,7 +112,7 @@ def table(data: str, runs: Runs) -> Table:
         *(f"to {level:.0%} right" for level in LEVELS),
         f"to the synchronous end ({np.mean(last):.1%})",
         "times sooner",
-        "s less the synchronous run's (p: t, ranks)",
+        tables.difference_from("synchronous", "s"),
         "gradients",
     ]
     rows = []
@@ -124,7 +124,7 @@ def table(data: str, runs: Runs) -> Table:
                 *(reporting.seconds(times(records, [level] * len(records))) for level in LEVELS),
                 reporting.seconds(there),
                 reporting.ratio(ends, there),
-                tables.MISSING if records is synchronous else reporting.less(there, ends, 0),
+                tables.MISSING if records is synchronous else reporting.difference(there, ends, 0),
                 f"{np.mean([record['metrics']['gradients'] for record in records]):,.0f}",
             ]
         )
@@ -132,7 +132,7 @@ def table(data: str, runs: Runs) -> Table:
 
 
 def draw(folder: Path, data: str, runs: Runs) -> None:
-    """Test accuracy and test loss against virtual time, every run a line."""
+    """Draw test accuracy and test loss against virtual time, one line per run."""
     with figures.canvas(folder, f"scale-{data}", columns=2, width=4.6) as panels:
         for axes, name, factor, label in (
             (panels[0], "acc", 100.0, "test samples right, %"),
@@ -148,16 +148,17 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
             axes.set_xlabel("virtual seconds")
             axes.set_ylabel(label)
         panels[1].legend(frameon=False, handlelength=3.5, loc="lower left")
-        panels[0].set_title(f"{data}: a line a run, {len(runs['synchronous'])} of each")
+        panels[0].set_title(f"{data}: one line per run, {len(runs['synchronous'])} of each")
 
 
-def remarks(given: Any, records: list[dict[str, Any]], began: float) -> str:
-    """How it was done."""
+def remarks(session: Session) -> str:
+    """Return how the runs were made."""
+    given = session.given
     return (
         "Softmax regression with l2 = 1e-3, full local batches, CD-norm set with deviations up to the prior "
         "and Γ = N/2, the driver's default steps; nothing is tuned. Delays are log-normal (median 1 s, sigma "
         f"0.5), and 5 in 1,000 workers are {SLOWER:g} times slower. Synchronous: S = N, {given.seconds:,.0f} "
         f"virtual seconds. Asynchronous: τ = {PATIENCE}⌈N/S⌉, until the test accuracy is that of the "
         f"synchronous run's end. {given.repeats} repeats, mean ± deviation. "
-        f"{reporting.effort(records, began)}"
+        f"{reporting.effort(session.shown(), session.began)}"
     )

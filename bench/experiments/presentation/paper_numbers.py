@@ -57,7 +57,7 @@ ATTACK = _read(_VI, ("success",))
 
 
 def find(table: Numbers, method: str, data: str, metric: str) -> Cell:
-    """A number of the paper for our names, None where it has none.
+    """Find a number of the paper by our names; None if it has none.
 
     >>> find(HETEROGENEITY, "ASPIRE-EASE", "fashion-mnist", "acc_w")
     (78.82, 0.07)

@@ -1,17 +1,24 @@
-"""What the commands on the virtual clock share: text for times and for how it was done."""
+"""Cells of tables on times and differences, and how tables and remarks are published."""
 
 from __future__ import annotations
 
+import argparse
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from bench.display.tables import Table
 from bench.experiments.presentation.statistics import paired, summary
 from bench.experiments.presentation.tables import MISSING, chance, pm
-from bench.experiments.runs.compare import run_time
+from bench.experiments.runs import stopping
+from bench.measuring import machine
 
 
 def seconds(times: Sequence[float | None], digits: int = 0) -> str:
-    """Mean ± deviation of the repeats that got there, and how many did where not all.
+    """Return the mean ± deviation over the repeats that got there, and how many did if not all.
 
     >>> seconds([10.0, 14.0]), seconds([3.0, None]), seconds([None])
     ('12 ± 3', '3 ± 0 (1 of 2)', 'never')
@@ -24,7 +31,7 @@ def seconds(times: Sequence[float | None], digits: int = 0) -> str:
 
 
 def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: int = 1) -> str:
-    """Mean ± deviation of slow over fast, repeat by repeat.
+    """Return the mean ± deviation of slow over fast, repeat by repeat.
 
     >>> ratio([10.0, 30.0, None], [5.0, 10.0, 1.0])
     '2.5 ± 0.7'
@@ -33,7 +40,9 @@ def ratio(slow: Sequence[float | None], fast: Sequence[float | None], digits: in
 
 
 def ratio_of_means(slow: Sequence[float | None], fast: Sequence[float | None]) -> str:
-    """The mean of slow over the mean of fast, over the repeats that have both: no single short time decides.
+    """Return the mean of slow over the mean of fast, over the repeats that have both.
+
+    A single short time decides less here than in `ratio`.
 
     >>> ratio_of_means([10.0, 30.0, None], [19.0, 1.0, 1.0])
     '2.0'
@@ -43,10 +52,10 @@ def ratio_of_means(slow: Sequence[float | None], fast: Sequence[float | None]) -
     return f"{sum(one for one, _ in both) / total:.1f}" if total > 0 else MISSING
 
 
-def less(first: Sequence[float | None], second: Sequence[float | None], digits: int = 1) -> str:
-    """The mean of first - second and the p-values of the paired tests, over the repeats that have both.
+def difference(first: Sequence[float | None], second: Sequence[float | None], digits: int = 1) -> str:
+    """Return the mean of first - second and the p-values of the paired tests, over complete pairs.
 
-    >>> less([5.0, 6.0, 7.5, None], [4.0, 4.5, 5.0, 1.0])
+    >>> difference([5.0, 6.0, 7.5, None], [4.0, 4.5, 5.0, 1.0])
     '+1.7 (0.063, 0.25)'
     """
     both = _both(first, second)
@@ -60,7 +69,43 @@ def _both(first: Sequence[float | None], second: Sequence[float | None]) -> list
 
 
 def effort(records: Sequence[dict[str, Any]], began: float) -> str:
-    """How the images were loaded, how much work is behind a result, and on what machine."""
+    """Return how images were loaded, then `run_time`."""
     pools = sorted({(r["data"], r["options"]["pool"]) for r in records if r["options"].get("pool", 1) > 1})
     images = "".join(f"Images of {data} are averaged over {n} × {n} pixels. " for data, n in pools)
     return images + run_time(records, began)
+
+
+def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began: float) -> str:
+    """Return the remarks of experiments that tune every method: search, budget, tests, effort."""
+    budgets = sorted({(r["data"], r["gradients"], r["batch"] or "all", r["model"]) for r in records}, key=str)
+    budget = "; ".join(
+        f"{data}: {gradients:,} gradients of {batch} samples, {model}"
+        for data, gradients, batch, model in budgets
+    )
+    return (
+        f"Every method: {options.trials} trials of settings, {options.search_seeds} seeds each, judged on "
+        f"held-out training data; then {options.repeats} repeats with the best, mean ± deviation. Stopping "
+        f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data). "
+        f"Budget per run ({budget}), all workers together. p-values are two-sided, of the paired t-test "
+        f"and of Wilcoxon's signed-rank test over seeds. " + run_time(records, began)
+    )
+
+
+def run_time(records: Sequence[dict[str, Any]], began: float) -> str:
+    """Return how many runs and how much time are behind a result, and on which machine."""
+    cpu = sum(record["cpu"] for record in records)
+    return (
+        f"Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start took "
+        f"{(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
+    )
+
+
+def publish(
+    console: Console, folder: Path, tables: Sequence[Table], remarks: str, name: str = "tables.md"
+) -> None:
+    """Print the tables and write them as Markdown, the remarks below."""
+    for table in tables:
+        console.print(table.rich())
+    console.print(remarks, markup=False)
+    text = "\n".join([*(table.markdown() for table in tables), remarks, ""])
+    (folder / name).write_text(text, encoding="utf-8")

@@ -18,7 +18,7 @@ class Summary:
 
 
 def summary(values: Sequence[float | None]) -> Summary | None:
-    """Of the numbers that are there, None where there are none.
+    """Summarise the numbers that are there; None if there are none.
 
     >>> summary([1.0, 3.0])
     Summary(mean=2.0, deviation=1.4142135623730951, count=2)
@@ -32,7 +32,7 @@ def summary(values: Sequence[float | None]) -> Summary | None:
 
 @dataclass(frozen=True)
 class Paired:
-    """Two methods on the same seeds: the mean difference and how surprising it would be without one.
+    """Two methods on the same seeds: the mean difference and the p-values of two tests.
 
     Attributes:
         difference: mean of first - second.

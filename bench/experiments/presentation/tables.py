@@ -1,13 +1,11 @@
-"""Tables: a list of rows to the terminal and to Markdown, with the paper's numbers beside ours."""
+"""The tables of the experiments: cells, comparisons of methods, the paper's numbers beside ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table as RichTable
-
+from bench.display.tables import Table
 from bench.experiments.presentation import paper_numbers
 from bench.experiments.presentation.statistics import Paired, Summary, paired, summary
 
@@ -16,41 +14,14 @@ Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 """Records of the repeats by method, in the order of their seeds."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """A title, headings and rows of text."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def markdown(self) -> str:
-        """As a table of Markdown under its title."""
-        lines = [f"**{self.title}**", "", _line(self.headings), "|" + "---|" * len(self.headings)]
-        return "\n".join([*lines, *(_line(row) for row in self.rows), ""])
-
-    def rich(self) -> RichTable:
-        """For the terminal."""
-        made = RichTable(title=self.title, title_justify="left")
-        for place, heading in enumerate(self.headings):
-            made.add_column(heading, justify="left" if place == 0 else "right")
-        for row in self.rows:
-            made.add_row(*row)
-        return made
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
 def values(records: Sequence[Mapping[str, Any]], metric: str, scale: float = 1.0) -> list[float | None]:
-    """One number a repeat."""
+    """Return one number per repeat."""
     found = [record["metrics"].get(metric) for record in records]
     return [None if value is None else scale * value for value in found]
 
 
 def pm(found: Summary | None, digits: int) -> str:
-    """Mean ± deviation.
+    """Format mean ± deviation.
 
     >>> pm(Summary(78.818, 0.071, 10), 2)
     '78.82 ± 0.07'
@@ -59,7 +30,7 @@ def pm(found: Summary | None, digits: int) -> str:
 
 
 def printed(cell: paper_numbers.Cell, digits: int) -> str:
-    """A number of the paper."""
+    """Format a number of the paper."""
     if cell is None:
         return MISSING
     mean, deviation = cell
@@ -67,7 +38,7 @@ def printed(cell: paper_numbers.Cell, digits: int) -> str:
 
 
 def chance(found: Paired | None, digits: int = 1) -> str:
-    """The difference to the reference method and the p-values of the t-test and of the signed ranks.
+    """Return the difference from the reference method and the p-values of the t-test and of Wilcoxon's test.
 
     >>> chance(Paired(-9.31, 0.00002, 0.00195))
     '-9.3 (<0.001, 0.002)'
@@ -82,7 +53,7 @@ def _p(value: float) -> str:
 
 
 def against(runs: Runs, metric: str, method: str, reference: str, scale: float) -> Paired | None:
-    """The paired tests of a method and the reference over the seeds that both have."""
+    """Test a method against the reference, paired over the seeds that both have."""
     if method == reference or reference not in runs:
         return None
     known = [
@@ -93,11 +64,20 @@ def against(runs: Runs, metric: str, method: str, reference: str, scale: float) 
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings on one line."""
+    """Join settings on one line."""
     return ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in settings.items()
     )
+
+
+def difference_from(reference: str, quantity: str = "") -> str:
+    """Return the heading of a column of differences with p-values.
+
+    >>> difference_from("CP", "objective")
+    'objective: difference from CP (p: t-test, Wilcoxon)'
+    """
+    return f"{quantity}{': ' if quantity else ''}difference from {reference} (p: t-test, Wilcoxon)"
 
 
 Column = tuple[str, str, float, int]
@@ -112,7 +92,7 @@ def comparison(
     paper: paper_numbers.Numbers,
     reference: str,
 ) -> Table:
-    """Methods down, metrics across, ours and the paper's; the first metric is tested against one method's."""
+    """Return a table of methods by metrics, ours and the paper's; the first metric is tested."""
     headings = ["method"]
     printed_there = {
         metric
@@ -121,7 +101,7 @@ def comparison(
     }
     for heading, metric, _, _ in columns:
         headings += [heading, "paper"] if metric in printed_there else [heading]
-    headings.append(f"less {reference}'s (p: t, ranks)")
+    headings.append(difference_from(reference))
     rows = []
     for method, records in runs.items():
         row = [method]
@@ -135,7 +115,7 @@ def comparison(
 
 
 def settings_found(found: Mapping[str, Runs]) -> Table:
-    """What the search chose, by data set and method."""
+    """Return the table of the settings that the search chose, by data set and method."""
     rows = [
         [data, method, settings_text(records[0]["settings"])]
         for data, runs in found.items()

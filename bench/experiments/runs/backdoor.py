@@ -1,4 +1,4 @@
-"""The attack of Table VI as the experiments set it: malicious workers beside the honest ones, and a prior.
+"""The attack of Table VI in the experiments: malicious workers beside the honest ones, and a prior.
 
 The paper's own settings are in a supplement that is not public. Here: `count` malicious workers are added
 (one for five honest ones).
@@ -9,8 +9,6 @@ one, and no worker's weight may exceed three times its prior (spread = 2q in the
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from bench.datasets import Client, Federation
 from bench.datasets.backdoor import Trigger, poison, success_rate
+from uncertainty_sets.arrays import Array
 
 Predict = Callable[[Array], NDArray[np.int64]]
 
@@ -48,7 +47,7 @@ TRIGGERS: dict[str, dict[str, dict[str, Any]]] = {
     "hidden": {"square": {"place": "centre", "size": 8, "value": 0.5}, "features": {"size": 3, "value": 0.5}},
     "bright": {"square": {"place": "corner", "size": 4, "value": 1.0}, "features": {"size": 3, "value": 3.0}},
 }
-"""Two kinds: one that is hard to tell from what samples look like, and one that no clean sample has."""
+"""Two kinds: one that resembles clean samples, and one that no clean sample has."""
 
 
 def settings(data: Federation, kind: str = "hidden") -> dict[str, Any]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from uncertainty_sets.arrays import Array
 
 
 def at(times: ArrayLike, clock: Sequence[float], values: Sequence[float]) -> Array:
-    """The curve at other times; NaN before its first look.
+    """Return the curve at other times; NaN before its first look.
 
     >>> at([0, 1, 2.5, 9], [1, 2], [10, 20])
     array([nan, 10., 20., 20.])
@@ -25,7 +24,7 @@ def at(times: ArrayLike, clock: Sequence[float], values: Sequence[float]) -> Arr
 
 
 def average_over(clock: Sequence[float], values: Sequence[float], seconds: float) -> float:
-    """The mean over [0, seconds], with 0 before the first look.
+    """Return the mean over [0, seconds], with 0 before the first look.
 
     >>> average_over([1, 3], [10, 20], 4)
     10.0
@@ -35,7 +34,7 @@ def average_over(clock: Sequence[float], values: Sequence[float], seconds: float
 
 
 def smoothed(values: Sequence[float], width: int = 3) -> Array:
-    """The mean of the last `width` values, of fewer at the start.
+    """Return the mean of the last `width` values, of fewer at the start.
 
     >>> smoothed([0, 3, 6, 9])
     array([0. , 1.5, 3. , 6. ])
@@ -47,7 +46,7 @@ def smoothed(values: Sequence[float], width: int = 3) -> Array:
 
 
 def first_time(clock: Sequence[float], values: Sequence[float], level: float) -> float | None:
-    """When the curve first is at the level or above, None where it never is.
+    """Return when the curve first is at the level or above, None if it never is.
 
     >>> first_time([1, 2, 3], [0.1, 0.6, 0.4], 0.5)
     2
@@ -59,7 +58,7 @@ def first_time(clock: Sequence[float], values: Sequence[float], level: float) ->
 def band(
     records: Sequence[Mapping[str, Any]], name: str, times: ArrayLike, axis: str = "clock"
 ) -> tuple[Array, Array]:
-    """Mean and sample deviation over records of a curve at those times."""
+    """Return mean and sample deviation over records of a curve at those times."""
     rows = np.array([at(times, record["curve"][axis], record["curve"][name]) for record in records])
     deviation = rows.std(axis=0, ddof=1) if len(rows) > 1 else np.zeros(rows.shape[1])
     return rows.mean(axis=0), deviation

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from fdro_core import SoftmaxRegression
 from fdro_core.contracts.problem import Problem
-
+from uncertainty_sets.arrays import Array
 
 
 class Model(Protocol):
@@ -26,7 +24,7 @@ class Model(Protocol):
         ...
 
     def scores(self, w: Array, X: Array) -> Array:
-        """One number a class for every sample; the largest is the prediction."""
+        """Return one number per class for every sample; the largest is the prediction."""
         ...
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.experiments.runs.models import Model, segments
+from uncertainty_sets.arrays import Array
 
 Labels = NDArray[np.int64]
 
@@ -76,11 +75,18 @@ class Evaluator:
 
     def __call__(self, w: Array) -> Scores:
         """Losses and accuracies at w."""
-        train, _ = self._of("train", w)
-        held, right = self._of("held", w)
-        return Scores(train, held, right, self._of("test", w)[1])
+        train, _ = self.of("train", w)
+        held, right = self.of("held", w)
+        return Scores(train, held, right, self.of("test", w)[1])
 
-    def _of(self, name: str, w: Array) -> tuple[Array, Array]:
+    def shares(self, name: str) -> Array:
+        """Return every worker's share of the samples of "train", "held" or "test"."""
+        counts = self.stacks[name][3]
+        shares: Array = counts / counts.sum()
+        return shares
+
+    def of(self, name: str, w: Array) -> tuple[Array, Array]:
+        """Return mean losses and accuracies by worker on "train", "held" or "test"."""
         X, y, starts, counts = self.stacks[name]
         scores = self.model.scores(w, X)
         top = scores.max(axis=1)

@@ -1,4 +1,4 @@
-"""Methods and data sets of one's own: a Python file that registers them, given to a command with `--with`.
+"""Plug-ins: Python files that register methods or data sets, given to a command with `--with`.
 
 The file is run in the command and in each of its processes. It calls `methods.register(Method(...))`, or has
 functions that carry `@dataset(name)`.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def load(paths: Sequence[Path]) -> None:
-    """Run the files, each once a process."""
+    """Run the files, each once per process."""
     for path in paths:
         file = Path(path).resolve()
         name = f"bench plugin {file}"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from uncertainty_sets.arrays import Array
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1
-
+from uncertainty_sets.arrays import Array
 
 
 def _box(q: Array, size: float) -> Any:
@@ -49,12 +46,12 @@ SETS: dict[str, tuple[str, Callable[[Array, float], Any], Callable[[int], float]
 
 
 def make(name: str, size: float, prior: Array) -> Any:
-    """The set of that name and size around the prior."""
+    """Build the set of that name and size around the prior."""
     return SETS[name][1](prior, size)
 
 
 def sizes(name: str, workers: int, count: int) -> list[float]:
-    """From 0 to the whole simplex, closer together where sets are small.
+    """Return sizes from 0 to the whole simplex, denser for small sets.
 
     >>> [round(size, 3) for size in sizes("kl", 3, 3)]
     [0.0, 0.275, 1.099]

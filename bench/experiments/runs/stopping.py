@@ -1,19 +1,18 @@
-"""The stopping rule, the same for all methods: from what was seen on held-out training data to a model.
+"""The stopping rule, the same for all methods: choose a model by the scores on held-out training data.
 
-A rule picks a window of looks in a row, and the model is the mean of the models in it. The test data has no
-say, neither in a run nor in which rule is used: that was chosen by `python -m bench rehearse`, where the test
-data is put away. Metrics called `last` are those of the last look, so that it can be seen what the rule does.
+A rule picks a window of consecutive looks, and the model is the mean of the models in it. The test data
+decides neither the window nor the rule, which was chosen by `python -m bench rehearse` without it. Metrics
+called `last` are those of the last look, to show what the rule changes.
 """
 
 from __future__ import annotations
-
-from uncertainty_sets.arrays import Array
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from uncertainty_sets.arrays import Array
 
 Rule = Callable[[Array, Array], slice]
 """From the worst worker's accuracies and losses on held-out data, look by look, to a window of looks."""
@@ -48,7 +47,7 @@ RULE = "the mean of the best 3 looks"
 
 
 def choose(accuracy: Sequence[float], loss: Sequence[float], rule: str = RULE) -> slice | None:
-    """Which looks the rule takes, None where there was none.
+    """Return which looks the rule takes, None if there are none.
 
     >>> choose([0.1, 0.5, 0.9, 0.5, 0.1], [1, 1, 1, 1, 1], "the mean of the best 3 looks")
     slice(1, 4, None)
@@ -66,7 +65,7 @@ def metrics(
     score: Callable[[Array], dict[str, Any]],
     rule: str = RULE,
 ) -> tuple[dict[str, Any], Array | None]:
-    """What the tables show of the rule's model and of the last look; and that model.
+    """Return the metrics of the rule's model and of the last look; and that model.
 
     Args:
         rows: the looks.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fdro_core.app.reading.tables import Table, read_text
 from fdro_core.app.runs.catalogue import is_reference, load_reference
 from fdro_core.errors import InvalidData
-from fdro_core.samples import load_digits, mean_and_deviation
+from fdro_core.problems.samples import load_digits, mean_and_scale
 from fdro_core.words import instead, nearest
 from uncertainty_sets.arrays import Array
 
@@ -107,8 +107,7 @@ def split_by_worker(samples: Samples, fraction: float, seed: int, standardise: b
     features = samples.X.shape[1]
     mean, scale = np.zeros(features), np.ones(features)
     if standardise:
-        mean, deviation = mean_and_deviation([worker.X for worker in workers])
-        scale = np.where(deviation > 0, deviation, 1.0)
+        mean, scale = mean_and_scale([worker.X for worker in workers])
         workers = [
             WorkerData(w.name, (w.X - mean) / scale, w.y, (w.X_test - mean) / scale, w.y_test)
             for w in workers

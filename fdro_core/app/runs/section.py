@@ -167,9 +167,9 @@ def _is_a(value: Any, kind: type) -> bool:
 
 def _hints(make: Callable[..., Any]) -> dict[str, Any]:
     try:
-        # A dataclass resolves each field where it is declared; its __init__ knows the last module only.
-        own = dataclasses.is_dataclass(make) or not inspect.isclass(make)
-        return typing.get_type_hints(make if own else make.__init__)
+        # A dataclass inherits fields from other modules, in which their types are to be looked up.
+        whole = dataclasses.is_dataclass(make) or not inspect.isclass(make)
+        return typing.get_type_hints(make if whole else make.__init__)
     except (NameError, TypeError):  # names that exist for the type checker only
         return {}
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from fdro_core.baselines.rounds.state import Job, RoundState, average
 from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Choice, Number, Whole, setting
+from fdro_core.contracts.settings import Number, OneOf, Whole, setting
+from fdro_core.contracts.tuning import Tunable
 from fdro_core.federation import settings as shared
 from fdro_core.federation.roster import RosterSettings
 from uncertainty_sets.arrays import Array
@@ -36,7 +37,7 @@ class RoundMethod:
     batch_size: int | None = shared.batch_size()
     reported_loss: str = setting(
         "full",
-        Choice("full", "batch"),
+        OneOf("full", "batch"),
         'with mini-batches, "full" sends f_j on all data, "batch" that of the first batch',
     )
     metric: str = shared.metric()
@@ -44,7 +45,7 @@ class RoundMethod:
     resends: int = shared.resends()
     dead_losses: str = setting(
         "freeze",
-        Choice("freeze", "drop"),
+        OneOf("freeze", "drop"),
         'if λ adapts, "freeze" keeps a lost worker\'s last loss and its weight, "drop" gives its weight to '
         "the others",
     )
@@ -55,6 +56,9 @@ class RoundMethod:
 
     phases: ClassVar[int] = 1
     adapts: ClassVar[bool] = False  # whether λ changes
+    label: ClassVar[str] = ""  # the method's name in the experiments' tables; "": it has no row there
+    year: ClassVar[int] = 0  # of its publication, which orders the rows
+    tunable: ClassVar[Mapping[str, Tunable]] = {}  # what the experiments search, and from where
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """λ⁰."""

@@ -1,4 +1,4 @@
-"""Labels beside the ends of lines, moved apart where they would overlap."""
+"""Labels beside the ends of lines, moved apart if they overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many tasks: those that have no record yet, on several processes, with a progress bar."""
+"""Execute many tasks: those that have no record yet, on several processes, with a progress bar."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.experiments.runs import plugins
+from bench.experiments.runs.perform import perform
 from bench.experiments.runs.records import Records
-from bench.experiments.runs.task import Task, perform
+from bench.experiments.runs.task import Task
 
 Perform = Callable[[Any], dict[str, Any]]
 """From a task to its record."""
 
 
 class Pool:
-    """Processes that are started once for a command, each with one thread for its arithmetic.
+    """Processes that are started once per command, each with one thread for its arithmetic.
 
-    `files` are run in each of them first, see `plugins`.
+    Args:
+        jobs: how many; 1 runs everything in this process.
+        console: where the progress bar is shown.
+        perform: from a task to its record.
+        files: Python files that every process loads first, see `plugins`.
     """
 
     def __init__(
@@ -47,7 +52,7 @@ class Pool:
             self._executor.shutdown(cancel_futures=True)
 
     def run(self, title: str, tasks: Sequence[Task], records: Records) -> list[dict[str, Any]]:
-        """Every task's record, in the order of the tasks."""
+        """Execute the tasks without a record; return the records of all, in the order of the tasks."""
         missing = list({task.key(): task for task in tasks if records.get(task) is None}.values())
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self.console, transient=True) as bar:
@@ -61,6 +66,6 @@ class Pool:
                 for future in as_completed(waiting):
                     records.add(future.result())
                     bar.advance(line)
-        found = [records.get(task) for task in tasks]
-        assert all(record is not None for record in found)
-        return [record for record in found if record is not None]
+        found = [record for task in tasks if (record := records.get(task)) is not None]
+        assert len(found) == len(tasks)
+        return found

@@ -1,0 +1,1 @@
+"""How results are shown: tables for terminal and Markdown, the style of figures, labels at lines."""

@@ -1,0 +1,226 @@
+"""When a run is looked at and what is kept: at even numbers of gradients, or at even virtual times.
+
+A look scores the model on the workers' data. `of(task, evaluator)` chooses; `perform` knows no difference.
+A message costs the same virtual time whatever it asks for, so delays stand for communication: several local
+steps per message are free on the virtual clock. The pages with results say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from bench.experiments.runs import stopping
+from bench.experiments.runs.curves import average_over
+from bench.experiments.runs.parts import Evaluator
+from bench.experiments.runs.task import Task
+from uncertainty_sets.arrays import Array
+
+ENDLESS = 10**9  # gradients: the clock ends these runs
+
+Row = dict[str, Any]
+"""One look: its numbers by name."""
+
+
+class Looks(Protocol):
+    """An observer of `solve` that looks at the model now and then, and ends the run."""
+
+    gradients: int
+
+    def __call__(self, run: Any, entry: dict[str, Any]) -> str | None:
+        """Look, if it is time; return why the run ends, None if it goes on."""
+        ...
+
+    def outcome(self, rules: Sequence[str]) -> dict[str, Any]:
+        """Return what the record shows of the looks: "metrics", "curve" and what belongs to the kind."""
+        ...
+
+    def models(self) -> dict[str, Array]:
+        """Return the models that are judged, by the suffix of their metrics' names; none before a look."""
+        ...
+
+
+def of(task: Task, evaluator: Evaluator, *, delays: bool = False) -> Looks:
+    """Return the looks that a task asks for; `delays` records the workers' delays on the virtual clock."""
+    return ByClock(evaluator, task, delays) if task.virtual_seconds > 0 else ByGradients(evaluator, task)
+
+
+CURVE = {
+    "gradients": 0,
+    "clock": 1,
+    "loss_w": 3,
+    "acc_w": 3,
+    "std": 3,
+    "held_acc_w": 3,
+    "held_loss_w": 3,
+    "planes": 0,
+}
+"""The quantities of a curve over gradients, with their digits."""
+
+
+class ByGradients:
+    """Looks at evenly spaced numbers of gradients; the stopping rule chooses the model afterwards."""
+
+    def __init__(self, evaluator: Evaluator, task: Task) -> None:
+        self.evaluator = evaluator
+        self.gradients = task.gradients
+        self.keeps_curve = task.stage == "run"
+        self.spacing = task.gradients / task.points
+        self.next = self.spacing
+        self.seen: list[Array] = []
+        self.rows: list[Row] = []
+        self.chosen: Array | None = None
+
+    def __call__(self, run: Any, entry: dict[str, Any]) -> str | None:
+        """Look, if it is time."""
+        if entry["event"] != "report" or entry["gradients"] < self.next:
+            return None
+        self.next = (entry["gradients"] // self.spacing + 1) * self.spacing
+        w = run.master.z.copy()
+        self.seen.append(w)
+        self.rows.append(
+            {
+                "gradients": entry["gradients"],
+                "clock": entry["clock"],
+                "bits": entry["bits_down"] + entry["bits_up"],
+                "planes": entry["planes"],
+                **self.score(w),
+            }
+        )
+        return "budget" if entry["gradients"] >= self.gradients else None
+
+    def score(self, w: Array) -> Row:
+        """Score a model on every worker's data."""
+        scores = self.evaluator(w)
+        return {
+            "loss_w": float(scores.train_loss.max()),
+            "acc_w": float(scores.test_accuracy.min()),
+            "std": float(scores.test_accuracy.std()),
+            "held_acc_w": float(scores.held_accuracy.min()),
+            "held_loss_w": float(scores.held_loss.max()),
+            "scores": scores,
+        }
+
+    def outcome(self, rules: Sequence[str]) -> dict[str, Any]:
+        """Return the metrics of the first rule's model; with several rules, those of each beside them."""
+        found = {rule: stopping.metrics(self.rows, self.seen, self.score, rule) for rule in rules}
+        metrics, self.chosen = found[rules[0]]
+        shown = CURVE if self.keeps_curve else {}
+        curve = {name: [round(row[name], digits) for row in self.rows] for name, digits in shown.items()}
+        outcome: dict[str, Any] = {"metrics": metrics, "rule": rules[0], "curve": curve}
+        if len(rules) > 1:
+            kept = ("held_acc_w", "acc_w")
+            outcome["rules"] = {
+                rule: {name: each[name] for name in kept} for rule, (each, _) in found.items()
+            }
+        return outcome
+
+    def models(self) -> dict[str, Array]:
+        """Return the rule's model and the last one."""
+        return {} if self.chosen is None else {"": self.chosen, "_last": self.seen[-1]}
+
+
+LAST = ("clock", "iteration", "gradients", "planes", "acc", "acc_w", "test_loss", "loss_w")
+"""The metrics of a run on the clock: those of its last look."""
+
+
+class ByClock:
+    """Looks at even virtual times; ends the run when its time is over or its accuracy is reached."""
+
+    def __init__(self, evaluator: Evaluator, task: Task, delays: bool) -> None:
+        self.evaluator, self.task, self.delays = evaluator, task, delays
+        self.gradients = ENDLESS
+        self.spacing = task.virtual_seconds / task.points
+        self.next = 0.0
+        self.rows: list[Row] = []
+        self.last: Array | None = None
+
+    def __call__(self, run: Any, entry: dict[str, Any]) -> str | None:
+        """Look, if it is time."""
+        if entry["event"] != "report":
+            return None
+        clock = entry["clock"]
+        over = clock >= self.task.virtual_seconds
+        if clock >= self.next or over:
+            self.next = (clock // self.spacing + 1) * self.spacing
+            self.last = run.master.z.copy()
+            self.rows.append(self._row(run, entry, self.last))
+            if self.task.until is not None and self.rows[-1]["acc"] >= self.task.until:
+                return "accuracy"
+        return "time" if over else None
+
+    def _row(self, run: Any, entry: dict[str, Any], w: Array) -> Row:
+        evaluator = self.evaluator
+        loss, right = evaluator.of("test", w)
+        shares = evaluator.shares("test")
+        row = {
+            "clock": entry["clock"],
+            "iteration": entry["iteration"],
+            "gradients": entry["gradients"],
+            "planes": entry.get("planes", 0),
+            "active": entry.get("active_workers", 0),
+            "objective": entry["objective"],
+            "acc": float(right @ shares),
+            "acc_w": float(right.min()),
+            "test_loss": float(loss @ shares),
+        }
+        if "train" in self.task.parts:
+            row["loss_w"] = float(evaluator.of("train", w)[0].max())
+        if "held" in self.task.parts:
+            row["held_acc_w"] = float(evaluator.of("held", w)[1].min())
+        if self.delays:
+            row["delays"] = run.master.roster.current_delays(entry["clock"]).round(2).tolist()
+        return row
+
+    def outcome(self, rules: Sequence[str]) -> dict[str, Any]:
+        """Return the last look, and what the search for settings judges by; no rule applies.
+
+        The search judges by `held_acc_w`, the worst-worker accuracy on held-out training data averaged over
+        the run's time: a method that gets there sooner, or further, has more.
+        """
+        curve = {} if self.task.stage == "tune" else columns(self.rows)
+        if not self.rows:
+            return {"metrics": {"held_acc_w": 0.0, "acc_w": 0.0, "acc": 0.0}, "curve": curve}
+        metrics = {name: self.rows[-1][name] for name in LAST if name in self.rows[-1]}
+        if "held" in self.task.parts:
+            clock = [row["clock"] for row in self.rows]
+            held = [row["held_acc_w"] for row in self.rows]
+            metrics["held_acc_w"] = average_over(clock, held, self.task.virtual_seconds)
+        return {"metrics": metrics, "curve": curve}
+
+    def models(self) -> dict[str, Array]:
+        """Return the last model."""
+        return {} if self.last is None else {"": self.last}
+
+
+MOST = 250  # looks in a stored curve
+
+
+def thinned(rows: list[Row]) -> list[Row]:
+    """Keep about MOST looks at most, the first and the last among them, evenly spaced in log time."""
+    if len(rows) <= MOST:
+        return rows
+    clock = np.array([row["clock"] for row in rows])
+    wanted = np.geomspace(clock[0], clock[-1], MOST)
+    places = np.unique(np.searchsorted(clock, wanted).clip(max=len(rows) - 1))
+    return [rows[place] for place in sorted({0, *places.tolist(), len(rows) - 1})]
+
+
+DIGITS = {"iteration": 0, "gradients": 0, "planes": 0, "active": 0, "clock": 2, "objective": 5}
+"""Digits of a curve over virtual time; 4 for other quantities."""
+
+
+def columns(rows: list[Row]) -> dict[str, list[Any]]:
+    """Return the looks as one list per quantity, rounded."""
+    rows = thinned(rows)
+    table: dict[str, list[Any]] = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        if isinstance(values[0], list):
+            table[name] = values
+        else:
+            kept = DIGITS.get(name, 4)
+            table[name] = [int(value) if kept == 0 else round(float(value), kept) for value in values]
+    return table

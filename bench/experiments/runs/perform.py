@@ -1,0 +1,121 @@
+"""Execute one task: the only way from a task to its record, whether gradients or the clock end it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from bench.datasets import Federation
+from bench.experiments.runs import backdoor, curvatures, looks, methods, models, sets, stopping
+from bench.experiments.runs.backdoor import Attack
+from bench.experiments.runs.models import Model
+from bench.experiments.runs.parts import Evaluator, cut
+from bench.experiments.runs.task import SCHEMA, Task, federation
+from fdro_core import LogNormal, Straggler, VirtualEngine, solve
+from fdro_core.errors import DriverError, WorkerWarning
+from uncertainty_sets.arrays import Array
+
+
+def perform(
+    task: Task, data: Federation | None = None, rules: Sequence[str] = (stopping.RULE,)
+) -> dict[str, Any]:
+    """Run a task and return its record, one line of the results file.
+
+    `data` replaces the task's own. The metrics are those of the first rule; with several rules, the record
+    has those of each.
+    """
+    began, cpu = time.perf_counter(), time.process_time()
+    data = data or federation(task)
+    attack = None if task.attack is None else backdoor.prepare(data, task.attack)
+    parts = cut(data.clients if attack is None else attack.clients, task.seed, task.held)
+    model = models.make(task.model, data.features, data.classes, task.seed, task.l2)
+    problems = [model.problem(*part.train) for part in parts]
+    method = methods.registry(len(parts))[task.method]
+    honest = parts[: len(data.clients)]  # the malicious workers' accuracy is not judged
+    seen = looks.of(task, Evaluator(honest, model), delays=method.watches_delays)
+    prior = np.full(len(parts), 1 / len(parts)) if attack is None else attack.prior
+    setup = methods.Setup(
+        prior=prior,
+        gradients=seen.gradients,
+        batch=task.batch,
+        seed=task.seed,
+        measure=lambda: curvatures.measured(task, problems),
+        spread=_spread(task, prior, attack),
+        budget=methods.WHOLE_SIMPLEX if task.budget is None else task.budget,
+    )
+    ended = _solve(task, method, setup, problems, seen)
+    outcome = seen.outcome(rules)
+    if attack is not None:
+        outcome["metrics"] |= _success(attack, model, seen.models())
+    return asdict(task) | {
+        "schema": SCHEMA,
+        **outcome,
+        **ended,
+        "seconds": round(time.perf_counter() - began, 2),
+        "cpu": round(time.process_time() - cpu, 2),
+    }
+
+
+def uncertainty_set(task: Task, method: methods.Method, setup: methods.Setup) -> Any:
+    """Return the set of a task: the one it names, else the method's."""
+    if task.uncertainty is not None:
+        return sets.make(*task.uncertainty, setup.prior)
+    return method.uncertainty_set(setup, task.settings)
+
+
+def _spread(task: Task, prior: Array, attack: Attack | None) -> Array | None:
+    """Return the largest deviations from the prior that the task or the attack names; None: the default."""
+    if task.spread is not None:
+        return np.asarray(task.spread * prior)
+    return None if attack is None else attack.spread
+
+
+def _solve(
+    task: Task, method: methods.Method, setup: methods.Setup, problems: Sequence[Any], seen: looks.Looks
+) -> dict[str, Any]:
+    """Solve and return how the run ended; a run that diverges is a bad trial, not an error."""
+    try:
+        with allowing_divergence():
+            result = solve(
+                problems,
+                uncertainty_set(task, method, setup),
+                algorithm=method.config(setup, task.settings),
+                engine=engine(task),
+                observers=[seen],
+            )
+    except DriverError as error:  # steps so long that no finite number is left
+        return {"weights": None, "objective": None, "stop": type(error).__name__}
+    return {
+        "weights": result.weights.round(5).tolist(),
+        "objective": float(result.objective),
+        "stop": result.stop_reason,
+    }
+
+
+def engine(task: Task) -> VirtualEngine:
+    """Return the engine with the task's delays and stragglers."""
+    slow = [Straggler(j, by, since, np.inf if to is None else to) for j, by, since, to in task.stragglers]
+    return VirtualEngine(seed=task.seed, delays=LogNormal(*task.delay), stragglers=slow)
+
+
+@contextmanager
+def allowing_divergence() -> Iterator[None]:
+    """Silence the warnings of runs that diverge: the record shows it."""
+    with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", WorkerWarning)
+        yield
+
+
+def _success(attack: Attack, model: Model, judged: dict[str, Array]) -> dict[str, float]:
+    """Return how often the attack succeeds on each model that is judged."""
+
+    def rate(w: Array) -> float:
+        return attack.success(lambda X: models.labels(model.scores(w, X)))
+
+    return {f"success{suffix}": rate(w) for suffix, w in judged.items()}

@@ -1,0 +1,100 @@
+"""What an algorithm tells a search about its settings: which to vary, over which values, in which unit.
+
+A class that is compared with others carries three class attributes, from which the experiments build its row
+of a table::
+
+    label: ClassVar[str]  # its name in tables
+    year: ClassVar[int]  # of publication, 0 for a plain reference; orders the tables
+    tunable: ClassVar[Mapping[str, Tunable]]  # the settings that are searched, by name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number in [low, high], drawn uniformly on a logarithmic scale."""
+
+    low: float
+    high: float
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Draw a number, rounded to three digits."""
+        return float(f"{np.exp(rng.uniform(np.log(self.low), np.log(self.high))):.3g}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values, all equally likely; `cover` asks the search to try each of them at least once."""
+
+    values: tuple[Any, ...]
+    cover: bool = False
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Draw a value."""
+        return self.values[int(rng.integers(len(self.values)))]
+
+
+Space = Range | Choice
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A setting that a search may vary.
+
+    Attributes:
+        default: the first value tried.
+        space: the values to draw from; None: the indices of the workers, each tried at least once.
+        field: the algorithm's field that the value is for; "" if it has the setting's own name.
+        unit: what one unit of the value is in that field: "1" itself, "1/L" the inverse of the workers'
+            largest curvature, "N" the number of workers.
+        informed: default and space to use instead if the prior carries information; None: the same ones.
+    """
+
+    default: Any
+    space: Space | None
+    field: str = ""
+    unit: Literal["1", "1/L", "N"] = "1"
+    informed: tuple[Any, Space] | None = None
+
+    def search(self, workers: int, informed: bool) -> tuple[Any, Space]:
+        """Return the default and the values to draw from, for a number of workers.
+
+        >>> Tunable(0, None).search(workers=3, informed=False)
+        (0, Choice(values=(0, 1, 2), cover=True))
+        """
+        if informed and self.informed is not None:
+            return self.informed
+        if self.space is None:
+            return self.default, Choice(tuple(range(workers)), cover=True)
+        return self.default, self.space
+
+    def value(self, chosen: Any, workers: int, curvature: float) -> Any:
+        """Convert a searched value into the field's own unit."""
+        if self.unit == "1/L":
+            return chosen / curvature
+        return workers * chosen if self.unit == "N" else chosen
+
+
+class Compared(Protocol):
+    """A class of algorithms that has a row in comparisons."""
+
+    label: ClassVar[str]
+    year: ClassVar[int]
+    tunable: ClassVar[Mapping[str, Tunable]]
+
+
+STEP = Tunable(0.5, Range(0.1, 2.0), unit="1/L")
+"""A gradient method's step."""
+
+LOCAL_STEPS = Tunable(5, Choice((2, 5, 10)))
+"""Local steps per round."""
+
+WEIGHT_STEP = Tunable(0.01, Range(1e-3, 0.1))
+"""The step of workers' weights."""

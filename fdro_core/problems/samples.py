@@ -1,0 +1,41 @@
+"""Samples that problems are made from: scikit-learn's digits, and standardising features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.errors import BackendMissing
+
+
+def load_digits() -> tuple[Array, NDArray[np.int64]]:
+    """Return scikit-learn's 1,797 hand-written digits: 8 × 8 pixels in [0, 1], and which digit each is.
+
+    >>> X, y = load_digits()
+    >>> X.shape, float(X.max()), int(y[0])
+    ((1797, 64), 1.0, 0)
+    """
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise BackendMissing('the digits come with scikit-learn: pip install "fdro[demo]"') from error
+    X, y = datasets.load_digits(return_X_y=True)
+    return X / 16.0, y.astype(np.int64)
+
+
+def mean_and_scale(parts: Sequence[Array], constant: float = 1.0) -> tuple[Array, Array]:
+    """Return every feature's mean and standard deviation over all parts together.
+
+    The scale of a feature that never changes is `constant`: with infinity, (X - mean) / scale is 0 for it
+    whatever X is.
+
+    >>> mean_and_scale([np.array([[1.0, 5.0]]), np.array([[3.0, 5.0]])])
+    (array([2., 5.]), array([1., 1.]))
+    """
+    together = np.concatenate(parts)
+    mean, deviation = together.mean(axis=0), together.std(axis=0)
+    still = deviation <= 1e-12 * np.maximum(1.0, np.abs(mean))  # rounding leaves a little
+    return mean, np.where(still, constant, deviation)
