@@ -1,1 +1,1 @@
-"""The oracles under attack: adversarial cases, every answer judged by formulas of its own."""
+"""Attack the oracles: adversarial cases, with every answer checked by independent formulas."""

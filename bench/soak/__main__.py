@@ -1,8 +1,8 @@
-"""The oracles under attack for a given time: adversarial cases, every certificate recomputed outside.
+"""Attack the oracles for a given time: adversarial cases, with every certificate recomputed independently.
 
-`python -m bench soak --minutes 30 [--set NAME ...] [--seed S] [--json FILE]`. Time decides only how many
-batches there are: batch k of a set and a seed is always the same, and `--set NAME --replay K` runs it
-alone. Exit code 1 where an answer was wrong, had no proof, or was an error.
+`python -m bench soak --minutes 30 [--set NAME ...] [--seed S] [--json FILE]`. The time decides only how many
+batches there are: batch K of a set and a seed is always the same, and `--set NAME --replay K` runs it
+alone. The exit code is 1 if an answer was wrong, had no proof, or was an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.soak.rounds import run, schedule, warm_up
 
 
 def report(record: Record, seconds: float, console: Console) -> None:
-    """Two tables and the failures."""
+    """Print the table of cases and the failures."""
     table = Table(title="Cases by set and generator")
     for title in (
         "set",
@@ -53,8 +53,8 @@ def report(record: Record, seconds: float, console: Console) -> None:
         )
     console.print(table)
     console.print(
-        "excused: the bound from `dual` as doubles misses the promise, and meets it for a multiplier that "
-        "rounds to the same double (or to infinity or 0).",
+        "excused: the bound from `dual` as doubles misses the promise, but a multiplier that rounds to the "
+        "same double (or to infinity or 0) keeps it.",
         soft_wrap=True,
     )
     shown: set[tuple[str, str]] = set()
@@ -62,28 +62,25 @@ def report(record: Record, seconds: float, console: Console) -> None:
         record.failures.values(), key=lambda each: (each.set, each.kind, not each.snippet, each.size)
     )
     for failure in by_size:
-        fresh = (
-            failure.set,
-            failure.kind,
-        ) not in shown  # the smallest example will do
+        fresh = (failure.set, failure.kind) not in shown  # the smallest example is enough
         shown.add((failure.set, failure.kind))
         console.print(
             f"{failure.set}, {failure.generator}: {failure.kind}, {failure.count:,} times; here "
-            f"{failure.amount:.3g} where {failure.allowed:.3g} is allowed. {failure.error}\n"
+            f"{failure.amount:.3g}, allowed {failure.allowed:.3g}. {failure.error}\n"
             f"  {failure.replay}" + (f"\n  {failure.snippet}" if fresh and failure.snippet else ""),
             soft_wrap=True,
             markup=False,
             highlight=False,
         )
     console.print(
-        f"{record.cases:,} cases in {seconds:.0f} s ({record.cases / max(seconds, 1e-9):,.0f} a second), "
+        f"{record.cases:,} cases in {seconds:.0f} s ({record.cases / max(seconds, 1e-9):,.0f} per second), "
         f"{record.wrong:,} wrong, {len(record.failures)} kinds of failure; {record.compared:,} cases "
-        "were also compared with another's solver."
+        "were also compared with another solver."
     )
 
 
 def document(record: Record, seconds: float) -> dict[str, object]:
-    """The same for a file."""
+    """What `report` prints, for a file."""
     return {
         "schema": 1,
         "command": "soak",
@@ -102,12 +99,10 @@ def document(record: Record, seconds: float) -> dict[str, object]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the rounds, print what was found; 1 where anything was wrong."""
+    """Run the rounds and print what was found; return 1 if anything was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument(
-        "--batches", type=int, help="end after so many batches, if the time is not over before"
-    )
+    parser.add_argument("--batches", type=int, help="end after this many batches, or when the time is over")
     parser.add_argument("--set", nargs="+", choices=list(MAKERS), metavar="NAME", help=", ".join(MAKERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--replay", type=int, metavar="K", help="run batch K of each set alone")
@@ -125,7 +120,7 @@ def main(arguments: list[str]) -> int:
         else:
             _soak(names, record, 60.0 * options.minutes, options.batches, console)
     except KeyboardInterrupt:
-        console.print("Interrupted; what was seen so far:")
+        console.print("Interrupted; results so far:")
     seconds = time.monotonic() - begin
     report(record, seconds, console)
     if options.json:
@@ -135,15 +130,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _soak(names: list[str], record: Record, seconds: float, batches: int | None, console: Console) -> None:
-    """Run until the time or the batches are over."""
+    """Run until the time is over or all batches are done."""
     begin = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("soak", total=seconds)
         for name, turn in islice(schedule(names), batches):
             run(record, name, turn)
-            gone = time.monotonic() - begin
+            elapsed = time.monotonic() - begin
             wrong = f", {record.wrong:,} wrong" if record.wrong else ""
-            progress.update(task, completed=gone, description=f"{record.cases:,} cases{wrong}")
-            if gone >= seconds:
+            progress.update(task, completed=elapsed, description=f"{record.cases:,} cases{wrong}")
+            if elapsed >= seconds:
                 return

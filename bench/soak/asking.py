@@ -1,8 +1,9 @@
-"""Put a case to the library by its public functions, and take the answers apart into plain arrays."""
+"""Call the library's public functions for a case, and turn the answers into plain arrays."""
 
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from uncertainty_sets.arrays import Array
 
 @dataclass
 class Answers:
-    """What came back for the rows of a case that were answered; `errors` has the others."""
+    """The answers to the rows of a case; `errors` has the rows without one."""
 
     rows: NDArray[np.int64]
     p: Array
@@ -30,13 +31,10 @@ class Answers:
 
 
 def ask(case: Case) -> Answers:
-    """The whole batch in one call, or row by row: for cases of single calls, and where the batch raised."""
+    """Call the oracle for the whole batch, or row by row if the case says so or the batch raised."""
     if not case.single:
-        try:
+        with suppress(Exception):  # called again row by row below, which records each row's error
             return _apart([_call(case.subject(), case.losses, case.warm)], range(case.rows), {})
-        except Exception:
-            if case.rows == 1:
-                pass  # asked again below, which keeps the error
     answers, rows, errors = [], [], {}
     for row in range(case.rows):
         warm = None if case.warm is None else {key: value[row] for key, value in case.warm.items()}
@@ -50,7 +48,7 @@ def ask(case: Case) -> Answers:
 
 def _call(subject: UncertaintySet, f: Array, warm: dict[str, Any] | None) -> WorstCase:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a warning is a defect here, as in the tests
+        warnings.simplefilter("error")  # a warning counts as a failure, as in the tests
         start = None if warm is None else WorstCase(f, 0.0, 0.0, 0.0, 0.0, warm, "closed-form", 0)
         return subject.worst_case(f, warm_start=start)
 
@@ -68,7 +66,7 @@ def _apart(answers: list[WorstCase], rows: Any, errors: dict[int, Exception]) ->
         if max(np.ndim(part) for part in parts if part is not None) == 0:
             dual[key] = np.array([np.nan if part is None else part for part in parts], dtype=float)
             continue
-        # Programs of one set may have more rows or fewer (a centre with zeros): short ones end with NaN.
+        # The programs of a batch may differ in length (a centre with zeros): short ones are padded with NaN.
         dual[key] = np.full((count, max(np.size(part) for part in parts if part is not None)), np.nan)
         for b, part in enumerate(parts):
             if part is not None:

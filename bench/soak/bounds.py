@@ -2,8 +2,8 @@
 
 Every function takes the public parameters as (1 or B, N) or (1 or B, 1), the losses minus an anchor (B, N),
 the anchor (B, 1) and the multipliers (B, 1), all in long double, and returns the bound minus the anchor
-(B,). Each is true for any multipliers of the right sign; Σp = 1 is used exactly, also where Σq is 1 +
-2e-16.
+(B,). Each bound is valid for any multipliers of the right sign; Σp = 1 is used exactly, even if Σq is
+1 + 2e-16.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def cd_norm(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, 
 
 
 def kl(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
-    """η·radius + η·log Σ q·exp(f/η), about the mean where η is large; q is divided by its sum once more.
+    """η·radius + η·log Σ q·exp(f/η), about the mean if η is large; q is divided by its sum again.
 
     A sum of 1 + 1e-16 would add 1e-16·η, which is more than the spread at a radius of 1e-30.
     """
@@ -83,7 +83,7 @@ def ellipsoid_dense(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mappi
 
 
 def best_on_line(place: Long, h: Long, lam: Long) -> Long:
-    """max_i (h_i - λ·|x_i - x_j|) for each j, places sorted: step by step, so that λ·x cancels nowhere."""
+    """max_i (h_i - λ·|x_i - x_j|) for each j, places sorted: step by step, so that λ·x does not cancel."""
     best = h.copy()
     step = lam * np.diff(place, axis=1)
     for j in range(1, h.shape[1]):

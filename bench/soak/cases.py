@@ -1,4 +1,4 @@
-"""A case: a set's parameters, a batch of losses, and how the oracle is asked; drawn by seed and number."""
+"""A case: a set's parameters, a batch of losses, and how the oracle is called; drawn by seed and number."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.soak import centers, losses
+from bench.soak.families import mixed
 from bench.soak.parameters import MAKERS, Draw
 from uncertainty_sets import UncertaintySet
 from uncertainty_sets.arrays import Array
@@ -28,7 +29,7 @@ GENERATORS: tuple[tuple[str, str], ...] = (
     ("radii", "saturation"),
     ("start", "unrelated"),
 )
-"""What a batch is about: (aspect, family); the other aspects are drawn from everything."""
+"""What a batch concentrates on: (aspect, family); the other aspects are drawn from all families."""
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Case:
         return int(self.losses.shape[1])
 
     def row_parameters(self, row: int) -> dict[str, Any]:
-        """The parameters of one row, as for a set of its own."""
+        """The parameters of one row, for a set of that row alone."""
         return {key: value[row] if key in self.by_row else value for key, value in self.parameters.items()}
 
     def subject(self, row: int | None = None) -> UncertaintySet:
@@ -64,14 +65,14 @@ class Case:
         return made
 
     def only(self, rows: Any) -> Case:
-        """The same for some of the rows."""
+        """The case with only those rows."""
         given = {key: value[rows] if key in self.by_row else value for key, value in self.parameters.items()}
         warm = None if self.warm is None else {key: value[rows] for key, value in self.warm.items()}
         return Case(self.name, self.generator, given, self.by_row, self.losses[rows], self.single, warm)
 
 
 def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Case:
-    """A batch for that set, about that aspect."""
+    """Draw a batch for that set that concentrates on that aspect."""
     maker = MAKERS[name]
     sizes, shares = np.array(SIZES), np.array(SHARES) * (np.array(SIZES) <= maker.largest)
     size = int(rng.choice(sizes, p=shares / shares.sum()))
@@ -79,20 +80,19 @@ def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Cas
     single = bool(rng.random() < 0.15)
     rows = max(1, min(ROWS, maker.rows, ENTRIES // size, 20 if single else ROWS))
     shape = (rows, size)
-    f = losses.mixed(rng, shape, family if aspect == "losses" else "plain")
-    if (
-        maker.conic
-    ):  # multipliers for each row of a program, many times the losses or a small part: in doubles
+    f = mixed(losses.FAMILIES, rng, shape, family if aspect == "losses" else "plain")
+    if maker.conic:
+        # The multipliers of a program's rows may be far larger or smaller than the losses; keep them doubles.
         largest = np.abs(f).max(axis=1, keepdims=True)
         f = f * np.where(largest > 1e290, 2.0**-100, np.where(largest < 1e-290, 2.0**100, 1.0))
-    q = centers.mixed(rng, shape, family if aspect == "weights" else "plain")
+    q = mixed(centers.FAMILIES, rng, shape, family if aspect == "weights" else "plain")
     parameters, by_row = maker.make(Draw(rng, f, q, saturated=aspect == "radii"))
     warm = _unrelated(rng, rows, maker.multipliers) if aspect == "start" or rng.random() < 0.1 else None
     return Case(name, f"{aspect}: {family}", parameters, frozenset(by_row), f, single, warm)
 
 
 def _unrelated(rng: np.random.Generator, rows: int, keys: tuple[str, ...]) -> dict[str, Array]:
-    """Multipliers of no problem in sight: any size, zero, infinite, not a number, negative."""
+    """Multipliers unrelated to the problem: of any size, zero, infinite, NaN, negative."""
     warm = {}
     for key in keys:
         value = 10.0 ** rng.uniform(-20.0, 20.0, rows)

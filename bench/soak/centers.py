@@ -1,15 +1,11 @@
-"""Centres made to hurt: weights down to 1e-300, corners, zeros, ties; each family fills (rows, N)."""
+"""Adversarial centres: weights down to 1e-300, corners, zeros, ties; each family draws (rows, N)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from bench.soak.families import Family, Rng, Shape
 from uncertainty_sets.arrays import Array
-
-Rng = np.random.Generator
-Shape = tuple[int, int]
 
 
 def _normalised(q: Array) -> Array:
@@ -25,18 +21,18 @@ def plain(rng: Rng, shape: Shape) -> Array:
 
 
 def concentrated(rng: Rng, shape: Shape) -> Array:
-    """Dirichlet(0.05): a few entries have all the mass, the others anything down to 1e-100."""
+    """Dirichlet(0.05): a few entries have nearly all the mass, the others as little as 1e-100."""
     with np.errstate(under="ignore"):
         return _normalised(rng.gamma(0.05, size=shape))
 
 
 def decades(rng: Rng, shape: Shape) -> Array:
-    """Weights spread evenly over 20 or 300 decades."""
+    """Weights spread evenly over 5 to 300 decades."""
     return _normalised(10.0 ** -(rng.choice([5.0, 20.0, 40.0, 300.0], (shape[0], 1)) * rng.random(shape)))
 
 
 def corner(rng: Rng, shape: Shape) -> Array:
-    """Nearly all in one entry or in two; the rest from 1e-10 to 1e-300, alike or not."""
+    """Nearly all mass in one or two entries; the others from 1e-10 to 1e-300, equal or not."""
     each = 10.0 ** -rng.uniform(10.0, 300.0, shape)
     alike = rng.choice([1e-10, 1e-16, 1e-17, 1e-20, 1e-300], (shape[0], 1)).repeat(shape[1], 1)
     q = np.where(rng.random((shape[0], 1)) < 0.5, each, alike)
@@ -48,16 +44,16 @@ def corner(rng: Rng, shape: Shape) -> Array:
 
 
 def zeros(rng: Rng, shape: Shape) -> Array:
-    """Up to most of the entries are 0."""
+    """Any share of the entries is 0."""
     return _normalised(rng.random(shape) * (rng.random(shape) < rng.random((shape[0], 1))))
 
 
 def ties(rng: Rng, shape: Shape) -> Array:
-    """Multiples of one number, whose sums can be exactly the mass that is asked for."""
+    """Multiples of one number, whose sums can be exactly a set's limit."""
     return _normalised(rng.integers(0, 5, shape).astype(float))
 
 
-FAMILIES: dict[str, Callable[[Rng, Shape], Array]] = {
+FAMILIES: dict[str, Family] = {
     "plain": plain,
     "concentrated": concentrated,
     "decades": decades,
@@ -65,16 +61,3 @@ FAMILIES: dict[str, Callable[[Rng, Shape], Array]] = {
     "zeros": zeros,
     "ties": ties,
 }
-
-
-def mixed(rng: Rng, shape: Shape, first: str | None = None) -> Array:
-    """Rows of all families; with `first`, about half of them of that one."""
-    names = list(FAMILIES)
-    picked = rng.integers(len(names), size=shape[0])
-    if first is not None:
-        picked = np.where(rng.random(shape[0]) < 0.5, names.index(first), picked)
-    q = np.empty(shape)
-    for k in np.unique(picked):
-        rows = picked == k
-        q[rows] = FAMILIES[names[k]](rng, (int(rows.sum()), shape[1]))
-    return q

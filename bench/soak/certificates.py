@@ -1,8 +1,8 @@
-"""The bound that an answer's multipliers prove, row by row, whichever way it was answered.
+"""The bound that an answer's multipliers prove, row by row, for closed forms and solvers alike.
 
-Three things that a formula alone does not settle: rows that a conic solver answered have that way's
-multipliers (uncertainty_sets/conic.py says how to recheck them); a multiplier in the unit of the losses may
-be too large for a double; and a double multiplier is known to its last digit only.
+Three things go beyond the formulas of `bounds`: rows that a conic solver answered have its multipliers
+(uncertainty_sets/conic/oracle.py says how to recheck them); a multiplier in the unit of the losses may be too
+large for a double; and a multiplier is known only to the last digit of a double.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ KEYS = {
     "wasserstein-1 matrix": ("lam",),
     "polyhedron": ("y",),
 }
-"""The multipliers of each set's docstring; all but ν are at least 0. Others have the conic way's."""
+"""The multipliers of each set's docstring; all but ν are at least 0. Other sets have those of a solver."""
 
 SHARED = {"matrix", "order", "D", "c"}
 """Parameters that all rows of a batch have in common."""
 
 ROUNDING = 1e-12
-"""By how much, of the size of their terms, multipliers of the conic way may miss its conditions."""
+"""By how much, relative to the terms, a solver's multipliers may miss their conditions."""
 
 TOO_LARGE, TOO_SMALL = (1023.0, 8184.0), (-8184.0, -1022.0)
-"""log2 of multipliers that doubles write as ∞, and as 0 or with few digits."""
+"""log2 of multipliers that are ∞ as a double, and that are 0 or have few digits."""
 
 
 def _rows(given: dict[str, Any], rows: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _rows(given: dict[str, Any], rows: Any) -> dict[str, Any]:
 
 
 def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Any]) -> Long:
-    """The set's formula; NaN where a multiplier is missing or has the wrong sign."""
+    """The set's formula; NaN if a multiplier is missing or has the wrong sign."""
     columns = {key: _column(dual[key]) for key in KEYS[name]}
     with np.errstate(invalid="ignore", over="ignore"):
         bound = BOUNDS[name](given, h, anchor, columns)
@@ -58,7 +58,7 @@ def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dic
 
 
 def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Array]) -> Long:
-    """The bound minus the anchor for each row; NaN where the answer has no multipliers that give one."""
+    """The bound minus the anchor for each row; NaN if the answer has no multipliers that prove one."""
     keys = KEYS.get(case.name, ())
     if keys and all(key in dual for key in keys):
         bound = _evaluate(case.name, given, h, anchor, dual)
@@ -87,10 +87,10 @@ def _beyond_doubles(
     key: str,
     exponents: tuple[float, float],
 ) -> Long:
-    """The least bound over multipliers that no double can write, by a grid of exponents made finer.
+    """The least bound over multipliers outside the range of doubles, by a grid of exponents made finer.
 
-    For losses near 1e308 the best multiplier may be beyond 1.8e308, and ∞ is all that a double can say; for
-    losses near 1e-300 it may be far below 1e-308, and then 0 is.
+    For losses near 1e308 the best multiplier may be beyond 1.8e308, which is ∞ as a double; for losses near
+    1e-300 it may be far below 1e-308, which is 0.
     """
     low, high = (np.full(len(h), exponent, np.longdouble) for exponent in exponents)
     best = np.full(len(h), np.inf, np.longdouble)
@@ -111,9 +111,9 @@ def worth_of_last_digits(
 ) -> Long:
     """By how much the bound can change while the multipliers stay the same doubles.
 
-    The bound is convex in the multipliers, so inside half a unit in their last places it is at least
-    2·bound - (its largest value at the corners): a search that knew more digits proved no less than that. A
-    multiplier at 0 has one side only, and there the corner itself is what could be proved.
+    The bound is convex in the multipliers, so within half a unit in their last places it is at least
+    2·bound - (its largest value at the corners): with more digits no less than that could be proved. A
+    multiplier of 0 has one side only; there the bound at the corner could be proved.
     """
     keys = KEYS.get(case.name, ())
     scalars = [key for key in keys if key in dual and dual[key].ndim == 1]
@@ -153,7 +153,7 @@ def _nu_within(dual: dict[str, Array], keys: tuple[str, ...], rows: Any) -> list
 
 
 def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
-    """bᵀy + max(h - (Aᵀy)[columns]), where y is in the dual cone and Aᵀy = 0 elsewhere; ∞ where it is not."""
+    """bᵀy + max(h - (Aᵀy)[columns]) if y is in the dual cone and Aᵀy = 0 elsewhere, otherwise ∞."""
     conic = program(case.subject(row), case.size)
     y = y[: conic.b.size]
     if not np.isfinite(y).all():

@@ -1,8 +1,7 @@
-"""The verdict on answers: everything recomputed here from public parameters, p and multipliers alone.
+"""Judge answers: everything is recomputed here from public parameters, p and multipliers alone.
 
-An answer is wrong where p is off the set, where the bound that its multipliers prove is not within the
-promise of its value, or where what it says of itself (value, bound, gap, violation) is not what p and the
-multipliers give.
+An answer is wrong if p is outside the set, if the bound that its multipliers prove is not within the promise
+of its value, or if what it reports (value, bound, gap, violation) is not what p and the multipliers give.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ GAP, ULPS, VIOLATION = 1e-9, 8, 1e-10
 """The closed forms' promise: gap over the spread (or so many ulp of the largest loss), residual of p."""
 
 CONIC_GAP, CONIC_VIOLATION = 1e-7, 1e-8
-"""The same where a conic solver answers."""
+"""The same for rows that a conic solver answered."""
 
 VALUE = 1e-12
 """Rounding of a sum in double precision, over the spread: what `value` may differ by from pᵀf."""
@@ -44,7 +43,7 @@ class Finding:
 
 
 @dataclass
-class Verdict:
+class Assessment:
     """What was found, and what was measured for each row answered: gap over the spread, violation."""
 
     findings: list[Finding]
@@ -54,16 +53,16 @@ class Verdict:
     """Rows that pass only because their multipliers have no more digits, or no room, in a double."""
 
 
-def judge(case: Case, answers: Answers) -> Verdict:
-    """Look at every row of the answers."""
+def judge(case: Case, answers: Answers) -> Assessment:
+    """Check every row of the answers."""
     findings = [
         Finding(row, f"raised {type(error).__name__}", np.nan, 0.0) for row, error in answers.errors.items()
     ]
     if not len(answers.rows):
-        return Verdict(findings, np.empty(0), np.empty(0))
+        return Assessment(findings, np.empty(0), np.empty(0))
     asked = case.only(answers.rows)
     given = public_parameters(asked)
-    # Of a set that is not known here, the multipliers of its own closed form prove nothing.
+    # The multipliers of a closed form that this file has no formula for prove nothing.
     unknown = case.name not in RESIDUALS and "y" not in answers.dual
     F, p = asked.losses.astype(np.longdouble), answers.p.astype(np.longdouble)
     counted = given["center"] > 0.0 if case.name == "kl" else np.ones_like(F, dtype=bool)
@@ -85,16 +84,16 @@ def judge(case: Case, answers: Answers) -> Verdict:
     gap = bound - value
     # pᵀf and r + pᵀ(f - r) differ by r·(Σp - 1): `value` may be measured from any loss r, or from none.
     sum_off = np.abs(p.sum(axis=1) - 1.0) * (largest + spread)
-    said = answers.gap.astype(np.longdouble)
+    reported = answers.gap.astype(np.longdouble)
 
     tests: dict[str, tuple[Long, Any]] = {
         "p < 0": (-p.min(axis=1), np.where(solved, CONIC_VIOLATION, 0.0)),
         "violation": (violation, feasible),
         "gap": (gap, allowed),
         "negative gap": (-gap, allowed),
-        "says violation": (answers.violation.astype(np.longdouble), feasible),
-        "says gap": (np.abs(said), allowed),
-        "gap is not bound - value": (np.abs(said - gap), allowed),
+        "reported violation": (answers.violation.astype(np.longdouble), feasible),
+        "reported gap": (np.abs(reported), allowed),
+        "gap is not bound - value": (np.abs(reported - gap), allowed),
         "value is not pᵀf": (np.abs(answers.value - anchor[:, 0] - value), VALUE * spread + ulps + sum_off),
         "bound is not the multipliers'": (np.abs(answers.upper_bound - anchor[:, 0] - bound), allowed),
     }
@@ -121,8 +120,8 @@ def judge(case: Case, answers: Answers) -> Verdict:
             for b in np.flatnonzero(bad)
         ]
     unit = np.where(spread > 0.0, np.maximum(spread, allowed / GAP), 1.0)
-    return Verdict(
-        _most_telling(findings),
+    return Assessment(
+        _first_of_each_row(findings),
         np.asarray(gap / unit, float),
         np.asarray(violation, float),
         int(excused.sum()),
@@ -130,7 +129,7 @@ def judge(case: Case, answers: Answers) -> Verdict:
 
 
 def by_solver(case: Case, answers: Answers) -> NDArray[np.bool_]:
-    """Rows that a conic solver answered: a batch names all backends, a row's multipliers say which."""
+    """The rows that a conic solver answered: a batch names all backends, a row's multipliers tell which."""
     mixed = np.array([backend != "closed-form" for backend in answers.backends])
     keys = KEYS.get(case.name, ())
     own = np.ones(len(answers.rows), dtype=bool)
@@ -140,8 +139,8 @@ def by_solver(case: Case, answers: Answers) -> NDArray[np.bool_]:
     return (mixed & ~own) if keys and not MAKERS[case.name].conic else np.full(len(own), True)
 
 
-def _most_telling(findings: list[Finding]) -> list[Finding]:
-    """The first finding of each row, in the tests' order: p before what the answer says of it."""
+def _first_of_each_row(findings: list[Finding]) -> list[Finding]:
+    """The first finding of each row, in the order of the tests: p before what the answer reports."""
     first: dict[int, Finding] = {}
     for each in findings:
         first.setdefault(each.row, each)
@@ -157,7 +156,7 @@ def _residual(case: Case, given: dict[str, Any], p: Long, half: Long) -> Long:
 
 
 def public_parameters(case: Case) -> dict[str, Any]:
-    """The parameters in long double, rows first; the centre as the set shows it, divided by its sum."""
+    """The parameters in long double, rows first; the centre divided by its sum, as the set has it."""
     size = case.size
     given: dict[str, Any] = {}
     for key, value in case.parameters.items():

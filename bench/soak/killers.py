@@ -1,4 +1,4 @@
-"""Orders that defeat a selection: what a fixed sample sees, and median-of-three quicksort's worst case."""
+"""Orders that defeat a selection: against its fixed sample, and against median-of-three quicksort."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from uncertainty_sets.arrays import Array
 
 SEED, SAMPLE, SHARE, SORTED = 88172645463325252, 2048, 16, 96
-"""What the selection's deterministic sample was first made with; another sample makes this a plain order."""
+"""The constants of the sample in kernels/selection.py; if those change, this is an ordinary order."""
 
 
 def sampled(count: int) -> NDArray[np.int64]:
@@ -28,10 +28,10 @@ def sampled(count: int) -> NDArray[np.int64]:
 
 @cache
 def against_sample(size: int) -> Array:
-    """Every sample sees the largest of what is left, so that every bracket misses and little is removed.
+    """An order in which every sample has the largest entries left, so that every bracket misses.
 
     It follows the selection of half the weight among equal weights, round after round: the sampled entries
-    get the next lower values, and those at or above the pivot leave.
+    get the next lower values, and those at or above the pivot are removed.
     """
     f, left, height, above = np.full(size, np.nan), np.arange(size), float(size), 0.0
     weight = 2.0 / size

@@ -1,17 +1,12 @@
-"""Losses made to hurt: ulps, ties, extreme scales, ladders and tails; each family fills (rows, N)."""
+"""Adversarial losses: ulps, ties, extreme scales, ladders and tails; each family draws (rows, N)."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from bench.soak import killers
+from bench.soak.families import Family, Rng, Shape
 from uncertainty_sets.arrays import Array
-
-Rng = np.random.Generator
-Shape = tuple[int, int]
 
 
 def plain(rng: Rng, shape: Shape) -> Array:
@@ -89,7 +84,7 @@ def decades(rng: Rng, shape: Shape) -> Array:
     return np.asarray(10.0 ** (far * rng.uniform(-1.0, 1.0, shape)) * rng.choice([-1.0, 1.0], shape))
 
 
-FAMILIES: dict[str, Callable[[Rng, Shape], Array]] = {
+FAMILIES: dict[str, Family] = {
     "plain": plain,
     "ties": ties,
     "ulps": ulps,
@@ -101,16 +96,3 @@ FAMILIES: dict[str, Callable[[Rng, Shape], Array]] = {
     "decades": decades,
     "killer orders": killers.losses,
 }
-
-
-def mixed(rng: Rng, shape: Shape, first: str | None = None) -> Array:
-    """Rows of all families; with `first`, about half of them of that one."""
-    names = list(FAMILIES)
-    picked = rng.integers(len(names), size=shape[0])
-    if first is not None:
-        picked = np.where(rng.random(shape[0]) < 0.5, names.index(first), picked)
-    f = np.empty(shape)
-    for k in np.unique(picked):
-        rows: Any = picked == k
-        f[rows] = FAMILIES[names[k]](rng, (int(rows.sum()), shape[1]))
-    return f

@@ -1,4 +1,4 @@
-"""Parameters of each set around given centres and losses, saturation and degenerate ones among them."""
+"""Parameters of each set for given centres and losses, including degenerate and saturated ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Made = tuple[dict[str, Any], tuple[str, ...]]
 
 @dataclass
 class Draw:
-    """What a maker has to go by: randomness, losses (B, N), centres (B, N), and what the batch is about."""
+    """What a maker is given: randomness, losses (B, N), centres (B, N), and whether radii should saturate."""
 
     rng: np.random.Generator
     f: Array
@@ -26,7 +26,7 @@ class Draw:
     saturated: bool
 
     def radii(self, saturation: Array, usual: Array) -> Array:
-        """For each row: 0, tiny, huge, usual, or the saturation radius exactly, by ulps, by a little."""
+        """One per row: 0, tiny, huge, usual, or the saturation radius, exactly or off by ulps or a little."""
         rng, rows = self.rng, len(self.f)
         exact = np.where(np.isfinite(saturation) & (saturation >= 0.0), saturation, 1.0)
         ulps = rng.choice([-2, -1, 0, 1, 2], rows) * np.spacing(exact)
@@ -132,27 +132,22 @@ def ellipsoid_dense(draw: Draw) -> Made:
     return {"center": draw.q, "shape": 0.5 * (shape + shape.T), "radius": radius}, ("center", "radius")
 
 
-def _line(rng: np.random.Generator, n: int) -> Any:
-    kind = rng.integers(7)
-    if kind == 0:
-        return None
-    if kind == 1:
-        return rng.normal(size=n)
-    if kind == 2:
-        return rng.integers(0, 4, n) / 2.0
-    if kind == 3:
-        return 10.0 ** -(rng.choice([10.0, 20.0, 160.0]) * rng.random(n))
-    if kind == 4:
-        return rng.integers(0, 9, n) * rng.choice([1e-160, 1e-20, 1e20, 1e100])
-    if kind == 5:
-        return 1.0 + np.spacing(1.0) * rng.integers(0, 50, n)
-    return np.cumsum(10.0 ** rng.uniform(-8.0, 0.0, n))
+LINES: tuple[Callable[[np.random.Generator, int], Any], ...] = (
+    lambda rng, n: None,
+    lambda rng, n: rng.normal(size=n),
+    lambda rng, n: rng.integers(0, 4, n) / 2.0,
+    lambda rng, n: 10.0 ** -(rng.choice([10.0, 20.0, 160.0]) * rng.random(n)),
+    lambda rng, n: rng.integers(0, 9, n) * rng.choice([1e-160, 1e-20, 1e20, 1e100]),
+    lambda rng, n: 1.0 + np.spacing(1.0) * rng.integers(0, 50, n),
+    lambda rng, n: np.cumsum(10.0 ** rng.uniform(-8.0, 0.0, n)),
+)
+"""Positions: 0 … N-1, random, with ties, over decades, scaled with ties, an ulp apart, in uneven steps."""
 
 
 def wasserstein(draw: Draw) -> Made:
-    """On a line: the integers, positions with ties, over decades, an ulp apart, scaled."""
+    """On a line, with any of LINES as positions."""
     rng, q, (rows, n) = draw.rng, draw.q, draw.f.shape
-    cost = _line(rng, n)
+    cost = LINES[rng.integers(len(LINES))](rng, n)
     x = np.arange(float(n)) if cost is None else cost
     order = np.argsort(x, kind="stable")
     place, top = x[order], draw.top[:, order]
@@ -202,15 +197,15 @@ def plugin(draw: Draw) -> Made:
 
 
 def example(draw: Draw) -> Made:
-    """What `example` of the class needs; for sets of the registry that nobody has written a maker for."""
+    """What `example` of the class needs; for sets of the registry without a maker here."""
     return {"size": draw.f.shape[1], "seed": int(draw.rng.integers(2**32))}, ()
 
 
 @dataclass
 class Maker:
-    """How a set is made and its parameters drawn, and how large it may be here.
+    """How a set is built, how its parameters are drawn, and how large it may be here.
 
-    `conic`: a conic solver answers, with that way's promise.
+    `conic`: a conic solver answers, and its promise is the conic one.
     """
 
     build: Callable[..., Any]
@@ -237,7 +232,7 @@ MAKERS = {
 
 
 def _examples() -> dict[str, Maker]:
-    """Every other set of the registry, by its `example`; its own constraints are the judge of p."""
+    """Every other set of the registry, by its `example`; p is judged by the set's own constraints."""
 
     def maker(name: str) -> Maker:
         def build(size: int, seed: int) -> Any:

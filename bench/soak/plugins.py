@@ -1,4 +1,4 @@
-"""Sets that give only `constraints(p)`, as users write them; the judge has formulas of its own for each."""
+"""Sets that have only `constraints(p)`, as users write them; the judge has its own formulas for each."""
 
 from __future__ import annotations
 

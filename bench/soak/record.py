@@ -1,4 +1,4 @@
-"""What a soak has seen so far: counts, worst numbers, and one small example of each kind of failure."""
+"""The results so far: counts, worst numbers, and one small example of each kind of failure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from bench.soak.asking import Answers, ask
 from bench.soak.cases import Case
-from bench.soak.judge import Finding, Verdict, by_solver, judge
+from bench.soak.judge import Assessment, Finding, by_solver, judge
 from bench.soak.parameters import MAKERS
 
 SHOWN = 25
-"""Losses of an example that are printed; a larger one is given by its round."""
+"""The most losses of an example that are printed; larger ones are named by their round."""
 
 
 @dataclass
@@ -61,21 +61,21 @@ class Record:
 
     @property
     def wrong(self) -> int:
-        """Of them, with at least one finding."""
+        """Loss vectors with at least one finding."""
         return sum(cell.wrong for cell in self.cells.values())
 
-    def add(self, turn: int, case: Case, answers: Answers, verdict: Verdict) -> None:
+    def add(self, turn: int, case: Case, answers: Answers, assessment: Assessment) -> None:
         """Count a round."""
         cell = self.cells.setdefault((case.name, case.generator), Cell())
         cell.cases += case.rows
-        cell.wrong += len({finding.row for finding in verdict.findings})
+        cell.wrong += len({finding.row for finding in assessment.findings})
         cell.by_solver += int(by_solver(case, answers).sum())
-        cell.excused += verdict.excused
-        if verdict.gap.size:
-            cell.gap = float(np.fmax(cell.gap, np.nanmax(verdict.gap, initial=-np.inf)))
-            cell.least_gap = float(np.fmin(cell.least_gap, np.nanmin(verdict.gap, initial=np.inf)))
-            cell.violation = float(np.fmax(cell.violation, np.nanmax(verdict.violation, initial=0.0)))
-        for finding in verdict.findings:
+        cell.excused += assessment.excused
+        if assessment.gap.size:
+            cell.gap = float(np.fmax(cell.gap, np.nanmax(assessment.gap, initial=-np.inf)))
+            cell.least_gap = float(np.fmin(cell.least_gap, np.nanmin(assessment.gap, initial=np.inf)))
+            cell.violation = float(np.fmax(cell.violation, np.nanmax(assessment.violation, initial=0.0)))
+        for finding in assessment.findings:
             self._note(turn, case, answers, finding)
 
     def _note(self, turn: int, case: Case, answers: Answers, finding: Finding) -> None:
@@ -102,7 +102,7 @@ class Record:
 
 
 def snippet(case: Case, finding: Finding) -> str:
-    """A line of Python that shows the failure by a call for its row alone; empty where that does not."""
+    """A line of Python that shows the failure by a call for its row alone; empty if that does not fail."""
     if case.size > SHOWN:
         return ""
     alone = case.only(np.array([finding.row]))

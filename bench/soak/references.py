@@ -1,7 +1,7 @@
-"""The maximum by another's solver, from the definition of each set: a judge of the judge, now and then.
+"""The maximum by another solver, from the definition of each set: an occasional check of the judge itself.
 
-Losses are scaled to [-1, 0]. Solvers stop at 1e-7 or so and want numbers near 1: rows far from that are
-left to the certificates, which hold at any scale.
+Losses are scaled to [-1, 0]. Solvers stop at about 1e-7 and need numbers near 1: rows far from that are left
+to the certificates, which hold at any scale.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LINEAR, CONIC = 1e-6, 1e-4
 """How far off a simplex solver and an interior-point solver may be, over the spread."""
 
 LARGEST = 25
-"""N, at most."""
+"""The largest N to compare."""
 
 
 def difference(case: Case, row: int, p: Array) -> tuple[float, float] | None:
-    """(how far the value of p is from the other solver's, what is allowed); None where that cannot tell."""
+    """(how far the value of p is from the other solver's, what is allowed); None if it cannot tell."""
     model = MODELS.get(case.name)
     f = case.losses[row]
     spread = float(f.max() / 2.0 - f.min() / 2.0)

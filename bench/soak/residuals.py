@@ -1,9 +1,8 @@
-"""How far p is from each set, by formulas of our own in extended precision.
+"""How far p is from each set, by independent formulas in extended precision.
 
-Residuals are scaled by max(1, |right-hand side|), as the sets promise. A p of doubles is known to half a
-unit in the last place of each entry. Where a set divides by a spread of 1e-20 or multiplies by a distance
-of 1e100, that half unit alone can be more than the promise; exactly that much, computed from p, is taken
-off, and no more.
+Residuals are scaled by max(1, |right-hand side|), as the sets promise. A p of doubles is known to half a unit
+in the last place of each entry. If a set divides by a spread of 1e-20 or multiplies by a distance of 1e100,
+that half unit alone can exceed the promise; exactly that much, computed from p, is subtracted.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ def solve(matrix: Long, right: Long) -> Long:
 def wasserstein(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     """∫|P - Q| <= radius, with P - Q summed from the end that is known better.
 
-    The two ends give the same where Σp = Σq; q is rounded, so its sum is 1 only up to half units of its own.
-    An entry of p is mass of its own and what came from elsewhere: half a unit for it, and half for that sum.
+    Both ends give the same if Σp = Σq; q is rounded, so its sum is 1 only up to half units of its entries.
+    An entry of p is its own mass plus what came from elsewhere: half a unit for it, and half for that sum.
     """
     order, half = given["order"], 2.0 * half
     step = np.diff(given["cost"][:, order], axis=1)

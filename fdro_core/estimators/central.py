@@ -2,13 +2,13 @@
 
     minimise over w    max over p in P of Σ_g p_g f_g(w)  +  l2/2·‖w‖²
 
-Two stages. L-BFGS on the objective itself, whose gradient is Σ p*_g ∇f_g (Danskin): enough where P is round.
-Where P has corners the objective has kinks, and L-BFGS stalls on them. Then the method of multipliers takes
-over: L-BFGS on
+There are two stages. First L-BFGS on the objective itself, whose gradient is Σ p*_g ∇f_g (Danskin): that is
+enough if P is smooth. If P has corners, the objective has kinks on which L-BFGS stalls. Then the method of
+multipliers takes over: L-BFGS on
 
     max over p in P of   pᵀf(w) - μ/2·‖p - p̂‖²  +  l2/2·‖w‖²
 
-which has none, then p̂ ← p. The maximiser is the projection of p̂ + f/μ onto P
+which has no kinks, then p̂ ← p. The maximiser is the projection of p̂ + f/μ onto P
 (uncertainty_sets/projection.py).
 
 Both stop on a proof. For any p̄ in P the function h(w) = p̄ᵀf(w) + l2/2·‖w‖² is below the objective and
@@ -34,7 +34,7 @@ Pull = Callable[[Array], Array]
 MEMORY = 20  # pairs that L-BFGS keeps: passes over w are cheap beside passes over the data
 INNER = 60  # L-BFGS iterations between two updates of p̂, at most
 NOMINAL = 8  # L-BFGS iterations for the reference distribution, to leave the starting point
-WINDOW = 15  # evaluations in which L-BFGS on the objective must get somewhere: else it is stuck on a kink
+WINDOW = 15  # evaluations without progress after which L-BFGS on the objective is stuck on a kink
 
 
 class Groups(Protocol):
@@ -47,7 +47,7 @@ class Groups(Protocol):
         ...
 
     def metric(self) -> Array:
-        """Positive numbers, a diagonal guess at the curvature."""
+        """Positive numbers: an estimate of the curvature's diagonal."""
         ...
 
 
@@ -59,9 +59,9 @@ class Optimum:
         w: the parameters.
         losses: f(w).
         worst_case: the set's answer at those losses.
-        gap: how far the objective at w can be from the least there is; infinite without ridge.
+        gap: a bound on how far the objective at w is above the minimum; infinite without ridge.
         evaluations: passes over the data, forward and back.
-        converged: whether the gap came down to the tolerance; without ridge, whether nothing moved any more.
+        converged: whether the gap is within the tolerance; without ridge, whether w stopped moving.
     """
 
     w: Array
@@ -73,11 +73,11 @@ class Optimum:
 
 
 class _Enough(Exception):
-    """The budget of evaluations is spent, or the proof is there."""
+    """Raised to end the search: the budget of evaluations is spent, or the gap is proved."""
 
 
 class _Next(Exception):
-    """This stage or round has done what it can."""
+    """Raised to end a stage or round that makes no more progress."""
 
 
 class _Search:
@@ -94,7 +94,7 @@ class _Search:
 
     @cached_property
     def reference(self) -> Array:
-        """A distribution in the set, once a look has told how many groups there are."""
+        """A distribution in the set; the first `look` must have set the number of groups."""
         return np.asarray(self.oracle.reference(), dtype=np.float64)
 
     @property
@@ -108,12 +108,12 @@ class _Search:
         return self.tolerance * max(1.0, abs(self.upper)) if np.isfinite(self.upper) else 0.0
 
     def look(self, w: Array) -> tuple[Array, Pull, Any, float]:
-        """Losses, their gradients' pull, the oracle's answer and the ridge at w."""
+        """Evaluate w: the losses, their `Pull`, the oracle's answer and the ridge."""
         if self.evaluations >= self.budget:
             raise _Enough
         self.evaluations += 1
         losses, pull = self.groups.evaluate(w)
-        self.oracle = sized(self.oracle, losses.size)  # the first losses tell how many groups there are
+        self.oracle = sized(self.oracle, losses.size)  # known only from the first losses
         answer = self.oracle.worst_case(losses)
         ridge = 0.5 * self.l2 * float(w @ w)
         if answer.value + ridge < self.upper:
@@ -121,9 +121,10 @@ class _Search:
         return losses, pull, answer, ridge
 
     def prove(self, value: float, gradient: Array, slack: float = 0.0) -> float:
-        """Take in h(w) and ∇h(w) of an h that is `slack` below the objective there; stop when that is enough.
+        """Raise the lower bound by h(w) and ∇h(w) of an h that is `slack` below the objective at w.
 
-        Gives how far h(w) is above the least h: a bound with a ridge, otherwise a guess from the metric.
+        Returns how far h(w) is above the minimum of h: a bound with a ridge, otherwise an estimate from the
+        metric. Raises `_Enough` if the gap is proved.
         """
         if self.l2 > 0.0:
             excess = float(gradient @ gradient) / (2.0 * self.l2)
@@ -139,7 +140,7 @@ class _Search:
 
 
 def minimise(groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int) -> Optimum:
-    """The w that does best on its worst distribution, by at most `budget` >= 1 passes over the data."""
+    """Minimise the worst expected loss, by at most `budget` >= 1 passes over the data."""
     search = _Search(groups, oracle, l2, tolerance, budget)
     with suppress(_Enough):
         _directly(search)
@@ -152,7 +153,7 @@ def minimise(groups: Groups, oracle: Any, l2: float, tolerance: float, budget: i
 def _lbfgs(
     function: Callable[[Array], tuple[float, Array]], search: _Search, w: Array, iterations: int
 ) -> None:
-    """L-BFGS in the search's metric, until it has done that many iterations or cannot go on."""
+    """Run L-BFGS in the search's metric, up to that many iterations."""
     from scipy.optimize import minimize
 
     def scaled(v: Array) -> tuple[float, Array]:
@@ -164,10 +165,10 @@ def _lbfgs(
 
 
 def _directly(search: _Search) -> None:
-    """L-BFGS on the objective, while the objective or its gradient falls.
+    """Run L-BFGS on the objective, as long as the objective or its gradient falls.
 
-    It starts a few steps towards the minimum for the reference distribution: where all losses are equal, as
-    they are at w = 0, every p is a worst case and the gradient of one of them leads nowhere.
+    It starts with a few steps towards the minimum for the reference distribution: if all losses are equal, as
+    at w = 0, every p is a worst case, and the gradient of one of them need not be a descent direction.
     """
 
     def nominal(w: Array) -> tuple[float, Array]:
@@ -198,7 +199,7 @@ def _directly(search: _Search) -> None:
 
 
 def _by_multipliers(search: _Search) -> None:
-    """The method of multipliers from the best point so far, until the search has enough."""
+    """Run the method of multipliers from the best point so far, until the search raises `_Enough`."""
     assert search.best is not None
     w, losses, answer, _ = search.best
     projection = Projection(search.oracle, answer.p)
@@ -219,7 +220,7 @@ def _by_multipliers(search: _Search) -> None:
             slack = answer.value - expected
             last = w.copy(), p, slack
             if search.prove(expected + ridge, gradient, slack) <= 0.2 * slack:
-                raise _Next  # w is known as well as p̂ is
+                raise _Next  # w is now as accurate as p̂
             move = p - center
             return expected - 0.5 * softness * float(move @ move) + ridge, gradient
 

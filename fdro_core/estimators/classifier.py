@@ -1,4 +1,4 @@
-"""The scikit-learn classifier: fits by `central`, or by the federated driver with one worker per group."""
+"""The scikit-learn classifier: fits by `central`, or by ASPIRE-EASE with one worker per group."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SOLVERS = ("central", "aspire-ease")
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Softmax regression for the worst distribution over groups of samples.
 
-    Minimises max over p in P of Σ_g p_g f_g(w) + l2/2·‖w‖², f_g the mean cross-entropy of group g and P an
-    uncertainty set around the prior. The set may be given by name, its parameters by the arguments below;
-    what is not given is taken relative to the prior q, so that it fits any number of groups:
+    Minimises max over p in P of Σ_g p_g f_g(w) + l2/2·‖w‖², where f_g is the mean cross-entropy of group g
+    and P an uncertainty set around the prior q. The set may be given by name, with its parameters by the
+    arguments below. Parameters not given are taken relative to q, so that they fit any number of groups:
 
     - `spread` (CD-norm) is q: a weight may double or vanish; `budget` is half the number of groups;
     - `radius` (KL, ellipsoid, Wasserstein-1) is 0.1; `shape` (ellipsoid) is q: the χ² ball;
@@ -56,31 +56,31 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             many entries as there are groups, in sorted order of the groups.
         budget, spread, radius: the set's parameters of that name.
         set_parameters: any of the set's parameters by name.
-        prior: the centre q. "samples": a group's share of the samples; "uniform"; one number a group in
+        prior: the centre q. "samples": a group's share of the samples; "uniform"; one number per group in
             sorted order; or a mapping from group to number. Numbers are divided by their sum.
-        l2: the ridge, on bias and weights alike.
+        l2: the ridge, on bias and weights.
         tolerance: of the objective, relative to max(1, objective); see `gap_`.
         steps: the most passes over the data ("central"; None: 2,000), or master iterations ("aspire-ease";
             None: the driver's own rule).
         solver: "central" sees all data at once: L-BFGS and the method of multipliers, to a proven gap.
-            "aspire-ease" runs the federated driver, one worker a group, on a virtual clock.
-        seed: of the driver's delays and start; "central" draws nothing.
+            "aspire-ease" runs the federated driver, one worker per group, on a virtual clock.
+        seed: of the driver's delays and starting point; "central" uses no random numbers.
 
     Attributes:
         classes_: the labels, sorted.
         coef_, intercept_: as scikit-learn's `LogisticRegression` has them.
-        groups_: the groups, sorted; without groups the numbers of the samples.
+        groups_: the groups, sorted; without groups the indices of the samples.
         prior_: q.
         uncertainty_set_: the set.
         group_losses_: f_g at the solution.
         worst_case_: the set's answer at those losses, with its proof.
         objective_: the worst expected loss with the ridge.
-        gap_: how far `objective_` can be above the least possible, by a proof; infinite for l2 = 0. NaN with
+        gap_: a proven bound on how far `objective_` is above the minimum; infinite for l2 = 0. NaN with
             "aspire-ease", which has no such proof.
         n_iter_: passes over the data, or master iterations.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own
         self,
         uncertainty_set: Any = "cd-norm",
         *,
@@ -110,7 +110,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: Any = None) -> RobustClassifier:
         """Train on X (samples, features), dense or sparse, labels y and the samples' groups.
 
-        Without groups every sample is its own group: then the set says which samples may count more.
+        Without groups every sample is its own group, and the set says which samples may count more.
         """
         self._check_settings()
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", order="C")
@@ -157,7 +157,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return probabilities
 
     def predict_log_proba(self, X: Any) -> Array:
-        """The logarithm of `predict_proba`, exact where that is 0 in floating point."""
+        """The logarithm of `predict_proba`, exact even if that is 0 in floating point."""
         from scipy.special import log_expit, log_softmax
 
         scores = self.decision_function(X)
@@ -171,7 +171,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidSetting(
                 f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {self.solver!r}"
             )
-        l2: Any = self.l2  # what users hand over may be of any type
+        l2: Any = self.l2  # users may pass any type
         tolerance: Any = self.tolerance
         steps: Any = self.steps
         if not (isinstance(l2, Real) and 0.0 <= float(l2) < np.inf):
@@ -184,7 +184,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _prior(self, sizes: NDArray[np.intp]) -> Array:
-        """The centre q from what `prior` says."""
+        """The centre q that `prior` describes."""
         if isinstance(self.prior, str):
             if self.prior not in {"samples", "uniform"}:
                 raise InvalidSetting(
@@ -213,8 +213,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = central.minimise(problem, self.uncertainty_set_, float(self.l2), self.tolerance, steps)
         if not found.converged:
             warnings.warn(
-                f"RobustClassifier stopped after {found.evaluations} passes with a gap of {found.gap:.2g} "
-                f"where {self.tolerance:g} was asked for; scale the features (StandardScaler), raise steps "
+                f"RobustClassifier stopped after {found.evaluations} passes with a gap of {found.gap:.2g}; "
+                f"the tolerance is {self.tolerance:g}; scale the features (StandardScaler), raise steps "
                 "or l2",
                 ConvergenceWarning,
                 stacklevel=3,

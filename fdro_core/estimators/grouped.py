@@ -8,40 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.estimators.central import Pull
+from fdro_core.problems.softmax import cross_entropy
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import summing
-
-
-@summing
-def _cross_entropy(scores: Array, labels: NDArray[np.intp], losses: Array) -> None:
-    """Every sample's cross-entropy; scores (n, C) become softmax - one-hot in place."""
-    n, classes = scores.shape
-    for i in range(n):
-        top = scores[i, 0]
-        for c in range(1, classes):
-            top = max(top, scores[i, c])
-        mass = 0.0
-        own = scores[i, labels[i]] - top
-        for c in range(classes):
-            scores[i, c] = np.exp(scores[i, c] - top)
-            mass += scores[i, c]
-        losses[i] = np.log(mass) - own
-        for c in range(classes):
-            scores[i, c] /= mass
-        scores[i, labels[i]] -= 1.0
 
 
 class GroupedSoftmax:
     """f_g(w) = the mean cross-entropy of group g; w the C-order ravel of (features + 1, classes), bias last.
 
-    One evaluation costs one product with X, and one more for a gradient, whatever the number of groups.
+    One evaluation costs one product with X, and one more for a gradient, for any number of groups.
 
     Args:
         X: (samples, features), dense or scipy sparse.
         y: labels 0..classes-1.
-        group: 0..groups-1 for each sample, every one of them met.
+        group: 0..groups-1 for each sample; every group has samples.
         classes: C.
-        l2: the ridge that will be added, for the metric alone.
+        l2: the ridge that will be added; only the metric uses it.
     """
 
     def __init__(
@@ -63,7 +44,7 @@ class GroupedSoftmax:
     def evaluate(self, w: Array) -> tuple[Array, Pull]:
         """Every group's loss, and p ↦ Σ_g p_g ∇f_g(w)."""
         residual, losses = self.scores(w), np.empty(self.y.size)
-        _cross_entropy(residual, self.y, losses)
+        cross_entropy(residual, self.y, losses)
 
         def pull(p: Array) -> Array:
             weighted = residual * (p if self._alone else p[self.group] * self._share)[:, None]
@@ -75,7 +56,7 @@ class GroupedSoftmax:
         return means, pull
 
     def metric(self) -> Array:
-        """½·E x² + l2, at least 1e-9 of the largest: the softmax Hessian is at most ½ in each class."""
+        """½·E x² + l2, since the softmax Hessian is at most ½ in each class; at least 1e-9 of the largest."""
         square = self.X.multiply(self.X) if hasattr(self.X, "multiply") else self.X**2
         mean = np.append(np.asarray(square.mean(axis=0)).ravel(), 1.0)
         curvature = 0.5 * mean + self.l2

@@ -7,14 +7,14 @@ from numpy.typing import ArrayLike
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
-from fdro_core.problems.shared import as_matrix, check_l2, draw, ridge
+from fdro_core.problems.shared import as_matrix, batch, check_l2, ridge
 from uncertainty_sets.arrays import Array
 
 
 class LeastSquares:
     """Linear regression: f(w) = mean_i ½(x_iᵀw - y_i)² + l2/2·‖w‖².
 
-    w has one entry a feature, with the bias last where `intercept=True`. A gradient costs O(samples·p).
+    w has one entry per feature, with the bias last if `intercept=True`. A gradient costs O(samples·p).
 
     >>> LeastSquares([[1.0], [2.0]], [1.0, 2.0]).loss_and_gradient(np.zeros(1))
     (1.25, array([-2.5]))
@@ -35,9 +35,8 @@ class LeastSquares:
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
     ) -> tuple[float, Array]:
-        """f(w) and ∇f(w), on a mini-batch where `rng` and `batch_size` are given."""
-        rows = draw(rng, batch_size, len(self.X))
-        X, y = (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
+        """f(w) and ∇f(w), on a mini-batch if `rng` and `batch_size` are given."""
+        X, y = batch(self.X, self.y, rng, batch_size)
         residual = X @ w - y
         share = 1.0 / len(y)
         gradient: Array = X.T @ (residual * share)

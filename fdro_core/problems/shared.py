@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -12,7 +14,7 @@ from uncertainty_sets.kernels.jit import summing
 
 @summing
 def ridge(w: Array, gradient: Array, l2: float) -> float:
-    """l2/2·‖w‖², and its gradient added."""
+    """Return l2/2·‖w‖² and add its gradient to `gradient`."""
     total = 0.0
     for i in range(w.size):
         total += w[i] * w[i]
@@ -21,7 +23,7 @@ def ridge(w: Array, gradient: Array, l2: float) -> float:
 
 
 def as_matrix(name: str, X: ArrayLike, intercept: bool) -> Array:
-    """Our own float64 copy of X, with a column of ones if there is an intercept."""
+    """A float64 copy of X, with a column of ones if there is an intercept."""
     try:
         matrix = np.array(X, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
@@ -47,3 +49,11 @@ def draw(rng: np.random.Generator | None, batch_size: int | None, samples: int) 
     if rng is None or batch_size is None or batch_size >= samples:
         return None
     return rng.choice(samples, size=batch_size, replace=False)
+
+
+def batch(
+    X: Array, y: NDArray[Any], rng: np.random.Generator | None, batch_size: int | None
+) -> tuple[Array, NDArray[Any]]:
+    """A mini-batch of X and y, or all of them."""
+    rows = draw(rng, batch_size, len(X))
+    return (X, y) if rows is None else (X[rows], y[rows])

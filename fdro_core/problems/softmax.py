@@ -7,40 +7,56 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
-from fdro_core.problems.shared import as_matrix, check_l2, draw, ridge
+from fdro_core.problems.shared import as_matrix, batch, check_l2, ridge
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import summing
 
 
 @summing
-def _softmax_loss(scores: Array, labels: NDArray[np.int64]) -> float:
-    """The mean cross-entropy; scores (n, C) become (softmax - one-hot) / n in place."""
+def cross_entropy(scores: Array, labels: NDArray[np.int64], losses: Array | None) -> float:
+    """The mean cross-entropy of the samples; scores (n, C) become its gradient, (softmax - one-hot)/n.
+
+    With `losses`, each sample's own is written there, and the scores become n gradients, softmax - one-hot.
+    """
     n, classes = scores.shape
     share = 1.0 / n
+    part = share if losses is None else 1.0
     total = 0.0
     for i in range(n):
+        # 1. The largest score, which keeps every exponential within [0, 1].
         top = scores[i, 0]
         for c in range(1, classes):
             top = max(top, scores[i, c])
+        # 2. The loss: log Σ exp(scores) minus the label's own score.
         mass = 0.0
         own = scores[i, labels[i]] - top
         for c in range(classes):
             scores[i, c] = np.exp(scores[i, c] - top)
             mass += scores[i, c]
-        total += np.log(mass) - own
-        scale = share / mass
+        loss = np.log(mass) - own
+        total += loss
+        if losses is not None:  # decided when it is compiled
+            losses[i] = loss
+        # 3. Its gradient in place of the scores.
+        scale = part / mass
         for c in range(classes):
             scores[i, c] *= scale
-        scores[i, labels[i]] -= share
+        scores[i, labels[i]] -= part
     mean: float = total * share
     return mean
+
+
+@summing
+def mean_cross_entropy(scores: Array, labels: NDArray[np.int64]) -> float:
+    """`cross_entropy` without each sample's own: compiled, since a default argument costs a call 0.1 µs."""
+    return cross_entropy(scores, labels, None)
 
 
 class SoftmaxRegression:
     """Multinomial logistic regression: f(w) = mean_i cross-entropy(y_i, softmax(x_iᵀW)) + l2/2·‖w‖².
 
-    w is the C-order ravel of W, (features, classes), with the bias as the last row where
-    `intercept=True`; l2 covers every entry. A gradient costs two products with X, O(samples·p).
+    w is the C-order ravel of W, (features, classes), with the bias as the last row if `intercept=True`;
+    l2 covers every entry. A gradient costs two products with X, O(samples·p).
 
     Args:
         X: (samples, features).
@@ -77,18 +93,17 @@ class SoftmaxRegression:
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
     ) -> tuple[float, Array]:
-        """f(w) and ∇f(w), on a mini-batch where `rng` and `batch_size` are given."""
-        rows = draw(rng, batch_size, len(self.X))
-        X, y = (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
+        """f(w) and ∇f(w), on a mini-batch if `rng` and `batch_size` are given."""
+        X, y = batch(self.X, self.y, rng, batch_size)
         scores = X @ w.reshape(-1, self.classes)
-        loss = _softmax_loss(scores, y)
+        loss = mean_cross_entropy(scores, y)
         gradient: Array = (X.T @ scores).ravel()
         if self.l2:
             loss += ridge(w, gradient, self.l2)
         return loss, gradient
 
     def accuracy(self, w: Array, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
-        """The share of samples classified right: its own, or the ones given (without the ones column)."""
+        """The share of samples classified right: its own, or those given (X without a column of ones)."""
         samples = self.X if X is None else np.asarray(X, dtype=np.float64)
         if samples.shape[1] < self.X.shape[1]:
             samples = np.column_stack([samples, np.ones(len(samples))])
@@ -100,5 +115,5 @@ class SoftmaxRegression:
         return digests.short(X=self.X, y=self.y, classes=self.classes, l2=self.l2)
 
     def metric(self) -> Array:
-        """½·E x² + l2: the softmax Hessian is at most ½ in each class."""
+        """½·E x² + l2, since the softmax Hessian is at most ½ in each class."""
         return np.repeat(0.5 * np.mean(self.X**2, axis=0) + self.l2, self.classes)

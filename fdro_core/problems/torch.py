@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
+from fdro_core.problems.shared import draw
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendMissing
 
@@ -25,16 +26,16 @@ __all__ = ["TorchProblem"]
 
 
 class TorchProblem:
-    """f_j(w) = loss(module(inputs), targets), w all parameters of the module in one flat vector.
+    """f_j(w) = loss(module(inputs), targets), where w is all parameters of the module in one flat vector.
 
-    The module is copied, so one module can be given to every worker; its parameters are the point to start
-    from. Its mode is kept: in training mode dropout draws from a stream that the step's `rng` fixes, so runs
-    repeat. Buffers (batch-norm means) stay with the worker and are not part of w.
+    The module is copied, so one module can be given to every worker; its parameters are the starting point.
+    Its mode is kept: in training mode the step's `rng` seeds dropout, so runs are reproducible. Buffers
+    (batch-norm means) stay with the worker and are not part of w.
 
     Args:
         module: any module; its dtype is the arithmetic's (float64 converges furthest).
         inputs, targets: tensors or arrays, samples first; inputs are cast to the module's dtype.
-        loss: a function of (outputs, targets) that gives the mean over samples; cross-entropy by default.
+        loss: a function of (outputs, targets) that returns the mean over samples; cross-entropy by default.
         l2: adds l2/2·‖w‖².
     """
 
@@ -74,19 +75,18 @@ class TorchProblem:
         self.samples = len(self._inputs)
 
     def initial_point(self, rng: np.random.Generator) -> Array:
-        """The module's parameters as they were given."""
+        """The parameters of the module as given."""
         return self._start.copy()
 
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
     ) -> tuple[float, Array]:
-        """f_j(w) and its gradient, on a mini-batch where `rng` and `batch_size` are given."""
+        """f_j(w) and its gradient, on a mini-batch if `rng` and `batch_size` are given."""
         torch = self._torch
         inputs, targets = self._inputs, self._targets
-        if rng is not None and batch_size is not None and batch_size < len(inputs):
-            rows = torch.as_tensor(
-                rng.choice(len(inputs), size=batch_size, replace=False), device=self._device
-            )
+        drawn = draw(rng, batch_size, len(inputs))
+        if drawn is not None:
+            rows = torch.as_tensor(drawn, device=self._device)
             inputs, targets = inputs[rows], targets[rows]
         flat = torch.tensor(w, dtype=self._dtype, device=self._device)  # a copy: w is read-only
         torch.nn.utils.vector_to_parameters(flat, self._parameters)
@@ -106,11 +106,11 @@ class TorchProblem:
         return loss, gradient
 
     def fingerprint(self) -> str:
-        """A digest of samples, targets, loss, l2, the module's structure and the parameters that stay.
+        """A digest of samples, targets, loss, l2, the module's structure and its frozen parameters.
 
-        The point to start from is not in it, nor are buffers, which training changes.
+        It leaves out the starting point, and the buffers, which training changes.
         """
-        layers = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self._module))  # where an object lies says nothing
+        layers = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self._module))  # addresses differ from run to run
         shapes = [(name, tuple(p.shape)) for name, p in self._module.named_parameters()]
         kept = {
             f"kept {name}": _bytes(p) for name, p in self._module.named_parameters() if not p.requires_grad
@@ -140,7 +140,7 @@ class TorchProblem:
 
 
 def _bytes(tensor: torch.Tensor) -> NDArray[Any]:
-    """A tensor's content, whatever its type: NumPy does not know all of them."""
+    """A tensor's content as bytes: NumPy lacks some of torch's types."""
     import torch
 
     flat: NDArray[Any] = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

@@ -94,9 +94,9 @@ every_set = pytest.mark.parametrize("name", JUDGED)
 @every_set
 def test_right_answers_pass(name):
     case = ordinary(name)
-    verdict = judge(case, ask(case))
-    assert not verdict.findings
-    assert np.abs(verdict.gap).max() < 1e-9
+    assessment = judge(case, ask(case))
+    assert not assessment.findings
+    assert np.abs(assessment.gap).max() < 1e-9
 
 
 @every_set
@@ -140,10 +140,10 @@ def test_false_claims_are_found(name):
     for field, amount, kind in (
         ("upper_bound", -1e-6, "bound is not the multipliers'"),
         ("upper_bound", 1e-6, "bound is not the multipliers'"),
-        ("gap", 1e-6, "says gap"),
-        ("gap", -1e-6, "says gap"),
+        ("gap", 1e-6, "reported gap"),
+        ("gap", -1e-6, "reported gap"),
         ("value", 1e-6, "value is not pᵀf"),
-        ("violation", 1e-6, "says violation"),
+        ("violation", 1e-6, "reported violation"),
     ):
         answers = ask(case)
         getattr(answers, field)[0] += amount * unit
@@ -183,7 +183,7 @@ def test_negative_entries_and_numbers_that_are_none_are_found():
     answers.p[1] = np.nan
     answers.gap[2] = np.nan
     found = {(each.row, each.kind) for each in judge(case, answers).findings}
-    assert {(0, "p < 0"), (2, "says gap")} <= found
+    assert {(0, "p < 0"), (2, "reported gap")} <= found
     assert 1 in {row for row, _ in found}
 
 
@@ -218,7 +218,7 @@ def exact_bound(name, given, f, dual):
 def test_the_judge_agrees_with_rational_arithmetic(name):
     case = ordinary(name)
     answers = ask(case)
-    verdict = judge(case, answers)
+    assessment = judge(case, answers)
     for b in range(case.rows):
         given = case.row_parameters(b)
         dual = {key: value[b] for key, value in answers.dual.items()}
@@ -228,7 +228,7 @@ def test_the_judge_agrees_with_rational_arithmetic(name):
         total = sum(Fraction(x) for x in answers.p[b])
         value -= (total - 1) * Fraction(case.losses[b].max())  # the judge measures from the largest loss
         gap = float(exact_bound(name, given, case.losses[b], dual) - value) / np.ptp(case.losses[b])
-        assert abs(gap - verdict.gap[b]) < 1e-17
+        assert abs(gap - assessment.gap[b]) < 1e-17
 
 
 def test_reaching_along_a_line_is_the_maximum_over_all_pairs():

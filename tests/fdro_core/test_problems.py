@@ -9,6 +9,7 @@ import pytest
 
 from fdro_core import AspireEase, LeastSquares, Problem, SoftmaxRegression, solve
 from fdro_core.errors import InvalidProblem
+from fdro_core.problems.samples import mean_and_scale
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 
 RNG = np.random.default_rng(0)
@@ -156,3 +157,17 @@ def test_local_steps_without_mini_batches_reach_the_optimum():
     best = solve(problems, box).objective
     result = solve(problems, box, algorithm=AspireEase(local_steps=3))
     assert result.objective == pytest.approx(best, rel=1e-4)
+
+
+def test_mean_and_scale_are_those_of_all_parts_together():
+    whole = np.random.default_rng(3).normal(5.0, 2.0, size=(30, 4))
+    mean, deviation = mean_and_scale([whole[:7], whole[7:8], whole[8:]])
+    np.testing.assert_allclose(mean, whole.mean(axis=0))
+    np.testing.assert_allclose(deviation, whole.std(axis=0))
+
+
+@pytest.mark.parametrize("value", [0.1, -1e9 / 3.0, 0.0])
+def test_a_constant_feature_has_no_deviation(value):
+    """NumPy's own deviation of such a feature is often rounding, which is no number to divide by."""
+    parts = [np.full((samples, 1), value) for samples in (3, 10, 1000)]
+    assert mean_and_scale(parts, constant=0.0)[1].tolist() == [0.0]

@@ -266,9 +266,22 @@ def test_errors_say_what_to_do(settings, groups, error, message):
         RobustClassifier(**settings).fit(X, y, groups=groups)
 
 
-def test_without_scikit_learn_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "fdro_core.sklearn")
-    monkeypatch.delitem(sys.modules, "fdro_core.estimators.classifier")
+def test_a_pickle_that_names_the_documented_module_loads():
+    """Where the class lived before, and where users import it from."""
+    X, y, group = data()
+    model = RobustClassifier("kl").fit(X, y, groups=group)
+    by_file = pickle.dumps(model, protocol=2)  # modules as plain text
+    by_name = by_file.replace(b"fdro_core.estimators.classifier", b"fdro_core.sklearn")
+    assert by_name != by_file
+    twin = pickle.loads(by_name)
+    assert type(twin) is RobustClassifier
+    np.testing.assert_array_equal(twin.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("name", ["fdro_core.sklearn", "fdro_core.estimators.classifier"])
+def test_without_scikit_learn_the_extra_is_named(monkeypatch, name):
+    for module in ("fdro_core.sklearn", "fdro_core.estimators.classifier"):
+        monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(BackendMissing, match=r"fdro\[sklearn\]"):
-        importlib.import_module("fdro_core.sklearn")
+    with pytest.raises(BackendMissing, match=r"fdro_core\.sklearn needs .*fdro\[sklearn\]"):
+        importlib.import_module(name)

@@ -85,4 +85,17 @@ class Mixed(Ball):
         ]
 
 
+class Stated(UncertaintySet):
+    """The constraints that a function of p returns; it takes its size from the losses."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def constraints(self, p):
+        return self.make(p)
+
+    def __repr__(self):
+        return "Stated()"
+
+
 ALL = (TotalVariation, Euclidean, Entropic, Transport, Line, Powers, Mixed)

@@ -20,11 +20,11 @@ from tests.uncertainty_sets.plugins import (
     Euclidean,
     Line,
     Powers,
+    Stated,
     TotalVariation,
     Transport,
 )
 from uncertainty_sets.backends import cold, select
-from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.certificate import Certifier
 from uncertainty_sets.conic.program import ConicProgram
@@ -263,19 +263,6 @@ def test_not_finite_losses_are_named():
         uncertainty_set.worst_case([0.0, np.nan])
     with pytest.raises(InvalidLosses, match=r"losses\[1, 0\] = inf"):
         uncertainty_set.worst_case([[0.0, 1.0], [np.inf, 1.0]])
-
-
-class Stated(UncertaintySet):
-    """Whatever constraints a test wants."""
-
-    def __init__(self, make):
-        self.make = make
-
-    def constraints(self, p):
-        return self.make(p)
-
-    def __repr__(self):
-        return "Stated()"
 
 
 @pytest.mark.parametrize("make", [lambda p: [p[0] >= 2], lambda p: [cp.norm(p) <= 0.1], lambda p: [False]])

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import brentq
 
 from tests import tolerances
-from tests.uncertainty_sets.plugins import ALL, Ball, Entropic, Euclidean, TotalVariation
+from tests.uncertainty_sets.plugins import ALL, Ball, Entropic, Euclidean, Stated, TotalVariation
 from uncertainty_sets import KL, Polyhedron
 from uncertainty_sets.backends import in_order
 from uncertainty_sets.base import UncertaintySet
@@ -23,19 +23,6 @@ from uncertainty_sets.robust import support
 
 LOSSES = np.array([1.0, 2.0, 3.0])
 NAN = float("nan")
-
-
-class Stated(UncertaintySet):
-    """Whatever constraints a test wants."""
-
-    def __init__(self, make):
-        self.make = make
-
-    def constraints(self, p):
-        return self.make(p)
-
-    def __repr__(self):
-        return "Stated()"
 
 
 def keeps_promise(answer, losses):
@@ -303,6 +290,13 @@ def test_a_parameter_with_a_value_is_a_number():
     assert Stated(lambda p: [p <= cap]).worst_case(LOSSES).value == pytest.approx(2.5)
 
 
+def with_large_variables(shape, size, q, z):
+    """Total variation of 0.2 around q, by way of a variable z of that size."""
+    if shape == "scaled":
+        return Stated(lambda p: [z == size * (p - q), cp.norm1(z) <= 0.4 * size])
+    return Stated(lambda p: [z - size == p - q, cp.norm1(z - size) <= 0.4])
+
+
 @pytest.mark.parametrize("size", [1e6, 1e8, 1e9])
 @pytest.mark.parametrize("shape", ["scaled", "shifted"])
 def test_the_bound_holds_with_large_auxiliary_variables(shape, size):
@@ -310,13 +304,9 @@ def test_the_bound_holds_with_large_auxiliary_variables(shape, size):
     rng = np.random.default_rng(0)
     for _ in range(15):
         n = int(rng.integers(2, 8))
-        q, f, z = rng.dirichlet(np.ones(n)), rng.normal(size=n), cp.Variable(n)
-        if shape == "scaled":
-            uncertainty_set = Stated(lambda p: [z == size * (p - q), cp.norm1(z) <= 0.4 * size])  # noqa: B023
-        else:
-            uncertainty_set = Stated(lambda p: [z - size == p - q, cp.norm1(z - size) <= 0.4])  # noqa: B023
+        q, f = rng.dirichlet(np.ones(n)), rng.normal(size=n)
         exact = TotalVariation(q, 0.2).worst_case(f)
-        r = uncertainty_set.worst_case(f)
+        r = with_large_variables(shape, size, q, cp.Variable(n)).worst_case(f)
         assert r.upper_bound >= exact.value - tolerances.ulps(f)
         assert r.gap <= max(tolerances.GAP, 1e-14 * size * n) * np.ptp(f)
 

@@ -206,8 +206,9 @@ def test_a_warm_start_from_anywhere_gives_the_same_answer() -> None:
 
 def test_the_place_of_p_in_memory_does_not_matter() -> None:
     """Compilers guard a loop that stores against overlap, and take the slow loop for arrays too close."""
-    from uncertainty_sets.kernels.dispatch import COLD, COLUMNS
+    from uncertainty_sets.kernels.dispatch import COLD
     from uncertainty_sets.kernels.kl import rows
+    from uncertainty_sets.kernels.layout import COLUMNS
 
     for size in (5, 9, 33):
         memory, answers = np.zeros(4 * size + 400), []

@@ -11,7 +11,8 @@ from tests import tolerances
 from uncertainty_sets import KL, Box, Ellipsoid, UncertaintySet
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.errors import SolverFailed
-from uncertainty_sets.kernels.scan import COLUMNS, NOT_SOLVED, OK, STATUS, finish
+from uncertainty_sets.kernels.layout import COLUMNS, NOT_SOLVED, OK, STATUS
+from uncertainty_sets.kernels.scan import finish
 
 F = np.array([[3.0, 1.0, 2.0], [0.0, 1.0, 5.0], [2.0, 2.5, 1.0]])
 

@@ -1,1 +1,12 @@
-"""Any set by a conic solver: its program, the answer, and a certificate of our own."""
+"""Any set by a conic solver.
+
+| file | does |
+|---|---|
+| `program` | says what a conic program is, and rescales it |
+| `compile` | makes one from a set's `constraints`, by cvxpy |
+| `oracle` | solves it for given losses and checks the answer |
+| `certificate` | repairs the solver's multipliers into a valid upper bound |
+| `dual_cone` | says which multipliers are valid |
+| `membership` | measures how far a distribution is from the set, and finds one in it |
+| `sizing` | fixes the size of a set that takes it from the losses |
+"""

@@ -5,20 +5,20 @@ For a `ConicProgram` (maximise fᵀx[columns] subject to b - A x in K) and any y
     y in K*   and   (Aᵀy) = 0 in the auxiliary columns,
 
 every feasible x has fᵀp <= bᵀy + max(f - (Aᵀy)[columns]), because p is in the simplex: a wrong y makes
-the bound loose, never false. A solver gives a y that misses both conditions by its tolerance; here it is
-moved until it meets them, in four steps, each cheap beside the solve:
+the bound loose, never false. A solver's y misses both conditions by its tolerance; here it is moved until it
+satisfies them, in four steps, each cheap compared with the solve:
 
 1. each cone's part of y is lifted into the dual cone;
 2. least squares takes y onto (Aᵀy) = 0;
-3. that may leave the cone again by a little: a fixed interior point y° of {y in K* : (Aᵀy) = 0}, found
-   once per program, is added just as often as needed;
-4. a column with a row of its own, x_j >= l, needs only (Aᵀy)_j >= 0 of the others: that row takes the rest.
+3. that may leave the cone again by a little: the smallest sufficient multiple of an interior point y° of
+   {y in K* : (Aᵀy) = 0}, found once per program, is added;
+4. a column that has a row for itself, x_j >= l, needs only (Aᵀy)_j >= 0 of the others: that row takes the
+   rest.
 
-Each sum of the bound is computed with an error, at most (its number of terms)·2⁻⁵³ times the sum of their
-sizes; that much is added, so that the bound stays above the maximum where the numbers are large. What
-rounding leaves in the auxiliary columns counts at the size of the solver's own auxiliary variables: that one
-term is an estimate, since those of the maximiser are not known. And y = 0 proves max f: a bound above that is
-replaced by it.
+Each sum of the bound has a rounding error of at most (its number of terms)·2⁻⁵³ times the sum of their sizes;
+that much is added, so that the bound stays above the maximum even if the numbers are large. What rounding
+leaves in the auxiliary columns counts at the size of the solver's auxiliary variables: that one term is an
+estimate, since those of the maximiser are not known. y = 0 proves max f, which replaces any larger bound.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
 
 ROUNDING = 1e-13
-"""A residual of this size, relative to the terms that make it up, is rounding of their sum."""
+"""A residual of this size, relative to its terms, is rounding of their sum."""
 
 UNIT = 2.0**-53
 """The relative error of one sum or product."""
 
-CENTRE_PRICE = 1e-6
-"""A cone is pushed into its interior unless a unit of push costs more than 1/CENTRE_PRICE in the bound."""
+CENTER_PRICE = 1e-6
+"""A cone is pushed into its interior unless a unit of push costs more than 1/CENTER_PRICE in the bound."""
 
 EXP_INTERIOR = (-1.0, 0.0, 1.0)
 """A point well inside the dual exponential cone."""
 
 
 class Certifier:
-    """The bounds of one program; what depends on the program alone is computed once."""
+    """Computes upper bounds for one program; what depends on the program alone is computed once."""
 
     def __init__(self, program: ConicProgram) -> None:
         self.program = program
@@ -65,7 +65,7 @@ class Certifier:
 
     @cached_property
     def _simplex_rows(self) -> Any:
-        """The rows p_j >= 0 and 1ᵀp = 1: max(f - (Aᵀy)[columns]) stands for them, and has fewer terms."""
+        """The rows p_j >= 0 and 1ᵀp = 1: max(f - (Aᵀy)[columns]) covers them, with fewer terms."""
         program = self.program
         columns, rows, coefficients = self._single_rows()
         positive = rows[(coefficients < 0) & (program.b[rows] == 0.0) & np.isin(columns, program.columns)]
@@ -82,7 +82,7 @@ class Certifier:
 
     @cached_property
     def _column_error(self) -> Array:
-        """The error of each entry of f - Aᵀy, over the size of its terms."""
+        """The largest error of each entry of f - Aᵀy, over the size of its terms."""
         return np.asarray(UNIT * (np.diff(self.program.A.indptr) + 2.0))
 
     @cached_property
@@ -95,7 +95,7 @@ class Certifier:
 
     @cached_property
     def _shared_columns(self) -> Any:
-        """The auxiliary columns without a row of their own: (Aᵀy) = 0 must be met by all rows together."""
+        """The auxiliary columns without such a row: there (Aᵀy) = 0 involves several rows."""
         return np.setdiff1d(self.program.auxiliary, self._own_rows[0])
 
     @cached_property
@@ -103,34 +103,34 @@ class Certifier:
         return self.program.A[:, self._shared_columns]
 
     @cached_property
-    def _centre(self) -> tuple[Array, Any]:
-        """(y°, live): y° in K* with (Aᵀy°) = 0 off p; live rows are those where it is strictly inside.
+    def _center(self) -> tuple[Array, Any]:
+        """(y°, live): y° in K* with (Aᵀy°) = 0 off p, and the rows of the cones that it is strictly inside.
 
-        A cone that no such y° enters has a multiplier of zero in every certificate: its rows are not live.
+        If no such y° is inside a cone, that cone's multiplier is 0 in every certificate.
         """
-        point, live = centre(self.program, self.cone)
+        point, live = center(self.program, self.cone)
         return self._flattened(point, live), live
 
     def repair(self, y: Array) -> Array | None:
-        """A multiplier that meets both conditions, near y; None where we find none."""
+        """A multiplier near y that satisfies both conditions; None if none is found."""
         if not np.isfinite(y).all():
             return None
         y = self.cone.lift(y)
         y[self._simplex_rows] = 0.0
         if self.program.auxiliary.size == 0:
             return y
-        # Lifted once more: where only rounding left the cone, only rounding comes back in (Aᵀy).
+        # Lifted again: if y left the cone by rounding only, that puts only rounding into (Aᵀy).
         candidate = self.cone.lift(self._with_own_rows(self._flattened(y, np.ones(y.size, dtype=bool))))
         if self._feasible(candidate):
             return candidate
-        centre_point, live = self._centre
-        pushed = self._pushed(self._flattened(y, live), centre_point)
+        center_point, live = self._center
+        pushed = self._pushed(self._flattened(y, live), center_point)
         if pushed is not None:
             pushed[self._simplex_rows] = 0.0
         return pushed
 
     def _with_own_rows(self, y: Array) -> Array:
-        """y with the rows that are a column's own set to cancel the rest of (Aᵀy) there, if they can."""
+        """y with each row that holds one column alone set to cancel (Aᵀy) there, if it can."""
         columns, rows, coefficients = self._own_rows
         y = y.copy()
         y[rows] = 0.0
@@ -163,8 +163,8 @@ class Certifier:
         if key not in self._projections:
             A = self._shared[live]
             height, width = A.shape
-            # The augmented system stays sparse where AᵀA would be dense; the small corner block makes it
-            # solvable where columns of A depend on each other.
+            # The augmented system stays sparse, while AᵀA may be dense; the small corner block makes it
+            # solvable even if columns of A depend on each other.
             system = sparse.bmat([[sparse.eye(height), A], [A.T, -1e-14 * sparse.eye(width)]], format="csc")
             factors = splu(system)
             self._projections[key] = lambda residual: np.asarray(
@@ -178,17 +178,17 @@ class Certifier:
             return False
         columns = self.program.auxiliary
         left = np.abs(self.program.A.T @ y)[columns]
-        # Relative to the terms of each sum, or to the losses, which are in [-1, 1]: a column whose only
-        # row has to have y = 0 sums up nothing else.
+        # Relative to the terms of each sum, or to the losses, which are in [-1, 1]: a column whose only row
+        # must have y = 0 has no other terms.
         terms = (self._sizes.T @ (np.abs(y) + min(1.0, float(np.abs(y).max()))))[columns]
         return bool((left <= ROUNDING * terms).all())
 
-    def _pushed(self, y: Array, centre_point: Array) -> Array | None:
+    def _pushed(self, y: Array, center_point: Array) -> Array | None:
         """y plus the smallest multiple of y° (to within a tenth) that is in K*."""
         unit = np.abs(y).max() or 1.0
 
         def at(step: float) -> Array | None:
-            point = self._with_own_rows(y + step * centre_point)
+            point = self._with_own_rows(y + step * center_point)
             return point if self._feasible(point) else None
 
         step = 1e-17 * unit
@@ -209,7 +209,7 @@ class Certifier:
         return found
 
     def prove(self, losses: Array, y: Array, x: Array) -> tuple[Array, float]:
-        """Multipliers near y that prove an upper bound, and the bound; (0, max f) where none do better."""
+        """Multipliers near y that prove an upper bound, and the bound; (0, max f) if none is better."""
         repaired = self.repair(y) if y.size == self.program.b.size else None
         top = float(losses.max())
         if repaired is not None:
@@ -221,7 +221,7 @@ class Certifier:
     def bound(self, losses: Array, y: Array, x: Array) -> float:
         """bᵀy + max(f - (Aᵀy)[columns]), plus what rounding left in the auxiliary columns, at size |x|.
 
-        And plus the largest error that these sums can have made.
+        The largest possible rounding error of these sums is added too.
         """
         program = self.program
         residual = program.A.T @ y
@@ -232,13 +232,13 @@ class Certifier:
         return float(program.b @ y + error_of_b + top + left)
 
 
-def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:
+def center(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:
     """A point y° well inside {y in K* : (Aᵀy) = 0 off p} and its live rows, by a conic program.
 
     maximise Σ t_k - price·(bᵀy + τ)  over  y - t_k e_k in K*_k,  0 <= t <= 1,  (Aᵀy) = 0 off p,
     τ >= -(Aᵀy)[columns], where e_k is inside the cone K*_k.
 
-    bᵀy + τ is the bound that y proves for zero losses: what adding y costs any other bound.
+    bᵀy + τ is the bound that y proves for zero losses: by that much, adding y raises any other bound.
     """
     from scipy import sparse
 
@@ -263,7 +263,7 @@ def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:
     total = height + count + 1
     tau = sparse.csr_array(np.ones((program.size, 1)))
     u, v, w = (shifted[cone.exp[:, i]] for i in range(3))
-    # (u, v, w) is in the dual exponential cone where (u - v, -u, w) is in the cone itself.
+    # (u, v, w) is in the dual exponential cone if and only if (u - v, -u, w) is in the cone itself.
     exp_rows = sparse.vstack([u - v, -u, w]).tocsr()
     order = np.arange(3 * len(cone.exp)).reshape(3, -1).T.ravel()
     blocks = [
@@ -281,7 +281,7 @@ def centre(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:
     cones = [("zero", program.auxiliary.size), ("nonneg", nonneg)]
     cones += [("soc", len(rows)) for rows in cone.soc] + [("exp", 3)] * len(cone.exp)
     problem = ConicProgram(A, b, tuple(c for c in cones if c[1]), np.zeros(0, dtype=np.intp))
-    cost = np.concatenate([CENTRE_PRICE * program.b, -np.ones(count), [CENTRE_PRICE]])
+    cost = np.concatenate([CENTER_PRICE * program.b, -np.ones(count), [CENTER_PRICE]])
     answer = select("auto", problem).compile(problem).solve(cost)
     if answer.outcome not in {"solved", "inaccurate"} or not answer.x.size:
         return np.zeros(height), np.zeros(height, dtype=bool)

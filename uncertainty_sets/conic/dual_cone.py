@@ -1,4 +1,4 @@
-"""The dual cone K* of a program: membership, and members near a point.
+"""The dual cone K* of a program: whether a point is in it, and a member near the point.
 
 The zero cone's dual is free, nonneg and soc are their own, and the exponential cone's is the closure of
 {(u, v, w) : u < 0, -u·exp(v/u - 1) <= w}.
@@ -29,10 +29,10 @@ class DualCone:
         self.exp = program.rows("exp").reshape(-1, 3)
 
     def margins(self, y: Array) -> Array:
-        """One number a cone (a row, for nonneg), >= 0 exactly where that part of y is in K*.
+        """One number per cone (per row, for nonneg), >= 0 if and only if that part of y is in K*.
 
         The dual exponential cone is the closure of {u < 0, -u·exp(v/u - 1) <= w}; with u = 0 it is
-        v, w >= 0. Each margin is concave and positively homogeneous where it is finite.
+        v, w >= 0. Where finite, each margin is concave and positively homogeneous.
         """
         parts = [y[self.nonneg]]
         if self.soc:
@@ -46,11 +46,11 @@ class DualCone:
         return np.concatenate(parts)
 
     def lift(self, y: Array) -> Array:
-        """A point of K* near y: the coordinate that pays for the others is raised."""
+        """A point of K* near y: each cone's bounding coordinate is raised as far as needed."""
         y = y.copy()
         y[self.nonneg] = np.maximum(y[self.nonneg], 0.0)
         for rows in self.soc:
-            # One ulp more than the norm: rounding may not leave us outside.
+            # A few ulp more than the norm, so that rounding cannot leave the point outside.
             y[rows[0]] = max(y[rows[0]], np.linalg.norm(y[rows[1:]]) * (1.0 + 4e-16 * len(rows)))
         if self.exp.size:
             y[self.exp] = _lift_exp(y[self.exp])
@@ -58,15 +58,15 @@ class DualCone:
 
 
 def _lift_exp(y: Array) -> Array:
-    """Rows (u, v, w) moved into the dual exponential cone the shortest of three ways.
+    """Rows (u, v, w) moved into the dual exponential cone by the shortest of three ways.
 
-    Raise w, raise v, or go to the face u = 0: for u near 0 the first alone may be far.
+    Raise w, raise v, or go to the face u = 0: for u near 0 the first may be far.
     """
     u, v, w = np.minimum(y[:, 0], 0.0), y[:, 1], y[:, 2]
     edge = np.zeros_like(u)
 
     def above(v: Array) -> Array:
-        """The least w for (u, v), and a few ulp more: rounding may not leave us outside."""
+        """The least w for (u, v), and a few ulp more, so that rounding cannot leave the point outside."""
         return np.asarray(-u * np.exp(v / u - 1.0) * (1.0 + 4e-16 * (2.0 + np.abs(v / u))))
 
     with np.errstate(all="ignore"):

@@ -1,6 +1,6 @@
-"""How far a distribution is from a set, and which of the set is nearest to uniform, by its constraints.
+"""How far a distribution is from a set, and which one in the set is nearest to uniform, from its constraints.
 
-What a set that gives only `constraints(p)` gets for `violation`, `contains` and `reference`.
+This is `violation`, `contains` and `reference` of a set that has only `constraints(p)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.conic.program import set_constraints
+from uncertainty_sets.conic.compile import set_constraints
 from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Stated:
-    """The set's constraints on a variable of our own, kept to be evaluated at many points."""
+    """The set's constraints on one cvxpy variable, kept to be evaluated at many points."""
 
     def __init__(self, uncertainty_set: SetContract, size: int) -> None:
         import cvxpy as cp
@@ -39,20 +39,20 @@ class _Stated:
         self.elastic: tuple[Any, Any] | None = None
 
     def at(self, point: Array) -> float:
-        """The largest residual with p at the point and the auxiliary variables where they are."""
+        """The largest residual with p at the point and the auxiliary variables as they are."""
         self.p.value = point
         worst = max((_residual(each) for each in self.constraints), default=0.0)
-        # nan: outside a function's domain, as log(p) at 0 is; no multiple of a tolerance forgives that.
+        # NaN: the point is outside a function's domain, as 0 is for log(p). No tolerance covers that.
         return np.inf if np.isnan(worst) else worst
 
     def minimised(self, point: Array) -> float:
-        """The largest residual with the auxiliary variables where they make it smallest."""
+        """The smallest that auxiliary variables can make the largest residual."""
         import cvxpy as cp
 
         if self.elastic is None:
             where, worst, slack = cp.Parameter(self.p.size), cp.Variable(nonneg=True), cp.Variable()
-            # The slack may be negative: a point inside the set is then found inside, not near its edge,
-            # where a solver's tolerance would show. Equalities have no inside.
+            # The slack may be negative, so that auxiliary variables of a point inside the set stay away from
+            # its edge, where a solver's tolerance would show. Equalities have no inside.
             relaxed = [self.p == where, slack >= -1.0, slack <= worst]
             for each in self.constraints:
                 relaxed += _relaxed(each, slack, worst)
@@ -90,16 +90,12 @@ def _residual(constraint: Any) -> float:
 
 
 def _relaxed(constraint: Any, slack: Any, worst: Any) -> list[Any]:
-    """The constraint with its residual, scaled as `_residual` scales it, up to slack (equalities: worst)."""
+    """The constraint with its residual, scaled as in `_residual`, up to slack (equalities: worst)."""
     import cvxpy as cp
 
     kinds = cp.constraints
     if isinstance(constraint, kinds.Inequality | kinds.Equality):
-        left, right = constraint.args
-        scale = np.maximum(1.0, _constant_side(constraint))
-        if isinstance(constraint, kinds.Inequality):
-            return [left <= right + scale * slack]
-        return [cp.abs(left - right) <= scale * worst]
+        return [_relaxed_comparison(constraint, slack, worst)]
     if isinstance(constraint, kinds.SOC):
         top, rest = constraint.args
         return [kinds.SOC(top + slack, rest, axis=constraint.axis)]
@@ -110,11 +106,21 @@ def _relaxed(constraint: Any, slack: Any, worst: Any) -> list[Any]:
         return [constraint.args[0] + slack >= 0]
     if isinstance(constraint, kinds.NonPos):
         return [constraint.args[0] <= slack]
-    return [constraint]  # kept hard: a point that cannot meet it has an infinite violation
+    return [constraint]  # kept as it is: a point that cannot satisfy it has an infinite violation
+
+
+def _relaxed_comparison(constraint: Any, slack: Any, worst: Any) -> Any:
+    import cvxpy as cp
+
+    left, right = constraint.args
+    scale = np.maximum(1.0, _constant_side(constraint))
+    if isinstance(constraint, cp.constraints.Inequality):
+        return left <= right + scale * slack
+    return cp.abs(left - right) <= scale * worst
 
 
 def _solve(problem: Any) -> str:
-    """Solve a cvxpy problem, an LP to a vertex and anything else tightly; the status, never an exception."""
+    """Solve a cvxpy problem, an LP to a vertex and others to 1e-12; return the status, never raise."""
     import cvxpy as cp
 
     linear = problem.objective.expr.is_affine() and all(
@@ -125,7 +131,7 @@ def _solve(problem: Any) -> str:
     status = ""
     for solver, options in [(cp.HIGHS, exact)] * linear + [(cp.CLARABEL, tight)]:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "may be inaccurate": what we return is evaluated by us
+            warnings.simplefilter("ignore")  # "may be inaccurate": callers evaluate the point themselves
             try:
                 problem.solve(solver=solver, **options)
             except (cp.error.SolverError, ValueError) as error:  # ValueError: a status that cvxpy cannot read
@@ -146,7 +152,7 @@ def _polyhedral(constraint: Any) -> bool:
 def residual(uncertainty_set: SetContract, p: Array) -> float:
     """The largest residual of the set's own constraints at p, each over max(1, |its constant side|).
 
-    Auxiliary variables of the constraints are minimised out by a small program; without any, the
+    If the constraints have auxiliary variables, a small program finds their best values; otherwise the
     constraints are just evaluated.
     """
     kept: dict[int, _Stated] = uncertainty_set.__dict__.setdefault("_cache_stated", {})
@@ -160,7 +166,7 @@ def residual(uncertainty_set: SetContract, p: Array) -> float:
 
 
 def interior(uncertainty_set: SetContract, size: int) -> Array | None:
-    """A distribution that meets all inequalities with room to spare; None where the set has none."""
+    """A distribution that satisfies all inequalities strictly; None if the set has none."""
     kept: dict[int, Array | None] = uncertainty_set.__dict__.setdefault("_cache_interior", {})
     if size not in kept:
         kept[size] = _find_interior(uncertainty_set, size)
@@ -192,7 +198,7 @@ def projection_of_uniform(uncertainty_set: SetContract) -> Array:
     name, size = type(uncertainty_set).__name__, uncertainty_set.size
     if size is None:
         raise InvalidInput(
-            f"{name} takes its size from the losses: ask for with_size(N).reference(), or set its `size`"
+            f"{name} takes its size from the losses: use with_size(N).reference(), or set its `size`"
         )
     uniform = np.full(size, 1.0 / size)
     if uncertainty_set.violation(uniform) <= 1e-12:

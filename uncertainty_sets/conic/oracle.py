@@ -1,8 +1,8 @@
-"""The oracle of any set by a conic solver, with a certificate of our own.
+"""The oracle of any set by a conic solver, with a certificate that does not trust the solver.
 
-A set's program is compiled once per size (program.py), kept on the set, and solved again by changing
-only the objective (backends/). The solver's multipliers are made feasible and turned into the upper
-bound here (certificate.py): what a solver claims about its own accuracy is never passed on.
+A set's program is compiled once per size (compile.py), kept on the set, and solved again by changing only the
+objective (backends/). certificate.py makes the solver's multipliers feasible and computes the upper bound
+from them: what a solver reports about its own accuracy is never passed on.
 
 To recheck an answer r that has r.dual["y"]::
 
@@ -24,8 +24,9 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase, name_rows, stack
 from uncertainty_sets.backends import in_order, is_cold, select
 from uncertainty_sets.conic.certificate import Certifier
+from uncertainty_sets.conic.compile import compile_program
 from uncertainty_sets.conic.membership import interior, projection_of_uniform, residual
-from uncertainty_sets.conic.program import ConicProgram, checked, compile_program, equilibrated
+from uncertainty_sets.conic.program import ConicProgram, checked, equilibrated
 from uncertainty_sets.errors import EmptySet, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 
@@ -48,8 +49,8 @@ FEASIBLE = 1e-9
 """A violation this small, or a gap as little below zero, is left alone."""
 
 STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
-"""How far p is moved into the set: the smallest step that makes it feasible. In a small set even the whole
-way costs little."""
+"""How far p may be moved into the set; the smallest step that makes it feasible is taken. In a small set even
+the whole way costs little."""
 
 _compiling = threading.RLock()
 
@@ -57,15 +58,15 @@ _compiling = threading.RLock()
 class Compiled:
     """A set's program for one size, with the solvers that hold it.
 
-    Solvers and certificate see `program`, whose linear rows are equilibrated; `given` is as the set
-    stated it, and y for `program` is y·`factors` for `given`.
+    Solvers and certificate use `program`, whose linear rows are equilibrated. `given` is the set's own; a
+    multiplier y of `program` is y·`factors` for `given`.
     """
 
     def __init__(self, given: ConicProgram) -> None:
         self.given = given
         self.program, self.factors = equilibrated(given)
         self.certifier = Certifier(self.program)
-        self._solvers = threading.local()  # solver objects are not for sharing between threads
+        self._solvers = threading.local()  # threads must not share solver objects
 
     def solver(self, backend: str) -> Solver:
         """The program in that backend; kept, except inside `backends.cold()`."""
@@ -93,11 +94,11 @@ def _compiled(uncertainty_set: SetContract, size: int) -> Compiled:
 
 
 def program(uncertainty_set: SetContract, size: int | None = None) -> ConicProgram:
-    """The conic program behind the set's oracle, for rechecking a certificate or for a solver of your own.
+    """The conic program behind the set's oracle, to recheck a certificate or to use another solver.
 
     Args:
         uncertainty_set: any set.
-        size: N; needed only where the set leaves it to the losses.
+        size: N; needed only if the set takes its size from the losses.
 
     >>> from uncertainty_sets import Polyhedron
     >>> program(Polyhedron([[1.0, 0.0, 0.0]], [0.5])).cones
@@ -110,7 +111,7 @@ def program(uncertainty_set: SetContract, size: int | None = None) -> ConicProgr
 
 
 def is_feasible(uncertainty_set: SetContract, size: int) -> bool:
-    """Whether a solver finds any distribution in the set; anything but a proof of emptiness counts as yes."""
+    """Whether the set has a distribution; only a solver's proof of emptiness counts as no."""
     compiled = _compiled(uncertainty_set, size)
     solver = compiled.solver(select("auto", compiled.program).name)
     return solver.solve(compiled.program.cost(np.zeros(size))).outcome != "infeasible"
@@ -122,13 +123,13 @@ def worst_case(
     """The oracle by a conic solver; `UncertaintySet.worst_case` comes here with checked shapes.
 
     The promise: the gap is finite and at most 1e-4 of the spread of the losses, negative by at most 1e-7 of
-    it, and the violation is at most 1e-4, whatever the solver said of itself. Most answers are at 1e-9.
-    Where a solver's p is outside the set, it is moved inside, at the cost of a larger gap; where that is
-    not enough, "auto" asks the other solvers that have the cones; then `SolverFailed` is raised,
-    with the best that there is as its `answer`. Multipliers beyond the largest float are inf.
+    it, and the violation is at most 1e-4, whatever the solver reported. Most answers are at 1e-9. A p outside
+    the set is moved inside, at the cost of a larger gap; if that is not enough, "auto" asks the other solvers
+    that have the cones. If none has a usable answer, `SolverFailed` is raised, with the best one as its
+    `answer`. Multipliers beyond the largest float are inf.
 
     A batch is a loop over its rows; those that fail are named together, after all have been tried.
-    `warm_start` is not needed: a solver that gains from its last answer (HiGHS, SCS) has kept it.
+    `warm_start` is not used: a solver that profits from its last answer (HiGHS, SCS) has kept it.
     """
     reject_not_finite(losses)
     if losses.ndim == 1:
@@ -165,7 +166,7 @@ def _solve_rows(uncertainty_set: SetContract, losses: Array, backend: str) -> Wo
 
 
 def _blank(answer: WorstCase) -> WorstCase:
-    """What stands for a row that failed, beside rows like that answer: NaN."""
+    """An answer of NaN for a row that failed, in the shape of an answer to another row."""
     nothing = {
         key: np.full_like(np.asarray(value, dtype=np.float64), np.nan) for key, value in answer.dual.items()
     }
@@ -174,7 +175,7 @@ def _blank(answer: WorstCase) -> WorstCase:
 
 
 class _Candidate(NamedTuple):
-    """An answer for losses in [-1, 1], and what its own certificate says of it."""
+    """An answer for losses in [-1, 1], with its certificate."""
 
     p: Array
     y: Array
@@ -202,8 +203,8 @@ class _Candidate(NamedTuple):
 
 def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCase:
     compiled = _compiled(uncertainty_set, losses.size)
-    # Solvers see losses in [-1, 1]: their tolerances are then relative to the spread, and neither a
-    # constant added to the losses nor their unit changes the answer. Halves, so that nothing overflows.
+    # Solvers get losses in [-1, 1]: their tolerances are then relative to the spread, and neither a constant
+    # added to the losses nor their unit changes the answer. Taken in halves, so that nothing overflows.
     low, high = float(losses.min()), float(losses.max())
     middle, scale = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
     unit = (losses - middle) / scale if scale > 0 else np.zeros_like(losses)
@@ -223,7 +224,7 @@ def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCa
         )
 
     best: _Candidate | None = None
-    empty, said = "", []
+    empty, reports = "", []
     for name in in_order(compiled.program) if backend == "auto" else [backend]:
         solution = compiled.solver(name).solve(compiled.program.cost(unit))
         if solution.outcome == "infeasible":
@@ -232,7 +233,7 @@ def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCa
         found = _certified(uncertainty_set, compiled, unit, solution, name)
         if found is not None and found.is_usable:
             return in_units_of_losses(found)
-        said.append(_said(name, solution, found))
+        reports.append(_report(name, solution, found))
         if found is not None and (best is None or found.shortfall < best.shortfall):
             best = found
     if empty and (best is None or best.violation > USABLE):
@@ -240,14 +241,14 @@ def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCa
             f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0 and 1ᵀp = 1 ({empty})"
         )
     raise SolverFailed(
-        f"no usable answer for {uncertainty_set!r}: {'; '.join(said)}. Try another of available_backends(), "
-        f"or constraints whose numbers are nearer to 1",
+        f"no usable answer for {uncertainty_set!r}: {'; '.join(reports)}. Try another of "
+        f"available_backends(), or constraints whose numbers are nearer to 1",
         answer=None if best is None else in_units_of_losses(best),
     )
 
 
-def _said(name: str, solution: Solution, found: _Candidate | None) -> str:
-    """What is wrong with a solver's answer, for an error."""
+def _report(name: str, solution: Solution, found: _Candidate | None) -> str:
+    """Describe what is wrong with a solver's answer, for an error."""
     ended = f"{name} ended with status {solution.status!r} after {solution.iterations} iterations"
     if found is None:
         return f"{ended} and without a distribution"
@@ -257,7 +258,7 @@ def _said(name: str, solution: Solution, found: _Candidate | None) -> str:
 def _certified(
     uncertainty_set: SetContract, compiled: Compiled, unit: Array, solution: Solution, name: str
 ) -> _Candidate | None:
-    """The solver's answer with our own certificate; None where it has no distribution at all."""
+    """The solver's answer with a certificate; None if it has no distribution at all."""
     if not solution.x.size or not np.isfinite(solution.x).all():
         return None
     cleaned = _clean(uncertainty_set, solution.x[compiled.program.columns])
@@ -272,7 +273,7 @@ def _certified(
 
 
 def _clean(uncertainty_set: SetContract, p: Array) -> tuple[Array, float] | None:
-    """p without the solver's small negative entries and with sum one, if that leaves it as feasible."""
+    """p without the solver's small negative entries and with sum 1, unless that raises its violation."""
     clean = np.maximum(p, 0.0)
     total = float(clean.sum())
     if not 0.0 < total < np.inf:
@@ -287,7 +288,7 @@ def _clean(uncertainty_set: SetContract, p: Array) -> tuple[Array, float] | None
 
 
 def _moved_inside(uncertainty_set: SetContract, found: _Candidate, unit: Array) -> _Candidate:
-    """The answer with p moved towards the inside of the set, by as little as makes it feasible."""
+    """Move p towards the inside of the set, by the smallest of STEPS that makes it feasible."""
     inside = interior(uncertainty_set, found.p.size)
     if inside is None:
         return found

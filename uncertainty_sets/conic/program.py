@@ -1,9 +1,9 @@
-"""A set's oracle as one conic program, compiled once and solved for any losses.
+"""A conic program: what a set's oracle solves, for any losses.
 
     maximise  fᵀx[columns]   subject to   b - A x in K
 
-x holds p at `columns` and, elsewhere, the auxiliary variables that the constraints brought along
-(epigraphs, transport plans). K is a product of cones, one after the other down the rows.
+x holds p at `columns` and elsewhere the auxiliary variables of the constraints (epigraphs, transport plans).
+K is a product of cones, one after the other down the rows. compile.py makes programs from `constraints`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uncertainty_sets.errors import (
-    BackendUnsuitable,
-    EmptySet,
-    InvalidInput,
-    InvalidParameter,
-    SolverFailed,
-)
+from uncertainty_sets.errors import EmptySet, InvalidParameter
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.contract import SetContract
 
 CONES: Mapping[str, str] = {
     "zero": "s = 0",
@@ -45,7 +38,7 @@ class ConicProgram:
         A: sparse columns, (rows, variables).
         b: (rows,).
         cones: (kind, size) down the rows; the kinds are those of `CONES`, in that order.
-        columns: where p sits in x, (N,).
+        columns: the places of p in x, (N,).
 
     Any y in the dual cone K* with (Aᵀy) = 0 outside `columns` bounds the maximum by
     bᵀy + max(f - (Aᵀy)[columns]), since p is in the simplex.
@@ -105,57 +98,8 @@ def polyhedral_program(D: Array, c: Array) -> ConicProgram:
     return ConicProgram(sparse.csc_array(A), b, cones, np.arange(size, dtype=np.intp))
 
 
-def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
-    """The program of `uncertainty_set.constraints` in the simplex, by way of cvxpy's canonical form.
-
-    Costs a few milliseconds and up, whatever the losses: callers keep the result.
-    """
-    import cvxpy as cp
-    from scipy import sparse
-
-    name = type(uncertainty_set).__name__
-    p = cp.Variable(size)
-    # The coefficients 1 … N mark the columns of p in the objective that comes out. cvxpy's own map,
-    # var_id_to_col, misses variables with attributes, and a Parameter costs seconds at N = 10,000.
-    marks = np.arange(1.0, size + 1.0)
-    problem = cp.Problem(
-        cp.Minimize(marks @ p), [cp.sum(p) == 1, p >= 0, *set_constraints(uncertainty_set, p)]
-    )
-    if problem.is_mixed_integer():
-        raise InvalidParameter(
-            f"the constraints of {name} have integer variables; an uncertainty set is convex"
-        )
-    try:
-        # Clarabel's data are in standard form with every cone a set may use; nothing is solved here.
-        data, _, _ = problem.get_problem_data(cp.CLARABEL)
-    except cp.error.DCPError as error:
-        raise InvalidParameter(
-            f"the constraints of {name} are not convex by cvxpy's rules (DCP): {error}"
-        ) from error
-    dims = data["dims"]
-    if dims.psd or dims.p3d or getattr(dims, "pnd", None):
-        lacking = "semidefinite" if dims.psd else "power"
-        raise BackendUnsuitable(
-            f"the constraints of {name} need the {lacking} cone, and no backend here takes more than "
-            f"{', '.join(CONES)}. Norms and powers can be written with second-order cones; or solve "
-            f"the set's constraints with cvxpy itself"
-        )
-    cones = [("zero", dims.zero), ("nonneg", dims.nonneg)]
-    cones += [("soc", size) for size in dims.soc] + [("exp", 3)] * dims.exp
-    marked = np.flatnonzero(data["c"])
-    columns = marked[np.argsort(data["c"][marked])].astype(np.intp)
-    if not np.array_equal(data["c"][columns], marks):
-        raise SolverFailed(f"cvxpy {cp.__version__} changed the objective of {name} in a way not known here")
-    return ConicProgram(
-        sparse.csc_array(data["A"]),
-        np.asarray(data["b"], dtype=np.float64),
-        tuple((kind, int(rows)) for kind, rows in cones if rows),
-        columns,
-    )
-
-
 def checked(program: ConicProgram, name: str) -> ConicProgram:
-    """The set's program with all numbers finite: rows that an infinite b leaves free are dropped.
+    """The program with all numbers finite: rows that an infinite b leaves free are dropped.
 
     Raises:
         InvalidParameter: NaN, or an infinite number that is not a missing bound.
@@ -178,11 +122,11 @@ def checked(program: ConicProgram, name: str) -> ConicProgram:
                 raise EmptySet(f"{name} is empty: one of its constraints has -inf on the right of <=")
             keep[rows] = ~infinite[rows]
         elif infinite[rows].any():
-            # A second-order cone with an infinite s₀ holds everything; any other infinity means nothing.
+            # A second-order cone with an infinite s₀ holds everything; any other infinity is an error.
             if kind != "soc" or b[start] != np.inf or infinite[rows].sum() > 1:
                 raise InvalidParameter(
                     f"the constraints of {name} have an infinite constant where a number is needed; only a "
-                    "bound may be infinite, which is then no bound"
+                    "bound may be infinite, and is then left out"
                 )
             keep[rows] = False
         cones.append((kind, int(keep[rows].sum())))
@@ -210,9 +154,9 @@ def without_idle_rows(program: ConicProgram) -> ConicProgram:
 def equilibrated(program: ConicProgram) -> tuple[ConicProgram, Array]:
     """The program with linear rows times powers of two that bring their largest entry into [1, 2).
 
-    Also the factors: a multiplier of the given program is the factor times the one of the equilibrated.
-    Solvers' tolerances are absolute, and a row in units of 1e9 would not be held to them. Rows of other
-    cones are left as they are.
+    Also returns the factors: a multiplier of the given program is its factor times that of the equilibrated
+    one. Solvers' tolerances are absolute, and too tight for a row in units of 1e9. Rows of other cones stay
+    as they are.
     """
     largest = np.zeros(program.b.size)
     by_row = program.A.tocoo()
@@ -227,69 +171,3 @@ def equilibrated(program: ConicProgram) -> tuple[ConicProgram, Array]:
 
     A = sparse.csc_array(sparse.dia_array((factors[None, :], [0]), shape=(factors.size,) * 2) @ program.A)
     return ConicProgram(A, program.b * factors, program.cones, program.columns), factors
-
-
-def set_constraints(uncertainty_set: SetContract, p: Any) -> list[Any]:
-    """The set's own constraints at p, checked to be a list of cvxpy constraints, without infinite bounds."""
-    import cvxpy as cp
-
-    name = type(uncertainty_set).__name__
-    try:
-        constraints = uncertainty_set.constraints(p)
-    except InvalidInput:
-        raise
-    except (ValueError, IndexError) as error:  # what NumPy and cvxpy raise for shapes that do not fit
-        raise InvalidInput(
-            f"{name}.constraints cannot be written for p with {p.size} entries: {error}"
-        ) from error
-    try:
-        constraints = list(constraints)
-    except TypeError as error:
-        raise InvalidInput(
-            f"{name}.constraints must return a list of cvxpy constraints, got {constraints!r}"
-        ) from error
-    for each in constraints:
-        # A comparison of constants gives True or False, which cvxpy would take as a constraint too.
-        if not isinstance(each, cp.constraints.constraint.Constraint | bool | np.bool_):
-            raise InvalidInput(
-                f"{name}.constraints must return a list of cvxpy constraints; one of its items is {each!r}"
-            )
-        for parameter in [] if isinstance(each, bool | np.bool_) else each.parameters():
-            if parameter.value is None:
-                raise InvalidParameter(
-                    f"the constraints of {name} use the cvxpy parameter {parameter.name()!r}, which has no "
-                    "value: set its `value` before the set is used"
-                )
-    finite = [_without_infinite_bounds(each) for each in constraints]
-    return [each for each in finite if each is not None]
-
-
-def _without_infinite_bounds(constraint: Any) -> Any:
-    """An inequality without the entries that an infinite constant leaves free; None if none is left."""
-    import cvxpy as cp
-    from scipy import sparse
-
-    if not isinstance(constraint, cp.constraints.Inequality):
-        return constraint
-    sides, free = [], np.zeros(constraint.shape, dtype=bool)
-    for side, infinite in zip(constraint.args, (-np.inf, np.inf), strict=True):
-        if side.is_constant():
-            value = side.value.toarray() if sparse.issparse(side.value) else np.asarray(side.value)
-            sides.append(np.broadcast_to(value, constraint.shape))
-            free = free | (sides[-1] == infinite)
-        else:
-            sides.append(side)
-    if not free.any():
-        return constraint
-    keep = np.flatnonzero(~free.ravel(order="F"))
-    if not keep.size:
-        return None
-    left, right = (
-        each.ravel(order="F")[keep]
-        if isinstance(each, np.ndarray)
-        else each
-        if each.size == 1
-        else cp.vec(each, order="F")[keep]
-        for each in sides
-    )
-    return left <= right

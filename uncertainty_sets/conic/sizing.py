@@ -1,4 +1,4 @@
-"""A set that leaves its size to the losses, over a number of entries that is known."""
+"""Fix the size of a set that takes it from the losses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from uncertainty_sets.conic.program import set_constraints
+from uncertainty_sets.conic.compile import set_constraints
 from uncertainty_sets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SomeSet = TypeVar("SomeSet", bound="SetContract")
 def with_size(uncertainty_set: SomeSet, size: int) -> SomeSet:
     """The set itself if it has that size, else a copy that does, made once for each size.
 
-    Its constraints are written down once, so that parameters of another length are found here.
+    The constraints are stated once, so that parameters of another length are reported here.
     """
     name, own = type(uncertainty_set).__name__, uncertainty_set.size
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:

@@ -6,7 +6,8 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
+from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
+from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
 
 
@@ -42,7 +43,7 @@ def solve(
     weights: Array,
     sample: Array,
 ) -> None:
-    """One row; `rest` is 1 - Σ lower."""
+    """Solve one row; `rest` is 1 - Σ lower."""
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
@@ -55,7 +56,7 @@ def solve(
 
 @kernel
 def rows(F: Array, lower: Array, width: Array, rest: Array, warm: Array, P: Array, out: Array) -> None:
-    """Every row of F; parameters with one row serve all."""
+    """Solve every row of F; parameters with one row serve all rows."""
     keys, weights = np.empty(F.shape[1]), np.empty(F.shape[1])
     sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
     many = lower.shape[0] > 1

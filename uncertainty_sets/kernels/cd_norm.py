@@ -1,343 +1,102 @@
 """CD-norm: p = q + s·u with -cap <= u <= rise, Σ|u| <= budget, Σ s·u = 0; cap = min(1, q/s) holds p >= 0, and
-rise = min(1, (1-q)/s) says p <= 1, which is implied but keeps sums of size 1 where spreads are larger.
+rise = min(1, (1-q)/s) says p <= 1, which is implied but keeps sums of size 1 if spreads are larger.
 
-With a multiplier ν for Σ s·u = 0 what is left is a knapsack: spend the budget on the largest s·|f - ν|,
-upwards (weight rise) where f > ν and downwards (weight cap) where f < ν. The dual function
-
-    φ(ν) = qᵀf + top-budget of s·|f - ν|
-
-is convex and its minimum found by tangent.py. With equal spreads it is two selections: budget/2 up,
-budget/2 down. Losses are measured from their maximum `top`, and n = ν - top.
+Equal spreads take two selections (cd_norm_equal.py), any others a search for the multiplier ν of Σ s·u = 0
+(cd_norm_search.py). Both leave in `ends` what p is made of, and `write` does the rest. Losses are measured
+from their maximum `top`, and n = ν - top.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.cd_norm_equal import PI, box_ends, equal_ends, write_equal
-from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
-from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
-from uncertainty_sets.kernels.tangent import GAIN, MASS, MEMORY, X, begin, mixture, next_point, put, take
-
-EVALUATIONS = 200
-SAMPLED_FROM = 20_000  # entries; above, a sample of 1 % tells where to start
-FUSED_FROM = 4_000  # entries; above, one pass beats three
-BLOCK = 1024  # entries that stay in the fastest cache
-
-Indices = NDArray[np.int32]
-
-# An end of the bracket, beyond x = n, gain = Σ s·u·(f-top) and mass = Σ s·u: the knapsack's threshold (PI)
-# and the share taken at it.
-SHARE = 4
-END = 5
-
-
-@strict
-def below_top(f: float, top: float) -> float:
-    """f - top. Its rounding decides ties, so it must be the same wherever it is used: no reordering."""
-    return f - top
-
-
-@strict
-def height(g: float, n: float, s: float) -> float:
-    """s·|f - ν|, likewise."""
-    return s * abs(g - n)
+from uncertainty_sets.kernels.cd_norm_equal import box_ends, equal_ends, fill_equal
+from uncertainty_sets.kernels.cd_norm_search import (
+    BLOCK,
+    END,
+    PI,
+    SAMPLED_FROM,
+    SHARE,
+    below_top,
+    middle,
+    moved,
+    sampled_start,
+    search,
+)
+from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
+from uncertainty_sets.kernels.scan import finish, larger, scan
+from uncertainty_sets.kernels.selection import SAMPLE
+from uncertainty_sets.kernels.tangent import MEMORY, X, mixture
 
 
 @summing
-def middle(f: Array, s: Array, top: float) -> float:
-    """The mean loss with the spreads as weights: near the ν that balances Σ s·u."""
-    total, weight = 0.0, 0.0
-    for i in range(f.size):
-        total += s[i] * (f[i] - top)
-        weight += s[i]
-    return total / weight if weight > 0.0 else 0.0
-
-
-@summing
-def knapsack(f: Array, s: Array, rise: Array, cap: Array, top: float, n: float, v: Array, w: Array) -> float:
-    """v = s·|f - ν| and its weight; returns the total weight."""
-    total = 0.0
-    for i in range(f.size):
-        g = below_top(f[i], top)
-        v[i] = height(g, n, s[i])
-        up, down = rise[i], cap[i]
-        x = up if g > n else down
-        w[i] = x
-        total += x
-    return total
-
-
-@kernel
-def moved(g: float, s: float, rise: float, cap: float, n: float, pi: float, share: float) -> float:
-    """u of one entry in the knapsack's solution at n."""
-    v = height(g, n, s)
-    part = 1.0 if v > pi else (share if v == pi else 0.0)
-    return part * rise if g > n else (-part * cap if g < n else 0.0)
-
-
-@summing
-def totals(
-    f: Array, s: Array, v: Array, w: Array, top: float, n: float, pi: float, share: float
-) -> tuple[float, float]:
-    """Σ s·u·(f - top) and Σ s·u of the knapsack's solution."""
-    gain, mass = 0.0, 0.0
-    for i in range(f.size):
-        g = below_top(f[i], top)
-        part = 1.0 if v[i] > pi else (share if v[i] == pi else 0.0)
-        sign = 1.0 if g > n else (-1.0 if g < n else 0.0)
-        x = s[i] * (part * w[i]) * sign
-        gain += x * g
-        mass += x
-    return gain, mass
-
-
-@kernel
-def evaluate(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    n: float,
-    v: Array,
-    w: Array,
-    keys: Array,
-    weights: Array,
-    sample: Array,
-    end: Array,
+def fill_mixture(
+    f: Array, q: Array, s: Array, rise: Array, cap: Array, top: float, ends: Array, p: Array
 ) -> None:
-    """The knapsack at ν = top + n, into `end`; v, w, keys, weights and sample are work space."""
-    pi, share = 0.0, 1.0
-    if knapsack(f, s, rise, cap, top, n, v, w) > budget:
-        pi, above, at = threshold(v, w, budget, keys, weights, sample)
-        share = share_of(budget - above, at)
-    end[X], end[PI], end[SHARE] = n, pi, share
-    end[GAIN], end[MASS] = totals(f, s, v, w, top, n, pi, share)
-
-
-@summing
-def sum_block(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    top: float,
-    n: float,
-    high: float,
-    first: int,
-    after: int,
-    v: Array,
-) -> tuple[float, float, float]:
-    """Heights of some entries into v; of those above `high` the weight, Σ s·u and Σ s·u·(f - top)."""
-    above, mass, gain = 0.0, 0.0, 0.0
-    for i in range(first, after):
-        g = below_top(f[i], top)
-        h = height(g, n, s[i])
-        v[i - first] = h
-        # Both are read whatever is chosen: a load behind a condition keeps the loop off the vector units.
-        up, down = rise[i], cap[i]
-        weight = up if g > n else down
-        weight = weight if h > high else 0.0
-        move = s[i] * weight
-        move = move if g > n else -move
-        above += weight
-        mass += move
-        gain += move * g
-    return above, mass, gain
-
-
-@kernel
-def keep_between(
-    v: Array, first: int, after: int, low: float, high: float, places: Indices, kept: int
-) -> int:
-    """Note the places of heights between low and high, without a branch; returns how many there are now."""
-    for i in range(first, after):
-        places[kept] = i
-        kept += (v[i - first] >= low) & (v[i - first] <= high)
-    return kept
-
-
-@kernel
-def evaluate_near(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    n: float,
-    low: float,
-    high: float,
-    work: Array,
-    places: Indices,
-    sample: Array,
-    end: Array,
-) -> bool:
-    """The same in one pass, given that the knapsack's threshold lies between low and high; False if not.
-
-    Entries above `high` are taken whole as they come by; only those in between are left for the selection.
-    """
-    v, w, block = work[0], work[1], np.empty(BLOCK)
-    above, mass, gain, kept = 0.0, 0.0, 0.0, 0
-    for first in range(0, f.size, BLOCK):
-        after = min(f.size, first + BLOCK)
-        weight, move, product = sum_block(f, s, rise, cap, top, n, high, first, after, block)
-        above += weight
-        mass += move
-        gain += product
-        kept = keep_between(block, first, after, low, high, places, kept)
-    inside = 0.0
-    for k in range(kept):
-        i = places[k]
-        g = below_top(f[i], top)
-        v[k], w[k] = height(g, n, s[i]), rise[i] if g > n else cap[i]
-        inside += w[k]
-    if not (above <= budget and above + inside > budget):
-        return False
-    pi, more, at = threshold(v[:kept], w[:kept], budget - above, work[2], work[3], sample)
-    share = share_of(budget - above - more, at)
-    for k in range(kept):
-        i = places[k]
-        g = below_top(f[i], top)
-        move = s[i] * moved(g, s[i], rise[i], cap[i], n, pi, share)
-        mass += move
-        gain += move * g
-    end[X], end[PI], end[SHARE], end[GAIN], end[MASS] = n, pi, share, gain, mass
-    return True
-
-
-@kernel
-def search(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    spread: float,
-    start: float,
-    reach: float,
-    pi: float,
-    tolerance: float,
-    work: Array,
-    sample: Array,
-    ends: Array,
-    memory: Array,
-) -> int:
-    """Bracket the minimum of φ from `start`, then close in on it; returns the number of evaluations.
-
-    `pi` is a guess at the knapsack's threshold, or NaN.
-    """
-    begin(memory)
-    trial = ends[3]
-    v, w, keys, weights = work[0, : f.size], work[1, : f.size], work[2], work[3]
-    n, step = min(0.0, max(-spread, start)), reach
-    low, high, over, evaluations = False, False, False, 0
-    places = np.empty(f.size if f.size >= FUSED_FROM else 1, np.int32)
-    kink = 10.0 * spread / f.size**2
-    while evaluations < EVALUATIONS:
-        least, most = 0.9 * pi, 1.1 * pi
-        if low and high:
-            apart = abs(ends[0, PI] - ends[1, PI])
-            least = min(ends[0, PI], ends[1, PI]) - 0.2 * apart - 1e-6 * pi
-            most = max(ends[0, PI], ends[1, PI]) + 0.2 * apart + 1e-6 * pi
-        if not (
-            f.size >= FUSED_FROM
-            and pi > 0.0
-            and evaluate_near(f, s, rise, cap, budget, top, n, least, most, work, places, sample, trial)
-        ):
-            evaluate(f, s, rise, cap, budget, top, n, v, w, keys, weights, sample, trial)
-        pi = trial[PI]
-        evaluations += 1
-        take(trial, ends, memory)
-        low, high = low or trial[MASS] >= 0.0, high or trial[MASS] < 0.0
-        if low and high:
-            n, over = next_point(ends, memory, tolerance, kink, 0.0)
-        else:
-            # One-sided so far: go further out, four times as far each time, to the end of the losses.
-            n = min(0.0, n + step) if low else max(-spread, n - step)
-            over = n == trial[X]
-            step *= 4.0
-        if over or trial[MASS] == 0.0:
-            break
-    if trial[MASS] == 0.0 or not (low and high):
-        put(ends, 0, trial)
-        put(ends, 1, trial)
-    return evaluations
-
-
-@kernel
-def sampled_start(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    spread: float,
-    work: Array,
-    sample: Array,
-    ends: Array,
-    memory: Array,
-) -> tuple[float, float, float]:
-    """ν - top, how far to reach, and π: the solution of 1 % of the problem, some ranks of f beside it."""
-    size = f.size // 100
-    fs, ss, rs, cs = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    state = np.uint64(88172645463325252)
-    for i in range(size):
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
-        j = i * 100 + int(state % np.uint64(100))
-        fs[i], ss[i], rs[i], cs[i] = f[j], s[j], rise[j], cap[j]
-    part, tolerance = budget * size / f.size, 1e-6 * spread * ss.sum()
-    start, reach = middle(fs, ss, top), 0.03 * spread
-    search(fs, ss, rs, cs, part, top, spread, start, reach, np.nan, tolerance, work, sample, ends, memory)
-    n = ends[2, X]
-    # The distance that holds about √size of the sampled losses.
-    near = 1e-3 * spread
-    for _ in range(20):
-        inside = 0
-        for i in range(size):
-            inside += abs(fs[i] - top - n) < near
-        if inside * inside < size:
-            near *= 1.5
-        elif inside * inside > 16 * size:
-            near *= 0.5
-        else:
-            break
-    return n, near, ends[2, PI]
-
-
-@summing
-def write(
-    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
-) -> tuple[float, float, float]:
-    """p from the mixture of both ends; its value, the bound at the lowest point, the violation."""
+    """Write p, the mixture of both ends' knapsacks in which Σ s·u = 0."""
     mix = mixture(ends)
     n0, pi0, share0 = ends[0, X], ends[0, PI], ends[0, SHARE]
     n1, pi1, share1 = ends[1, X], ends[1, PI], ends[1, SHARE]
-    n, pi = ends[2, X], ends[2, PI]
-    value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         g = below_top(f[i], top)
         first = moved(g, s[i], rise[i], cap[i], n0, pi0, share0)
         second = moved(g, s[i], rise[i], cap[i], n1, pi1, share1)
-        x = larger(0.0, q[i] + s[i] * (mix * first + (1.0 - mix) * second))
-        p[i] = x
+        p[i] = larger(0.0, q[i] + s[i] * (mix * first + (1.0 - mix) * second))
+
+
+@summing
+def totals(
+    f: Array, q: Array, s: Array, rise: Array, cap: Array, top: float, n: float, pi: float, p: Array
+) -> tuple[float, float, float, float, float]:
+    """Σ p·(f - top), the bound without budget·π, Σp, the budget spent, and how far p is beyond a spread."""
+    value, bound, total, spent, beyond = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(f.size):
+        g, x = below_top(f[i], top), p[i]
         total += x
         value += x * g
         far = abs(x - q[i]) - 1.2e-16 * x  # p - q is known to half an ulp only
         spent += larger(far, 0.0) / s[i] if s[i] > 0.0 else 0.0
-        out = larger(out, far - s[i])
+        beyond = larger(beyond, far - s[i])
         e = s[i] * (g - n)
         bound += q[i] * g + larger(0.0, larger(rise[i] * (e - pi), cap[i] * (-e - pi)))
-    violation = max(abs(total - 1.0), out, (spent - budget) / max(1.0, budget))
+    return value, bound, total, spent, beyond
+
+
+@kernel
+def write(
+    f: Array,
+    q: Array,
+    s: Array,
+    rise: Array,
+    cap: Array,
+    budget: float,
+    equal: bool,
+    top: float,
+    ends: Array,
+    p: Array,
+) -> tuple[float, float, float]:
+    """Write p from `ends`; return its value, the bound of the multipliers in ends[2], the violation.
+
+    A loop that stores p and sums at once would add in another order if p lies just behind f in memory.
+    """
+    n, pi = ends[2, X], ends[2, PI]
+    value, bound, total, spent, beyond = 0.0, 0.0, 0.0, 0.0, 0.0
+    for first in range(0, f.size, BLOCK):
+        part = slice(first, first + BLOCK)
+        g, x, q1, s1, up, down = f[part], p[part], q[part], s[part], rise[part], cap[part]
+        if equal:
+            fill_equal(g, q1, s1, up, down, ends, x)
+        else:
+            fill_mixture(g, q1, s1, up, down, top, ends, x)
+        sums = totals(g, q1, s1, up, down, top, n, pi, x)
+        value += sums[0]
+        bound += sums[1]
+        total += sums[2]
+        spent += sums[3]
+        beyond = max(beyond, sums[4])
+    violation = max(abs(total - 1.0), beyond, (spent - budget) / max(1.0, budget))
     return value, bound + budget * pi, violation
 
 
@@ -359,20 +118,22 @@ def solve(
     ends: Array,
     memory: Array,
 ) -> None:
-    """One row; `equal` is 1 where spreads are equal or 0; `warm`, `warm_pi` are ν, π to start from or NaN."""
+    """Solve one row; `equal` is 1 if all spreads are equal, else 0; `warm`, `warm_pi`: first ν, π, or NaN."""
+    # 1. Read the losses; those that are not finite or must be scaled first go back to the caller.
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
     spread = top - least
-    if equal == 1.0 and spread > 0.0:
+    selected = equal == 1.0 and spread > 0.0
+    if selected:
+        # 2a. Equal spreads: budget/2 up and budget/2 down, or the box if the budget does not bind.
         evaluations = 2
         if not equal_ends(f, s, rise, cap, budget, top, work, sample, ends):
             evaluations = 3
             box_ends(f, s, rise, cap, top, work, sample, ends)
-        ends[2, X] = (top + ends[2, X]) - top  # ν as it will be given, so that the bound is that of `dual`
-        value, bound, violation = write_equal(f, q, s, rise, cap, budget, top, ends, p)
     else:
+        # 2b. Any spreads: guess ν and π from an earlier answer or a sample, then search for ν.
         start, reach = middle(f, s, top), 0.3 * spread / np.sqrt(f.size)
         pi = np.nan
         if np.isfinite(warm):
@@ -383,8 +144,9 @@ def solve(
         evaluations = search(
             f, s, rise, cap, budget, top, spread, start, reach, pi, tolerance, work, sample, ends, memory
         )
-        ends[2, X] = (top + ends[2, X]) - top
-        value, bound, violation = write(f, q, s, rise, cap, budget, top, ends, p)
+    # 3. Write p and judge it; ν is rounded as it will be returned, so that the bound is that of `dual`.
+    ends[2, X] = (top + ends[2, X]) - top
+    value, bound, violation = write(f, q, s, rise, cap, budget, selected, top, ends, p)
     finish(out, top, value, bound, violation, evaluations, spread)
     out[DUAL], out[DUAL + 1] = top + ends[2, X], ends[2, PI]
 
@@ -402,7 +164,7 @@ def rows(
     P: Array,
     out: Array,
 ) -> None:
-    """Every row of F; parameters with one row serve all."""
+    """Solve every row of F; parameters with one row serve all rows."""
     work = np.empty((4, F.shape[1]))
     sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
     ends, memory = np.empty((4, END)), np.empty(MEMORY)

@@ -1,14 +1,13 @@
-"""CD-norm with equal spreads: two selections, budget/2 up and budget/2 down, or a box where they meet."""
+"""CD-norm with equal spreads: two selections, budget/2 up and budget/2 down, or a box if they meet."""
 
 from __future__ import annotations
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.cd_norm_search import PI
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import larger
 from uncertainty_sets.kernels.selection import share_of, threshold
 from uncertainty_sets.kernels.tangent import X
-
-PI = 3  # the column of an end that holds the multiplier of the budget
 
 
 @kernel
@@ -23,11 +22,12 @@ def equal_ends(
     sample: Array,
     ends: Array,
 ) -> bool:
-    """Equal spreads: budget/2 up from the largest losses, budget/2 down from the smallest, if apart.
+    """Spend budget/2 up on the largest losses and budget/2 down on the smallest; False if they meet.
 
-    They are the thresholds of one knapsack with ν in the middle between them and π/s half their distance.
-    ends[0] and ends[1] take threshold and share, upper and lower.
+    The two thresholds are those of one knapsack with ν in the middle between them and π/s half their
+    distance. ends[0] and ends[1] receive threshold and share, upper and lower; ends[2] ν and π.
     """
+    # 1. Both selections; downwards is upwards of -f.
     v, keys, weights = work[0], work[2], work[3]
     most, half = 0.0, 0.5 * budget
     for i in range(f.size):
@@ -36,8 +36,10 @@ def equal_ends(
     up, above_up, at_up = threshold(f, rise, half, keys, weights, sample)
     down, above_down, at_down = threshold(v, cap, half, keys, weights, sample)
     down = -down
+    # 2. The budget does not bind if one side cannot spend its half, or if the sides meet.
     if min(above_up + at_up, above_down + at_down) < half or up <= down:
         return False
+    # 3. Thresholds, shares and multipliers.
     ends[0, 0], ends[0, 1] = up, share_of(half - above_up, at_up)
     ends[1, 0], ends[1, 1] = down, share_of(half - above_down, at_down)
     ends[2, X] = 0.5 * (up - top) + 0.5 * (down - top)
@@ -46,45 +48,32 @@ def equal_ends(
 
 
 @summing
-def write_equal(
-    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, ends: Array, p: Array
-) -> tuple[float, float, float]:
-    """The same as `write` for the two thresholds of equal spreads."""
+def fill_equal(f: Array, q: Array, s: Array, rise: Array, cap: Array, ends: Array, p: Array) -> None:
+    """Write p from the two thresholds: whole above `up` and below `down`, a share of what lies on them."""
     up, share_up = ends[0, 0], ends[0, 1]
     down, share_down = ends[1, 0], ends[1, 1]
-    n, pi = ends[2, X], ends[2, PI]
-    value, bound, total, spent, out = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
-        g = f[i] - top
         part_up = 1.0 if f[i] > up else (share_up if f[i] == up else 0.0)
         part_down = 1.0 if f[i] < down else (share_down if f[i] == down else 0.0)
         u = rise[i] * part_up - cap[i] * part_down
-        x = larger(0.0, q[i] + s[i] * u)
-        p[i] = x
-        total += x
-        value += x * g
-        far = abs(x - q[i]) - 1.2e-16 * x
-        spent += larger(far, 0.0) / s[i] if s[i] > 0.0 else 0.0
-        out = larger(out, far - s[i])
-        e = s[i] * (g - n)
-        bound += q[i] * g + larger(0.0, larger(rise[i] * (e - pi), cap[i] * (-e - pi)))
-    violation = max(abs(total - 1.0), out, (spent - budget) / max(1.0, budget))
-    return value, bound + budget * pi, violation
+        p[i] = larger(0.0, q[i] + s[i] * u)
 
 
 @kernel
 def box_ends(
     f: Array, s: Array, rise: Array, cap: Array, top: float, work: Array, sample: Array, ends: Array
 ) -> None:
-    """Where the budget does not bind: the threshold of the box q - s·cap <= p <= q + s·rise.
+    """Solve the box q - s·cap <= p <= q + s·rise, which is the set if the budget does not bind.
 
-    Entries at the threshold take what the others leave, all in one direction: the least budget that does it.
+    Entries at the threshold take what the others leave, all in one direction: that spends the least budget.
     """
+    # 1. The box's threshold.
     width, rest = work[1], 0.0
     for i in range(f.size):
         width[i] = s[i] * rise[i] + s[i] * cap[i]
         rest += s[i] * cap[i]
     t, _, _ = threshold(f, width[: f.size], rest, work[2], work[3], sample)
+    # 2. What the entries off the threshold leave, and the room of those on it.
     net, room_up, room_down = 0.0, 0.0, 0.0
     for i in range(f.size):
         if f[i] > t:

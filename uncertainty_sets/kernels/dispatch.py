@@ -1,8 +1,8 @@
-"""From a set's parameters to a kernel and back: the one path that all closed forms take.
+"""Run a kernel on a set's parameters and name what it found: the one path of all closed forms.
 
 A kernel is ``rows(F, *parameters, warm, P, out)``: losses F (B, N), parameters whose first axis is 1 or B,
 starting multipliers `warm` (1 or B rows, NaN for none), and what it writes: P (B, N) and one row of
-`out` per loss vector (see kernels/scan.py). It runs without the GIL, so batches are cut into pieces for a
+`out` per loss vector (layout.py). It runs without the GIL, so batches are cut into pieces for a
 pool of threads; numba's own parallel loops would abort under some of its threading layers when two
 threads call them at once, and break after a fork.
 """
@@ -22,10 +22,18 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidLosses
-
-VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
-OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
-COLUMNS = 8
+from uncertainty_sets.kernels.layout import (
+    BOUND,
+    COLUMNS,
+    DUAL,
+    GAP,
+    ITERATIONS,
+    NOT_FINITE,
+    OK,
+    STATUS,
+    VALUE,
+    VIOLATION,
+)
 
 PARALLEL_FROM = 50_000  # entries in a batch; below, starting threads costs more than it saves
 COLD = np.full((1, 2), np.nan)
@@ -48,6 +56,7 @@ def answer(
     `vectors` are multipliers with an entry for each loss, (B, N), which the kernel takes after the
     parameters, reads as a start and overwrites.
     """
+    # 1. Arrays to fill, and multipliers to start from.
     single = f.ndim == 1
     if vectors:
         parameters = (*parameters, *vectors.values())
@@ -55,20 +64,25 @@ def answer(
     P = np.empty(F.shape)
     out = np.empty((F.shape[0], COLUMNS))
     warm = COLD if warm_start is None else _multipliers(warm_start, keys, F.shape[0])
+    # 2. Run; large batches on several threads.
     if single or F.size < PARALLEL_FROM:
         kernel(F, *parameters, warm, P, out)
     else:
         _in_parallel(kernel, F, parameters, warm, P, out)
+    # 3. One loss vector that came out: the fast way, since this is what a call at N = 10 spends its time on.
     if single:
+        # All columns at once, in the order of layout.py: single look-ups in `out` would take longer.
         value, bound, gap, violation, iterations, status, first, second = out[0].tolist()
         if status == OK:
             dual: dict[str, Any] = {keys[0]: first, keys[1]: second} if len(keys) == 2 else {keys[0]: first}
             if vectors:
                 dual.update((key, vector[0]) for key, vector in vectors.items())
             return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
+    # 4. Rows that did not come out: again, scaled.
     unproved: tuple[int, ...] = ()
     if (out[:, STATUS] != OK).any():
         unproved = _redo(kernel, F, parameters, len(keys), vectors, P, out)
+    # 5. Name the columns.
     columns = out.T.copy()
     named = {key: columns[DUAL + k] for k, key in enumerate(keys)} | (vectors or {})
     if single:
@@ -106,7 +120,7 @@ def unit(f: Array) -> float:
 
 
 def _multipliers(previous: WorstCase, keys: tuple[str, ...], rows: int) -> Array:
-    """The earlier answer's multipliers as the kernel wants them; NaN (start cold) where they do not fit."""
+    """The earlier answer's multipliers as the kernel wants them; NaN (start cold) if they do not fit."""
     warm = np.full((rows, COLD.shape[1]), np.nan)
     for k, key in enumerate(keys):
         try:
@@ -127,7 +141,7 @@ def _redo(
     P: Array,
     out: Array,
 ) -> tuple[int, ...]:
-    """Rows that did not come out: name bad losses; try the others again cold, scaled by a power of two.
+    """Try the rows without a proof again, cold and scaled by a power of two; raise if a loss is not finite.
 
     Returns the rows that are still without a proof.
     """
@@ -171,8 +185,8 @@ def _in_parallel(
 
 
 def _threads() -> tuple[ThreadPoolExecutor, int]:
-    """The pool of this process (made anew after a fork) and how many pieces to cut a batch into."""
-    global _pool, _pool_owner  # noqa: PLW0603 - one pool a process, made when first needed
+    """The pool of this process (a new one after a fork) and how many pieces to cut a batch into."""
+    global _pool, _pool_owner  # noqa: PLW0603 - one pool per process, made when first needed
     affinity: Any = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity else os.cpu_count() or 1
     with _pool_lock:

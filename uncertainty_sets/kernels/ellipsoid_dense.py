@@ -4,9 +4,9 @@ Stationarity is d = p - q = Qy/τ with y = f - ν + μ, where μ >= 0 belongs to
 entries with p = 0, y is f - ν off Z and d is -q on Z; the rest follows from one linear system, in Q_ZZ for
 y_Z or in (Q⁻¹) off Z for d, whichever is smaller. Everything is affine in ν and τ, for which 1ᵀd = 0 and
 yᵀQy = radius·τ² leave a quadratic. Entries with p < 0 join Z, those with μ < 0 leave it: all at once, and
-should that not settle, one at a time. A round costs min(|Z|, N-|Z|)³ + O(N²). Where Q is badly conditioned
-neither may settle, or the answer be inexact: its distance and bound, computed as in twice the precision, say
-so, and the caller turns to a conic solver.
+if that does not settle, one at a time. A round costs min(|Z|, N-|Z|)³ + O(N²). If Q is badly conditioned,
+neither may settle, or the answer may be inexact: its distance and bound, computed as in twice the precision,
+show that, and the caller turns to a conic solver.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.quadratic_form import distance, pull_back, quadratic
-from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, scan
+from uncertainty_sets.kernels.scan import finish, scan
 
 ROUNDS = 30
 
@@ -34,11 +35,12 @@ def pick(matrix: Array, rows: NDArray[np.intp]) -> Array:
 
 @kernel
 def stationary(g: Array, q: Array, Q: Array, inverse: Array, zero: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Y and D = QY with y = Y·(1, n, τ) and τd = D·(1, n, τ) for p = 0 where `zero`."""
+    """Y and D = QY with y = Y·(1, n, τ) and τd = D·(1, n, τ), if p = 0 exactly at the entries in `zero`."""
     size = g.size
     Z, free = np.flatnonzero(zero), np.flatnonzero(~zero)
     Y, D = np.zeros((size, 3)), np.zeros((size, 3))
     if Z.size <= free.size:
+        # Few zeros: y is known off Z, solve Q_ZZ for y on Z.
         for j in free:
             Y[j, 0], Y[j, 1] = g[j], -1.0
         if Z.size > 0:
@@ -52,6 +54,7 @@ def stationary(g: Array, q: Array, Q: Array, inverse: Array, zero: NDArray[np.bo
         for j in Z:
             D[j, 0], D[j, 1], D[j, 2] = 0.0, 0.0, -q[j]
     else:
+        # Many zeros: d is known on Z, solve (Q⁻¹) off Z for d there.
         for j in Z:
             D[j, 2] = -q[j]
         right = -np.dot(inverse, D)[free]
@@ -80,12 +83,13 @@ def settle(
     rounds: int,
     one: bool,
 ) -> tuple[float, int]:
-    """Find Z (marked in `zero`), y and p; returns n = ν - top and the rounds, negative if it did not settle.
+    """Find Z (marked in `zero`), y and p; return n = ν - top and the rounds, negative if it did not settle.
 
     g is f - top; with `one`, a round moves the single worst entry into or out of Z.
     """
     size = g.size
     for k in range(1, rounds + 1):
+        # 1. y and d as functions of n and τ; 1ᵀd = 0 gives n as a function of τ.
         Y, D = stationary(g, q, Q, inverse, zero)
         s0, s1, s2 = D[:, 0].sum(), D[:, 1].sum(), D[:, 2].sum()
         if s1 == 0.0:
@@ -93,12 +97,14 @@ def settle(
         n0, n2 = -s0 / s1, -s2 / s1
         fixed, growing = Y[:, 0] + n0 * Y[:, 1], Y[:, 2] + n2 * Y[:, 1]
         image0, image2 = D[:, 0] + n0 * D[:, 1], D[:, 2] + n2 * D[:, 1]
+        # 2. yᵀQy = radius·τ² is then a quadratic in τ.
         a, b, c = np.dot(growing, image2) - radius, np.dot(fixed, image2), np.dot(fixed, image0)
         root = b * b - a * c
         if not (a < 0.0 and c > 0.0 and root > 0.0):
             return 0.0, -k
         tau = (-b - np.sqrt(root)) / a
         n = n0 + tau * n2
+        # 3. p and y; entries with p < 0 join Z, those with μ < 0 leave it.
         changed, worst, which = 0, 0.0, 0
         for i in range(size):
             y[i] = fixed[i] + tau * growing[i]
@@ -119,9 +125,9 @@ def settle(
 
 @kernel
 def nearest_on_face(g: Array, q: Array, Q: Array, inverse: Array, zero: NDArray[np.bool_], p: Array) -> None:
-    """The distribution on the largest losses alone that is nearest to q, into p.
+    """Write into p the distribution on the largest losses alone that is nearest to q.
 
-    Exact where no further entry has to be 0; otherwise a point of the face, which may be a little farther.
+    Exact if no further entry has to be 0; otherwise a point of that face, which may be a little farther.
     """
     for i in range(g.size):
         zero[i] = g[i] < 0.0
@@ -151,7 +157,8 @@ def solve(
     p: Array,
     out: Array,
 ) -> None:
-    """One row; entries with mu > 0 start at 0, and mu receives the multipliers of p >= 0."""
+    """Solve one row; entries with mu > 0 start at 0, and mu receives the multipliers of p >= 0."""
+    # 1. Read the losses.
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
@@ -159,6 +166,7 @@ def solve(
     size, spread = f.size, top - least
     g = f - top
     y = np.empty(size)
+    # 2. Answers that need no active set: the centre, or the largest losses alone if they are within reach.
     if spread == 0.0 or radius == 0.0:
         p[:] = q
         mu[:] = 0.0
@@ -174,17 +182,19 @@ def solve(
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = top
         return
+    # 3. Settle the active set, all at once from the given start, or one entry at a time from none.
     zero[:] = mu > 0.0
     n, rounds = settle(g, q, Q, inverse, radius, zero, y, p, ROUNDS, False)
     if rounds < 0:
         zero[:] = False
         n, rounds = settle(g, q, Q, inverse, radius, zero, y, p, 2 * size + 10, True)
     if rounds < 0:
-        # Not settled: the centre, and the bound of the largest loss, which say as much.
+        # Not settled: the centre and the bound of the largest loss, whose gap breaks the promise.
         p[:] = q
         y[:] = 0.0
         n, zero[:] = 0.0, True
-    n = (top + n) - top  # ν as it will be given, so that the bound is that of `dual`
+    # 4. Multipliers and certificate; ν is rounded as it will be returned: the bound is that of `dual`.
+    n = (top + n) - top
     for i in range(size):
         p[i] = max(0.0, p[i])
         mu[i] = max(0.0, y[i] - (g[i] - n)) if zero[i] else 0.0
@@ -209,7 +219,7 @@ def rows(
     P: Array,
     out: Array,
 ) -> None:
-    """Every row of F; parameters with one row serve all, mu has a row for each."""
+    """Solve every row of F; parameters with one row serve all rows, mu has one for each."""
     many = center.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0

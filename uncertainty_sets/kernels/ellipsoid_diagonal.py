@@ -2,11 +2,11 @@
 ellipsoid holds with equality.
 
 On a given set A of entries with p > 0 both multipliers come out in closed form; the entries that turn out
-negative leave A, and 2 to 12 passes settle it. Where the certificate of that is not good enough (weights or
-losses of very different size) the search in ellipsoid_search.py takes more care.
+negative leave A, and 2 to 12 passes settle it. If the certificate of that is not good enough (weights or
+losses of very different size), the slower search in ellipsoid_search.py takes over.
 
 Losses are measured from `base`, the loss of the entry with the largest Q, and n = ν - base: ν lies next to
-that loss where its Q is far larger than the others', and its h = f - ν then needs more digits than ν has.
+that loss if its Q is far larger than the others', and its h = f - ν then needs more digits than ν has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.ellipsoid_search import ROUNDING, search
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, OK, STATUS, finish, larger, scan
+from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
+from uncertainty_sets.kernels.scan import finish, larger, scan
 
 PASSES = 16
 EPS = 2.0**-52
@@ -73,7 +74,7 @@ def overview(
 
 @strict
 def moved(q: float, d: float) -> float:
-    """max(0, q + d), rounded towards q: where Q is tiny, one unit in the last place too far is too far."""
+    """max(0, q + d), rounded towards q: if Q is tiny, one unit in the last place can leave the ellipsoid."""
     x = q + d
     less = x - 2.3e-16 * abs(x) if d > 0.0 else x + 2.3e-16 * abs(x)
     less = q if abs(less - q) > abs(d) else less
@@ -96,10 +97,10 @@ def write(
     careful: bool,
     p: Array,
 ) -> tuple[float, float, float, float, float]:
-    """p, its value, the bound ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa), Σ(p-q)²/Q, Σp, and ΣQ
-    where p > 0; losses, n and τ in units of 1/unit. `add` corrects Σp: p = max(0, q + Q((f - ν)/τ + add)).
+    """Write p = max(0, q + Q((f - ν)/τ + add)); return value, bound, Σ(p-q)²/Q, Σp, and ΣQ where p > 0.
 
-    The bound is that of ν as rounded to the size of the losses, since that is the one that is handed out.
+    `add` corrects Σp. The bound is ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa). Losses, n and τ are in
+    units of 1/unit. The bound is that of ν as rounded to the size of the losses, since `dual` holds that ν.
     """
     value, total, linear, square, size, width = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     rate, nu = 1.0 / tau, base + n / unit
@@ -130,9 +131,9 @@ def violation(size: float, radius: float, total: float) -> float:
 def complete(
     q: Array, Q: Array, radius: float, size: float, total: float, p: Array
 ) -> tuple[int, float, float, float]:
-    """Add what Σp lacks to the heaviest entry in use: its place, what was added, Σ(p-q)²/Q and Σp.
+    """Add what Σp lacks to the heaviest entry with p > 0; return its place, what was added, Σ(p-q)²/Q, Σp.
 
-    Nothing is added where even that entry is so light that p would leave the ellipsoid.
+    Nothing is added if even that entry is so light that p would leave the ellipsoid.
     """
     k = -1
     for i in range(p.size):
@@ -162,12 +163,15 @@ def write_all(
     careful: bool,
     p: Array,
 ) -> tuple[float, float, float]:
-    """p, its value, bound and violation; Σp is corrected if it is off by more than 1e-13 or `precise`."""
+    """Write p; return value, bound and violation. Σp is corrected if off by more than 1e-13 or `precise`."""
+    # 1. p as the multipliers give it.
     value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, careful, p)
+    # 2. Σp off: the same on all positive entries, in proportion to Q.
     if abs(total - 1.0) > 1e-13 and width > 0.0:
         add = (1.0 - total) / width
         value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, add, careful, p)
-    if precise < abs(total - 1.0) <= 1e-10:  # more than that is no rounding
+    # 3. The last digits of Σp on one entry; more than 1e-10 is not rounding.
+    if precise < abs(total - 1.0) <= 1e-10:
         k, added, size, total = complete(q, Q, radius, size, total, p)
         value += added * ((f[k] - base) * unit)
     return value, bound, violation(size, radius, total)
@@ -177,7 +181,7 @@ def write_all(
 def write_face(
     f: Array, q: Array, Q: Array, radius: float, top: float, step: float, precise: float, p: Array
 ) -> float:
-    """p = q + Q·step on the largest losses and 0 elsewhere; returns its violation."""
+    """Write p = q + Q·step on the largest losses and 0 elsewhere; return its violation."""
     total, size = 0.0, 0.0
     for i in range(f.size):
         p[i] = moved(q[i], Q[i] * step) if f[i] == top else 0.0
@@ -205,15 +209,18 @@ def settle(
 ) -> tuple[float, float, int, int]:
     """Repeat: A from ν and τ, then ν and τ from A, until A stays, or has at most `few` entries.
 
-    mass0 and cost0 are Σq and Σq·a of entries that are at 0 and not among those given.
+    mass0 and cost0 are Σq and Σq·a of entries that are at 0 and not among those given. Returns n, τ, the
+    passes and the outcome.
     """
     last, width = -1, 0.0
     for k in range(1, PASSES + 1):
+        # 1. A and its sums; done if A is the last one.
         count, s0, s1, s2, mass, cost = sums(f, q, Q, a, base, n, tau)
         if count == last and abs(s0 - width) <= 1e-13 * s0:
             return n, tau, k, SETTLED
         if count == 0:
             return n, tau, k, STUCK
+        # 2. The closed form of ν and τ on A.
         last, width = count, s0
         mass += mass0
         left = radius - cost - cost0 - mass * mass / s0
@@ -231,9 +238,11 @@ def settle(
 def settle_few(
     f: Array, q: Array, Q: Array, a: Array, radius: float, base: float, n: float, tau: float
 ) -> tuple[float, float, int, bool]:
-    """The same; where few entries stay positive they are settled by themselves before a look at all again."""
+    """`settle`; if few entries stay positive, they are settled by themselves before another pass over all."""
+    # 1. Over all entries, until few are left.
     n, tau, passes, outcome = settle(f, q, Q, a, radius, 0.0, 0.0, base, n, tau, f.size // 8)
     if outcome == FEW:
+        # 2. Gather those; the others count by their sums.
         few, mass0, cost0 = np.empty((4, f.size // 4)), 0.0, 0.0
         count = 0
         for i in range(f.size):
@@ -243,6 +252,7 @@ def settle_few(
             else:
                 mass0 += q[i]
                 cost0 += q[i] * a[i]
+        # 3. Settle among them, then over all entries from there.
         x = few[:, :count]
         n1, tau1, more, inner = settle(x[0], x[1], x[2], x[3], radius, mass0, cost0, base, n, tau, -1)
         if inner == SETTLED:
@@ -256,7 +266,7 @@ def settle_few(
 def write_center(
     f: Array, q: Array, Q: Array, radius: float, base: float, unit: float, n: float, p: Array
 ) -> tuple[float, float]:
-    """p = q: its value, and the bound at ν with τ = ∞."""
+    """Write p = q; return its value, and the bound at ν with τ = ∞."""
     value, square, nu = 0.0, 0.0, base + n / unit
     for i in range(f.size):
         p[i] = q[i]
@@ -279,17 +289,20 @@ def solve(
     p: Array,
     out: Array,
 ) -> None:
-    """One row; `heavy` is where Q is largest, nu and rate are ν and τ to start from, or NaN."""
+    """Solve one row; `heavy` is where Q is largest, nu and rate are ν and τ to start from, or NaN."""
+    # 1. Read the losses.
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
+    # 2. Units: losses from `base` and over their spread.
     spread, base = top - least, f[heavy]
     scale = spread if spread > 0.0 else 1.0
     unit = 1.0 / scale
-    # Far from 0 a value feels every digit of Σp, and the bound is for ν as rounded there.
+    # Losses far from 0 multiply the error of Σp in the value, and ν is rounded to their size.
     offset = max(abs(top), abs(least)) * unit
     precise, rounding = max(2.0 * EPS, 1e-11 / max(1.0, offset)), 2.0 * EPS * offset
+    # 3. Answers that need no search.
     s0, s1, s2, width, mass, cost = overview(f, q, Q, a, base, unit, top)
     n, square = s1 / s0, s2 - s1 * (s1 / s0)
     rest = max(0.0, 1.0 - mass)
@@ -305,12 +318,15 @@ def solve(
         finish(out, base, value * scale, bound * scale, abs(p.sum() - 1.0), 1, spread)
         out[DUAL], out[DUAL + 1] = base + n * scale, np.inf
         return
+    # 4. Start from the multipliers without p >= 0, or from an earlier answer if it is of this size.
     n, tau = n * scale, np.sqrt(square / radius) * scale
-    if abs(nu - base) <= 2.0 * spread and rate > 1e-6 * tau and rate < 1e6 * tau:  # else of another problem
+    if abs(nu - base) <= 2.0 * spread and rate > 1e-6 * tau and rate < 1e6 * tau:
         n, tau = nu - base, rate
+    # 5. Settle the active set, and write p.
     n, tau, passes, settled = settle_few(f, q, Q, a, radius, base, n, tau)
     n, tau = n * unit, tau * unit
     value, bound, excess = write_all(f, q, Q, a, radius, base, unit, n, tau, precise, False, p)
+    # 6. A poor certificate: the careful search instead.
     if not (settled and abs(bound - value) <= 1e-12 + rounding and excess <= 1e-11):
         base, n, V, more = search(f, q, Q, radius, top, unit)
         passes += more + 1
@@ -332,7 +348,7 @@ def rows(
     P: Array,
     out: Array,
 ) -> None:
-    """Every row of F; parameters with one row serve all."""
+    """Solve every row of F; parameters with one row serve all rows."""
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
         r, w = b if many else 0, b if started else 0

@@ -2,13 +2,13 @@
 
 In units where the spread of the losses and the radius are 1, with w = radius·Q and t = q/w:
 p(V) = max(0, q + w(f - ν)/V), ν such that Σp = 1. As V falls entries leave A = {p > 0} and none comes back,
-the distance Σ(p-q)²/w grows from 0, and V is right where it is 1. Where it is d <= 1, p(V) is feasible and
-its gap V(√d - d), so nothing below V = SMALLEST need be told apart.
+the distance Σ(p-q)²/w grows from 0, and the right V is where it is 1. If it is d <= 1, p(V) is feasible and
+its gap is V(√d - d), so values of V below SMALLEST need not be told apart.
 
 With an A that holds the right one, the closed form without p >= 0 gives a V that is too large or right, and
 entries that it makes negative are 0 in the answer too: A shrinks round by round and ends at the right one.
 It starts from V <= max f - qᵀf, and p <= 1 says ν >= f - V(1-q)/w for every entry, which removes at once the
-heavy entries that would otherwise go one a round. Where rounds remain many (shapes that fall like powers),
+heavy entries that would otherwise go one per round. If rounds remain many (shapes that fall like powers),
 bisection on log V helps, with ν for each V by selection.
 
 What keeps digits: losses are measured from the loss of the heaviest entry of A, whose own h = f - ν may be
@@ -33,7 +33,7 @@ F, CENTER, W, T, ROOM = range(5)  # the rows of x: f, q, w, q/w, (1-q)/w
 
 @kernel
 def gather(f: Array, q: Array, Q: Array, radius: float) -> tuple[Array, int]:
-    """x, and the place of the heaviest entry."""
+    """Collect what the search reads into x; return it and the place of the heaviest entry."""
     x, heavy = np.empty((5, f.size)), 0
     for i in range(f.size):
         w = radius * Q[i]
@@ -45,7 +45,7 @@ def gather(f: Array, q: Array, Q: Array, radius: float) -> tuple[Array, int]:
 
 @strict
 def is_heavier(w: float, b: float, w1: float, b1: float) -> bool:
-    """Whether an entry is better to measure from than another: heavier, or as heavy and deeper in A."""
+    """Whether an entry is better to measure from than another: heavier, or equally heavy and deeper in A."""
     return w > w1 or (w == w1 and b > b1)
 
 
@@ -97,7 +97,7 @@ def mean_and_square(f: Array, w: Array, base: float, unit: float) -> tuple[float
 
 @summing
 def least(f: Array, room: Array, base: float, unit: float, V: float) -> float:
-    """What ν - base is not below, since p <= 1."""
+    """A lower bound on ν - base, from p <= 1."""
     found = -np.inf
     for i in range(f.size):
         found = larger(found, (f[i] - base) * unit - V * room[i])
@@ -117,10 +117,12 @@ def level(y: Array, count: int, V: float, mass: float) -> float:
 
     The rows of y are b, g, w and q. By selection; the columns are reordered.
     """
+    # Columns before `low` are known to be left, those from `high` on right; s0, s1 and mass are their sums.
     low, high, s0, s1, draw = 0, count, 0.0, 0.0, 1
     while low < high:
         draw = (draw * 1103515245 + 12345) % 2147483648
         pivot = y[0, low + draw % (high - low)]
+        # 1. Split what is undecided at a random pivot.
         k, above0, above1, below = low, s0, s1, mass
         for i in range(low, high):
             if y[0, i] > pivot:
@@ -130,6 +132,7 @@ def level(y: Array, count: int, V: float, mass: float) -> float:
                 k += 1
             else:
                 below += y[3, i]
+        # 2. c lies at the pivot or above: the lower part is right. Otherwise the upper part is left.
         if above1 - above0 * pivot >= V * below:
             high, mass = k, below
             continue
@@ -145,10 +148,10 @@ def level(y: Array, count: int, V: float, mass: float) -> float:
 
 @kernel
 def place(x: Array, count: int, heavy: int, unit: float, V: float) -> tuple[float, float]:
-    """base, the loss of the heaviest entry that p <= 1 leaves in A, and what ν - base is not below.
+    """base, the loss of the heaviest entry that p <= 1 leaves in A, and a lower bound on ν - base.
 
-    Seen from an entry that is out, ν and the heavy entries next to it may look the same; each look is from
-    a lighter one.
+    Measured from an entry outside A, ν and the heavy entries next to it may round to the same number; so each
+    round measures from a lighter entry, until that one is in A.
     """
     base, floor = x[F, heavy], 0.0
     for _ in range(LOOKS):
@@ -170,6 +173,7 @@ def at(
     x: Array, count: int, heavy: int, unit: float, V: float, mass: float, y: Array
 ) -> tuple[float, float, float]:
     """base, n and the distance of p(V) among the first `count`; `mass` is Σq of the others, y work space."""
+    # 1. The entries that can be in A, measured from the heaviest of them.
     base, floor = place(x, count, heavy, unit, V)
     found = 0
     for i in range(count):
@@ -180,6 +184,7 @@ def at(
             found += 1
         else:
             mass += x[CENTER, i]
+    # 2. ν by selection, and the distance of p(V).
     n, size = floor + level(y, found, V, mass), 0.0
     for i in range(count):
         h = (x[F, i] - base) * unit - n
@@ -192,11 +197,13 @@ def search(
     f: Array, q: Array, Q: Array, radius: float, top: float, unit: float
 ) -> tuple[float, float, float, int]:
     """base, n, V of p = max(0, q + radius·Q·((f - base)·unit - n)/V), and the passes over all entries."""
+    # 1. The smallest V that matters may do already.
     x, heavy = gather(f, q, Q, radius)
     y = np.empty((4, f.size))
     base, n, size = at(x, f.size, heavy, unit, SMALLEST, 0.0, y)
     if size <= 1.0:
         return base, n, SMALLEST, 8
+    # 2. Start from the largest V there can be, max f - qᵀf.
     low, V = SMALLEST, 0.0
     for i in range(f.size):
         V += q[i] * ((top - f[i]) * unit)
@@ -204,6 +211,7 @@ def search(
     base, n = place(x, count, heavy, unit, V)
     closed = False  # whether ν and V are the closed form of A
     for k in range(ROUNDS):
+        # 3. Drop the entries that ν and V make negative; done if none leaves the closed form's A.
         kept, heavy, lost_mass, lost_cost = keep(x, count, base, unit, n, V)
         visits += 3 * count
         if (closed and kept == count) or kept == 0:
@@ -211,11 +219,13 @@ def search(
         count = kept
         mass += lost_mass
         cost += lost_cost
+        # 4. The closed form of ν and V on A.
         base = x[F, heavy]
         s0, mean, square = mean_and_square(x[F, :count], x[W, :count], base, unit)
         left = max(1.0 - cost - mass * (mass / s0), ROUNDING)
         V = min(V, np.sqrt(square / left))
         n, closed = mean - V * (mass / s0), True
+        # 5. Many rounds: every second one tries the middle of log V, the others the right ν for this V.
         if k < FIRST:
             continue
         visits += 6 * count

@@ -42,9 +42,9 @@ def exp(x: float) -> float:
 
 @kernel
 def times_exp(q: float, x: float) -> float:
-    """q·e^x for 0 <= q <= 1 and x <= 1400, where e^x alone may overflow and the product does not.
+    """q·e^x for 0 <= q <= 1 and x <= 1400, for which e^x alone may overflow though the product does not.
 
-    A function of its own since its callers may reorder products, and this one must be taken from the left.
+    A separate function because callers may reorder products, and this one must be taken from the left.
     """
     half = exp(0.5 * x)
     return (q * half) * half

@@ -1,12 +1,16 @@
 """How kernels are compiled.
 
-All decorators release the GIL and cache on disk: beside the source, or where that cannot be written in the
-user's cache folder or in NUMBA_CACHE_DIR; where none of them can be written, every process compiles anew.
-`strict` keeps every rounding as written, for what decides
-ties and must come out the same wherever it is computed; `kernel` may fuse multiply and add; `summing` also
-lets sums be reordered, which is what makes a pass over an array run on vector units; `comparing` ignores
-NaN, which makes min and max single instructions. A callee without flags of its own would take over its
-caller's, hence a flag for `strict` too.
+All decorators release the GIL and cache on disk: in NUMBA_CACHE_DIR, beside the source, or in the user's
+cache folder. If none of them can be written, every process compiles again.
+
+| decorator | allows | use it for |
+|---|---|---|
+| `strict` | nothing: every rounding is as written | what decides ties and must be the same everywhere |
+| `kernel` | multiply and add fused | control flow |
+| `summing` | also sums in any order | passes over an array, which then run on vector units |
+| `comparing` | NaN ignored | min and max, which then are single instructions |
+
+A callee without flags inherits its caller's, hence a flag for `strict` too.
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ _checked: set[Path] = set()
 def _compile(function: Function, flags: set[str]) -> Function:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": flags}
     compiled: Any = numba.njit(**options)(function)
+    if compiled is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
+        return function
     try:
         compiled.enable_caching()
-    except RuntimeError:  # numba found no folder that it may write to: a container without a home
+    except RuntimeError:  # numba found no folder that it may write to, as in a container without a home
         return compiled  # type: ignore[no-any-return]  # numba has no types
     folder = Path(compiled.stats.cache_path)
     if folder not in _checked:
@@ -47,8 +53,7 @@ def _sources(file: Path) -> list[Path]:
 def _drop_if_stale(cache: Path, sources: list[Path]) -> None:
     """Forget what is cached if any of the kernels' files has changed.
 
-    numba looks at a kernel's own file only: an edit of a function that it calls in another file would go
-    unseen.
+    numba checks a kernel's own file only and would miss an edit of a function that it calls in another file.
     """
     now = "\n".join(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in sources)
     stamp = cache / "kernels.stamp"
@@ -66,7 +71,7 @@ def strict(function: Function) -> Function:
 
 
 def kernel(function: Function) -> Function:
-    """Compile with multiply and add fused where that helps."""
+    """Compile with multiply and add fused."""
     return _compile(function, {"contract"})
 
 
@@ -76,5 +81,5 @@ def summing(function: Function) -> Function:
 
 
 def comparing(function: Function) -> Function:
-    """Compile for arguments that are never NaN, or where that does not matter."""
+    """Compile for arguments that are never NaN, or whose NaN does not matter."""
     return _compile(function, {"nnan", "nsz"})

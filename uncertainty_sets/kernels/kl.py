@@ -3,7 +3,7 @@
 Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along with them; x = θg. D rises from 0 to
 M = -log q(argmax f), like a power of θ first and exponentially close to M last, and log(D/(M - D)) is nearly
 linear in log θ at both ends: Newton's method on it takes 3 to 8 passes, and halving a bracket in log θ takes
-over where steps of D in between mislead it.
+over if steps of D in between mislead it.
 
 Every θ with D(θ) <= radius is an answer with a gap of (radius - D)/θ. Losses so close to the top that only an
 enormous θ tells them apart therefore need no such θ: the tilt that treats them as one face has that gap.
@@ -16,7 +16,8 @@ import numpy as np
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import DUAL, GAP, OK, STATUS, finish, scan
+from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
+from uncertainty_sets.kernels.scan import finish, scan
 
 PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough
@@ -120,7 +121,7 @@ def write(
 ) -> tuple[float, float]:
     """p = q·exp(θ(g - center) - log_weight); return Σ p·(g - center) and Σ p.
 
-    A loop that stores p and sums at once would add in another order where p lies just behind f in memory.
+    A loop that stores p and sums at once would add in another order if p lies just behind f in memory.
     """
     value, total = 0.0, 0.0
     for first in range(0, f.size, BLOCK):
@@ -146,18 +147,21 @@ def evaluate(
 ) -> tuple[float, float, float, float, float]:
     """(c, log Σ q·exp(θ(g-c)), D, dD/dlog θ, rounding of D) at θ, about the c that keeps the digits.
 
-    About the top, terms as large as `most` cancel to D. Where that would cost digits of a D near the radius,
+    About the top, terms as large as `most` cancel to D. If that would cost digits of a D near the radius,
     a second pass about the c that makes the sum 1 has them all.
     """
+    # 1. One pass: about the mean for a small tilt, about the top for a large one.
     if theta <= 1.0:
         s0, s1, s2 = tilt_little(f, q, top, scale, mean, theta)
         center, log_weight, s0, noise = mean, np.log1p(s0), 1.0 + s0, 0.0
     else:
         s0, s1, s2 = tilt(f, q, top, scale, theta, lift)
         center, log_weight, noise = 0.0, np.log(s0) - lift, summing_noise
+    # 2. D, its slope, and the rounding of D.
     first = s1 / s0
     divergence, growth = first - log_weight, s2 / s0 - first * first
     noise += EPS * (abs(first) + abs(log_weight))
+    # 3. Near the root and too coarse: D again, from terms that do not cancel.
     near = abs(divergence - radius) <= max(0.5 * radius, 100.0 * noise)
     if theta > 1.0 and near and noise > OVER * radius:
         center = log_weight / theta
@@ -172,7 +176,7 @@ def evaluate(
 
 @kernel
 def newton(divergence: float, growth: float, radius: float, most: float) -> float:
-    """The change of log θ that takes log(D/(M - D)) to where D = radius; ∞ where its slope is lost."""
+    """The change of log θ that takes log(D/(M - D)) to where D = radius; ∞ if its slope is lost."""
     left = most - divergence
     if not (divergence > 0.0 and left > 0.0 and growth > 0.0):
         return np.inf
@@ -186,6 +190,7 @@ def search(
     f: Array, q: Array, top: float, scale: float, mean: float, most: float, radius: float, start: float
 ) -> tuple[float, float, float, int]:
     """θ with D(θ) = radius, or one below with a gap of rounding size: (θ, c, log Σ q·exp(θ(g-c)), passes)."""
+    # 1. A lower end that is feasible, no upper end yet, and a start.
     low = np.sqrt(8.0 * radius) * (1.0 - 1e-9)  # D(θ) <= θ²/8, since g varies within [-1, 0]
     high, stride, before, missed = np.inf, 4.0, np.inf, np.inf
     lift = max(0.0, most - 600.0)  # e^-708 is the least there is
@@ -193,6 +198,7 @@ def search(
     theta = min(max(start, low), HIGHEST)
     passes = 1
     while True:
+        # 2. Evaluate D, and stop if it is the radius up to rounding or if θ is feasible and good enough.
         passes += 1
         center, log_weight, divergence, growth, noise = evaluate(
             f, q, top, scale, mean, lift, summing_noise, theta, radius
@@ -204,11 +210,13 @@ def search(
             break  # Newton squares the error: one that stays is rounding
         if passes > PATIENCE and off <= OVER * radius and -off <= 1e-15 * theta:
             break  # feasible, with a gap of rounding size
+        # 3. Narrow the bracket.
         missed = abs(off)
         if off > 0.0:
             high = theta
         else:
             low = max(low, theta)
+        # 4. Newton's step; outwards in strides without an upper end, the middle of log θ if Newton stalls.
         move = newton(divergence, growth, radius, most)
         step = theta * exp(move) if move < 300.0 else np.inf
         if high == np.inf:
@@ -220,6 +228,7 @@ def search(
             before = np.log(high / low)
         else:
             before = abs(move)
+        # 5. No passes or no numbers left between the ends: finish on the feasible side.
         if passes >= PASSES or not (step > low and step < high):
             if off > OVER * radius:  # the other end of the bracket is feasible
                 theta, passes = low, passes + 1
@@ -233,11 +242,13 @@ def search(
 
 @kernel
 def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) -> None:
-    """One row; losses where q = 0 repeat one where q > 0; `warm` is the η of a similar problem, or NaN."""
+    """Solve one row; losses where q = 0 repeat one where q > 0; `warm` is η of a similar problem, or NaN."""
+    # 1. Read the losses.
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
+    # 2. Answers that need no search: equal losses, a radius of 0, or one that reaches the largest losses.
     spread = top - least
     if spread == 0.0:
         p[:] = q
@@ -258,11 +269,12 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = 0.0
         return
-
+    # 3. Start from the curvature at θ = 0, or from an earlier answer if it is of this size.
     variance = square - mean * mean
     start = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 0.0
-    if spread > 1e-4 * start * warm and spread < 1e4 * start * warm:  # else it is of another problem
+    if spread > 1e-4 * start * warm and spread < 1e4 * start * warm:
         start = spread / warm
+    # 4. Search for θ, write p, and compute the certificate.
     theta, center, log_weight, passes = search(f, q, top, scale, mean, most, radius, start)
     value, total = write(f, q, top, scale, center, theta, log_weight, p)
     bound = center + (radius + log_weight) / theta
@@ -270,13 +282,13 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
     violation = max(abs(total - 1.0), excess / max(1.0, radius))
     finish(out, top, spread * (center + value), spread * bound, violation, passes, spread)
     out[DUAL] = spread / theta
-    # The gap before the rounding of center + ...: what matters at a small radius.
+    # At a small radius the gap must be taken before `center` is added, which rounds it.
     out[GAP] = spread * ((radius + log_weight) / theta - value)
 
 
 @kernel
 def rows(F: Array, center: Array, radius: Array, warm: Array, P: Array, out: Array) -> None:
-    """Every row of F; parameters with one row serve all."""
+    """Solve every row of F; parameters with one row serve all rows."""
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0

@@ -57,10 +57,12 @@ def backward(root: Array, y: Array) -> None:
 @kernel
 def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
     """dᵀQ⁻¹d, with Q = root·rootᵀ up to rounding; `condition` is that of Q."""
+    # 1. By the factor alone, if Q is well conditioned.
     z = np.empty(d.size)
     forward(root, d, z)
     if condition <= HARMLESS:
         return float(np.dot(z, z))
+    # 2. Otherwise refine z ≈ Q⁻¹d until the remainder's own term no longer matters.
     r, y = np.empty(d.size), np.empty(d.size)
     backward(root, z)
     total = 0.0
@@ -90,7 +92,7 @@ def quadratic(Q: Array, condition: float, y: Array) -> float:
 
 @kernel
 def pull_back(p: Array, q: Array, Q: Array, root: Array, condition: float, radius: float) -> float:
-    """The distance of p from q; one that is too far is moved straight towards q until it is the radius.
+    """The distance of p from q; a p beyond the radius is first moved straight towards q, up to the radius.
 
     Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap.
     """

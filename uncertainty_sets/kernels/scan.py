@@ -1,4 +1,4 @@
-"""What every oracle reads off the losses first, and the layout of its answer."""
+"""The first and the last step of every kernel: read the losses, write the answer and judge it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import comparing, kernel, summing
-
-# Columns of the answer array, one row per loss vector.
-VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
-COLUMNS = 8
-
-# Status codes.
-OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
+from uncertainty_sets.kernels.layout import (
+    BOUND,
+    GAP,
+    ITERATIONS,
+    NOT_FINITE,
+    NOT_SOLVED,
+    OK,
+    OUT_OF_RANGE,
+    STATUS,
+    VALUE,
+    VIOLATION,
+)
 
 # What every closed form promises: a gap of at most PROMISE·(max f - min f), or of some units in the last
 # place of the losses if that is more, and a p that is feasible up to FEASIBLE.
@@ -67,8 +72,8 @@ def finish(
 ) -> None:
     """Write an answer whose value and bound are measured from `reference`, and judge it by its certificate.
 
-    One that breaks the promise is NOT_SOLVED, whatever the kernel thought of it: a gap beyond PROMISE, a
-    negative one beyond rounding, a violation beyond FEASIBLE, or a NaN in any of them.
+    It is NOT_SOLVED if it breaks the promise: a gap beyond PROMISE, a negative one beyond rounding, a
+    violation beyond FEASIBLE, or a NaN in any of them.
     """
     gap = bound - value
     rounding = ULPS * (abs(reference) + spread)

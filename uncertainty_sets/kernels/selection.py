@@ -4,8 +4,8 @@
 
 A stratified sample brackets t, one pass keeps the entries inside the bracket, and the search goes on
 among those: about 1.2 passes over the data in all, against log N for a sort. The sample is the same in every
-call, so an input can be made that it never helps: what is left after MISSES brackets is searched digit by
-digit, which takes at most twelve passes whatever the input is.
+call, so an input can be made for which it never helps: what is left after MISSES brackets is searched digit
+by digit, which takes at most twelve passes for any input.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def insert_pairs(key: Array, weight: Array, left: int, right: int) -> None:
 
 @kernel
 def heap_pairs(key: Array, weight: Array, left: int, right: int) -> None:
-    """The same by a heap: for orders that lead quicksort's pivots astray."""
+    """Sort the same by a heap, for orders on which quicksort's pivots are bad."""
     size = right - left + 1
     for turn in range(size // 2 + size):
-        # First every parent from the last to the root, then the smallest goes to the end, one by one.
+        # Build the heap from the last parent to the root; then move the smallest to the end, one by one.
         root, last = size // 2 - 1 - turn, size
         if root < 0:
             root, last = 0, size // 2 + size - 1 - turn
@@ -60,6 +60,7 @@ def heap_pairs(key: Array, weight: Array, left: int, right: int) -> None:
 @kernel
 def sort_pairs(key: Array, weight: Array, count: int) -> None:
     """Sort key[:count] downwards in place, weight along with it."""
+    # 1. Few entries: insertion alone.
     if count <= 20:
         insert_pairs(key, weight, 0, count - 1)
         return
@@ -68,11 +69,12 @@ def sort_pairs(key: Array, weight: Array, count: int) -> None:
     left, right = 0, count - 1
     while True:
         while right - left > 16:
+            # 2. Too many splits mean bad pivots: a heap sorts this part.
             splits += 1
             if splits > limit:
                 heap_pairs(key, weight, left, right)
                 break
-            # Median of three as the pivot; the longer side waits on the stack, so it stays shallow.
+            # 3. Split at the median of three; the longer side waits on the stack, which stays shallow so.
             a, b, c = key[left], key[(left + right) // 2], key[right]
             pivot = max(min(a, b), min(max(a, b), c))
             i, j = left, right
@@ -93,6 +95,7 @@ def sort_pairs(key: Array, weight: Array, count: int) -> None:
                 stack[top, 0], stack[top, 1] = i, right
                 right = j
             top += 1
+        # 4. Short parts by insertion; then the next one from the stack.
         insert_pairs(key, weight, left, right)
         if top == 0:
             return
@@ -124,11 +127,11 @@ def bracket(
     f: Array, w: Array, count: int, target: float, keys: Array, weights: Array
 ) -> tuple[float, float, float]:
     """A likely bracket (low, high) of the threshold and a pivot inside it, from a stratified sample."""
+    # 1. One entry at random (xorshift) from each of `size` equal strata.
     size = min(SAMPLE, count // 16)
     state = np.uint64(88172645463325252)
     total, squares = 0.0, 0.0
     for i in range(size):
-        # xorshift: one entry at random from each of `size` equal strata.
         state ^= state << np.uint64(13)
         state ^= state >> np.uint64(7)
         state ^= state << np.uint64(17)
@@ -137,6 +140,7 @@ def bracket(
         keys[i], weights[i] = f[j], w[j]
         total += w[j]
         squares += w[j] * w[j]
+    # 2. The sample's ranks around the target, with 1.5 standard deviations of a sampled sum to either side.
     sort_pairs(keys, weights, size)
     aim = target * size / count
     margin = 1.5 * np.sqrt(squares)
@@ -166,7 +170,7 @@ def ranked(f: Array, w: Array, level: float) -> tuple[float, float]:
 
 @kernel
 def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, float]:
-    """The same as `threshold` by comparing every entry with every other: no branch to mispredict, no sort.
+    """`threshold` by comparing every entry with every other: no branch to mispredict, no sort.
 
     t is the lowest level with no more than the target above it. The weight above cannot decide which level
     is lower: a weight of 1e-20 does not change it.
@@ -197,12 +201,14 @@ def threshold_by_digits(
     All weights are positive; keys and weights are overwritten. Two passes a digit over what is left, and six
     digits at most.
     """
+    # 1. -0.0 becomes 0.0, which compares equal to it and has other bits.
     for i in range(count):
-        keys[i] += 0.0  # -0.0 is 0.0 to everyone else
+        keys[i] += 0.0
     bits = keys.view(np.uint64)
     buckets = np.empty(1 << DIGIT)
     mask = np.uint64((1 << DIGIT) - 1)
     for shift in (53, 42, 31, 20, 9, 0):
+        # 2. The weight of each value of this digit.
         places = np.uint64(shift)
         buckets[:] = 0.0
         lowest = buckets.size - 1
@@ -210,10 +216,12 @@ def threshold_by_digits(
             digit = int((rank_bits(bits[i]) >> places) & mask)
             buckets[digit] += weights[i]
             lowest = min(lowest, digit)
+        # 3. From the highest bucket down to the one in which the target is reached.
         digit = buckets.size - 1
         while digit > lowest and (buckets[digit] == 0.0 or above + buckets[digit] < target):
             above += buckets[digit]
             digit -= 1
+        # 4. Keep the entries of that bucket.
         kept = 0
         for i in range(count):
             keys[kept], weights[kept] = keys[i], weights[i]
@@ -229,10 +237,11 @@ def threshold_by_digits(
 def threshold(
     f: Array, w: Array, target: float, keys: Array, weights: Array, sample: Array
 ) -> tuple[float, float, float]:
-    """(t, weight above t, weight at t); every entry counts as taken when the target exceeds the total.
+    """(t, weight above t, weight at t); every entry counts as taken if the target exceeds the total.
 
     keys and weights are work space of f's length, sample of shape (2, SAMPLE).
     """
+    # 1. Few entries: compare all pairs.
     if f.size <= FEW:
         return threshold_of_few(f, w, target)
     low, high = -np.inf, np.inf
@@ -241,6 +250,7 @@ def threshold(
     kept, misses = n, 0
     whole = True  # the candidates are still all of f, not yet what was gathered
     while kept > SMALL:
+        # 2. A sample's bracket of the threshold; keep what is inside if it holds and helps.
         source, mass = (f, w) if whole else (keys, weights)
         a, b, pivot = bracket(source, mass, kept, target - above, sample[0], sample[1])
         a, b = max(a, low), min(b, high)
@@ -250,7 +260,7 @@ def threshold(
             if a == b:
                 return a, above, inside
             continue
-        # The bracket missed or did not help (ties): split at the pivot, starting from all of f again.
+        # 3. It missed or did not help (ties): split at the pivot, starting from all of f again.
         misses += 1
         found, at, over = gather(f, w, n, pivot, pivot, keys, weights)
         if over > target:
@@ -261,8 +271,10 @@ def threshold(
             high = np.nextafter(pivot, -np.inf)
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
         whole = False
+        # 4. Missed too often: go by digits.
         if misses > MISSES and kept > SMALL:
             return threshold_by_digits(keys, weights, kept, target, above)
+    # 5. Few are left: sort them and walk down to the target.
     if whole:
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
     if kept == 0:

@@ -30,32 +30,41 @@ MEMORY = 5
 
 
 @kernel
-def begin(memory: Array) -> None:
-    """Forget everything."""
+def reset(memory: Array) -> None:
+    """Clear the memory before a search."""
     memory[FIRST_MASS], memory[SECOND_MASS], memory[SIDE] = 0.0, 0.0, -1.0
     memory[LAST_GAP], memory[LOWEST] = np.inf, np.inf
 
 
 @kernel
-def put(ends: Array, row: int, trial: Array) -> None:
-    """Write a point into a row of ends; a loop, since slices cost more than they hold."""
+def set_end(ends: Array, row: int, trial: Array) -> None:
+    """Copy a point into a row of ends; by a loop, which is faster than a slice of five numbers."""
     for k in range(trial.size):
         ends[row, k] = trial[k]
 
 
 @kernel
-def take(trial: Array, ends: Array, memory: Array) -> None:
-    """Put an evaluated point in its place: ends[0] has mass >= 0, ends[1] < 0, ends[2] the lowest φ."""
+def update_bracket(trial: Array, ends: Array, memory: Array) -> None:
+    """Replace an end by an evaluated point: ends[0] has mass >= 0, ends[1] < 0, ends[2] the lowest φ."""
     height = trial[GAIN] - trial[MASS] * trial[X]
     if height < memory[LOWEST]:
         memory[LOWEST] = height
-        put(ends, 2, trial)
+        set_end(ends, 2, trial)
     side = 0 if trial[MASS] >= 0.0 else 1
-    put(ends, side, trial)
+    set_end(ends, side, trial)
     memory[FIRST_MASS + side] = trial[MASS]
     if memory[SIDE] == side:
         memory[FIRST_MASS + 1 - side] *= 0.5
     memory[SIDE] = side
+
+
+@kernel
+def settle_bracket(trial: Array, ends: Array, memory: Array) -> None:
+    """Make a point that is the minimum both ends and the lowest."""
+    memory[LOWEST] = trial[GAIN] - trial[MASS] * trial[X]
+    set_end(ends, 0, trial)
+    set_end(ends, 1, trial)
+    set_end(ends, 2, trial)
 
 
 @kernel
@@ -64,14 +73,17 @@ def next_point(
 ) -> tuple[float, bool]:
     """The next point inside the bracket, and whether to stop.
 
-    `kink` is a gap with few kinks left. Where x is a price and mass what is spent at that price beyond an
-    `allowance`, the interpolation is in logarithms: spending falls like a power of the price. 0: linear.
+    `kink` is a gap with few kinks left. If x is a price and mass what is spent at that price beyond an
+    `allowance` > 0, the interpolation is in logarithms: spending falls like a power of the price. With an
+    allowance of 0 it is linear.
     """
+    # 1. Where the two lines meet, and the gap there; stop if it is small or the bracket has no inside.
     low, high = ends[0, X], ends[1, X]
     meeting = (ends[0, GAIN] - ends[1, GAIN]) / (ends[0, MASS] - ends[1, MASS])
     gap = memory[LOWEST] - (ends[0, GAIN] - ends[0, MASS] * meeting)
     if gap <= tolerance or not (meeting > low and meeting < high):
         return meeting, True
+    # 2. While many kinks are left and the gap shrinks: the point at which the interpolated mass is zero.
     x = meeting
     if gap > kink and gap < 0.5 * memory[LAST_GAP]:
         a, b = memory[FIRST_MASS], memory[SECOND_MASS]

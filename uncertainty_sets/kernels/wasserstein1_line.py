@@ -1,4 +1,4 @@
-"""Wasserstein-1 on a line: move the mass of the centre towards larger losses, at |x_i - x_j| a unit.
+"""Wasserstein-1 on a line: move the mass of the centre towards larger losses, at |x_i - x_j| per unit.
 
 With a multiplier λ for the cost of transport, the mass of entry j goes where f_i - λ|x_i - x_j| is largest:
 the best target to the left comes out of one sweep, the best to the right of another. The dual function
@@ -15,18 +15,20 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, OK, OUT_OF_RANGE, STATUS, finish, larger, scan
+from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
+from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
     MASS,
     MEMORY,
     X,
-    begin,
     mixture,
     next_point,
-    put,
-    take,
+    reset,
+    set_end,
+    settle_bracket,
+    update_bracket,
 )
 
 Indices = NDArray[np.int32]
@@ -41,13 +43,13 @@ SUMMED = 4 * 2.0**-53  # rounding of an entry of p, which is a sum of two produc
 
 @strict
 def reach(f: float, top: float, rate: float, distance: float) -> float:
-    """What a target is worth from that far; its rounding decides ties, so it is the same everywhere."""
+    """What a target is worth at that distance, always rounded alike: it decides ties."""
     return (f - top) - rate * distance
 
 
 @kernel
 def lead_right(f: Array, x: Array, top: float, rate: float, first: int, after: int, left: Indices) -> None:
-    """The best target at or to the left of each entry, itself where that is as good.
+    """The best target at or to the left of each entry, the entry itself if that is equally good.
 
     The leader's worth is carried along as a running maximum, which runs without a branch (on noisy losses
     mispredicted ones cost four times as much), and taken afresh every BLOCK entries against rounding.
@@ -67,7 +69,7 @@ def lead_right(f: Array, x: Array, top: float, rate: float, first: int, after: i
 
 @kernel
 def lead_left(f: Array, x: Array, top: float, rate: float, first: int, after: int, right: Indices) -> None:
-    """The best target at or to the right of each entry, likewise."""
+    """The best target at or to the right of each entry: `lead_right` the other way round."""
     leader = after - 1
     for stop in range(after, first, -BLOCK):
         last = x[stop - 1]
@@ -123,7 +125,7 @@ def sweep(
     left: Indices,
     right: Indices,
 ) -> tuple[float, float]:
-    """The solution at that rate for the entries from `first` to `after`: its gain and its cost."""
+    """Solve at that rate for the entries from `first` to `after`; return gain and cost."""
     lead_right(f, x, top, rate, first, after, left)
     lead_left(f, x, top, rate, first, after, right)
     return weigh(f, x, q, top, rate, first, after, left, right)
@@ -166,16 +168,18 @@ def spread_out(
 def guess(
     f: Array, x: Array, q: Array, radius: float, top: float, start: float, left: Indices, right: Indices
 ) -> float:
-    """A rate at which pieces of the line, each by itself, spend about the radius; `start` if none would do.
+    """A rate at which pieces of the line, each by itself, spend about the radius; `start` if none is usable.
 
-    Pieces of 2 % in all, or longer ones of 12 % where mass travels far.
+    The pieces are 2 % of the line in all, or longer ones of 12 % if mass travels far.
     """
+    # 1. How long the pieces must be; if mass travels farther than a piece, they say nothing.
     unit = (x[-1] - x[0]) / f.size
     pieces, length = PIECES, f.size // (PIECES * 50)
     if radius > 0.02 * unit * length:
         pieces, length = 2, f.size // 16
     if radius > 0.05 * unit * length:
         return start
+    # 2. Bisection of the rate in logarithms, to within 5 %.
     low, high, rate = 0.0, np.inf, start
     for _ in range(24):
         cost, mass = 0.0, 0.0
@@ -204,7 +208,7 @@ def mean_below(f: Array, q: Array, top: float) -> float:
 
 @summing
 def all_to_one(f: Array, x: Array, q: Array, top: float) -> float:
-    """The cost of moving everything to the largest loss, or -1 where several are largest."""
+    """The cost of moving everything to the largest loss, or -1 if several are largest."""
     places, last = 0, 0
     for i in range(f.size):
         at = f[i] == top
@@ -223,12 +227,14 @@ def check(f: Array, x: Array, q: Array, top: float, p: Array) -> tuple[float, fl
     """Σ p·(f - top), Σ p, and the transport distance between p and q: ∫|P - Q| of their sums.
 
     The sums run from both ends to the middle of the mass, so that a difference is as exact as the mass
-    beyond it is small. p itself is rounded: SUMMED of that mass is no distance.
+    beyond it is small. p itself is rounded: SUMMED of that mass does not count as distance.
     """
+    # 1. Value and sum.
     value, total = 0.0, 0.0
     for i in range(f.size):
         value += p[i] * (f[i] - top)
         total += p[i]
+    # 2. The distance from either end to the middle; sums carry their rounding error along (Kahan).
     distance, middle = 0.0, 0
     for side in (1, -1):
         ahead, error, mass = 0.0, 0.0, 0.0
@@ -262,19 +268,20 @@ def solve(
     ends: Array,
     memory: Array,
 ) -> None:
-    """One row; `step` is the smallest distance that is not 0 (negative: some are 0), `warm` a λ or NaN."""
+    """Solve one row; `step` is the smallest distance above 0 (negative: some are 0), `warm` a λ or NaN."""
+    # 1. Read the losses. Beyond the rate `still` nothing moves, except at no distance.
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
     trial = ends[3]
     n = f.size
-    # Beyond this rate nothing moves but at no distance.
     still = 2.0 * (top - least) / abs(step)
     if still > FASTEST:
-        out[STATUS] = OUT_OF_RANGE  # with losses scaled down it is not
+        out[STATUS] = OUT_OF_RANGE  # the caller scales the losses down
         return
-    begin(memory)
+    # 2. Transport for free, λ = 0: all goes to the nearest largest loss, the answer if it is affordable.
+    reset(memory)
     trial[X] = 0.0
     trial[GAIN], cost = 0.0, all_to_one(f, x, q, top)
     if cost < 0.0:
@@ -282,42 +289,42 @@ def solve(
     trial[MASS] = cost - radius
     evaluations = 1
     if trial[MASS] <= 0.0:
-        # Everything can go to the nearest largest loss.
-        put(ends, 0, trial)
-        put(ends, 1, trial)
-        put(ends, 2, trial)
-        memory[LOWEST] = trial[GAIN]
+        settle_bracket(trial, ends, memory)
     else:
-        take(trial, ends, memory)
+        # 3. The bracket's other end, where nothing moves.
+        update_bracket(trial, ends, memory)
         trial[X], trial[MASS] = still, -radius
         trial[GAIN] = (
             mean_below(f, q, top) if step > 0.0 else sweep(f, x, q, top, still, 0, n, left, right)[0]
         )
-        take(trial, ends, memory)
+        update_bracket(trial, ends, memory)
         kink = 10.0 * (top - least) / float(n) ** 2
         rate, over = next_point(ends, memory, 0.0, kink, radius)
-        factor = 2.0  # 2 and more: not to be used
+        # 4. Start from an earlier λ or from pieces of a long line; `factor`: how near that is, 2 unknown.
+        factor = 2.0
         if np.isfinite(warm) and warm > 0.0:
             rate, factor = min(warm, still), 1.002
         elif n >= GUESSED_FROM:
             rate, factor = min(guess(f, x, q, radius, top, rate, left, right), still), 1.1
+        # 5. Close in on the minimum.
         low, high = False, False
         while not over and evaluations < EVALUATIONS:
             trial[X] = rate
             trial[GAIN], cost = sweep(f, x, q, top, rate, 0, n, left, right)
             trial[MASS] = cost - radius
             evaluations += 1
-            take(trial, ends, memory)
+            update_bracket(trial, ends, memory)
             if trial[MASS] == 0.0:
-                put(ends, 1, trial)
+                set_end(ends, 1, trial)
                 break
             low, high = low or trial[MASS] > 0.0, high or trial[MASS] < 0.0
             rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
             if not (low and high) and factor < 2.0:
-                # The start is good: look for the other end near by before using those at 0 and `still`.
+                # The start is good: look for the other end near it before using those at 0 and `still`.
                 near = trial[X] * factor if low else trial[X] / factor
                 rate = near if near > ends[0, X] and near < ends[1, X] else rate
                 factor = factor**3
+    # 6. Write p, the mixture of both ends that costs the radius, and its certificate.
     mix = mixture(ends)
     p[:] = 0.0
     if mix > 0.0:
@@ -334,7 +341,7 @@ def solve(
 def rows(
     F: Array, center: Array, radius: Array, x: Array, step: Array, warm: Array, P: Array, out: Array
 ) -> None:
-    """Every row of F; parameters with one row serve all."""
+    """Solve every row of F; parameters with one row serve all rows."""
     left, right = np.empty(F.shape[1], np.int32), np.empty(F.shape[1], np.int32)
     ends, memory = np.empty((4, 3)), np.empty(MEMORY)
     many, started = center.shape[0] > 1, warm.shape[0] > 1

@@ -1,6 +1,7 @@
-"""Wasserstein-1 with any cost: the same as on a line, with O(N²) an evaluation and O(N) of memory.
+"""Wasserstein-1 with any cost: as on a line, with O(N²) per evaluation and O(N) of memory.
 
-cost[j, i] is what moving a unit from j to i costs here: rows are sources, so that each is read in one piece.
+cost[j, i] is here the cost of moving a unit from j to i: sources come first, so that each one's costs are
+contiguous.
 """
 
 from __future__ import annotations
@@ -8,34 +9,30 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.scan import DUAL, OK, OUT_OF_RANGE, STATUS, finish, larger, scan, smaller
+from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
+from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
     MASS,
     MEMORY,
     X,
-    begin,
     mixture,
     next_point,
-    put,
-    take,
+    reset,
+    set_end,
+    settle_bracket,
+    update_bracket,
 )
-from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below
+from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below, reach
 
 EVALUATIONS = 200
 
 
-@strict
-def reach(f: float, top: float, rate: float, cost: float) -> float:
-    """What a target is worth at that cost; its rounding decides ties, so it is the same everywhere."""
-    return (f - top) - rate * cost
-
-
 @summing
 def best(f: Array, cost: Array, top: float, rate: float) -> tuple[float, float]:
-    """The worth of the best target and the least cost at which it is had."""
+    """The worth of the best target, and the least cost among targets of that worth."""
     worth = -np.inf
     for i in range(f.size):
         worth = larger(worth, reach(f[i], top, rate, cost[i]))
@@ -59,7 +56,7 @@ def evaluate(f: Array, cost: Array, q: Array, top: float, rate: float) -> tuple[
 
 @kernel
 def spread_out(f: Array, cost: Array, q: Array, top: float, rate: float, weight: float, p: Array) -> float:
-    """Add the solution at that rate to p, `weight` times; returns what its transport costs."""
+    """Add the solution at that rate to p, `weight` times; return the cost of its transport."""
     spent = 0.0
     for j in range(f.size):
         if q[j] > 0.0:
@@ -87,7 +84,8 @@ def solve(
     ends: Array,
     memory: Array,
 ) -> None:
-    """One row; `step` is the smallest cost that is not 0 (negative: some off the diagonal are 0)."""
+    """Solve one row; `step` is the smallest cost above 0 (negative: some off the diagonal are 0)."""
+    # 1. Read the losses. Beyond the rate `still` nothing moves, except at no cost.
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
@@ -95,37 +93,38 @@ def solve(
     trial = ends[3]
     still = 2.0 * (top - least) / abs(step)
     if still > FASTEST:
-        out[STATUS] = OUT_OF_RANGE  # with losses scaled down it is not
+        out[STATUS] = OUT_OF_RANGE  # the caller scales the losses down
         return
-    begin(memory)
+    # 2. Transport for free, λ = 0: the answer if its cost is affordable.
+    reset(memory)
     trial[X] = 0.0
     trial[GAIN], spent = evaluate(f, cost, q, top, 0.0)
     trial[MASS] = spent - radius
     evaluations = 1
     if trial[MASS] <= 0.0:
-        put(ends, 0, trial)
-        put(ends, 1, trial)
-        put(ends, 2, trial)
-        memory[LOWEST] = trial[GAIN]
+        settle_bracket(trial, ends, memory)
     else:
-        take(trial, ends, memory)
+        # 3. The bracket's other end, where nothing moves; start from an earlier λ if there is one.
+        update_bracket(trial, ends, memory)
         trial[X], trial[MASS] = still, -radius
         trial[GAIN] = mean_below(f, q, top) if step > 0.0 else evaluate(f, cost, q, top, still)[0]
-        take(trial, ends, memory)
+        update_bracket(trial, ends, memory)
         kink = 10.0 * (top - least) / float(f.size) ** 2
         rate, over = next_point(ends, memory, 0.0, kink, radius)
         if not over and np.isfinite(warm) and warm > 0.0:
             rate = min(warm, still)
+        # 4. Close in on the minimum.
         while not over and evaluations < EVALUATIONS:
             trial[X] = rate
             trial[GAIN], spent = evaluate(f, cost, q, top, rate)
             trial[MASS] = spent - radius
             evaluations += 1
-            take(trial, ends, memory)
+            update_bracket(trial, ends, memory)
             if trial[MASS] == 0.0:
-                put(ends, 1, trial)
+                set_end(ends, 1, trial)
                 break
             rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
+    # 5. Write p, the mixture of both ends that costs the radius, and its certificate.
     mix = mixture(ends)
     p[:] = 0.0
     spent = 0.0
@@ -146,7 +145,7 @@ def solve(
 def rows(
     F: Array, center: Array, radius: Array, cost: Array, step: Array, warm: Array, P: Array, out: Array
 ) -> None:
-    """Every row of F; parameters with one row serve all."""
+    """Solve every row of F; parameters with one row serve all rows."""
     ends, memory = np.empty((4, 3)), np.empty(MEMORY)
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):

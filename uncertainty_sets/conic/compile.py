@@ -1,0 +1,131 @@
+"""Compile a set's `constraints` into a conic program, by cvxpy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uncertainty_sets.conic.program import CONES, ConicProgram
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidParameter, SolverFailed
+
+if TYPE_CHECKING:
+    from uncertainty_sets.contract import SetContract
+
+
+def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
+    """The program of `uncertainty_set.constraints` in the simplex, by way of cvxpy's canonical form.
+
+    It takes milliseconds or more and does not depend on the losses: callers keep the result.
+    """
+    import cvxpy as cp
+    from scipy import sparse
+
+    name = type(uncertainty_set).__name__
+    p = cp.Variable(size)
+    # 1. State the problem. The coefficients 1 … N mark the columns of p in the compiled objective: cvxpy's
+    # own map, var_id_to_col, misses variables with attributes, and a Parameter costs seconds at N = 10,000.
+    marks = np.arange(1.0, size + 1.0)
+    problem = cp.Problem(
+        cp.Minimize(marks @ p), [cp.sum(p) == 1, p >= 0, *set_constraints(uncertainty_set, p)]
+    )
+    if problem.is_mixed_integer():
+        raise InvalidParameter(
+            f"the constraints of {name} have integer variables; an uncertainty set is convex"
+        )
+    # 2. Compile it. Clarabel's data are in standard form with every cone a set may use; nothing is solved.
+    try:
+        data, _, _ = problem.get_problem_data(cp.CLARABEL)
+    except cp.error.DCPError as error:
+        raise InvalidParameter(
+            f"the constraints of {name} are not convex by cvxpy's rules (DCP): {error}"
+        ) from error
+    dims = data["dims"]
+    if dims.psd or dims.p3d or getattr(dims, "pnd", None):
+        lacking = "semidefinite" if dims.psd else "power"
+        raise BackendUnsuitable(
+            f"the constraints of {name} need the {lacking} cone, and no backend here takes more than "
+            f"{', '.join(CONES)}. Norms and powers can be written with second-order cones; or solve "
+            f"the set's constraints with cvxpy itself"
+        )
+    # 3. Read the cones, and find the columns of p by their marks.
+    cones = [("zero", dims.zero), ("nonneg", dims.nonneg)]
+    cones += [("soc", size) for size in dims.soc] + [("exp", 3)] * dims.exp
+    marked = np.flatnonzero(data["c"])
+    columns = marked[np.argsort(data["c"][marked])].astype(np.intp)
+    if not np.array_equal(data["c"][columns], marks):
+        raise SolverFailed(
+            f"cvxpy {cp.__version__} compiled the objective of {name} into a form that is not supported"
+        )
+    return ConicProgram(
+        sparse.csc_array(data["A"]),
+        np.asarray(data["b"], dtype=np.float64),
+        tuple((kind, int(rows)) for kind, rows in cones if rows),
+        columns,
+    )
+
+
+def set_constraints(uncertainty_set: SetContract, p: Any) -> list[Any]:
+    """The set's own constraints at p: checked to be cvxpy constraints, and without infinite bounds."""
+    import cvxpy as cp
+
+    name = type(uncertainty_set).__name__
+    try:
+        constraints = uncertainty_set.constraints(p)
+    except InvalidInput:
+        raise
+    except (ValueError, IndexError) as error:  # what NumPy and cvxpy raise for shapes that do not fit
+        raise InvalidInput(
+            f"{name}.constraints cannot be written for p with {p.size} entries: {error}"
+        ) from error
+    try:
+        constraints = list(constraints)
+    except TypeError as error:
+        raise InvalidInput(
+            f"{name}.constraints must return a list of cvxpy constraints, got {constraints!r}"
+        ) from error
+    for each in constraints:
+        # A comparison of constants gives True or False, which cvxpy would take as a constraint too.
+        if not isinstance(each, cp.constraints.constraint.Constraint | bool | np.bool_):
+            raise InvalidInput(
+                f"{name}.constraints must return a list of cvxpy constraints; one of its items is {each!r}"
+            )
+        for parameter in [] if isinstance(each, bool | np.bool_) else each.parameters():
+            if parameter.value is None:
+                raise InvalidParameter(
+                    f"the constraints of {name} use the cvxpy parameter {parameter.name()!r}, which has no "
+                    "value: set its `value` before the set is used"
+                )
+    finite = [_without_infinite_bounds(each) for each in constraints]
+    return [each for each in finite if each is not None]
+
+
+def _without_infinite_bounds(constraint: Any) -> Any:
+    """An inequality without the entries that an infinite constant leaves free; None if none is left."""
+    import cvxpy as cp
+    from scipy import sparse
+
+    if not isinstance(constraint, cp.constraints.Inequality):
+        return constraint
+    sides, free = [], np.zeros(constraint.shape, dtype=bool)
+    for side, infinite in zip(constraint.args, (-np.inf, np.inf), strict=True):
+        if side.is_constant():
+            value = side.value.toarray() if sparse.issparse(side.value) else np.asarray(side.value)
+            sides.append(np.broadcast_to(value, constraint.shape))
+            free = free | (sides[-1] == infinite)
+        else:
+            sides.append(side)
+    if not free.any():
+        return constraint
+    keep = np.flatnonzero(~free.ravel(order="F"))
+    if not keep.size:
+        return None
+    left, right = (
+        each.ravel(order="F")[keep]
+        if isinstance(each, np.ndarray)
+        else each
+        if each.size == 1
+        else cp.vec(each, order="F")[keep]
+        for each in sides
+    )
+    return left <= right

@@ -1,0 +1,21 @@
+"""The layout of a kernel's answer: one row of `out` per loss vector. Needs neither NumPy nor numba.
+
+| column | holds |
+|---|---|
+| VALUE | pᵀf |
+| BOUND | the upper bound on the maximum that the multipliers prove |
+| GAP | bound - value, before both are rounded to the size of the losses |
+| VIOLATION | the largest residual of p |
+| ITERATIONS | evaluations of the dual function |
+| STATUS | one of the codes below |
+| DUAL, DUAL + 1 | the set's multipliers, in the order of its keys; the second only if it has two |
+
+p is an array of its own. `scan.finish` writes every column but the multipliers, which each set's kernel adds;
+`dispatch.answer` reads them. With NOT_FINITE and OUT_OF_RANGE the other columns are not written.
+"""
+
+VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL = range(7)
+COLUMNS = 8
+
+OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
+"""Proved; a loss is NaN or infinite; losses must be scaled first; the certificate breaks the promise."""
