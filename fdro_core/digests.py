@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-SHORT = 16  # hexadecimal digits where people read it: 64 bits, enough against mistakes
+SHORT = 16  # hexadecimal digits in messages: 64 bits, enough against mistakes
 
 
 def of_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
@@ -26,7 +26,7 @@ def of_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
 
 
 def short(**arrays: Any) -> str:
-    """The first digits, for people; numbers and texts may stand among the arrays.
+    """The first digits, for messages; numbers and texts are allowed as well as arrays.
 
     >>> short(x=[1.0, 2.0], name="linear", l2=0.1)
     'sha256 a2f46f0c37565444'

@@ -5,22 +5,22 @@
     FdroError
     ├── InvalidInput (ValueError)
     │   ├── InvalidSetting          a setting of the algorithm, the engine or an observer
-    │   │   ├── InvalidConfig       a field of a config file; `.line` and `.field` say where
-    │   │   ├── CheckpointDamaged   a file that is no checkpoint, or not as it was written
-    │   │   └── CheckpointMismatch  a checkpoint of another run; `.differences` says in what
-    │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is no number
+    │   │   ├── InvalidConfig       a field of a run file; `.line` and `.field` say where
+    │   │   ├── CheckpointDamaged   a file that is not a checkpoint, or is damaged
+    │   │   └── CheckpointMismatch  a checkpoint of another run; `.differences` lists what differs
+    │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is not a number
     │   └── InvalidProblem          a local problem: dimension, shapes, labels
-    ├── InvalidReply (TypeError)    what a worker sent is no reply: its kind, a shape, a type, a number
+    ├── InvalidReply (TypeError)    a worker's reply: its kind, a shape, a type, a number
     ├── ClusterUnreachable (ConnectionError)  a running cluster that cannot be joined
-    ├── FileNotWritten (OSError)    a file that could not be replaced; the one from before is as it was
-    └── DriverError (RuntimeError)  a run that cannot go on; `.result` keeps the last good state
+    ├── FileNotWritten (OSError)    a file that could not be replaced; the previous one is unchanged
+    └── DriverError (RuntimeError)  a run that cannot continue; `.result` has the last good state
         ├── WorkerFailed            a worker failed before the first step; the cause is chained
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
-        ├── Deadlock                nothing is under way and the master still waits
+        ├── Deadlock                no message is on its way and the master still waits
         └── ObserverFailed          an observer raised; the others finished
 
-    CheckpointWarning (UserWarning) a checkpoint that is gone on from though something is open
-    WorkerWarning (RuntimeWarning)  a run that goes on without a worker, or in doubt of one
+    CheckpointWarning (UserWarning) a checkpoint that is used although something could not be checked
+    WorkerWarning (RuntimeWarning)  a run that continues without a worker, or with a suspicious one
     WorkerSilent (RuntimeWarning)   a worker that may hang
 """
 
@@ -60,7 +60,7 @@ class InvalidSetting(InvalidInput):
 
 
 class InvalidConfig(InvalidSetting):
-    """A config file cannot be used. The message begins with file and line.
+    """A run file cannot be used. The message begins with file and line.
 
     Attributes:
         line: in the file, counted from 1.
@@ -74,15 +74,15 @@ class InvalidConfig(InvalidSetting):
 
 
 class CheckpointDamaged(InvalidSetting):
-    """The file is no checkpoint of fdro, or does not hold what was written to it."""
+    """The file is not a checkpoint of fdro, or its content has changed."""
 
 
 class CheckpointMismatch(InvalidSetting):
     """The checkpoint belongs to another run.
 
     Attributes:
-        differences: what differs, one line each: "set.radius: 0.1 → 0.2". Empty where the state itself
-            cannot be taken up.
+        differences: what differs, one line each: "set.radius: 0.1 → 0.2". Empty if the state itself
+            cannot be restored.
     """
 
     def __init__(self, message: str, differences: Sequence[str] = ()) -> None:
@@ -91,7 +91,7 @@ class CheckpointMismatch(InvalidSetting):
 
 
 class CheckpointWarning(UserWarning):
-    """A run goes on from a checkpoint that could not be checked, or that is another run's (`force`)."""
+    """A run continues from a checkpoint that could not be checked, or is another run's (`force`)."""
 
 
 class InvalidData(InvalidInput):
@@ -107,22 +107,22 @@ class InvalidReply(FdroError, TypeError):
 
 
 class ClusterUnreachable(FdroError, ConnectionError):
-    """The cluster at the address given cannot be joined: it is not there, or refuses the token."""
+    """The cluster at that address cannot be joined: it does not answer, or rejects the token."""
 
 
 class FileNotWritten(FdroError, OSError):
-    """A file could not be replaced, for want of space or permission; what was there before still is.
+    """A file could not be replaced, for lack of space or permission; the previous file is unchanged.
 
     `errno` and `filename` are those of the system's error.
     """
 
     def __str__(self) -> str:
-        """The sentence alone, which names the file."""
+        """The message alone, which names the file."""
         return str(self.strerror)
 
 
 class DriverError(FdroError, RuntimeError):
-    """The run cannot go on. `result` holds the last good state."""
+    """The run cannot continue. `result` holds the last good state."""
 
     result: Result | None = None
 
@@ -142,13 +142,13 @@ class NoWorkersLeft(DriverError):
 
 
 class Deadlock(DriverError):
-    """The master waits and nothing is under way that could reach it."""
+    """The master waits, and no message is on its way to it."""
 
 
 class ObserverFailed(DriverError):
     """An observer raised, which ended the run; the others have finished. The cause is what it raised.
 
-    Where several raised, the message names them all, and the cause is an ExceptionGroup.
+    If several raised, the message names them all, and the cause is an ExceptionGroup.
     """
 
 
@@ -159,5 +159,5 @@ class WorkerWarning(RuntimeWarning):
 class WorkerSilent(RuntimeWarning):
     """A worker has been silent for longer than `deadline="auto"` allows; the message says how long and why.
 
-    A notice in the history says the same.
+    The history has a notice with the same content.
     """

@@ -1,4 +1,4 @@
-"""Files replaced as a whole: after a crash there is the old one or the new one, never half of one."""
+"""Replace files as a whole: after a crash there is the old file or the new one, never half of one."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM}  # fil
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+    """Open a new file that replaces `path` if the block succeeds and is deleted if it fails.
 
-    File and folder are synchronised, so that the new file is there after a power failure too. Its name on
-    the way is its own: two runs that write to one path do not meet. A link stays, and what it points to is
-    replaced.
+    File and folder are synchronised, so that the new file survives a power failure. Its temporary name is
+    unique: two runs that write to one path do not disturb each other. If `path` is a link, the file that it
+    points to is replaced.
     """
     target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():  # a rename would put a file in the place of /dev/null
-            raise OSError(errno.EINVAL, "it is a folder" if target.is_dir() else "it is no file but a device")
+        if target.exists() and not target.is_file():  # a rename would replace /dev/null by a file
+            raise OSError(errno.EINVAL, "it is a folder" if target.is_dir() else "it is a device, not a file")
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_orphans(target)
         part = target.with_name(f"{target.name}.{_owner()}.{secrets.token_hex(4)}{PART}")
@@ -44,7 +44,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             raise
         _sync_folder(target.parent)
     except OSError as error:
-        kept = "; the file from before is as it was" if target.is_file() else ""
+        kept = "; the previous file is unchanged" if os.path.isfile(target) else ""
         words = f"{path} could not be written ({error.strerror or error}){kept}"
         raise FileNotWritten(error.errno or errno.EIO, words, str(path)) from error
 
@@ -56,23 +56,23 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def _owner() -> str:
-    """Machine and process, as part of a file's name."""
+    """Machine and process, for temporary names."""
     return f"{re.sub('[^A-Za-z0-9]+', '-', platform.node())[:32]}-{os.getpid()}"
 
 
 def _remove_orphans(target: Path) -> None:
-    """Remove what processes of this machine left behind that were killed while they wrote `target`."""
+    """Remove temporary files of `target` left by processes of this machine that were killed."""
     machine = _owner().rpartition("-")[0]
     wanted = re.compile(rf"{re.escape(f'{target.name}.{machine}-')}(\d+)\.[0-9a-f]+{re.escape(PART)}")
     for each in target.parent.iterdir():
         match = wanted.fullmatch(each.name)
         if match and not _runs(int(match[1])):
-            with suppress(OSError):  # another user's, or gone by now
+            with suppress(OSError):  # of another user, or already removed
                 each.unlink()
 
 
 def _runs(process: int) -> bool:
-    """Whether there is such a process here; True where that cannot be found out."""
+    """Whether that process runs on this machine; True if unknown."""
     if os.name != "posix":
         return True
     try:
@@ -85,7 +85,7 @@ def _runs(process: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the folder's new entry on the disk too, where the system can do that."""
+    """Synchronise the folder's new entry to the disk, if the system can."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

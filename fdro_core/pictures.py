@@ -28,7 +28,7 @@ TITLES = {"iteration": "iteration", "clock": "seconds on the engine's clock", "g
 
 
 def draw_convergence(runs: Runs, ax: Any = None, *, over: str = "iteration") -> Any:
-    """The robust objective as the master knew it; for a single run also the range of the workers' losses."""
+    """Draw the objective known to the master; for a single run also the range of the workers' losses."""
     ax, ends = _lines(runs, "objective", ax, over), []
     named = _named(runs)
     if len(named) == 1:
@@ -45,12 +45,12 @@ def draw_convergence(runs: Runs, ax: Any = None, *, over: str = "iteration") -> 
 
 
 def draw_planes(runs: Runs, ax: Any = None, *, over: str = "iteration") -> Any:
-    """How many cutting planes were active."""
+    """Draw the number of active cutting planes."""
     return _counts(runs, "planes", "active planes", ax, over)
 
 
 def draw_active_workers(runs: Runs, ax: Any = None, *, over: str = "iteration") -> Any:
-    """S, the updates the master waited for; for a single run also how many workers were alive."""
+    """Draw S, the updates that the master waits for; for a single run also the number of live workers."""
     ax = _counts(runs, "active_workers", "workers", ax, over)
     named = _named(runs)
     if len(named) == 1:
@@ -65,12 +65,12 @@ def draw_active_workers(runs: Runs, ax: Any = None, *, over: str = "iteration") 
 
 
 def draw_staleness(runs: Runs, ax: Any = None, *, over: str = "iteration") -> Any:
-    """The largest staleness of an update since the report before, in iterations."""
+    """Draw the largest staleness of an update since the previous report, in iterations."""
     return _counts(runs, "staleness", "staleness, iterations", ax, over)
 
 
 def draw_run(runs: Runs, *, over: str = "iteration") -> Any:
-    """All four in one figure, which is returned."""
+    """Draw all four in one figure, and return the figure."""
     figure, panels = pyplot().subplots(2, 2, figsize=(9.0, 5.6), layout="constrained", sharex=True)
     for ax, draw in zip(
         panels.flat, (draw_convergence, draw_planes, draw_active_workers, draw_staleness), strict=True
@@ -107,7 +107,7 @@ def _column(reports: Sequence[Mapping[str, Any]], key: str) -> Array:
 
 
 def _lines(runs: Runs, key: str, ax: Any, over: str, *, step: bool = False) -> Any:
-    """A line a run, its name at the end."""
+    """Draw one line per run, with its name at the end."""
     named = _named(runs)
     if not named:
         raise InvalidSetting("there is no run to draw")

@@ -1,4 +1,4 @@
-"""What a run gives back."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.app.tables import one_or_more
+from fdro_core.words import one_or_more
 from uncertainty_sets.arrays import Array
 
-NAMED = 8  # the most workers that a sentence names
+NAMED = 8  # how many workers a sentence names at most
 
 
 @dataclass(frozen=True)
@@ -21,21 +21,21 @@ class Result:
 
     Attributes:
         w: the model, z.
-        losses: f_j(w) of every worker on all its data; NaN for a worker that could not be asked.
-        known_at: the iteration that each worker's loss in `worst_case` is from: the last one where f_j(w) was
-            measured, else that of the worker's last report, at its own copy of the model then; -1 for a
-            worker that never reported, where the mean of the others stands in.
-        worst_case: the set's answer at those losses, with its proof; of the model only where `proved`.
+        losses: f_j(w) of every worker on all its data; NaN for a worker that did not answer at the end.
+        known_at: the iteration of each worker's loss in `worst_case`: the last one if f_j(w) was measured,
+            else that of the worker's last report, at its own copy of the model then; -1 for a worker that
+            never reported, for which the mean of the others is used.
+        worst_case: the set's answer at those losses, with its proof; it is about w only if `proved`.
         objective: its value, max over P of pᵀf(w).
         weights: s_j, the weight worker j's gradient has at the end.
         planes: the active planes, (|A|, N), each a distribution.
-        stationarity: ‖∇G‖² of Definition 1 with unit steps, in a round of its own, of the workers that are
-            there; infinite where one of those did not answer.
-        history: one dict a report and one a notice, in order.
+        stationarity: ‖∇G‖² of Definition 1 with unit steps, measured in an extra round over the live workers;
+            infinite if one of them did not answer.
+        history: one dict per report and one per notice, in order.
         clock: seconds on the engine's clock.
         iterations: master iterations done.
-        gradients: gradients that steps took, all workers together.
-        stop_reason: "iterations", "interrupted", or what an observer said.
+        gradients: the number of gradients in all workers' steps.
+        stop_reason: "iterations", "interrupted", or what an observer returned.
     """
 
     w: Array
@@ -54,17 +54,17 @@ class Result:
 
     @property
     def proved(self) -> bool:
-        """Whether `worst_case` is about this model: every worker's loss was measured at w, at the end."""
+        """Whether `worst_case` is about w: every worker's loss was measured there at the end."""
         return bool(np.isfinite(self.losses).all())
 
     def caveat(self, names: Sequence[str] | None = None) -> str:
-        """What the bound rests on where it is not proved, "" where it is: whose losses are old or guessed."""
+        """Which losses behind the bound are old or guessed; "" if it is proved."""
         lost = np.flatnonzero(~np.isfinite(self.losses)).tolist()
         return in_words({j: int(self.known_at[j]) for j in lost}, names)
 
     @property
     def suspicious(self) -> dict[int, str]:
-        """Workers whose numbers are far beyond the others', and what was seen: notices in `history`."""
+        """Workers whose numbers are far beyond the others', with the reason: from notices in `history`."""
         return {entry["worker"]: entry["reason"] for entry in self.history if entry["event"] == "suspicious"}
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Result:
 
 
 def in_words(known_at: Mapping[int, int], names: Sequence[str] | None = None) -> str:
-    """How the losses of workers that could not be asked are known, "" where there are none.
+    """Where the losses of workers that did not answer come from; "" if there are none.
 
     >>> in_words({3: 120, 4: -1})
     'with the last known loss of worker 3 from iteration 120 and a guess for worker 4, which never answered'

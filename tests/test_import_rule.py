@@ -33,6 +33,9 @@ HOME = {
 }
 """The only file that may import each of these."""
 
+COMMAND = PurePosixPath("fdro_core/app")
+"""The `fdro` command: it uses everything else, and no other package uses it."""
+
 LAZY = ("cvxpy", "numba", "scipy", "ot", "clarabel", "highspy", "scs", "torch", "matplotlib")
 """What `import uncertainty_sets` leaves for later."""
 
@@ -84,6 +87,24 @@ def breaches(root: Path) -> list[str]:
                     found.append(f"{path}:{line} imports {name}: {tree} must not know {top}")
                 elif top in HOME and str(path) != HOME[top]:
                     found.append(f"{path}:{line} imports {name}: only {HOME[top]} may")
+    return found
+
+
+def imports_of_the_command(root: Path) -> list[str]:
+    """Every import of `fdro_core.app` from outside it; tests may import it, to test it."""
+    found = []
+    for tree in TREES[:-1]:
+        for file in sorted((root / tree).rglob("*.py")):
+            path = PurePosixPath(file.relative_to(root).as_posix())
+            if path.is_relative_to(COMMAND):
+                continue
+            source = file.read_text(encoding="utf-8")
+            names = list(imported(source, path))
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.ImportFrom) and node.module == "fdro_core":
+                    names += [(node.lineno, f"fdro_core.{alias.name}") for alias in node.names]
+            command = ".".join(COMMAND.parts)
+            found += [f"{path}:{line}" for line, name in names if f"{name}.".startswith(f"{command}.")]
     return found
 
 
@@ -162,6 +183,22 @@ def write(root: Path, path: str, source: str) -> None:
 
 def test_the_rule_holds() -> None:
     assert breaches(ROOT) == []
+
+
+def test_nobody_imports_the_command() -> None:
+    assert (ROOT / COMMAND / "cli.py").exists()
+    assert imports_of_the_command(ROOT) == []
+
+
+def test_an_import_of_the_command_is_seen(tmp_path: Path) -> None:
+    write(tmp_path, "fdro_core/result.py", "def f():\n    from fdro_core.app.reading import tables\n")
+    write(tmp_path, "fdro_core/a.py", "from fdro_core import app\n")
+    write(tmp_path, "fdro_core/b.py", "from .app.cli import app\n")
+    write(tmp_path, "bench/a.py", "import os\nimport fdro_core.app.cli\n")
+    write(tmp_path, "fdro_core/app/cli.py", "import fdro_core.app.runs\n")
+    write(tmp_path, "fdro_core/applied.py", "import fdro_core.apps\n")
+    found = imports_of_the_command(tmp_path)
+    assert found == ["fdro_core/a.py:1", "fdro_core/b.py:1", "fdro_core/result.py:2", "bench/a.py:2"]
 
 
 def test_nothing_imports_in_a_circle() -> None:

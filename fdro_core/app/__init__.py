@@ -1,1 +1,1 @@
-"""The `fdro` command: commands, run files and the report. Nothing outside imports it."""
+"""The `fdro` command: commands, run files and the report. No other package imports it."""

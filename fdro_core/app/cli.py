@@ -1,6 +1,6 @@
-"""`fdro`, the command: gathers the files of `fdro_core.app.commands`.
+"""The `fdro` command: registers the commands of `fdro_core.app.commands`.
 
-Commands import what they need when they run, so `fdro --help` waits for none of it.
+Commands import what they need when they run, so that `fdro --help` is fast.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 ran and failed, 2 input that cannot be used, 3 a package is missing, "
-    "130 interrupted.",
+    epilog="Exit codes: 0 done, 1 ran and failed, 2 invalid input, 3 a package is missing, 130 interrupted.",
 )
 
 
@@ -45,13 +44,13 @@ def main(
 ) -> None:
     """Models that do well on their worst workers, and worst cases with a proof.
 
-    Start with `fdro demo`; then `fdro train --example > config.toml` and `fdro train config.toml`.
+    Start with `fdro demo`; then `fdro train --example > run.toml` and `fdro train run.toml`.
     """
     del version
 
 
 def _add(panel: str, command: Callable[..., Any], *examples: str, extra: bool = False) -> None:
-    """Register a command, its examples under its help."""
+    """Register a command, with examples under its help."""
     settings = {"allow_extra_args": True, "ignore_unknown_options": True} if extra else None
     epilog = "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in examples)])
     app.command(rich_help_panel=panel, epilog=epilog, context_settings=settings)(command)
@@ -69,7 +68,7 @@ _add(
 _add("Sets and worst cases", sets, "fdro sets", "fdro sets cd-norm")
 _add("Sets and worst cases", choose, "fdro choose", "fdro choose --scenario latency --scenario prior")
 
-_add("Training", train, "fdro train --example > config.toml", "fdro train config.toml --output run")
+_add("Training", train, "fdro train --example > run.toml", "fdro train run.toml --output run")
 _add("Training", resume, "fdro resume run", "fdro resume run --iterations 20000")
 _add("Training", report, "fdro report run", "fdro report run --output share.html --open")
 _add("Training", compare, "fdro compare run-kl run-fedavg", "fdro compare runs/* --json")

@@ -1,4 +1,4 @@
-"""Which fdro this is."""
+"""The version of fdro."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import version as installed
 
 
 def version() -> str:
-    """The installed distribution's version; "unknown" where the source is used without installing it."""
+    """The installed distribution's version; "unknown" if fdro is not installed."""
     try:
         return installed("fdro")
     except PackageNotFoundError:

@@ -46,13 +46,17 @@ class Adaptive:
     def check(self, workers: int) -> None:
         """Refuse settings that cannot work with that many workers."""
         if not 1 <= self.few < max(workers, 2):
-            raise InvalidSetting(f"Adaptive.few (s) must be in 1..{workers - 1}, got {self.few}")
+            raise self._invalid("few", f"Adaptive.few (s) must be in 1..{workers - 1}")
         if self.rule not in RULES:
-            raise InvalidSetting(f"Adaptive.rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+            raise self._invalid("rule", f"Adaptive.rule must be one of {', '.join(RULES)}")
         if not (np.isfinite(self.threshold) and self.threshold > 0):
-            raise InvalidSetting(f"Adaptive.threshold must be a number > 0, got {self.threshold}")
+            raise self._invalid("threshold", "Adaptive.threshold must be a number > 0")
         if not 0 < self.hysteresis <= 1:
-            raise InvalidSetting(f"Adaptive.hysteresis must be in (0, 1], got {self.hysteresis}")
+            raise self._invalid("hysteresis", "Adaptive.hysteresis must be in (0, 1]")
+
+    def _invalid(self, name: str, need: str) -> InvalidSetting:
+        value = getattr(self, name)
+        return InvalidSetting(f"{need}, got {value!r}", parameter=name, value=value)
 
     def limit(self, delays: NDArray[np.float64]) -> float:
         """β₁ for the delays given."""

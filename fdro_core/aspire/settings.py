@@ -208,7 +208,9 @@ class AspireSettings:
         if staleness * self.active_workers < workers:
             raise InvalidSetting(
                 f"max_staleness (τ) = {staleness} is too small for active_workers (S) = "
-                f"{self.active_workers}: {workers} workers need τ >= ⌈N/S⌉ = {rounds}"
+                f"{self.active_workers}: {workers} workers need τ >= ⌈N/S⌉ = {rounds}",
+                parameter="max_staleness",
+                value=self.max_staleness,
             )
         return Plan(
             config=self,
@@ -224,17 +226,24 @@ class AspireSettings:
         """Raise `InvalidSetting` for settings that do not go together."""
         if self.planes == "ease" and self.max_planes < 2:
             raise InvalidSetting(
-                f"max_planes (M) must be at least 2 for planes='ease', got {self.max_planes}"
+                f"max_planes (M) must be at least 2 for planes='ease', got {self.max_planes}",
+                parameter="max_planes",
+                value=self.max_planes,
             )
         if self.value_floor >= self.value_bound:
             raise InvalidSetting(
-                f"value_floor must be below value_bound (α₂), got {self.value_floor} and {self.value_bound}"
+                f"value_floor must be below value_bound (α₂), got {self.value_floor} and {self.value_bound}",
+                parameter="value_floor",
+                value=self.value_floor,
             )
         if self.value_update == "gradient" and self.value_step is None:
-            raise InvalidSetting('value_update="gradient" needs a value_step (η_h), for example 0.1')
+            message = 'value_update="gradient" needs a value_step (η_h), for example 0.1'
+            raise InvalidSetting(message, parameter="value_update", value=self.value_update)
         if self.value_update == "exact" and self.plane_dual_bound < 1:
             raise InvalidSetting(
-                f"plane_dual_bound (α₃) must be at least 1 for Σλ = 1, got {self.plane_dual_bound}"
+                f"plane_dual_bound (α₃) must be at least 1 for Σλ = 1, got {self.plane_dual_bound}",
+                parameter="plane_dual_bound",
+                value=self.plane_dual_bound,
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
@@ -162,8 +163,9 @@ def check_dimension(value: Any, named: str) -> int:
 
 def check_samples(value: Any, named: str) -> int | None:
     """A number of samples, None if the problem does not say."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 0):
-        raise InvalidProblem(f"{named}.samples must be a whole number >= 0, got {value!r}")
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if value is not None and not (whole and 0 <= value <= sys.maxsize):
+        raise InvalidProblem(f"{named}.samples must be a whole number in 0..{sys.maxsize}, got {value!r:.80}")
     return None if value is None else int(value)
 
 

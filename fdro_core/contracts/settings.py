@@ -164,7 +164,8 @@ def check_settings(settings: Any, workers: int) -> None:
         if rule is None or (value is None and item.default is None):
             continue
         if not rule.allows(value, workers):
-            raise InvalidSetting(f"{_label(item)} must be {rule.needs(workers)}, got {value!r}")
+            message = f"{_label(item)} must be {rule.needs(workers)}, got {value!r}"
+            raise InvalidSetting(message, parameter=item.name, value=value)
 
 
 def documented(cls: Class) -> Class:

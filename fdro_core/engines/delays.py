@@ -82,7 +82,9 @@ class Trace:
             values = np.empty(0)
         if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values) & (values > 0)):
             raise InvalidSetting(
-                f"Trace.seconds must be a list of finite numbers > 0, at least one; got {self.seconds!r:.80}"
+                f"Trace.seconds must be a list of finite numbers > 0, at least one; got {self.seconds!r:.80}",
+                parameter="seconds",
+                value=self.seconds,
             )
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:

@@ -77,7 +77,8 @@ class VirtualEngine(EngineTraits):
                 raise InvalidSetting(f"{fault} names worker {fault.worker}; there are 0..{N - 1}")
         laws = list(self.law) if isinstance(self.law, Sequence) else [self.law]
         if len(laws) not in {1, N}:
-            raise InvalidSetting(f"VirtualEngine.delays must be one law, or {N}, got {len(laws)}")
+            message = f"VirtualEngine.delays must be one law, or {N}, got {len(laws)}"
+            raise InvalidSetting(message, parameter="delays", value=laws)
         self._clock = 0.0
         self._workers: list[WorkerMachine] = [_make(factory) for factory in factories]
         streams = np.random.SeedSequence(self.seed).spawn(len(laws) + 1)
@@ -251,7 +252,10 @@ def _make(factory: WorkerFactory) -> WorkerMachine:
 
 def _check_chance(name: str, value: float) -> float:
     if check_number(name, value, least=0) >= 1:
-        raise InvalidSetting(f"{name} must be a chance in [0, 1), got {value!r}")
+        parameter = name.rpartition(".")[2]
+        raise InvalidSetting(
+            f"{name} must be a chance in [0, 1), got {value!r}", parameter=parameter, value=value
+        )
     return float(value)
 
 

@@ -90,6 +90,9 @@ def read(path: str | Path) -> dict[str, Any]:
         raise InvalidSetting(f"there is no checkpoint at {path}") from None
     except IsADirectoryError:
         raise InvalidSetting(f"{path} is a folder; a checkpoint is a file, run.npz or the like") from None
+    except (OSError, TypeError, ValueError) as error:  # a name too long, no permission, not a path at all
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidSetting(f"the checkpoint at {path} cannot be opened: {reason}") from error
     with file:
         try:
             arrays = _members(file)

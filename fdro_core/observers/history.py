@@ -1,19 +1,19 @@
-"""The history as JSON lines: one object a report or notice."""
+"""The history as JSON lines: one object per report or notice."""
 
 from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fdro_core import files
+from fdro_core.contracts.observer import RunView
+from fdro_core.contracts.setting_checks import check_path
 from fdro_core.errors import FileNotWritten
-
-if TYPE_CHECKING:
-    from fdro_core.solving import Run
 
 
 class HistoryFile:
@@ -21,32 +21,30 @@ class HistoryFile:
 
     A report has: event, iteration, clock, objective (the set's value at the losses the master knows), value
     (h), losses, planes, active_workers (S), live_workers, staleness (the largest since the last report),
-    gradients, bits_down, bits_up, bits_theorem_2 (all 32 a number) and bytes (8 a number). A notice has
+    gradients, bits_down, bits_up, bits_theorem_2 (all 32 per number) and bytes (8 per number). A notice has
     event, iteration, clock and its own facts.
 
     Args:
-        path: the file; it is begun anew by a new run and continued by a resumed one.
+        path: the file; a new run replaces it, a resumed one continues it.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = check_path("HistoryFile.path", path)
         self._written: int | None = None
 
-    def __call__(self, run: Run, entry: dict[str, Any]) -> None:
-        """Write what is new; a resumed run writes what it brought along first."""
-        if self.path.exists() and not self.path.is_file():  # a pipe or a screen
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
+        """Write the new entries; a resumed run first writes those of its checkpoint."""
+        if os.path.exists(self.path) and not os.path.isfile(self.path):  # a pipe or a screen
             with self.path.open("w", encoding="utf-8") as file:
                 file.write(_lines(run.history[self._written or 0 :]))
-        elif (
-            self._written is None
-        ):  # replaced as a whole: a crash here must not cost the lines that were there
+        elif self._written is None:  # replaced as a whole: a crash here must not lose the previous lines
             files.write_text(self.path, _lines(run.history))
         else:
             self._append(_lines(run.history[self._written :]).encode())
         self._written = len(run.history)
 
     def _append(self, lines: bytes) -> None:
-        """Add lines at the end, all or none: half a line would hide those that follow."""
+        """Append all lines or none: half a line would hide those that follow."""
         with self.path.open("ab", buffering=0) as file:
             before = file.tell()
             try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fdro_core.contracts.observer import RunView
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from fdro_core.solving import Run
 
 
 class Progress:
@@ -22,7 +22,7 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
 
-    def __call__(self, run: Run, entry: dict[str, Any]) -> None:
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
         """Move the bar; print notices above it."""
         if self._bar is None:
             self._start(run)
@@ -42,7 +42,7 @@ class Progress:
             clock=f"{entry['clock']:.4g}",
         )
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: RunView) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
 
@@ -54,7 +54,7 @@ class Progress:
         )
         self._bar.start()
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: RunView) -> None:
         """Leave the last state of the bar on screen."""
         if self._bar is not None:
             self._bar.stop()

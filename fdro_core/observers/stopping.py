@@ -1,34 +1,26 @@
-"""Reasons to stop early."""
+"""Rules that stop a run early."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fdro_core.errors import InvalidSetting
-
-if TYPE_CHECKING:
-    from fdro_core.solving import Run
-
-
-def _check(name: str, value: float) -> float:
-    if not value > 0:
-        raise InvalidSetting(f"{name} must be > 0, got {value}")
-    return value
+from fdro_core.contracts.observer import RunView
+from fdro_core.contracts.setting_checks import check_number, check_whole
 
 
 class StopWhenStationary:
     """Stop at an ε-stationary point: ‖∇G‖² <= epsilon (Definitions 1 and 2).
 
-    Each look is a round of its own, two evaluations a worker, so it is taken every `every` reports only.
+    Every check is a round of probes, two evaluations per worker, so it is made every `every` reports only.
     """
 
     def __init__(self, epsilon: float, every: int = 20) -> None:
-        self.epsilon = _check("StopWhenStationary.epsilon", epsilon)
-        self.every = int(_check("StopWhenStationary.every", every))
+        self.epsilon = check_number("StopWhenStationary.epsilon", epsilon, above=0, infinite=True)
+        self.every = check_whole("StopWhenStationary.every", every, 1)
         self._reports = 0
 
-    def __call__(self, run: Run, entry: dict[str, Any]) -> str | None:
-        """Look, if it is time."""
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
+        """Measure ‖∇G‖² at every `every`-th report."""
         if entry["event"] != "report":
             return None
         self._reports += 1
@@ -41,26 +33,25 @@ class StopAfter:
     """Stop when the engine's clock has passed `seconds`."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = _check("StopAfter.seconds", seconds)
+        self.seconds = check_number("StopAfter.seconds", seconds, above=0, infinite=True)
 
-    def __call__(self, run: Run, entry: dict[str, Any]) -> str | None:
-        """Read the clock of the report."""
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
+        """Compare the clock of a report."""
         return "time" if entry["event"] == "report" and entry["clock"] >= self.seconds else None
 
 
 class StopAtLoss:
-    """Stop when the robust objective is at most `target`, checked at z on all data.
+    """Stop when the robust objective is at most `target`, measured at z on all data.
 
-    The master's own estimate is from the workers' local models; only when that is low enough is a round of
-    probes spent on the true value.
+    The objective in a report comes from the workers' local models; only when that is low enough is a round
+    of probes spent on the value at z.
     """
 
     def __init__(self, target: float) -> None:
-        self.target = target
+        self.target = check_number("StopAtLoss.target", target, infinite=True)
 
-    def __call__(self, run: Run, entry: dict[str, Any]) -> str | None:
-        """Compare, and make sure."""
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
+        """Compare the reported objective, and measure it at z before stopping."""
         if entry["event"] != "report" or entry["objective"] > self.target:
             return None
-        objective = run.master.assess(run.engine.ask(run.master.probes())).objective
-        return "target loss" if objective <= self.target else None
+        return "target loss" if run.objective() <= self.target else None

@@ -19,10 +19,10 @@ def load_digits() -> tuple[Array, NDArray[np.int64]]:
     ((1797, 64), 1.0, 0)
     """
     try:
-        from sklearn import datasets
+        from sklearn.datasets import load_digits as load
     except ImportError as error:
         raise BackendMissing('the digits come with scikit-learn: pip install "fdro[demo]"') from error
-    X, y = datasets.load_digits(return_X_y=True)
+    X, y = load(return_X_y=True)
     return X / 16.0, y.astype(np.int64)
 
 

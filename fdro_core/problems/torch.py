@@ -22,6 +22,8 @@ from uncertainty_sets.errors import BackendMissing
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["TorchProblem"]
+
 
 class TorchProblem:
     """f_j(w) = loss(module(inputs), targets), where w is all parameters of the module in one flat vector.

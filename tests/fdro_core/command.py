@@ -1,4 +1,4 @@
-"""A place to try the `fdro` command in: samples of three workers, a config for them, and the command."""
+"""A folder to try the `fdro` command in: samples of three workers, a run file for them, and the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fdro_core.app.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CONFIG = """\
+RUN_FILE = """\
 [data]
 source = "samples.csv"
 
@@ -39,13 +39,13 @@ folder = "run"
 
 
 def furnish() -> None:
-    """Samples and a config in the current folder."""
+    """Write samples and a run file to the current folder."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 2))
     label = np.where(X[:, 0] + rng.normal(size=90) > 0, "ill", "well")
     lines = [f"{x[0]},{x[1]},{name},w{j % 3}" for j, (x, name) in enumerate(zip(X, label, strict=True))]
     Path("samples.csv").write_text("\n".join(["a,b,label,worker", *lines]) + "\n")
-    Path("config.toml").write_text(CONFIG)
+    Path("run.toml").write_text(RUN_FILE)
 
 
 def fdro(*arguments: Any, given: str | None = None, code: int = 0) -> Result:

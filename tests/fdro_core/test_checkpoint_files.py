@@ -217,7 +217,7 @@ def test_a_full_disk_names_the_path_and_keeps_the_old_file(module, name, mishap,
     path = tmp_path / "run.npz"
     snapshots.write(path, {"x": 1})
     monkeypatch.setattr(module, name, mishap)
-    with pytest.raises(FileNotWritten, match=r"run\.npz.*No space left.*as it was") as caught:
+    with pytest.raises(FileNotWritten, match=r"run\.npz.*No space left.*file is unchanged") as caught:
         snapshots.write(path, {"x": 2})
     monkeypatch.undo()
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))

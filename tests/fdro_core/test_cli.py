@@ -71,7 +71,7 @@ def test_choose_asks_on_a_terminal(monkeypatch):
     monkeypatch.setattr(
         choose, "sys", type("Terminal", (), {"stdin": type("In", (), {"isatty": lambda: True})})
     )
-    assert "Take kl." in fdro("choose", given="n\nn\nn\nn\ny\n").stdout
+    assert "Use kl." in fdro("choose", given="n\nn\nn\nn\ny\n").stdout
     assert "kl is a good start" in fdro("choose", given="\n\n\n\n\n").stdout
 
 

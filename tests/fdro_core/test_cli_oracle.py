@@ -152,7 +152,7 @@ def test_oracle_finds_plug_in_sets():
         (("-s", "kl", "-l", "hole.csv", "--radius", "1"),
          "hole.csv, line 3, column 'loss': the cell is empty"),
         (("-s", "kl", "-l", "bad.csv", "--radius", "1", "--column", "los"), "did you mean 'loss'?"),
-        (("-s", "kl", "-l", "ragged.csv", "--radius", "1"), "line 2 has 2 cells where the first line has 3"),
+        (("-s", "kl", "-l", "ragged.csv", "--radius", "1"), "line 2 has 2 cells, and the first line has 3"),
         (("-s", "kl", "-l", "bad.json", "--radius", "1"), "bad.json, line 1: this is not JSON"),
         (("-s", "kl", "-l", "binary.npy", "--radius", "1"), "neither npy nor text"),
         (("-s", "kl", "-l", "words.npy", "--radius", "1"), "words.npy: a list of numbers"),
@@ -209,3 +209,12 @@ def test_oracle_without_proof_fails(monkeypatch):
 
     monkeypatch.setattr(oracle, "PROVED", -1.0)  # no answer is good enough
     assert "too wide" in fdro("oracle", "-s", "kl", "-l", "1,2", "--radius", 0.1, code=1).stderr
+
+
+def test_many_losses_written_out():
+    """More characters than a file name may have."""
+    losses = ",".join(["0.25"] * 99 + ["2"])
+    shown = fdro("oracle", "--set", "kl", "--losses", losses, "--radius", 0.0, "--quiet").stdout
+    assert float(shown) == pytest.approx(0.2675, abs=1e-12)
+    told = fdro("oracle", "--set", "kl", "--losses", "x" * 300, "--radius", 0.1, code=2).stderr
+    assert "cannot be read: File name too long" in told

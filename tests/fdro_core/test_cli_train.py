@@ -16,24 +16,24 @@ import pytest
 
 from fdro_core.errors import CheckpointWarning
 from fdro_core.federation import checkpoint as snapshot
-from tests.fdro_core.command import CONFIG, asked, command, fdro
+from tests.fdro_core.command import RUN_FILE, asked, command, fdro
 
 pytestmark = pytest.mark.usefixtures("place")
 
 
 def test_train_writes_a_folder():
-    numbers = asked("train", "config.toml")
+    numbers = asked("train", "run.toml")
     assert numbers["folder"] == "run"
     names = {file.name for file in Path("run").iterdir()}
     assert names == {
-        "config.toml",
+        "run.toml",
         "origin.json",
         "history.jsonl",
         "checkpoint.npz",
         "result.json",
         "result.npz",
     }
-    assert Path("run/config.toml").read_text() == CONFIG
+    assert Path("run/run.toml").read_text() == RUN_FILE
     assert [worker["name"] for worker in numbers["workers"]] == ["w0", "w1", "w2"]
     assert sum(worker["samples"] + worker["test_samples"] for worker in numbers["workers"]) == 90
     assert {key: value for key, value in numbers.items() if key != "folder"} == json.loads(
@@ -62,63 +62,89 @@ def model_accuracy(arrays):
 
 
 def test_train_says_what_came_of_it():
-    text = fdro("train", "config.toml").stdout
+    text = fdro("train", "run.toml").stdout
     assert "proved at most" in text
     assert "next: fdro report run" in text
-    assert fdro("train", "config.toml", "-o", "other", "--quiet").stdout.startswith("other: objective ")
+    assert fdro("train", "run.toml", "-o", "other", "--quiet").stdout.startswith("other: objective ")
 
 
 def test_a_run_is_not_overwritten():
-    fdro("train", "config.toml", "-q")
-    answer = fdro("train", "config.toml", code=2)
+    fdro("train", "run.toml", "-q")
+    answer = fdro("train", "run.toml", code=2)
     assert "fdro resume run" in answer.stderr
     assert "--force" in answer.stderr
     Path("run/notes.txt").write_text("mine")
-    fdro("train", "config.toml", "--force", "-q")
+    fdro("train", "run.toml", "--force", "-q")
     assert Path("run/notes.txt").read_text() == "mine"
     Path("mine").mkdir()
     Path("mine/thesis.tex").write_text("x")
-    assert "has other files in it" in fdro("train", "config.toml", "-o", "mine", code=2).stderr
-    assert "is a file" in fdro("train", "config.toml", "-o", "samples.csv", code=2).stderr
+    assert "has other files in it" in fdro("train", "run.toml", "-o", "mine", code=2).stderr
+    assert "is a file" in fdro("train", "run.toml", "-o", "samples.csv", code=2).stderr
+
+
+def test_names_that_are_too_long():
+    long = "x" * 300
+    assert (
+        "cannot be the folder of a run (File name too long)"
+        in fdro("train", "run.toml", "-o", long, code=2).stderr
+    )
+    assert "cannot be read: File name too long" in fdro("train", long, code=2).stderr
+    for verb in ("resume", "report"):
+        assert "there is no folder xxx" in fdro(verb, long, code=2).stderr
+    fdro("train", "run.toml", "-q")
+    assert "cannot be written: File name too long" in fdro("report", "run", "-o", long, code=2).stderr
+
+
+def test_the_folder_of_a_run_of_0_1():
+    """Its run file is called config.toml."""
+    first = asked("train", "run.toml")
+    Path("run/run.toml").rename("run/config.toml")
+    fdro("train", "run.toml", "-o", "other", "-q")
+    assert asked("resume", "run", "--iterations", "120")["objective"] == first["objective"]
+    fdro("report", "run")
+    assert asked("compare", "run", "other")["differ"] == {}
+    fdro("train", "run/config.toml", "-o", "run", "--force", "-q")
+    assert not Path("run/config.toml").exists()
+    assert Path("run/run.toml").read_text() == RUN_FILE
 
 
 def test_a_run_can_be_repeated_from_its_folder():
-    first = asked("train", "config.toml")
-    again = asked("train", "run/config.toml", "-o", "again")
+    first = asked("train", "run.toml")
+    again = asked("train", "run/run.toml", "-o", "again")
     assert again["objective"] == first["objective"]
 
 
 def test_check_trains_nothing():
-    assert "is fine: 3 workers" in fdro("train", "config.toml", "--check").stdout
+    assert "is fine: 3 workers" in fdro("train", "run.toml", "--check").stdout
     assert not Path("run").exists()
 
 
-def test_the_example_config_is_fine():
+def test_the_example_is_fine():
     pytest.importorskip("sklearn")
     Path("example.toml").write_text(fdro("train", "--example").stdout)
     assert "10 workers" in fdro("train", "example.toml", "--check").stdout
 
 
-def test_train_without_config():
+def test_train_without_run_file():
     assert "fdro train --example" in fdro("train", code=2).stderr
-    assert (
-        "there is no file conf.toml; did you mean 'config.toml'?" in fdro("train", "conf.toml", code=2).stderr
-    )
+    assert "there is no file runn.toml; did you mean 'run.toml'?" in fdro("train", "runn.toml", code=2).stderr
 
 
 def test_npz_regression_and_baseline():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 3))
     np.savez("data.npz", X=X, y=X @ [1.0, 2.0, 3.0], worker=np.arange(40) % 4)
-    text = CONFIG.replace("samples.csv", "data.npz").replace("l2 = 0.01", 'kind = "least-squares"\nl2 = 0.0')
+    text = RUN_FILE.replace("samples.csv", "data.npz").replace(
+        "l2 = 0.01", 'kind = "least-squares"\nl2 = 0.0'
+    )
     text = text.replace("iterations = 120", 'name = "FedAvg"\niterations = 400')
-    Path("config.toml").write_text(text)
-    numbers = asked("train", "config.toml")
+    Path("run.toml").write_text(text)
+    numbers = asked("train", "run.toml")
     assert numbers["algorithm"]["name"] == "fed-avg"
     assert numbers["worst_test_accuracy"] is None
     assert numbers["worst_test_loss"] < 1e-6
-    Path("config.toml").write_text(text.replace('"data.npz"', '"data.npz"\nfeatures = "x"'))
-    assert "has no array 'x'. It has: X, y, worker" in fdro("train", "config.toml", "--force", code=2).stderr
+    Path("run.toml").write_text(text.replace('"data.npz"', '"data.npz"\nfeatures = "x"'))
+    assert "has no array 'x'. It has: X, y, worker" in fdro("train", "run.toml", "--force", code=2).stderr
 
 
 def test_problems_from_a_function():
@@ -127,15 +153,15 @@ def test_problems_from_a_function():
         "def make(count):\n    return [LeastSquares([[1.0]], [float(j)]) for j in range(count)]\n\n"
         "def wrong():\n    return 3\n"
     )
-    text = CONFIG.replace('"samples.csv"', '"own_problems:make"\narguments = { count = 3 }')
-    Path("config.toml").write_text(text.replace("[model]\nl2 = 0.01\n", ""))
-    numbers = asked("train", "config.toml")
+    text = RUN_FILE.replace('"samples.csv"', '"own_problems:make"\narguments = { count = 3 }')
+    Path("run.toml").write_text(text.replace("[model]\nl2 = 0.01\n", ""))
+    numbers = asked("train", "run.toml")
     assert [worker["test_loss"] for worker in numbers["workers"]] == [None] * 3
     assert 0.5 < numbers["worst_loss"] < 1.0  # between the mean's 1 - ε and the minimax of 0.5
-    Path("config.toml").write_text(text.replace(":make", ":mak"))
-    assert "has no function 'mak'; did you mean 'make'?" in fdro("train", "config.toml", code=2).stderr
-    Path("config.toml").write_text(text.replace(":make", ":wrong").replace("arguments = { count = 3 }", ""))
-    assert "must give (X, y, worker)" in fdro("train", "config.toml", code=2).stderr
+    Path("run.toml").write_text(text.replace(":make", ":mak"))
+    assert "has no function 'mak'; did you mean 'make'?" in fdro("train", "run.toml", code=2).stderr
+    Path("run.toml").write_text(text.replace(":make", ":wrong").replace("arguments = { count = 3 }", ""))
+    assert "must return (X, y, worker)" in fdro("train", "run.toml", code=2).stderr
 
 
 def test_torch_module_from_a_function():
@@ -147,17 +173,17 @@ def test_torch_module_from_a_function():
         "    first, last = torch.nn.Linear(features, hidden), torch.nn.Linear(hidden, classes)\n"
         "    return torch.nn.Sequential(first, torch.nn.ReLU(), last).double()\n"
     )
-    text = CONFIG.replace("l2 = 0.01", 'kind = "own_module:make"\narguments = { hidden = 4 }')
-    Path("config.toml").write_text(text)
-    numbers = asked("train", "config.toml")
+    text = RUN_FILE.replace("l2 = 0.01", 'kind = "own_module:make"\narguments = { hidden = 4 }')
+    Path("run.toml").write_text(text)
+    numbers = asked("train", "run.toml")
     assert numbers["parameters"] == 2 * 4 + 4 + 4 * 2 + 2
     assert numbers["mean_test_accuracy"] > 0.5
 
 
 def test_resume_is_the_run_that_never_stopped():
-    whole = asked("train", "config.toml", "-o", "whole")
-    Path("config.toml").write_text(CONFIG.replace("iterations = 120", "iterations = 60"))
-    fdro("train", "config.toml", "-q")
+    whole = asked("train", "run.toml", "-o", "whole")
+    Path("run.toml").write_text(RUN_FILE.replace("iterations = 120", "iterations = 60"))
+    fdro("train", "run.toml", "-q")
     resumed = asked("resume", "run", "--iterations", "120")
     with np.load("whole/result.npz") as a, np.load("run/result.npz") as b:
         np.testing.assert_array_equal(a["w"], b["w"])
@@ -171,7 +197,7 @@ def test_resume_and_report_of_what_is_no_run():
     Path("empty").mkdir()
     for verb in ("resume", "report"):
         assert "it is not the folder of a run" in fdro(verb, "empty", code=2).stderr
-    fdro("train", "config.toml", "-q")
+    fdro("train", "run.toml", "-q")
     Path("run/checkpoint.npz").unlink()
     assert "has no checkpoint.npz" in fdro("resume", "run", code=2).stderr
     Path("run/checkpoint.npz").write_bytes(b"junk")
@@ -179,9 +205,8 @@ def test_resume_and_report_of_what_is_no_run():
 
 
 def test_resume_of_a_run_that_became_another():
-    fdro("train", "config.toml", "-q")
-    config = Path("run/config.toml")
-    config.write_text(CONFIG.replace("radius = 0.1", "radius = 0.2"))
+    fdro("train", "run.toml", "-q")
+    Path("run/run.toml").write_text(RUN_FILE.replace("radius = 0.1", "radius = 0.2"))
     told = fdro("resume", "run", "--iterations", "150", code=2).stderr
     assert "set.radius: 0.1 → 0.2" in told
     assert "fdro resume run --force" in told
@@ -200,16 +225,16 @@ def test_a_disk_that_fills_up(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        told = fdro("train", "config.toml", "-q", code=1).stderr
+        told = fdro("train", "run.toml", "-q", code=1).stderr
     assert "run/checkpoint.npz could not be written (No space left on device)" in told
-    assert re.search(r"state could not be kept: \S*run/result\.npz", told)
+    assert re.search(r"state could not be written: \S*run/result\.npz", told)
     assert not list(Path("run").glob("*.part"))
 
 
 def test_compare():
-    fdro("train", "config.toml", "-q")
-    Path("config.toml").write_text(CONFIG.replace("radius = 0.1", "radius = 0.0"))
-    fdro("train", "config.toml", "-o", "mean", "-q")
+    fdro("train", "run.toml", "-q")
+    Path("run.toml").write_text(RUN_FILE.replace("radius = 0.1", "radius = 0.0"))
+    fdro("train", "run.toml", "-o", "mean", "-q")
     answer = asked("compare", "run", "mean")
     assert answer["differ"] == {"set.radius": [0.1, 0.0]}
     assert answer["worst_test_accuracy"] == [
@@ -218,13 +243,13 @@ def test_compare():
     text = fdro("compare", "run", "mean").stdout
     assert "set.radius" in text
     assert "best for its worst worker: " in text
-    assert "two runs or more" in fdro("compare", "run", code=2).stderr
+    assert "give two or more runs" in fdro("compare", "run", code=2).stderr
 
 
 def test_no_workers_left_keeps_the_last_state():
     crashes = "crashes = [{ worker = 0, at = 5.0 }, { worker = 1, at = 5.0 }, { worker = 2, at = 5.0 }]"
-    Path("config.toml").write_text(CONFIG.replace("seed = 3", crashes))
-    message = fdro("train", "config.toml", code=1).stderr
+    Path("run.toml").write_text(RUN_FILE.replace("seed = 3", crashes))
+    message = fdro("train", "run.toml", code=1).stderr
     assert "the last good state is in run" in message
     assert json.loads(Path("run/result.json").read_text())["stop_reason"] == "NoWorkersLeft"
     fdro("report", "run")
@@ -239,8 +264,8 @@ from fdro_core.app.cli import app
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_leaves_a_checkpoint():
-    Path("config.toml").write_text(CONFIG.replace("iterations = 120", "iterations = 100_000_000"))
-    line, environment = command("train", "config.toml", "--quiet")
+    Path("run.toml").write_text(RUN_FILE.replace("iterations = 120", "iterations = 100_000_000"))
+    line, environment = command("train", "run.toml", "--quiet")
     # A shell in the background may have SIGINT ignored, and children inherit that.
     line = [line[0], "-c", f"{HEED}sys.argv[0] = 'fdro'; app()", *line[3:]]
     process = subprocess.Popen(
@@ -255,7 +280,7 @@ def test_ctrl_c_leaves_a_checkpoint():
     finally:
         process.kill()
     assert process.returncode == 130, told
-    assert "go on with: fdro resume run" in told
+    assert "continue with: fdro resume run" in told
     stopped = json.loads(Path("run/result.json").read_text())
     assert stopped["stop_reason"] == "interrupted"
     reached = snapshot.read("run/checkpoint.npz")["master"]["iteration"]

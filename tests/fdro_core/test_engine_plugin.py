@@ -14,7 +14,7 @@ import pytest
 
 from fdro_core import RayEngine, ThreadEngine, VirtualEngine, engines
 from fdro_core.contracts.engine import EngineTraits
-from tests.fdro_core.command import CONFIG
+from tests.fdro_core.command import RUN_FILE
 from tests.fdro_core.engine_kinds import ENGINES, ROOT
 
 SUITE = ["engines", "engines_restart", "own_messages", "replies", "worker_errors", "checkpoint_identity"]
@@ -60,12 +60,12 @@ def test_a_new_engine_passes_the_shared_suite(plugged):
 
 
 def test_a_new_engine_runs_by_its_name(plugged, place, tmp_path):
-    settings = CONFIG.replace(
+    settings = RUN_FILE.replace(
         "seed = 3\nstragglers = [{ worker = 0, factor = 5.0 }]", 'name = "queue"\nrestarts = 3'
     )
-    (tmp_path / "config.toml").write_text(settings)
+    (tmp_path / "run.toml").write_text(settings)
     answer = plugged(
-        "-c", "import plugged; from fdro_core.app.cli import app; app()", "train", "config.toml", cwd=tmp_path
+        "-c", "import plugged; from fdro_core.app.cli import app; app()", "train", "run.toml", cwd=tmp_path
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert json.loads((tmp_path / "run" / "result.json").read_text())["engine"]["name"] == "queue"

@@ -12,7 +12,7 @@ from fdro_core import Crash, LogNormal, ThreadEngine, VirtualEngine, baselines, 
 from fdro_core.app.runs.catalogue import kebab
 from fdro_core.errors import CheckpointMismatch, InvalidSetting
 from fdro_core.observers import Checkpoint
-from tests.fdro_core.command import CONFIG, asked
+from tests.fdro_core.command import RUN_FILE, asked
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 
 N = 5
@@ -96,8 +96,8 @@ def test_the_docstring_has_every_setting(name):
 @every_class
 @pytest.mark.usefixtures("place")
 def test_fdro_train_knows_its_name(name):
-    text = CONFIG.replace("iterations = 120", f'name = "{name}"\niterations = 20')
-    Path("config.toml").write_text(text)
-    answer = asked("train", "config.toml")
+    text = RUN_FILE.replace("iterations = 120", f'name = "{name}"\niterations = 20')
+    Path("run.toml").write_text(text)
+    answer = asked("train", "run.toml")
     assert answer["algorithm"]["name"] == name
     assert np.isfinite(answer["objective"])

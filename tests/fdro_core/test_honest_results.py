@@ -14,7 +14,7 @@ from fdro_core.baselines import AFL, DRFAProx, FedAvg
 from fdro_core.errors import NoWorkersLeft
 from fdro_core.observers import Checkpoint, StopWhenStationary
 from fdro_core.result import NAMED, in_words
-from tests.fdro_core.command import CONFIG, asked, fdro
+from tests.fdro_core.command import RUN_FILE, asked, fdro
 from tests.fdro_core.engine_kinds import happened
 from tests.fdro_core.helpers import Quadratic, middle_box, same
 
@@ -146,11 +146,11 @@ def test_stationary_is_not_said_while_a_worker_is_away():
 @pytest.fixture
 def lost(place):
     """A run whose worker w1 dies, and one where nobody does."""
-    text = CONFIG.replace("iterations = 120", "iterations = 300")
-    Path("config.toml").write_text(text)
-    fdro("train", "config.toml", "-o", "whole", "-q")
-    Path("config.toml").write_text(text.replace("seed = 3", f"seed = 3\n{GONE}"))
-    return fdro("train", "config.toml")
+    text = RUN_FILE.replace("iterations = 120", "iterations = 300")
+    Path("run.toml").write_text(text)
+    fdro("train", "run.toml", "-o", "whole", "-q")
+    Path("run.toml").write_text(text.replace("seed = 3", f"seed = 3\n{GONE}"))
+    return fdro("train", "run.toml")
 
 
 def test_the_command_does_not_say_proved(lost):
@@ -160,9 +160,9 @@ def test_the_command_does_not_say_proved(lost):
     assert numbers["caveat"] == caveat
     assert "proved at most" not in lost.stdout
     assert f"NOT PROVED: at most {numbers['upper_bound']:.6g} {caveat}" in lost.stdout
-    quiet = fdro("train", "config.toml", "--force", "--quiet").stdout
+    quiet = fdro("train", "run.toml", "--force", "--quiet").stdout
     assert f"(not proved: {caveat})" in quiet
-    assert asked("train", "config.toml", "--force")["proved"] is False
+    assert asked("train", "run.toml", "--force")["proved"] is False
 
 
 def test_the_page_says_it_first(lost):
@@ -200,11 +200,13 @@ def test_results_of_the_version_before_are_read(lost):
 def test_the_demo_says_proved_only_then(capsys):
     from fdro_core.app.commands.output import Output
 
-    class Task:
+    class Workers:
         names = ("0", "1", "2")
 
     whole, dead = solve(quadratics(), middle_box(N)), lossy()
     accuracies = {key: np.ones(N) for key in ("fedavg", "robust")}
     for robust, proved in ((whole, True), (dead, False)):
-        show_demo(Output(quiet=False, as_json=False), Task(), {"fedavg": whole, "robust": robust}, accuracies)
+        show_demo(
+            Output(quiet=False, as_json=False), Workers(), {"fedavg": whole, "robust": robust}, accuracies
+        )
         assert ("proved by a dual bound" in capsys.readouterr().out) is proved

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fdro_core.app.report.curves import POINTS, curves
-from tests.fdro_core.command import CONFIG, asked, fdro, furnish
+from tests.fdro_core.command import RUN_FILE, asked, fdro, furnish
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
@@ -27,13 +27,13 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         furnish()
-        text = CONFIG.replace("iterations = 120", f"iterations = 300\n{FAULTS}", 1).replace(
+        text = RUN_FILE.replace("iterations = 120", f"iterations = 300\n{FAULTS}", 1).replace(
             "[engine]\nseed", "seed"
         )
-        Path("config.toml").write_text(text)
+        Path("run.toml").write_text(text)
         rows = Path("samples.csv").read_text().replace("w2", "<b>w2 & co</b>")
         Path("samples.csv").write_text(rows)
-        numbers = asked("train", "config.toml")
+        numbers = asked("train", "run.toml")
         told = asked("report", "run")
     page = folder / told["report"]
     assert told["bytes"] == page.stat().st_size
@@ -98,7 +98,7 @@ def test_values_in_the_browser(run):
     dom, errors = browse(page)
     assert errors == []
     assert value(dom, "worst_test_accuracy") == f"{100 * numbers['worst_test_accuracy']:.1f} %"
-    assert value(dom, "objective") == f"{numbers['objective']:.5g}"
+    assert value(dom, "objective") == f"{numbers['objective']:.6g}"
     assert value(dom, "iterations") == "300"
     rows = re.findall(r'<tr[^>]*data-worker="w\d".*?</tr>', dom, re.DOTALL)
     assert [value(row, "weight") for row in rows] == [
@@ -188,8 +188,8 @@ def test_losses_that_nobody_knows_leave_a_gap():
 def test_a_run_without_reports_or_tests_has_a_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     furnish()
-    Path("config.toml").write_text(CONFIG.replace("iterations = 120", "iterations = 1"))
-    fdro("train", "config.toml", "-q")
+    Path("run.toml").write_text(RUN_FILE.replace("iterations = 120", "iterations = 1"))
+    fdro("train", "run.toml", "-q")
     fdro("report", "run", "-o", "page.html")
     assert "ended before its first report" in Path("page.html").read_text()
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, VirtualEngine, baselines, resume, solve
-from fdro_core.app.runs.config import load
+from fdro_core.app.runs.run_file import load
 from fdro_core.app.written_sets import written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
 from fdro_core.estimators import central
@@ -20,7 +20,7 @@ from fdro_core.estimators.grouped import GroupedSoftmax
 from fdro_core.estimators.named_set import build_set
 from fdro_core.observers import Checkpoint
 from fdro_core.sklearn import RobustClassifier
-from tests.fdro_core.command import CONFIG, ROOT, asked, furnish
+from tests.fdro_core.command import ROOT, RUN_FILE, asked, furnish
 from tests.fdro_core.helpers import softmax_problems
 from tests.uncertainty_sets.plugins import TotalVariation as Sized
 from tests.uncertainty_sets.sizeless import EVERY, Tail, TotalVariation
@@ -212,10 +212,10 @@ def fdro(path, *arguments):
 )
 @pytest.mark.parametrize("algorithm", ["aspire-ease", "fed-avg"])
 def test_train_and_resume(installed, section, algorithm):
-    text = CONFIG.replace('name = "kl"\nradius = 0.1', section)
+    text = RUN_FILE.replace('name = "kl"\nradius = 0.1', section)
     text = text.replace("iterations = 120", f'name = "{algorithm}"\niterations = 12')
-    Path("config.toml").write_text(text)
-    done = fdro(installed, "train", "config.toml", "--json")
+    Path("run.toml").write_text(text)
+    done = fdro(installed, "train", "run.toml", "--json")
     assert done.returncode == 0, done.stderr
     numbers = json.loads(done.stdout)
     assert sum(worker["prior"] for worker in numbers["workers"]) == pytest.approx(1.0)
@@ -228,8 +228,8 @@ def test_train_and_resume(installed, section, algorithm):
 
 def test_train_with_a_centre_of_another_size(installed):
     section = 'name = "my-near"\nradius = 0.2\ncenter = [0.5, 0.5]'
-    Path("config.toml").write_text(CONFIG.replace('name = "kl"\nradius = 0.1', section))
-    done = fdro(installed, "train", "config.toml")
+    Path("run.toml").write_text(RUN_FILE.replace('name = "kl"\nradius = 0.1', section))
+    done = fdro(installed, "train", "run.toml")
     assert done.returncode == 2
     assert "Near.constraints" in done.stderr
     assert "3 entries" in done.stderr
@@ -247,9 +247,9 @@ def test_the_oracle_command(tmp_path, monkeypatch):
 def test_a_config_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     furnish()
-    Path("config.toml").write_text(CONFIG.replace('name = "kl"\nradius = 0.1', 'name = "tail"'))
-    assert load(Path("config.toml")).uncertainty_set.size == 3
+    Path("run.toml").write_text(RUN_FILE.replace('name = "kl"\nradius = 0.1', 'name = "tail"'))
+    assert load(Path("run.toml")).uncertainty_set.size == 3
     registry._sets["tail"] = TwoEntries
-    Path("config.toml").write_text(CONFIG.replace('name = "kl"\nradius = 0.1', 'name = "tail"\nlevel = 0.5'))
+    Path("run.toml").write_text(RUN_FILE.replace('name = "kl"\nradius = 0.1', 'name = "tail"\nlevel = 0.5'))
     with pytest.raises(InvalidConfig, match="the set has 2 entries, and there are 3 workers"):
-        load(Path("config.toml"))
+        load(Path("run.toml"))

@@ -14,7 +14,7 @@ from fdro_core.baselines import AFL, DRFAProx, FedAvg
 from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.engines.wall_clock.host import portable
 from fdro_core.errors import NoWorkersLeft, WorkerFailed, WorkerWarning
-from tests.fdro_core.command import CONFIG, fdro
+from tests.fdro_core.command import RUN_FILE, fdro
 from tests.fdro_core.engine_kinds import EVERY, happened
 from tests.fdro_core.helpers import Faulty, Mishap, Quadratic, broken_shard, middle_box
 from tests.fdro_core.twisted import Mute, NoTraveller, Raising
@@ -203,18 +203,18 @@ def make():
 @pytest.mark.usefixtures("place")
 def test_the_command_shows_the_traceback():
     Path("failing_problems.py").write_text(OWN)
-    text = CONFIG.replace('"samples.csv"', '"failing_problems:make"').replace("[model]\nl2 = 0.01\n", "")
-    Path("config.toml").write_text(text)
-    answer = fdro("train", "config.toml", code=1)
+    text = RUN_FILE.replace('"samples.csv"', '"failing_problems:make"').replace("[model]\nl2 = 0.01\n", "")
+    Path("run.toml").write_text(text)
+    answer = fdro("train", "run.toml", code=1)
     assert 'return {}["age"]' in answer.stderr
     assert "worker 1 failed before the first step: KeyError: 'age'" in answer.stderr
-    told = json.loads(fdro("train", "config.toml", "--force", "--json", code=1).stderr)
+    told = json.loads(fdro("train", "run.toml", "--force", "--json", code=1).stderr)
     assert told["kind"] == "WorkerFailed"
     assert "KeyError" in told["traceback"]
-    Path("config.toml").write_text(
+    Path("run.toml").write_text(
         text.replace("iterations = 120", 'iterations = 120\non_failed_start = "warn"')
     )
     with pytest.warns(WorkerWarning, match="KeyError"):
-        shown = fdro("train", "config.toml", "--force").stdout
+        shown = fdro("train", "run.toml", "--force").stdout
     assert "NOT PROVED" in shown
     assert "a guess for worker 1, which never answered" in shown

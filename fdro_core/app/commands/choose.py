@@ -1,4 +1,4 @@
-"""`fdro choose`: the paper's five scenarios, and which set each of them asks for."""
+"""`fdro choose`: recommend a set by the paper's five scenarios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 
 @dataclass(frozen=True)
 class Scenario:
-    """One situation: its title, the question to ask, the sets for it in order, why, what was found here."""
+    """One scenario: title, question, its sets (best first), the paper's reason, and what holds in fdro."""
 
     name: str
     title: str
@@ -84,9 +84,9 @@ def choose(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Which set is for you, and why: the paper's five scenarios.
+    """Recommend a set, with reasons, by the paper's five scenarios.
 
-    On a terminal it asks; elsewhere give --scenario, or get the whole list.
+    On a terminal it asks five questions; otherwise give --scenario, or all scenarios are listed.
     """
     output = Output(quiet=quiet, as_json=as_json)
     wanted = [find(each) for each in scenario or []]
@@ -115,9 +115,9 @@ def choose(
 
 
 def find(text: str) -> Scenario:
-    """The scenario of that name or number."""
-    from fdro_core.app.tables import nearest
+    """Find a scenario by name or number."""
     from fdro_core.errors import InvalidSetting
+    from fdro_core.words import nearest
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
     name = NUMBER.get(text, text.lower())
@@ -128,20 +128,20 @@ def find(text: str) -> Scenario:
 
 
 def ask(output: Output) -> list[Scenario]:
-    """The five questions, each with yes or no."""
+    """Ask the five questions; return the scenarios answered with yes."""
     output.say("Five questions; Enter means no.\n")
     wanted = [each for each in SCENARIOS if typer.confirm(f"  {each.question}", default=False)]
     output.say()
     if not wanted:
         output.say(
-            "None of them: kl is a good start. It has one number, and calibration.kl_radius gives it.\n"
+            "None of them: kl is a good start. It has one number, which calibration.kl_radius computes.\n"
         )
         wanted = [find("prior")]
     return wanted
 
 
 def rank(wanted: list[Scenario]) -> list[tuple[str, int]]:
-    """Sets by how many of the scenarios they suit; among equals the one earlier in the lists.
+    """Rank sets by how many of the scenarios they suit; ties go to the set earlier in the lists.
 
     >>> rank([find("flexibility"), find("prior")])[0]
     ('kl', 2)
@@ -161,11 +161,11 @@ STARTS = {
     "kl": "radius = 0.1",
     "wasserstein-1": "radius = 0.5",
 }
-"""Values to start from in a config file; docs/calibration.md has better ones."""
+"""Values to start from in a run file; docs/calibration.md shows how to choose better ones."""
 
 
 def advise(output: Output, ranked: list[tuple[str, int]], asked: int) -> None:
-    """The ranking, and the next step with the first of it."""
+    """Print the ranking and the next step with the best set."""
     best, fits = ranked[0]
     if asked > 1:
         listing = table("set", "suits")
@@ -173,9 +173,9 @@ def advise(output: Output, ranked: list[tuple[str, int]], asked: int) -> None:
             listing.add_row(name, f"{count} of {asked}")
         output.say(listing)
         if fits < asked:
-            output.say("No set suits them all: the first one suits most.\n")
-    output.say(f"Take {best}. In a config for `fdro train`:\n")
+            output.say("No set suits them all: the first one suits the most.\n")
+    output.say(f"Use {best}. In a run file for `fdro train`:\n")
     output.say(f'[set]\nname = "{best}"\n{STARTS[best]}\n')
     output.say(
-        f"`fdro sets {best}` explains the numbers; docs/calibration.md finds them from a confidence level."
+        f"`fdro sets {best}` explains the numbers; docs/calibration.md computes them from a confidence level."
     )

@@ -1,9 +1,8 @@
-"""`fdro compare`: runs side by side, and the settings in which they differ."""
+"""`fdro compare`: show runs side by side, with the settings in which they differ."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,41 +10,29 @@ import typer
 
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
-from fdro_core.app.plain import number, percent
+from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 
-FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "worst_test_accuracy": ("test accuracy, worst worker", percent),
-    "mean_test_accuracy": ("test accuracy, mean", percent),
-    "worst_test_loss": ("test loss, worst worker", number),
-    "objective": ("worst expected loss over the set", number),
-    "proved": ("proved for all workers", lambda value: "yes" if value else "no"),
-    "worst_loss": ("loss, worst worker", number),
-    "stationarity": ("stationarity", lambda value: number(value, 3)),
-    "planes": ("planes at the end", number),
-    "iterations": ("iterations", lambda value: f"{value:,}"),
-    "gradients": ("gradients", lambda value: f"{value:,}"),
-    "clock": ("seconds on the engine's clock", number),
-    "stop_reason": ("ended by", str),
-}
+COMPARED = [key for key in FIGURES if key not in {"gap", "seconds"}]
+"""The figures to compare: not those that vary between two executions of one run file."""
 
 
 @guarded
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.")],
+    folders: Annotated[list[Path], typer.Argument(help="The folders of two or more runs.")],
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Two runs or more side by side: what differs in settings, and in what came of it."""
-    from fdro_core.app.runs.folder import CONFIG, RESULT, RunFolder
+    """Show two or more runs side by side: the settings that differ, and the results."""
+    from fdro_core.app.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
 
     if len(folders) < 2:
-        raise InvalidSetting("two runs or more are needed, as in `fdro compare run-a run-b`")
+        raise InvalidSetting("give two or more runs, as in `fdro compare run-a run-b`")
     runs = [RunFolder(folder) for folder in folders]
     for run in runs:
-        run.check(CONFIG, RESULT)
+        run.check(RUN_FILE, RESULT)
     results = [run.result() for run in runs]
-    settings = [flat(tomllib.loads(run.config())) for run in runs]
+    settings = [flat(tomllib.loads(run.run_file.read_text(encoding="utf-8"))) for run in runs]
     differ = {
         key: [each.get(key) for each in settings]
         for key in dict.fromkeys(key for each in settings for key in each)
@@ -56,7 +43,7 @@ def compare(
         {
             "runs": [str(folder) for folder in folders],
             "differ": differ,
-            **{key: [result[key] for result in results] for key in FIGURES},
+            **{key: [result[key] for result in results] for key in COMPARED},
         }
     )
     best = best_of(results)
@@ -69,7 +56,7 @@ def compare(
 
 
 def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested tables as dotted names.
+    """Flatten nested tables to dotted names.
 
     >>> flat({"set": {"name": "kl"}})
     {'set.name': 'kl'}
@@ -92,14 +79,14 @@ def best_of(results: list[dict[str, Any]]) -> int:
 def show(
     output: Output, names: list[str], differ: dict[str, list[Any]], results: list[dict[str, Any]]
 ) -> None:
-    """Settings that differ, figures, and test accuracies by worker where the workers are the same."""
+    """Print settings that differ, figures, and test accuracies by worker if the workers are the same."""
     listing = table("", *names)
     for key, values in differ.items():
         listing.add_row(key, *("–" if value is None else str(value) for value in values))
     if differ:
         listing.add_section()
-    for key, (label, form) in FIGURES.items():
-        values = [result[key] for result in results]
+    for key in COMPARED:
+        (label, form), values = FIGURES[key], [result[key] for result in results]
         if any(value is not None for value in values):
             listing.add_row(label, *("–" if value is None else form(value) for value in values))
     output.say(listing)
@@ -107,11 +94,9 @@ def show(
     if any(each != workers[0] for each in workers) or len(workers[0]) > 30:
         return
     tested = all(result["worst_test_accuracy"] is not None for result in results)
-    key, form = (
-        "test_accuracy" if tested else "loss",
-        FIGURES["worst_test_accuracy" if tested else "worst_loss"][1],
-    )
-    by_worker = table("worker", *names, title=key.replace("_", " ") + " by worker")
+    key = "test_accuracy" if tested else "loss"
+    label, form = WORKER_COLUMNS[key]
+    by_worker = table("worker", *names, title=f"{label} by worker")
     for j, name in enumerate(workers[0]):
         by_worker.add_row(name, *(form(result["workers"][j][key]) for result in results))
     output.say(by_worker)

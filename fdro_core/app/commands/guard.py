@@ -1,11 +1,11 @@
-"""From exceptions to messages and exit codes.
+"""Turn exceptions into messages and exit codes.
 
 ====  ==========================================================================================
 code  meaning
 ====  ==========================================================================================
 0     done
 1     it ran and failed: a solver gave no answer, no worker is left, an answer is not proved
-2     what was given cannot be used: arguments, files, config fields
+2     invalid input: arguments, files, fields of a run file
 3     a package is missing; the message says what to install
 130   interrupted; a training run has left a checkpoint
 ====  ==========================================================================================
@@ -28,7 +28,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def exit_code(error: BaseException) -> int | None:
-    """The code for an exception; None for one that is a bug and should be seen whole.
+    """The exit code for an exception; None for a bug, which is shown with its traceback.
 
     >>> exit_code(InvalidInput("no data")), exit_code(KeyError("x"))
     (2, None)
@@ -45,7 +45,7 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def guarded(command: Command) -> Command:
-    """A command whose expected errors become one message on stderr and an exit code."""
+    """Wrap a command so that expected errors become one message on stderr and an exit code."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -68,7 +68,7 @@ def guarded(command: Command) -> Command:
 
 
 def _raised_by_a_worker(error: Exception) -> str:
-    """The traceback of the exception that ended a run: it is in the user's code, not in ours."""
+    """The traceback of the exception that ended a run, which lies in the user's code; "" if there is none."""
     from fdro_core.contracts.failures import traceback_of
     from fdro_core.errors import DriverError
 
@@ -77,7 +77,7 @@ def _raised_by_a_worker(error: Exception) -> str:
 
 
 def complain(message: str, code: int, *, kind: str, as_json: bool, before: str = "") -> None:
-    """One error on stderr, after a traceback where there is one: for people, or as a JSON object."""
+    """Print an error on stderr, after its traceback if there is one: as text, or as a JSON object."""
     if as_json:
         content = {"error": message, "kind": kind, "exit_code": code}
         typer.echo(json.dumps(content | ({"traceback": before} if before else {})), err=True)

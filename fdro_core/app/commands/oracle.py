@@ -11,10 +11,10 @@ import typer
 
 from fdro_core.app.commands.guard import FAILED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
-from fdro_core.app.plain import number
+from fdro_core.app.formatting import number
 
 if TYPE_CHECKING:
-    from fdro_core.app.arrays import Losses
+    from fdro_core.app.reading.arrays import Losses
     from uncertainty_sets.answer import WorstCase
     from uncertainty_sets.base import UncertaintySet
 
@@ -70,7 +70,7 @@ def oracle(
     The set's parameters are given by name: --radius 0.1, --center @q.npy, --budget 2. A centre that is not
     given is uniform.
     """
-    from fdro_core.app.arrays import read_losses
+    from fdro_core.app.reading.arrays import read_losses
     from fdro_core.app.written_sets import written_set
     from uncertainty_sets.registry import get_set
 
@@ -97,9 +97,9 @@ def oracle(
 
 def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str, Any]:
     """The set's parameters from `--param name=value` and `--name value`."""
-    from fdro_core.app.arrays import read_value
-    from fdro_core.app.tables import nearest
+    from fdro_core.app.reading.arrays import read_value
     from fdro_core.errors import InvalidSetting
+    from fdro_core.words import nearest
     from uncertainty_sets.building import check_parameters, parameters_of
     from uncertainty_sets.errors import InvalidParameter
     from uncertainty_sets.registry import get_set

@@ -1,4 +1,4 @@
-"""Where a command's words and numbers go: tables for people, JSON for programs, or almost nothing."""
+"""Output of the commands: tables and sentences, one JSON object, or the essential line only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fdro_core.app.plain import plain
+from fdro_core.app.formatting import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,11 +18,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and 
 
 
 class Output:
-    """What was asked for: words, `--quiet` or `--json`.
+    """Prints what the options ask for: text, `--quiet` or `--json`.
 
     Attributes:
-        words: whether tables and sentences are wanted.
-        as_json: whether one JSON object is.
+        words: whether to print tables and sentences.
+        as_json: whether to print one JSON object.
     """
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
@@ -33,7 +33,7 @@ class Output:
 
     @property
     def console(self) -> Console:
-        """The terminal; made when first used, since rich takes a while to load."""
+        """The terminal; made on first use, since rich takes a while to load."""
         if self._console is None:
             from rich.console import Console
 
@@ -41,33 +41,33 @@ class Output:
         return self._console
 
     def say(self, thing: Any = "", end: str = "\n") -> None:
-        """A table or a sentence, for people; sentences are not broken where the terminal ends."""
+        """Print a table or a sentence; sentences are not wrapped at the width of the terminal."""
         if self.words:
             self.console.print(thing, markup=False, end=end, soft_wrap=isinstance(thing, str))
 
     def essential(self, line: str) -> None:
-        """The one line that `--quiet` leaves."""
+        """Print a line with and without `--quiet`."""
         if not self.as_json:
             typer.echo(line)
 
     def only_quiet(self, line: str) -> None:
-        """A line that stands for everything else in quiet mode."""
+        """Print a line with `--quiet` only, in place of everything else."""
         if self.quiet and not self.as_json:
             typer.echo(line)
 
     def warn(self, line: str) -> None:
-        """Something to know about the answer; on stderr, in every mode."""
+        """Print a caveat on stderr, in every mode."""
         typer.secho("note: ", fg="yellow", nl=False, err=True)
         typer.echo(line, err=True)
 
     def data(self, content: Any) -> None:
-        """The JSON object of `--json`."""
+        """Print the JSON object of `--json`."""
         if self.as_json:
-            typer.echo(json.dumps(plain(content), allow_nan=False))
+            typer.echo(json.dumps(to_json(content), allow_nan=False))
 
 
 def table(*columns: str, title: str | None = None, left: int = 1) -> Table:
-    """A table without lines between rows; all but the first `left` columns are numbers, to the right."""
+    """Make a table without lines between rows; all but the first `left` columns are right-aligned."""
     from rich import box
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`fdro report`: a run as one HTML file."""
+"""`fdro report`: write the report of a run as one HTML file."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ from fdro_core.app.commands.output import AsJson, Output, Quiet
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; else report.html in it.")
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write, instead of report.html in the folder."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run's report: one HTML file, nothing beside it, no network.
+    """Write a run's report: one HTML file that needs no other file and no network.
 
-    Curves with values under the pointer, losses, accuracies and weights by worker, faults, settings.
+    It has curves with values under the pointer, losses, accuracies and weights by worker, faults, settings.
     """
     from fdro_core.app.report import build
     from fdro_core.app.runs.folder import REPORT, RunFolder
+    from fdro_core.errors import InvalidSetting
 
     run = RunFolder(folder)
     page = build(run)
     path = run / REPORT if output is None else output
-    path.write_text(page, encoding="utf-8")
+    try:
+        path.write_text(page, encoding="utf-8")  # in place: the file may be a pipe or a device
+    except OSError as error:
+        raise InvalidSetting(f"{path} cannot be written: {error.strerror}") from error
     shown = Output(quiet=quiet, as_json=as_json)
     shown.data({"report": str(path), "bytes": len(page.encode())})
     shown.essential(str(path))

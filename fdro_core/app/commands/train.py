@@ -1,4 +1,4 @@
-"""`fdro train` and `fdro resume`: a run from a config file, or from its checkpoint."""
+"""`fdro train` and `fdro resume`: execute a run file, or continue from its checkpoint."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import typer
 
 from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
-from fdro_core.app.plain import number, percent
+from fdro_core.app.formatting import percent
+from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
 
-EXAMPLE = """# One digit a worker: a model that does well on its worst digit.  fdro train config.toml
+EXAMPLE = """# One digit per worker: a model that does well on its worst digit.  fdro train run.toml
 
 [data]
 source = "digits"            # or "patients.csv" with worker and label columns, or "module:function"
-test_fraction = 0.25         # kept aside in every worker
+test_fraction = 0.25         # held out at every worker
 
 [model]
 kind = "softmax"             # or "least-squares", or "module:function" that makes a torch module
@@ -31,7 +32,7 @@ radius = 0.5
 
 [algorithm]
 name = "aspire-ease"
-active_workers = 1           # the master goes on as soon as one worker has answered
+active_workers = 1           # the master updates as soon as one worker has answered
 iterations = 10_000
 
 [engine]
@@ -47,36 +48,39 @@ folder = "run"
 
 @guarded
 def train(
-    config: Annotated[Path | None, typer.Argument(help="The TOML file that describes the run.")] = None,
+    run_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="RUN.toml", help="The run file (TOML) that describes the run."),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The run's folder; else as the config says.")
+        Path | None, typer.Option("--output", "-o", help="The run's folder, instead of the run file's.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Look the config and its data over, and train nothing.")
+        bool, typer.Option("--check", help="Check the run file and its data without training.")
     ] = False,
-    example: Annotated[bool, typer.Option("--example", help="Print a config to start from.")] = False,
+    example: Annotated[bool, typer.Option("--example", help="Print a run file to start from.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a robust model as a config file says; Ctrl-C leaves a checkpoint.
+    """Train a robust model as a run file describes; Ctrl-C leaves a checkpoint.
 
-    docs/cli.md has every field. `fdro train --example > config.toml` makes a first one.
-    """  # fmt: skip
+    docs/cli.md lists every field. `fdro train --example > run.toml` writes a first run file.
+    """
     from fdro_core.errors import InvalidSetting
 
     if example:
         typer.echo(EXAMPLE, nl=False)
         return
-    if config is None:
-        raise InvalidSetting("which config? `fdro train --example > config.toml` makes a first one")
-    from fdro_core.app.runs import run
+    if run_file is None:
+        raise InvalidSetting("give a run file; `fdro train --example > run.toml` writes a first one")
+    from fdro_core.app.runs import execute
 
     shown = Output(quiet=quiet, as_json=as_json)
     if check:
-        _checked(shown, config)
+        _check(shown, run_file)
         return
-    folder, numbers = run.train(config, output, force=force, observers=watchers(shown))
+    folder, numbers = execute.train(run_file, output, force=force, observers=progress(shown))
     finish(shown, folder, numbers)
 
 
@@ -84,27 +88,28 @@ def train(
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     iterations: Annotated[
-        int | None, typer.Option(help="Iterations in all: more than the config's to train on.")
+        int | None, typer.Option(help="Total number of iterations, instead of the run file's.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on though config or data are not those of the checkpoint.")
+        bool,
+        typer.Option("--force", help="Continue even if run file or data have changed."),
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with an interrupted run, or train a finished one further.
+    """Continue an interrupted run, or train a finished one further.
 
-    On the virtual engine the rest is bit for bit what it would have been.
+    On the virtual engine the result is bit for bit that of a run that never stopped.
     """
-    from fdro_core.app.runs import run
+    from fdro_core.app.runs import execute
 
     shown = Output(quiet=quiet, as_json=as_json)
-    found, numbers = run.go_on(folder, iterations, force=force, observers=watchers(shown))
+    found, numbers = execute.continue_run(folder, iterations, force=force, observers=progress(shown))
     finish(shown, found, numbers)
 
 
-def watchers(output: Output) -> list[Any]:
-    """A progress bar, where somebody watches."""
+def progress(output: Output) -> list[Any]:
+    """A progress bar, if the output is a terminal."""
     if not output.words or not sys.stdout.isatty():
         return []
     from fdro_core.observers import Progress
@@ -112,37 +117,35 @@ def watchers(output: Output) -> list[Any]:
     return [Progress(output.console)]
 
 
-def _checked(output: Output, config: Path) -> None:
-    from fdro_core.app.runs.config import load
+def _check(output: Output, run_file: Path) -> None:
+    from fdro_core.app.runs.run_file import load
 
-    experiment = load(config)
-    names = experiment.task.names
+    setup = load(run_file)
+    names = setup.workers.names
     facts = {
         "workers": names,
-        "samples": experiment.task.samples,
-        "set": repr(experiment.uncertainty_set),
-        "algorithm": repr(experiment.algorithm),
-        "engine": repr(experiment.engine),
+        "samples": setup.workers.samples,
+        "set": repr(setup.uncertainty_set),
+        "algorithm": repr(setup.algorithm),
+        "engine": repr(setup.engine),
     }
     output.data(facts)
     output.only_quiet("ok")
-    output.say(
-        f"{config} is fine: {len(names)} workers, {experiment.uncertainty_set!r}, {experiment.algorithm_name}"
-    )
+    output.say(f"{run_file} is fine: {len(names)} workers, {setup.uncertainty_set!r}, {setup.algorithm_name}")
 
 
 def finish(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:
-    """What came of it, and what to do next; exit 130 where it was interrupted."""
+    """Print the result and the next step; exit with 130 if the run was interrupted."""
     output.data({"folder": str(folder), **numbers})
     show(output, str(folder), numbers)
     if numbers["stop_reason"] == "interrupted":
         if not output.as_json:
-            typer.echo(f"interrupted; go on with: fdro resume {folder}", err=True)
+            typer.echo(f"interrupted; continue with: fdro resume {folder}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
 def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
-    """A table by worker and a few sentences."""
+    """Print a table by worker and the headline numbers."""
     worst = numbers["worst_test_accuracy"]
     caveat = "" if numbers["proved"] else f" (not proved: {numbers['caveat']})"
     output.only_quiet(
@@ -153,30 +156,24 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         output.warn(f"worker {name} looks wrong: {what}")
     if not output.words:
         return
-    columns = ("samples", "loss", "accuracy", "test loss", "test accuracy", "prior", "weight")
-    listing = table("worker", *columns, title="\nby worker")
+    listing = table("worker", *(label for label, _ in WORKER_COLUMNS.values()), title="\nby worker")
     for worker in numbers["workers"]:
-        listing.add_row(
-            worker["name"], number(worker["samples"]), number(worker["loss"], 4), percent(worker["accuracy"]),
-            number(worker["test_loss"], 4), percent(worker["test_accuracy"]), percent(worker["prior"]),
-            percent(worker["weight"]),
-        )  # fmt: skip
+        cells = [form(worker[key]) for key, (_, form) in WORKER_COLUMNS.items()]
+        listing.add_row(worker["name"], *cells)
     output.say(listing)
     mean = percent(numbers["mean_test_accuracy"])
     output.say(headline(numbers))
     if worst is not None:
         output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
-    output.say(f"{numbers['clock']:.6g} s on the engine's clock; ended by: {numbers['stop_reason']}")
+    output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
     output.say(f"\nin {folder}; next: fdro report {folder}")
 
 
 def headline(numbers: dict[str, Any]) -> str:
-    """The objective and its bound; proved only where every worker's loss was measured at this model."""
-    value, bound = (
-        f"worst expected loss over the set  {numbers['objective']:.6g}",
-        number(numbers["upper_bound"]),
-    )
+    """The objective and its bound; proved only if every worker's loss was measured at this model."""
+    label, form = FIGURES["objective"]
+    value, bound = f"{label}  {form(numbers['objective'])}", form(numbers["upper_bound"])
     if numbers["proved"]:
         return f"{value}, proved at most {bound}"
     return f"{value}, NOT PROVED: at most {bound} {numbers['caveat']}"

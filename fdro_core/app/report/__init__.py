@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that needs nothing beside it."""
+"""The report of a run: one HTML file that needs no other file."""
 
 from fdro_core.app.report.build import build
 

@@ -1,4 +1,4 @@
-"""The page put together: text and tables here, curves by charts.js from the numbers sent along."""
+"""Build the page: text and tables here; charts.js draws the curves from numbers in the page."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from fdro_core.app.plain import plain
+from fdro_core.app.formatting import to_json
 from fdro_core.app.report.curves import curves
 from fdro_core.app.report.parts import caveats, figures, notices, sentence, settings, worker_table
-from fdro_core.app.runs.folder import CONFIG, ORIGIN, RESULT, RunFolder
+from fdro_core.app.runs.folder import ORIGIN, RESULT, RUN_FILE, RunFolder
 
 
 def build(folder: RunFolder) -> str:
     """The whole page as text."""
-    folder.check(CONFIG, ORIGIN, RESULT)
+    folder.check(RUN_FILE, ORIGIN, RESULT)
     result, history = folder.result(), folder.history()
-    charts = plain(curves(history))
+    charts = to_json(curves(history))
     title = f"{folder.path.resolve().name}: report of a run"
     body = "\n".join(
         [
@@ -33,7 +33,7 @@ def build(folder: RunFolder) -> str:
             "<h2>Faults and changes</h2>",
             notices(history, [worker["name"] for worker in result["workers"]]),
             "<h2>Settings, to run it again</h2>",
-            settings(result, folder.origin(), folder.config()),
+            settings(result, folder.origin(), folder.run_file.read_text(encoding="utf-8")),
         ]
     )
     return Template(_file("page.html")).substitute(

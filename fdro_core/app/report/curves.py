@@ -1,4 +1,4 @@
-"""From a history to the curves of a page: few enough points to draw, none of the peaks lost."""
+"""The curves of the page: the history reduced to few points without losing peaks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 POINTS = 500
-"""About how many points a curve has on the page."""
+"""The largest number of points per curve."""
 
 Entry = dict[str, Any]
 
 
 def curves(history: list[Entry]) -> list[dict[str, Any]]:
-    """Every chart that the history has numbers for: title, unit, what it shows, x values and lines.
+    """Every chart that the history has numbers for: title, note, digits, x values and lines.
 
     A long history is cut into POINTS pieces; a piece is drawn at its last report, with the largest staleness
     and the fewest live workers in it.
@@ -31,7 +31,7 @@ def curves(history: list[Entry]) -> list[dict[str, Any]]:
     losses = [np.array(entry["losses"], dtype=np.float64) for entry in last]
     charts = [
         _chart(
-            "loss", "Losses", "as the workers report them, each at its own copy of the model", last, 4,
+            "loss", "Losses", "as reported by the workers, each at its own copy of the model", last, 4,
             ("worst mix in the set", [entry["objective"] for entry in last]),
             ("worst worker", [_over(np.max, each) for each in losses]),
             ("mean", [_over(np.mean, each) for each in losses]),
@@ -42,11 +42,11 @@ def curves(history: list[Entry]) -> list[dict[str, Any]]:
             ("planes", [entry["planes"] for entry in last]),
         ),
         _chart(
-            "workers", "Workers", "waited for in an iteration (S), and alive", last, 0,
+            "workers", "Workers", "active in an iteration (S), and alive", last, 0,
             ("alive", over("live_workers", min)), ("active", [entry["active_workers"] for entry in last]),
         ),
         _chart(
-            "staleness", "Staleness", "iterations since the rarest visitor's last visit", last, 0,
+            "staleness", "Staleness", "iterations since the last update of the slowest worker", last, 0,
             ("staleness", over("staleness", max)),
         ),
     ]  # fmt: skip
@@ -54,13 +54,13 @@ def curves(history: list[Entry]) -> list[dict[str, Any]]:
 
 
 def _over(pick: Callable[[Any], Any], values: Any) -> float:
-    """The largest, least or mean of the numbers that are known; NaN where none is."""
+    """The largest, smallest or mean of the finite numbers; NaN if there is none."""
     known = values[np.isfinite(values)]
     return float(pick(known)) if known.size else np.nan
 
 
 def _tests(reports: list[Entry]) -> dict[str, Any] | None:
-    """Accuracy on samples kept aside, or the loss where there is no accuracy."""
+    """Accuracy on held-out samples, or the loss if there is no accuracy."""
     for name, key, title, scale, digits, worst in (
         ("accuracy", "test_accuracy", "Test accuracy, %", 100.0, 1, np.min),
         ("test-loss", "test_loss", "Test loss", 1.0, 4, np.max),
@@ -69,7 +69,7 @@ def _tests(reports: list[Entry]) -> dict[str, Any] | None:
         if seen:
             values = [scale * np.array(entry[key], dtype=np.float64) for entry in seen]
             return _chart(
-                name, title, "of the shared model, on samples kept aside", seen, digits,
+                name, title, "of the shared model, on held-out samples", seen, digits,
                 ("mean", [_over(np.mean, each) for each in values]),
                 ("worst worker", [_over(worst, each) for each in values]),
             )  # fmt: skip

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from fdro_core.app.plain import number, percent
+from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 
 ROWS = 200
-"""The most rows a table has; what is left out is said."""
+"""The largest number of rows in a table; a longer one says how many it leaves out."""
 
 SHORT = 12
-"""A longer list of notices is folded away under its counts."""
+"""A longer list of notices is folded, with its counts shown."""
+
+HEADLINE = (
+    "worst_test_accuracy", "mean_test_accuracy", "objective", "gap", "worst_loss", "iterations", "clock",
+    "seconds",
+)  # fmt: skip
+"""The figures at the top of the page."""
 
 ENDS = {
     "iterations": "all iterations done",
     "interrupted": "interrupted",
-    "stationary": "a stationary point reached",
-    "target loss": "the loss asked for reached",
-    "time": "the time asked for passed",
+    "stationary": "stationary point reached",
+    "target loss": "target loss reached",
+    "time": "time limit reached",
 }
 
 
 def sentence(result: dict[str, Any]) -> str:
-    """What was run, in one sentence."""
-    end = ENDS.get(result["stop_reason"], f"ended by {result['stop_reason']}")
+    """The run in one sentence."""
+    end = ENDS.get(result["stop_reason"], f"stopped by {result['stop_reason']}")
     parts = [
         f"<b>{escape(result['algorithm']['name'])}</b> with the set <b>{escape(result['set']['name'])}</b>",
         f"{len(result['workers'])} workers",
@@ -38,83 +43,76 @@ def sentence(result: dict[str, Any]) -> str:
 
 
 def caveats(result: dict[str, Any]) -> str:
-    """What to know before any number: losses that are old or guessed, workers that look wrong."""
-    said = []
+    """Warnings before any number: losses that are old or guessed, workers that look wrong."""
+    warnings = []
     if not result["proved"]:
-        said.append(f"Not proved: objective and bound were computed {result['caveat']}.")
-    said += [f"Worker {name} looks wrong: {what}." for name, what in result["suspicious"].items()]
-    return "".join(f'<p class="caveat">{escape(text)}</p>' for text in said)
+        warnings.append(f"Not proved: objective and bound were computed {result['caveat']}.")
+    warnings += [f"Worker {name} looks wrong: {what}." for name, what in result["suspicious"].items()]
+    return "".join(f'<p class="caveat">{escape(text)}</p>' for text in warnings)
 
 
 def figures(result: dict[str, Any]) -> str:
-    """The numbers to see first, with the certificate among them."""
-    worst = "loss of the worst worker" if result["proved"] else "loss of the worst worker of those asked"
-    bound = "gap to the bound that proves it" if result["proved"] else "gap to its bound, not a proof"
-    shown = [
-        ("worst_test_accuracy", "test accuracy of the worst worker", percent(result["worst_test_accuracy"])),
-        ("mean_test_accuracy", "mean test accuracy", percent(result["mean_test_accuracy"])),
-        ("objective", "worst expected loss over the set", number(result["objective"], 5)),
-        ("gap", bound, number(result["gap"], 2)),
-        ("worst_loss", worst, number(result["worst_loss"], 4)),
-        ("iterations", "iterations", f"{result['iterations']:,}"),
-        ("clock", "seconds on the engine's clock", number(result["clock"], 5)),
-        ("seconds", "seconds here", number(result["seconds"], 3)),
-    ]
+    """The headline numbers, with the certificate among them."""
+    labels = {key: FIGURES[key][0] for key in HEADLINE}
+    if not result["proved"]:
+        labels |= {"gap": "gap to its bound (not a proof)", "worst_loss": "loss, worst worker that answered"}
     items = [
-        f'<li><b data-value="{key}">{value}</b><span>{label}</span></li>'
-        for key, label, value in shown
+        f'<li><b data-value="{key}">{FIGURES[key][1](result[key])}</b><span>{label}</span></li>'
+        for key, label in labels.items()
         if result[key] is not None
     ]
     return f'<ul class="figures">{"".join(items)}</ul>'
 
 
 def worker_table(workers: list[dict[str, Any]]) -> str:
-    """Losses, accuracies and weights by worker, the worst first where there are too many."""
+    """Losses, accuracies and weights by worker; if there are too many, those with the largest loss."""
     order = sorted(workers, key=lambda each: -(each["loss"] or 0.0))
     shown = workers if len(workers) <= ROWS else order[:ROWS]
-    columns: list[tuple[str, str, Callable[[dict[str, Any]], str]]] = [
-        ("samples", "samples", lambda each: number(each["samples"], 7)),
-        ("loss", "loss", lambda each: number(each["loss"], 4)),
-        ("accuracy", "accuracy", lambda each: percent(each["accuracy"])),
-        ("test_loss", "test loss", lambda each: number(each["test_loss"], 4)),
-        ("test_accuracy", "test accuracy", lambda each: _bar(each["test_accuracy"], 1.0, None, 1)),
-    ]
-    columns = [column for column in columns if any(each[column[0]] is not None for each in workers)]
+    columns = [key for key in WORKER_COLUMNS if any(each[key] is not None for each in workers)]
     most = max([each[key] or 0.0 for each in workers for key in ("weight", "prior")], default=1.0) or 1.0
-    head = "".join(f"<th>{label}</th>" for _, label, _ in columns)
-    rows = []
-    for each in shown:
-        cells = "".join(f'<td data-value="{key}">{form(each)}</td>' for key, _, form in columns)
-        weight = f'<td data-value="weight">{_bar(each["weight"], most, each["prior"], 1)}</td>'
-        prior = f"<td>{percent(each['prior'])}</td>"
-        mark = ' class="worst"' if each is order[0] else ""
-        name = escape(each["name"])
-        rows.append(f'<tr{mark} data-worker="{name}"><td>{name}</td>{cells}{prior}{weight}</tr>')
+    head = "".join(f"<th>{WORKER_COLUMNS[key][0]}</th>" for key in columns)
+    rows = [_worker(each, columns, most, worst=each is order[0]) for each in shown]
     left = (
         f"<p>The {ROWS} of {len(workers)} workers with the largest loss.</p>" if len(workers) > ROWS else ""
     )
     return (
-        f'{left}<div class="scroll"><table><thead><tr><th>worker</th>{head}<th>prior</th>'
-        f"<th>weight at the end</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="soft">Losses are of the shared model on all of a worker’s data. The upright mark is the '
-        "prior weight; bold: the largest loss; –: not known, or the worker could not be asked.</p>"
+        f'{left}<div class="scroll"><table><thead><tr><th>worker</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        '<p class="soft">Losses are of the shared model on all of a worker’s data, weights those at the end. '
+        "The upright mark is the prior weight. Bold: the largest loss. –: unknown, or the worker did not "
+        "answer.</p>"
     )
 
 
-def _bar(value: float | None, most: float, mark: float | None, digits: int) -> str:
-    """A share in words and as a bar, with a mark where another share stands."""
+def _worker(worker: dict[str, Any], columns: list[str], most: float, *, worst: bool) -> str:
+    """One row of the table of workers."""
+    bars = {
+        "test_accuracy": _bar(worker["test_accuracy"], 1.0, None),
+        "weight": _bar(worker["weight"], most, worker["prior"]),
+    }
+    cells = "".join(
+        f'<td data-value="{key}">{WORKER_COLUMNS[key][1](worker[key])}{bars.get(key, "")}</td>'
+        for key in columns
+    )
+    mark = ' class="worst"' if worst else ""
+    name = escape(worker["name"])
+    return f'<tr{mark} data-worker="{name}"><td>{name}</td>{cells}</tr>'
+
+
+def _bar(value: float | None, most: float, mark: float | None) -> str:
+    """A share as a bar, with a mark at another share."""
     if value is None:
-        return "–"
+        return ""
     fill = f'<i style="width:{100 * min(1.0, max(0.0, value / most)):.1f}%"></i>'
     line = "" if mark is None else f'<u style="left:calc({100 * min(1.0, mark / most):.1f}% - 1px)"></u>'
-    return f'{percent(value, digits)}<span class="bar">{fill}{line}</span>'
+    return f'<span class="bar">{fill}{line}</span>'
 
 
 def notices(history: list[dict[str, Any]], names: list[str]) -> str:
-    """Workers lost and back, updates refused, S changed; in order."""
+    """Workers lost and back, updates rejected, changes of S; in order."""
     found = [entry for entry in history if entry["event"] != "report"]
     if not found:
-        return "<p>None: every worker answered to the end, and every update could be used.</p>"
+        return "<p>None: every worker answered until the end, and every update was used.</p>"
     counts = Counter(entry["event"].replace("-", " ") for entry in found)
     total = ", ".join(f"{what} {count}×" for what, count in counts.most_common())
     head = (
@@ -145,8 +143,8 @@ def _notice(entry: dict[str, Any], names: list[str]) -> str:
     return f"<tr><td>{entry['clock']:.1f}</td><td>{entry['iteration']}</td>{text}</tr>"
 
 
-def settings(result: dict[str, Any], origin: dict[str, Any], config: str) -> str:
-    """The config as it was, every setting of the algorithm, and the versions in use."""
+def settings(result: dict[str, Any], origin: dict[str, Any], run_file: str) -> str:
+    """The run file, every setting of the algorithm, and the versions in use."""
     algorithm = result["algorithm"]
     rows = "".join(
         f'<tr><td>{escape(key)}</td><td class="left">{escape(_setting(value))}</td></tr>'
@@ -154,8 +152,8 @@ def settings(result: dict[str, Any], origin: dict[str, Any], config: str) -> str
     )
     versions = ", ".join(f"{escape(key)} {escape(str(origin[key]))}" for key in ("fdro", "python", "numpy"))
     return (
-        "<p>Save this as <code>config.toml</code> and run <code>fdro train config.toml</code>.</p>"
-        f'<pre id="config">{escape(config)}</pre>'
+        "<p>Save this as <code>run.toml</code> and run <code>fdro train run.toml</code>.</p>"
+        f'<pre id="run-file">{escape(run_file)}</pre>'
         f"<details><summary>Every setting of {escape(algorithm['name'])}</summary>"
         f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></details>'
         f'<p class="soft">{escape(result["set"]["as"])}<br>{versions}, {escape(str(origin["platform"]))}.</p>'

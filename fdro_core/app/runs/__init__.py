@@ -1,1 +1,1 @@
-"""A training run described by a TOML file: what `fdro train`, `resume`, `report` and `compare` work on."""
+"""Training runs: the run file (TOML) that describes one, and the folder that it is written to."""

@@ -1,42 +1,52 @@
-"""Algorithms and engines by name, found in the files where they live; and callables by "module:function"."""
+"""Algorithms, engines and delay laws by their names in run files; and functions by "module:function"."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from fdro_core.app.tables import instead, nearest
-from fdro_core.engines import engines_by_name
+from fdro_core.engines import delays, engines_by_name
 from fdro_core.errors import InvalidSetting
+from fdro_core.words import instead, nearest
 
 
-def algorithms() -> dict[str, type]:
-    """Every algorithm by its name in config files.
+def algorithms() -> dict[str, type[Any]]:
+    """Every algorithm by its name in run files.
 
-    >>> algorithms()["aspire-ease"]
-    <class 'fdro_core.aspire.algorithm.AspireEase'>
+    >>> algorithms()["aspire-ease"].__name__
+    'AspireEase'
     """
-    from fdro_core import baselines
-    from fdro_core.aspire.algorithm import AspireEase
+    from fdro_core import AspireEase, baselines
 
     found = [AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
     return {kebab(cls.__name__): cls for cls in found}
 
 
 def engines() -> dict[str, type[Any]]:
-    """Every engine by its name in config files, which is the `name` of its class.
+    """Every engine by its name in run files, which is the `name` of its class.
 
-    >>> engines()["virtual"]
-    <class 'fdro_core.engines.virtual.VirtualEngine'>
+    >>> engines()["virtual"].__name__
+    'VirtualEngine'
     """
     return dict(engines_by_name())
 
 
+def delay_laws() -> dict[str, type[Any]]:
+    """Every delay law by its name in run files; it is a dataclass, whose fields are its numbers there.
+
+    >>> delay_laws()["log-normal"].__name__
+    'LogNormal'
+    """
+    found = [cls for cls in vars(delays).values() if isinstance(cls, type) and hasattr(cls, "draw")]
+    return {kebab(cls.__name__): cls for cls in found if is_dataclass(cls)}
+
+
 def kebab(name: str) -> str:
-    """A class's name as a config file has it.
+    """A class's name as run files spell it.
 
     >>> kebab("AspireEase"), kebab("FedAvg"), kebab("AFL"), kebab("DRFAProx")
     ('aspire-ease', 'fed-avg', 'afl', 'drfa-prox')
@@ -49,12 +59,12 @@ def kebab(name: str) -> str:
     return "".join(parts).lower().replace("_", "-")
 
 
-def find(kind: str, name: str, known: dict[str, type[Any]]) -> type[Any]:
-    """The class of that name; hyphens and capitals do not matter."""
-    same = {_bare(each): cls for each, cls in known.items()}
-    if _bare(name) not in same:
-        raise InvalidSetting(f"no {kind} is called {name!r}{instead(name, sorted(known))}")
-    return same[_bare(name)]
+def find(kind: str, name: str, known: dict[str, type[Any]]) -> tuple[str, type[Any]]:
+    """The name as the class has it, and the class; hyphens and capitals do not matter."""
+    for each, cls in known.items():
+        if _bare(each) == _bare(name):
+            return each, cls
+    raise InvalidSetting(f"no {kind} is called {name!r}{instead(name, sorted(known))}")
 
 
 def _bare(name: str) -> str:
@@ -72,7 +82,7 @@ def is_reference(text: str) -> bool:
 
 
 def load_reference(text: str, folder: Path) -> Callable[..., Any]:
-    """The function of "module:function", looked for beside the config file first."""
+    """The function of "module:function"; the run file's folder is searched first."""
     module_name, _, name = text.partition(":")
     sys.path.insert(0, str(folder))
     try:
@@ -84,7 +94,7 @@ def load_reference(text: str, folder: Path) -> Callable[..., Any]:
                 f"{module_name} needs the package {error.name!r}: pip install {error.name}"
             ) from error
         raise InvalidSetting(
-            f"there is no module {module_name!r}: put {module_name.split('.')[0]}.py beside the config file, "
+            f"there is no module {module_name!r}: put {module_name.split('.')[0]}.py beside the run file, "
             f"in {folder}, or install its package"
         ) from error
     finally:

@@ -1,7 +1,8 @@
-"""The samples of every worker: scikit-learn's digits, a CSV or npz file, or a function of your own."""
+"""The samples of every worker: scikit-learn's digits, a CSV or npz file, or a user's function."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.app.reading.tables import Table, read_text
 from fdro_core.app.runs.catalogue import is_reference, load_reference
-from fdro_core.app.tables import Table, instead, nearest, read_text
 from fdro_core.errors import InvalidData
 from fdro_core.problems.samples import load_digits, mean_and_scale
+from fdro_core.words import instead, nearest
 from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ DIGITS = "digits"
 
 @dataclass(frozen=True)
 class Samples:
-    """All samples, before they are dealt to workers: features, labels as given, whose each one is."""
+    """All samples, before they are split by worker: features, labels as given, and the worker of each."""
 
     X: Array
     y: Labels
@@ -35,7 +37,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class WorkerData:
-    """One worker's samples, those to train on and those kept aside."""
+    """One worker's samples: those to train on, and those held out for tests."""
 
     name: str
     X: Array
@@ -46,51 +48,51 @@ class WorkerData:
 
 @dataclass(frozen=True)
 class Data:
-    """Every worker's samples, and what features were shifted and divided by (0 and 1 where they were not)."""
+    """Every worker's samples, and the mean and scale by which features were standardised (0 and 1 if not)."""
 
     workers: list[WorkerData]
     mean: Array
     scale: Array
 
 
-def load(section: Section, folder: Path) -> Data | list[Any]:
-    """What [data] describes: samples dealt to workers, or the problems that a function made itself."""
-    where = section.take("source", str)
-    fraction = section.take("test_fraction", float, 0.25)
-    seed = section.take("seed", int, 0)
+def load_data(section: Section, folder: Path) -> Data | list[Any]:
+    """Load what [data] describes: samples split by worker, or the problems that a user's function made."""
+    where = section.read("source", str)
+    fraction = section.read("test_fraction", float, 0.25)
+    seed = section.read("seed", int, 0)
     if not 0 <= fraction < 1:
         raise section.error(
-            f"must be in [0, 1): the share of samples kept aside, got {fraction}", "test_fraction"
+            f"must be in [0, 1): the share of samples held out, got {fraction}", "test_fraction"
         )
     if seed < 0:
         raise section.error(f"must be a whole number >= 0, got {seed}", "seed")
     if is_reference(where):
-        arguments = section.take("arguments", dict, {})
-        standardise = section.take("standardise", bool, False)
+        arguments = section.read("arguments", dict, {})
+        standardise = section.read("standardise", bool, False)
         section.finish()
         with section.at("source"):
             samples = _from_function(where, arguments, folder)
         if not isinstance(samples, Samples):
             return samples
     elif where == DIGITS:
-        standardise = section.take("standardise", bool, False)
+        standardise = section.read("standardise", bool, False)
         section.finish()
         samples = digits()
     else:
-        standardise = section.take("standardise", bool, True)
+        standardise = section.read("standardise", bool, True)
         samples = _from_file(section, where, folder)
         section.finish()
-    return deal(samples, fraction, seed, standardise)
+    return split_by_worker(samples, fraction, seed, standardise)
 
 
 def digits() -> Samples:
-    """scikit-learn's 1,797 images of 8×8 pixels in [0, 1], one digit a worker."""
-    X, y = load_digits()
-    return Samples(X, y, y)
+    """scikit-learn's 1,797 images of 8×8 pixels in [0, 1], one digit per worker."""
+    pixels, labels = load_digits()
+    return Samples(pixels, labels, labels)
 
 
-def deal(samples: Samples, fraction: float, seed: int, standardise: bool) -> Data:
-    """Samples to workers; of each worker's, a share drawn at random is kept aside for testing."""
+def split_by_worker(samples: Samples, fraction: float, seed: int, standardise: bool) -> Data:
+    """Split samples by worker, and hold out a random share of each worker's for tests."""
     rng = np.random.default_rng(seed)
     workers = []
     names, owner = np.unique(samples.worker, return_inverse=True)
@@ -121,11 +123,11 @@ def _from_file(section: Section, where: str, folder: Path) -> Samples:
             f'must be "{DIGITS}", a file (.csv, .tsv, .txt, .npz) or "module:function", got {where!r}{hint}',
             "source",
         )
-    worker = section.take("worker", str, "worker")
-    label = section.take("label", str, "label" if path.suffix in TABLES else "y")
+    worker = section.read("worker", str, "worker")
+    label = section.read("label", str, "label" if path.suffix in TABLES else "y")
     if path.suffix == ".npz":
-        return _from_npz(section, path, worker, label, section.take("features", str, "X"))
-    features = section.take("features", list, None)
+        return _from_npz(section, path, worker, label, section.read("features", str, "X"))
+    features = section.read("features", list, None)
     with section.at("source"):
         table = Table(read_text(path), str(path))
     for field, column in (("worker", worker), ("label", label)):
@@ -134,7 +136,7 @@ def _from_file(section: Section, where: str, folder: Path) -> Samples:
     with section.at("features"):
         chosen = features if features is not None else [n for n in table.names() if n not in {worker, label}]
         if not chosen:
-            raise InvalidData(f"{path} has no column beside worker and label to learn from")
+            raise InvalidData(f"{path} has no column other than worker and label to learn from")
         X = np.column_stack([_feature(table, str(name)) for name in chosen])
     return Samples(X, _values(table, label), _values(table, worker))
 
@@ -156,7 +158,7 @@ def _feature(table: Table, name: str) -> Array:
 
 
 def _values(table: Table, name: str) -> Labels:
-    """A column as numbers where all of it is, else as text; empty cells are refused."""
+    """A column as numbers if all cells are numbers, else as text; an empty cell is an error."""
     cells = table.text(name)
     if "" in cells:
         line = table.lines[cells.index("")]
@@ -166,8 +168,8 @@ def _values(table: Table, name: str) -> Labels:
 
 def _from_npz(section: Section, path: Path, worker: str, label: str, features: str) -> Samples:
     with section.at("source"):
-        if not path.is_file():
-            read_text(path)  # says what is wrong with it
+        if not os.path.isfile(path):
+            read_text(path)  # raises the error that says what is wrong
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
@@ -184,7 +186,7 @@ def _from_npz(section: Section, path: Path, worker: str, label: str, features: s
 
 
 def checked(X: Any, y: Any, worker: Any, origin: str) -> Samples:
-    """Samples whose shapes fit each other."""
+    """Check features, labels and workers against each other."""
     try:
         matrix = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -217,6 +219,6 @@ def _from_function(reference: str, arguments: dict[str, Any], folder: Path) -> S
     if isinstance(answer, list):
         return answer
     raise InvalidData(
-        f"{reference} must give (X, y, worker), or a list with one problem for each worker, got "
+        f"{reference} must return (X, y, worker), or a list with one problem per worker, got "
         f"{type(answer).__name__}"
     )

@@ -1,4 +1,4 @@
-"""An observer that tries the model on the samples kept aside, a hundred times a run or so."""
+"""An observer that tests the model on the held-out samples, about a hundred times per run."""
 
 from __future__ import annotations
 
@@ -7,34 +7,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from fdro_core.solving import Run
-    from fdro_core.app.runs.task import Task
+    from fdro_core.app.runs.workers import Workers
+    from fdro_core.contracts.observer import RunView
 
-LOOKS = 100
+TESTS = 100
 
 
 class Evaluate:
-    """Add `test_loss` and `test_accuracy` (lists, one number a worker) to some reports.
+    """Add `test_loss` and `test_accuracy` (lists, one number per worker) to some reports.
 
-    It comes first among the observers, so that the history file and checkpoints have them. Costs one pass
-    over the test samples a look.
+    It must be the first observer, so that the history file and checkpoints have them. A test costs one pass
+    over the held-out samples.
 
     Args:
-        task: the workers' judges.
-        looks: about how many in a run.
+        workers: whose held-out samples to use.
+        tests: the number of tests per run, about.
     """
 
-    def __init__(self, task: Task, looks: int = LOOKS) -> None:
-        self.task = task
-        self.looks = looks
-        self._next = 0.0
+    def __init__(self, workers: Workers, tests: int = TESTS) -> None:
+        self.workers = workers
+        self.tests = tests
+        self._tested: int | None = None  # the iteration of the last test
 
-    def __call__(self, run: Run, entry: dict[str, Any]) -> None:
-        """Look, if it is time."""
-        if entry["event"] != "report" or entry["iteration"] < self._next:
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
+        """Test the model if the next test is due."""
+        if entry["event"] != "report":
             return
-        self._next = entry["iteration"] + run.master.last / self.looks
-        losses, accuracies = self.task.judge(run.master.z)
+        iteration, last = entry["iteration"], run.master.last
+        if self._tested is not None and (iteration - self._tested) * self.tests < last:
+            return
+        self._tested = iteration
+        losses, accuracies = self.workers.test(run.master.z)
         for name, values in (("test_loss", losses), ("test_accuracy", accuracies)):
             if np.isfinite(values).any():
                 entry[name] = [float(value) if np.isfinite(value) else None for value in values]

@@ -1,12 +1,12 @@
-"""A run's folder: what is in it, and how it is read back.
+"""The folder of a run: its files, and how they are written and read.
 
 ============== =========================================================================
 file           what
 ============== =========================================================================
-config.toml    the config as it was
+run.toml       a copy of the run file; config.toml in folders of fdro 0.1
 origin.json    the folder that its paths are relative to, and the versions in use
-history.jsonl  one line a report or notice
-checkpoint.npz all that `fdro resume` needs
+history.jsonl  one line per report or notice
+checkpoint.npz everything that `fdro resume` needs
 result.json    the numbers: certificate, losses, accuracies and weights by worker
 result.npz     the arrays: w, losses, weights, planes, p, and mean, scale, classes of the model
 report.html    from `fdro report`
@@ -25,14 +25,15 @@ from typing import Any
 import numpy as np
 
 from fdro_core import files
+from fdro_core.app.version import version
 from fdro_core.errors import InvalidSetting
 from fdro_core.observers import read_history
-from fdro_core.app.tables import nearest
-from fdro_core.app.version import version
+from fdro_core.words import nearest
 
-CONFIG, ORIGIN, HISTORY, CHECKPOINT = "config.toml", "origin.json", "history.jsonl", "checkpoint.npz"
+RUN_FILE, OLD_RUN_FILE = "run.toml", "config.toml"
+ORIGIN, HISTORY, CHECKPOINT = "origin.json", "history.jsonl", "checkpoint.npz"
 RESULT, ARRAYS, REPORT = "result.json", "result.npz", "report.html"
-OURS = (CONFIG, ORIGIN, HISTORY, CHECKPOINT, RESULT, ARRAYS, REPORT)
+OURS = (RUN_FILE, OLD_RUN_FILE, ORIGIN, HISTORY, CHECKPOINT, RESULT, ARRAYS, REPORT)
 
 
 @dataclass(frozen=True)
@@ -45,29 +46,20 @@ class RunFolder:
         return self.path / name
 
     def __str__(self) -> str:
-        """The path as one would type it here."""
+        """The path, relative to the current folder if it is inside."""
         path = self.path.resolve()
         return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(self.path)
 
-    def begin(self, config: str, base: Path, *, force: bool) -> None:
-        """Make the folder for a new run; one that has a run in it is refused, or emptied of it by `force`."""
-        if self.path.exists() and not self.path.is_dir():
-            raise InvalidSetting(f"{self} is a file; the run needs a folder: choose another with --output")
-        if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
-            if not force:
-                raise InvalidSetting(
-                    f"{self} has a run in it already. Go on with it: `fdro resume {self}`; put "
-                    "this one elsewhere: --output OTHER; or replace it: --force"
-                )
-            for name in OURS:
-                (self / name).unlink(missing_ok=True)
-        elif self.path.is_dir() and not force and any(each.name not in OURS for each in self.path.iterdir()):
+    def begin(self, run_file: str, base: Path, *, force: bool) -> None:
+        """Make the folder for a new run; if it holds one already, raise, or delete that with `force`."""
+        try:
+            self._make_room(force=force)
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # no permission, a name that is too long
             raise InvalidSetting(
-                f"{self} has other files in it: choose another folder with --output, or use this one "
-                "with --force"
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        files.write_text(self / CONFIG, config)
+                f"{self} cannot be the folder of a run ({error.strerror}): choose another with --output"
+            ) from error
+        files.write_text(self / RUN_FILE, run_file)
         origin = {
             "folder": str(base),
             "fdro": version(),
@@ -77,29 +69,51 @@ class RunFolder:
         }
         files.write_text(self / ORIGIN, json.dumps(origin, indent=1) + "\n")
 
+    def _make_room(self, *, force: bool) -> None:
+        """Raise if the folder is in use; with `force` delete the run in it."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InvalidSetting(f"{self} is a file; the run needs a folder: choose another with --output")
+        if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
+            if not force:
+                raise InvalidSetting(
+                    f"{self} already holds a run. Continue it with `fdro resume {self}`, write this one to "
+                    "another folder with --output OTHER, or replace it with --force"
+                )
+            for name in OURS:
+                (self / name).unlink(missing_ok=True)
+        elif self.path.is_dir() and not force and any(each.name not in OURS for each in self.path.iterdir()):
+            raise InvalidSetting(
+                f"{self} has other files in it: choose another folder with --output, or use this one "
+                "with --force"
+            )
+
     def check(self, *needed: str) -> None:
-        """Refuse a folder that has not what is needed."""
-        if not self.path.is_dir():
+        """Raise if the folder lacks one of the files."""
+        if not os.path.isdir(self.path):
             parent = self.path.parent
-            names = [each.name for each in parent.iterdir() if each.is_dir()] if parent.is_dir() else []
+            names = [each.name for each in parent.iterdir() if each.is_dir()] if os.path.isdir(parent) else []
             raise InvalidSetting(f"there is no folder {self.path}{nearest(self.path.name, names)}")
         for name in needed:
-            if not (self / name).is_file():
-                if name in {CONFIG, ORIGIN}:
-                    raise InvalidSetting(f"{self} has no {name}: it is not the folder of a run")
-                raise InvalidSetting(
-                    f"{self} has no {name}: the run ended before one was written; start again with "
-                    f"`fdro train {self}/{CONFIG} --output {self} --force`"
-                )
+            path = self.run_file if name == RUN_FILE else self / name
+            if path.is_file():
+                continue
+            if name in {RUN_FILE, ORIGIN}:
+                raise InvalidSetting(f"{self} has no {name}: it is not the folder of a run")
+            raise InvalidSetting(
+                f"{self} has no {name}: the run ended before one was written; start again with "
+                f"`fdro train {self}/{self.run_file.name} --output {self} --force`"
+            )
+
+    @property
+    def run_file(self) -> Path:
+        """The copy of the run file."""
+        old = self / OLD_RUN_FILE
+        return old if old.is_file() and not (self / RUN_FILE).is_file() else self / RUN_FILE
 
     def origin(self) -> dict[str, Any]:
-        """Where the config came from, and the versions."""
+        """The folder of the original run file, and the versions in use."""
         content: dict[str, Any] = json.loads((self / ORIGIN).read_text(encoding="utf-8"))
         return content
-
-    def config(self) -> str:
-        """The config's text."""
-        return (self / CONFIG).read_text(encoding="utf-8")
 
     def result(self) -> dict[str, Any]:
         """The numbers of the result."""
@@ -115,7 +129,7 @@ class RunFolder:
         return read_history(self / HISTORY) if (self / HISTORY).exists() else []
 
     def write(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """The result: both files are on the disk before the first of them is replaced."""
+        """Write the result; both files are on the disk before the first of them is replaced."""
         text = json.dumps(numbers, indent=1, allow_nan=False) + "\n"
         with files.replacing(self / ARRAYS) as file, files.replacing(self / RESULT) as result:
             np.savez(file, **arrays)

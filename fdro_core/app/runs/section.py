@@ -1,10 +1,9 @@
-"""One table of a config file: fields are taken by name and type, and what is left over is an error."""
+"""One table of a run file: fields are read by name and type, and a field that nobody reads is an error."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fdro_core.errors import InvalidConfig
-from fdro_core.app.tables import instead, one_or_more
+from fdro_core.words import instead, one_or_more
 from uncertainty_sets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,21 +31,21 @@ WORDS = {
     list: "a list",
     dict: "a table",
 }
-"""TOML's types as people know them."""
+"""TOML's types in words."""
 
 
 class Section:
-    """A table and where it stands."""
+    """A table and its place in the file."""
 
     def __init__(self, source: Source, values: dict[str, Any], *place: str | int) -> None:
         self.source = source
         self.values = values
         self.place = place
-        self._taken: list[str] = []
+        self._read: list[str] = []
 
-    def take(self, name: str, kind: type[Made], default: Any = REQUIRED) -> Made:
-        """A field of that type; its default where it is not given."""
-        self._taken.append(name)
+    def read(self, name: str, kind: type[Made], default: Any = REQUIRED) -> Made:
+        """Read a field of that type; its default if it is not given."""
+        self._read.append(name)
         if name not in self.values:
             if default is REQUIRED:
                 raise self.error(f"[{self.title}] needs `{name}`, {WORDS[kind]}")
@@ -54,23 +53,28 @@ class Section:
         value = self.values[name]
         if not _is_a(value, kind):
             raise self.error(f"must be {WORDS[kind]}, got {value!r}", name)
-        return typing.cast("Made", float(value) if kind is float else value)
+        try:
+            return typing.cast("Made", float(value) if kind is float else value)
+        except OverflowError as error:
+            raise self.error(
+                f"must be below 1e308 in size, got a number of {len(str(value))} digits", name
+            ) from error
 
     def choice(self, name: str, choices: list[str], default: Any = REQUIRED) -> str:
-        """A field that must be one of some words."""
-        value = self.take(name, str, default)
+        """Read a field that must be one of the choices."""
+        value = self.read(name, str, default)
         if value not in choices:
             raise self.error(f"there is no {value!r}{instead(value, choices, 'Choose from')}", name)
         return value
 
     def section(self, name: str) -> Section:
-        """A table inside this one; empty where it is not given."""
-        return Section(self.source, self.take(name, dict, {}), *self.place, name)
+        """Read a table inside this one; empty if it is not given."""
+        return Section(self.source, self.read(name, dict, {}), *self.place, name)
 
     def sections(self, name: str) -> list[Section]:
-        """A list of tables inside this one."""
+        """Read a list of tables inside this one."""
         found = []
-        for number, each in enumerate(self.take(name, list, [])):
+        for number, each in enumerate(self.read(name, list, [])):
             if not isinstance(each, dict):
                 raise self.error(
                     f"must be a list of tables, as in [{{worker = 0}}], got {each!r} in it", name
@@ -79,27 +83,27 @@ class Section:
         return found
 
     def rest(self) -> dict[str, Any]:
-        """The fields that nobody has taken yet."""
-        return {name: value for name, value in self.values.items() if name not in self._taken}
+        """The fields that have not been read yet."""
+        return {name: value for name, value in self.values.items() if name not in self._read}
 
     def finish(self, *more: str) -> None:
-        """Refuse fields that nobody took; `more` are names that would have been right too."""
+        """Raise if a field has not been read; `more` are further names that the error may suggest."""
         for name in self.rest():
-            known = [*dict.fromkeys([*self._taken, *more])]
+            known = [*dict.fromkeys([*self._read, *more])]
             what = (
-                f"[{self.title}] has no field `{name}`" if self.place else f"a config has no table [{name}]"
+                f"[{self.title}] has no field `{name}`" if self.place else f"a run file has no table [{name}]"
             )
             raise self.error(f"{what}{instead(name, known, 'It takes')}", name)
 
     def make(self, make: Callable[..., Made], **given: Any) -> Made:
-        """Call something with the fields left over, checked against its signature."""
+        """Call `make` with the fields not read yet, checked against its signature."""
         known = {
             item.name: item
             for item in inspect.signature(make).parameters.values()
             if item.kind in {item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY} and item.name not in given
         }
         rest = self.rest()
-        self._taken.extend(name for name in rest if name in known)
+        self._read.extend(name for name in rest if name in known)
         self.finish(*known)
         hints = _hints(make)
         for name, value in rest.items():
@@ -111,23 +115,23 @@ class Section:
         ]
         if missing:
             raise self.error(f"[{self.title}] needs {one_or_more(missing)}")
-        with self.blame(rest):
+        with self.locating_errors():
             return make(**rest, **given)
 
     @contextmanager
-    def blame(self, fields: typing.Iterable[str] | None = None) -> Iterator[None]:
-        """Errors inside are told with the line of the field that their message names."""
+    def locating_errors(self) -> Iterator[None]:
+        """Give errors inside the line of the field that their `parameter` names, or that of the table."""
         try:
             yield
         except InvalidConfig:
             raise
-        except (InvalidInput, TypeError, ValueError) as error:
-            places = _mentions(str(error), self.values if fields is None else fields)
-            raise self.error(str(error), *sorted(places, key=places.__getitem__)[:1]) from error
+        except (InvalidInput, TypeError, ValueError, OverflowError) as error:
+            place = _place_of(getattr(error, "parameter", None), self.values)
+            raise self.error(str(error), *place) from error
 
     @contextmanager
     def at(self, field: str) -> Iterator[None]:
-        """Errors inside are told with the line of this field."""
+        """Give errors inside the line of this field."""
         try:
             yield
         except InvalidInput as error:
@@ -135,7 +139,7 @@ class Section:
 
     @property
     def title(self) -> str:
-        """The table's name as the file has it."""
+        """The table's name in the file."""
         return ".".join(str(part) for part in self.place if isinstance(part, str))
 
     def error(self, message: str, *field: str | int) -> InvalidConfig:
@@ -143,12 +147,14 @@ class Section:
         return self.source.error(message, *self.place, *field)
 
 
-def _mentions(message: str, names: typing.Iterable[str]) -> dict[str, int]:
-    """The names that a message has as whole words, and where."""
-    found = {
-        name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message, re.IGNORECASE) for name in names
-    }
-    return {name: match.start() for name, match in found.items() if match}
+def _place_of(parameter: str | None, values: dict[str, Any]) -> list[str]:
+    """Where an error's `parameter` is in a table: a field, or a field of a table in it; [] if nowhere."""
+    if parameter is None or parameter in values:
+        return [] if parameter is None else [parameter]
+    for name, part in values.items():
+        if isinstance(part, dict) and parameter in part:
+            return [name, parameter]
+    return []
 
 
 def _is_a(value: Any, kind: type) -> bool:
@@ -169,7 +175,7 @@ def _hints(make: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _kinds(hint: Any) -> list[type]:
-    """The plain types that a hint allows; none where it allows something else, which is then not checked."""
+    """The types of TOML that a hint allows; none if it allows another type, which is then not checked."""
     parts = typing.get_args(hint) if typing.get_origin(hint) in {typing.Union, types.UnionType} else (hint,)
     kinds = [part for part in parts if part is not type(None)]
     return kinds if all(kind in WORDS for kind in kinds) else []

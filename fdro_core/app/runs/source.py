@@ -1,4 +1,4 @@
-"""A TOML file that remembers on which line each field stands, so that errors can say it."""
+"""A TOML file with the line of every field, for error messages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from fdro_core.app.reading.tables import read_text
 from fdro_core.errors import InvalidConfig
-from fdro_core.app.tables import read_text
 
 Place = tuple[str | int, ...]
 
@@ -18,9 +18,9 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 
 
 class Source:
-    """The text of a config file, its values, and the lines of its fields.
+    """The text of a run file, its values, and the lines of its fields.
 
-    >>> source = Source('[set]\\nname = "kl"\\nradius = -1\\n', "config.toml")
+    >>> source = Source('[set]\\nname = "kl"\\nradius = -1\\n', "run.toml")
     >>> source.values
     {'set': {'name': 'kl', 'radius': -1}}
     >>> source.line("set", "radius"), source.line("set", "centre"), source.line("engine")
@@ -37,10 +37,15 @@ class Source:
             line = int(found[1]) if found else max(1, text.count("\n"))
             message = re.sub(r" \(at .*\)", "", str(error))
             raise InvalidConfig(f"this is not TOML: {message}", path=name, line=line, field="") from None
+        except ValueError as error:  # Python limits the digits of a whole number, to 4300 by default
+            longest = max(re.finditer(r"\d+", text), key=lambda match: len(match[0]))
+            line = text.count("\n", 0, longest.start()) + 1
+            message = f"a number of {len(longest[0])} digits is too long to read"
+            raise InvalidConfig(message, path=name, line=line, field="") from error
         self._lines = _find_lines(text)
 
     def line(self, *place: str | int) -> int:
-        """The line of a field, or of the nearest thing around it that has one."""
+        """The line of a field, or of the innermost table around it that has one."""
         while place:
             if place in self._lines:
                 return self._lines[place]
@@ -54,12 +59,12 @@ class Source:
 
 
 def read_source(path: Path) -> Source:
-    """The config file at a path."""
+    """Read the run file at a path."""
     return Source(read_text(path), str(path))
 
 
 def _find_lines(text: str) -> dict[Place, int]:
-    """Tables and keys by line; lines inside an array or a long string that goes on are passed over."""
+    """The lines of tables and keys; lines inside an array or a long string are skipped."""
     lines: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()

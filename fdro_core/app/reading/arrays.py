@@ -1,9 +1,10 @@
-"""Numbers from the command line and from files: npy, JSON, CSV, or written out."""
+"""Read numbers from the command line and from files: npy, JSON, CSV, or written out."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.app.tables import Table, read_text
+from fdro_core.app.reading.tables import Table, read_text
 from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
@@ -21,19 +22,19 @@ LOSS_COLUMNS = ("loss", "losses")
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses, (N,) or a batch (B, N), and the entries' names where the source has them."""
+    """Losses, (N,) or a batch (B, N), and the entries' names if the source has them."""
 
     values: Array
     names: list[str] | None = None
 
 
 def read_losses(source: str, column: str | None = None, stdin: Callable[[], bytes] | None = None) -> Losses:
-    """Losses from a file, from "-" (standard input), or written out as in "0.9,1.4,2".
+    """Read losses from a file, from "-" (standard input), or written out as in "0.9,1.4,2".
 
     - npy: a vector, or a matrix whose rows are a batch.
     - JSON: a list, a list of lists, {"losses": […]}, or {"name": loss, …}.
     - CSV: one row or one column of numbers; with a header, the column `loss` (or the one asked for), the
-      entries named by the first column of words; else every row is one of a batch.
+      entries named by the first column of words; otherwise every row is one of a batch.
 
     >>> read_losses("0.9,1.4,2").values
     array([0.9, 1.4, 2. ])
@@ -46,8 +47,9 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
         if not source.strip():
             raise InvalidData("--losses is empty: give a file, - for standard input, or numbers")
         path = Path(source)
-        if not path.exists() and _written_out(source) is not None:
-            return Losses(_vector(_written_out(source)))
+        written = _written_out(source)
+        if written is not None and not os.path.exists(path):
+            return Losses(_vector(written))
         content, origin = _bytes(path), str(path)
     if content.startswith(NPY):
         return Losses(_npy(content, origin))
@@ -58,7 +60,7 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
 
 
 def read_value(text: str, folder: Path | None = None) -> Any:
-    """A parameter's value: "@file", a number, "0.5,0.3,0.2", rows "1,0;0,1", JSON, or a word as it is.
+    """Read a parameter's value: "@file", a number, "0.5,0.3,0.2", rows "1,0;0,1", JSON, or a word.
 
     >>> read_value("0.1"), read_value("0.5,0.5"), read_value("uniform")
     (0.1, [0.5, 0.5], 'uniform')
@@ -72,7 +74,7 @@ def read_value(text: str, folder: Path | None = None) -> Any:
 
 
 def read_array(path: Path) -> Array:
-    """An array from npy, JSON or CSV; a single row or column is a vector."""
+    """Read an array from npy, JSON or CSV; a single row or column is a vector."""
     content = _bytes(path)
     if content.startswith(NPY):
         return _npy(content, str(path))
@@ -83,7 +85,7 @@ def read_array(path: Path) -> Array:
 
 
 def _written_out(text: str) -> Any:
-    """The numbers that a text spells, None where it does not."""
+    """The numbers in a text; None if it has anything else."""
     try:
         if text.lstrip().startswith("["):
             return json.loads(text)
@@ -162,8 +164,8 @@ def _npy(content: bytes, origin: str) -> Array:
 
 
 def _bytes(path: Path) -> bytes:
-    if not path.is_file():
-        read_text(path)  # says what is wrong: no such file, a folder
+    if not os.path.isfile(path):
+        read_text(path)  # raises the error that says what is wrong: no such file, a folder
     return path.read_bytes()
 
 
@@ -171,7 +173,7 @@ def _decode(content: bytes, origin: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidData(f"{origin} is neither npy nor text: CSV, JSON or npy is needed") from None
+        raise InvalidData(f"{origin} is neither npy nor text: give CSV, JSON or npy") from None
 
 
 def _stdin() -> bytes:

@@ -1,4 +1,4 @@
-"""Config files with mistakes in them: the message has the line and the field, and nothing is written."""
+"""Run files with mistakes in them: the message has the line and the field, and nothing is written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fdro_core.command import CONFIG, fdro
+from tests.fdro_core.command import RUN_FILE, fdro
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -44,16 +44,22 @@ pytestmark = pytest.mark.usefixtures("place")
         ("seed = 3", "lost = 2.0", 15, "engine.lost: VirtualEngine.lost must be a chance in [0, 1)"),
         ("worker = 0", "worker = 7", 16, "engine.stragglers[0].worker: there are workers 0 to 2, got 7"),
         ("factor", "facter", 16, "engine.stragglers[0].facter: "),
-        ("[engine]", "[engin]", 14, "a config has no table [engin]; did you mean 'engine'?"),
-        ("[engine]", "[stop]\nstationary = -1\n[engine]", 15, "must be > 0, got -1.0"),
+        ("[engine]", "[engin]", 14, "a run file has no table [engin]; did you mean 'engine'?"),
+        ("[engine]", "[stop]\nstationary = -1\n[engine]", 15, "stop.stationary: StopWhenStationary.epsilon"),
         ("l2 = 0.01", "l2 = ", 5, "this is not TOML"),
+        ("l2 = 0.01", f"l2 = {10**400}", 5, "model.l2: must be below 1e308 in size"),
+        ("radius = 0.1", f"radius = {10**400}", 9, "set.radius: radius must be real numbers"),
+        ("seed = 3", f'delays = {{ law = "constant", seconds = {10**400} }}', 15, "engine.delays"),
+        ("iterations = 120", "iterations = " + "9" * 5000, 12, "a number of 5000 digits is too long"),
+        ("samples.csv", "x" * 300 + ".csv", 2, "data.source: "),
+        ("samples.csv", "x" * 300 + ".npz", 2, "cannot be read: File name too long"),
     ],
 )  # fmt: skip
-def test_config_mistakes_are_told_with_their_line(old, new, line, words):
-    assert old in CONFIG
-    Path("config.toml").write_text(CONFIG.replace(old, new, 1))
-    message = fdro("train", "config.toml", code=2).stderr
-    assert message.startswith(f"error: config.toml:{line}: ")
+def test_mistakes_are_reported_with_their_line(old, new, line, words):
+    assert old in RUN_FILE
+    Path("run.toml").write_text(RUN_FILE.replace(old, new, 1))
+    message = fdro("train", "run.toml", code=2).stderr
+    assert message.startswith(f"error: run.toml:{line}: ")
     assert words in message
     assert not Path("run").exists()
 
@@ -71,7 +77,7 @@ def test_lines_are_found_past_arrays_and_long_strings():
 def test_a_worker_column_that_is_missing():
     text = Path("samples.csv").read_text().replace("worker", "site", 1)
     Path("samples.csv").write_text(text)
-    message = fdro("train", "config.toml", code=2).stderr
+    message = fdro("train", "run.toml", code=2).stderr
     assert "has no column 'worker'. It has: a, b, label, site" in message
 
 
@@ -79,4 +85,4 @@ def test_nan_in_the_samples():
     lines = Path("samples.csv").read_text().splitlines()
     lines[4] = "nan,1.0,ill,w0"
     Path("samples.csv").write_text("\n".join(lines))
-    assert "line 5, column 'a': NaN or infinity" in fdro("train", "config.toml", code=2).stderr
+    assert "line 5, column 'a': NaN or infinity" in fdro("train", "run.toml", code=2).stderr

@@ -1,4 +1,4 @@
-"""A config file as the objects it describes: data, model, set, algorithm, engine, stopping rules."""
+"""From a run file (TOML) to the objects it describes: workers, set, algorithm, engine, stopping rules."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fdro_core.aspire.adaptive import Adaptive
-from fdro_core.app.arrays import read_value
-from fdro_core.engines import delays
-from fdro_core.engines.delays import Crash, Straggler
-from fdro_core.app.runs import data as samples
-from fdro_core.app.runs.catalogue import algorithms, engines, find, kebab
+import numpy as np
+
+from fdro_core.app.reading.arrays import read_value
+from fdro_core.app.runs.catalogue import algorithms, delay_laws, engines, find
+from fdro_core.app.runs.data import load_data
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import Source, read_source
-from fdro_core.app.runs.task import Task, make_task
-from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
+from fdro_core.app.runs.workers import Workers, make_workers
 from fdro_core.app.written_sets import written_set
+from fdro_core.aspire.adaptive import Adaptive
+from fdro_core.engines.delays import Crash, Straggler
+from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from uncertainty_sets.registry import get_set
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Everything a run needs.
+class RunSetup:
+    """What a run file describes.
 
     Attributes:
-        source: the config file.
-        folder: what paths in it are relative to.
-        output: the run folder it asks for.
+        source: the file's text and lines.
+        folder: the folder that its paths are relative to.
+        output: the folder to write the run to.
         checkpoint_every: reports between two checkpoints.
     """
 
     source: Source
     folder: Path
-    task: Task
+    workers: Workers
     set_name: str
     uncertainty_set: Any
     algorithm_name: str
@@ -48,12 +49,12 @@ class Experiment:
     checkpoint_every: int
 
 
-def load(path: Path, folder: Path | None = None) -> Experiment:
-    """The experiment of a config file; every error names line and field.
+def load(path: Path, folder: Path | None = None) -> RunSetup:
+    """Read a run file; every error names line and field.
 
     Args:
         path: the file.
-        folder: what its paths are relative to; its own folder by default.
+        folder: the folder that its paths are relative to; the file's own by default.
     """
     source = read_source(path)
     base = path.resolve().parent if folder is None else folder
@@ -63,59 +64,67 @@ def load(path: Path, folder: Path | None = None) -> Experiment:
     }
     top.finish()
     output = parts["output"]
-    wanted = base / output.take("folder", str, "run")
-    every = output.take("checkpoint_every", int, 100)
+    wanted = base / output.read("folder", str, "run")
+    every = output.read("checkpoint_every", int, 100)
     if every < 1:
         raise output.error(f"must be at least 1, got {every}", "checkpoint_every")
     output.finish()
-    algorithm_name, algorithm = _algorithm(parts["algorithm"])  # cheap checks before data are read
+    algorithm_name, algorithm = _algorithm(parts["algorithm"])  # before reading data, which takes longer
     engine_name, engine = _engine(parts["engine"])
     stops = _stops(parts["stop"])
     set_section = parts["set"]
-    set_name = set_section.take("name", str)
+    set_name = set_section.read("name", str)
     with set_section.at("name"):
         get_set(set_name)
-    task = make_task(parts["model"], samples.load(parts["data"], base), base)
-    uncertainty_set = _set(set_section, set_name, task, base)
-    _check_faults(parts["engine"], len(task.problems))
-    with parts["algorithm"].blame():
-        algorithm.check(len(task.problems), uncertainty_set)
-    return Experiment(
-        source, base, task, set_name, uncertainty_set, algorithm_name, algorithm, engine_name, engine, stops,
-        wanted, every,
-    )  # fmt: skip
+    workers = make_workers(parts["model"], load_data(parts["data"], base), base)
+    uncertainty_set = _set(set_section, set_name, workers, base)
+    _check_faults(parts["engine"], len(workers.problems))
+    with parts["algorithm"].locating_errors():
+        algorithm.check(len(workers.problems), uncertainty_set)
+    return RunSetup(
+        source=source,
+        folder=base,
+        workers=workers,
+        set_name=set_name,
+        uncertainty_set=uncertainty_set,
+        algorithm_name=algorithm_name,
+        algorithm=algorithm,
+        engine_name=engine_name,
+        engine=engine,
+        stops=stops,
+        output=wanted,
+        checkpoint_every=every,
+    )
 
 
-def _set(section: Section, name: str, task: Task, folder: Path) -> Any:
+def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
     given = section.rest()
     for field, value in given.items():
         if isinstance(value, str):
             with section.at(field):
                 given[field] = read_value(value, folder)
-    known = task.samples if (task.samples == task.samples).all() else None
-    with section.blame():
-        made = written_set(name, given, len(task.problems), known)
-    if made.size not in {None, len(task.problems)}:
-        raise section.error(
-            f"the set has {made.size} entries, and there are {len(task.problems)} workers", "center"
-        )
+    count, samples = len(workers.problems), workers.samples
+    with section.locating_errors():
+        made = written_set(name, given, count, samples if np.isfinite(samples).all() else None)
+    if made.size not in {None, count}:
+        raise section.error(f"the set has {made.size} entries, and there are {count} workers", "center")
     return made
 
 
 def _algorithm(section: Section) -> tuple[str, Any]:
-    name = section.take("name", str, "aspire-ease")
+    name = section.read("name", str, "aspire-ease")
     with section.at("name"):
-        cls = find("algorithm", name, algorithms())
+        name, cls = find("algorithm", name, algorithms())
     given = {}
     if "adaptive" in section.values and "adaptive" in inspect.signature(cls).parameters:
         given["adaptive"] = section.section("adaptive").make(Adaptive)
-    return kebab(cls.__name__), section.make(cls, **given)
+    return name, section.make(cls, **given)
 
 
 def _engine(section: Section) -> tuple[str, Any]:
-    name = section.take("name", str, "virtual")
+    name = section.read("name", str, "virtual")
     with section.at("name"):
-        cls = find("engine", name, engines())
+        name, cls = find("engine", name, engines())
     known = inspect.signature(cls).parameters
     given: dict[str, Any] = {}
     if "delays" in known and "delays" in section.values:
@@ -126,11 +135,11 @@ def _engine(section: Section) -> tuple[str, Any]:
     for field, fault in (("stragglers", Straggler), ("crashes", Crash)):
         if field in known and field in section.values:
             given[field] = [each.make(fault) for each in section.sections(field)]
-    return cls.name, section.make(cls, **given)
+    return name, section.make(cls, **given)
 
 
 def _check_faults(section: Section, workers: int) -> None:
-    """Refuse stragglers and crashes of workers that there are not."""
+    """Check that stragglers and crashes name workers that exist."""
     for field in ("stragglers", "crashes"):
         for number, each in enumerate(section.values.get(field, [])):
             if not 0 <= each["worker"] < workers:
@@ -139,18 +148,14 @@ def _check_faults(section: Section, workers: int) -> None:
 
 
 def _delay(section: Section) -> Any:
-    laws = {
-        kebab(name): cls
-        for name, cls in vars(delays).items()
-        if inspect.isclass(cls) and hasattr(cls, "draw") and hasattr(cls, "__dataclass_fields__")
-    }
+    laws = delay_laws()
     return section.make(laws[section.choice("law", sorted(laws))])
 
 
 def _stops(section: Section) -> list[Any]:
     found = []
     for field, rule in STOPS.items():
-        value = section.take(field, float, None)
+        value = section.read(field, float, None)
         if value is not None:
             with section.at(field):
                 found.append(rule(value))

@@ -1,24 +1,23 @@
-"""Tables of text: CSV files with or without a header, any of the usual separators."""
+"""Tables of text: CSV files with or without a header, with any common separator."""
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 
 import numpy as np
 
 from fdro_core.errors import InvalidData
-from fdro_core.words import instead, nearest, one_or_more
+from fdro_core.words import instead, nearest
 from uncertainty_sets.arrays import Array
-
-__all__ = ["Table", "instead", "nearest", "one_or_more", "read_text"]
 
 SEPARATORS = ",;\t "
 
 
 class Table:
-    """Rows of cells, with the line each row stands on.
+    """Rows of cells, with the line of each row.
 
     >>> table = Table("worker,loss\\nA,0.5\\nB,0.7\\n", "losses.csv")
     >>> table.header, table.numbers("loss")
@@ -30,7 +29,7 @@ class Table:
 
     def __init__(self, text: str, origin: str) -> None:
         self.origin = origin
-        text = text.removeprefix("\ufeff")  # what spreadsheets put first
+        text = text.removeprefix("\ufeff")  # the byte-order mark that spreadsheets write
         separator = _separator(text)
         reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         self.rows: list[list[str]] = []
@@ -56,15 +55,15 @@ class Table:
         for row, line in zip(self.rows, self.lines, strict=True):
             if len(row) != self.width:
                 raise InvalidData(
-                    f"{origin}, line {line} has {len(row)} cells where the first line has {self.width}"
+                    f"{origin}, line {line} has {len(row)} cells, and the first line has {self.width}"
                 )
 
     def names(self) -> list[str]:
-        """The columns' names; their numbers from 0 where there is no header."""
+        """The columns' names; their numbers from 0 if there is no header."""
         return self.header or [str(place) for place in range(self.width)]
 
     def place(self, column: str) -> int:
-        """Where a column stands."""
+        """The index of a column."""
         names = self.names()
         if column not in names:
             raise InvalidData(f"{self.origin} has no column {column!r}{instead(column, names, 'It has')}")
@@ -80,7 +79,7 @@ class Table:
         return all(map(_is_number, self.text(column)))
 
     def numbers(self, column: str) -> Array:
-        """A column of numbers; the error names the first cell that is none."""
+        """A column of numbers; the error names the first cell that is not a number."""
         cells = self.text(column)
         try:
             return np.array(cells, dtype=np.float64)
@@ -91,13 +90,15 @@ class Table:
 
 
 def read_text(path: Path) -> str:
-    """A text file, or why it cannot be read."""
+    """Read a text file; the error says why it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InvalidData(f"there is no file {path}{_neighbour(path)}") from None
     except IsADirectoryError:
         raise InvalidData(f"{path} is a folder, and a file is needed") from None
+    except OSError as error:  # no permission, a name that is too long
+        raise InvalidData(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidData(
             f"{path} is not a text file (UTF-8): {error.reason} at byte {error.start}"
@@ -105,14 +106,14 @@ def read_text(path: Path) -> str:
 
 
 def _neighbour(path: Path) -> str:
-    """A hint where the folder has a file of a similar name."""
-    if not path.parent.is_dir():
+    """Suggest a file of a similar name in the folder."""
+    if not os.path.isdir(path.parent):
         return f"; there is no folder {path.parent} either"
     return nearest(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
 
 
 def _separator(text: str) -> str:
-    """The separator of the first line that has one; a comma where none has."""
+    """The separator in the first line that has one; a comma if none has."""
     for line in text.splitlines():
         for separator in SEPARATORS:
             if separator in line.strip():

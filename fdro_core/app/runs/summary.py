@@ -1,0 +1,108 @@
+"""The numbers of a run: what `result.json` holds, and how commands and report label and format them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fdro_core.app.formatting import number, percent
+from uncertainty_sets.arrays import Array
+
+if TYPE_CHECKING:
+    from fdro_core.app.runs.run_file import RunSetup
+    from fdro_core.result import Result
+
+Format = Callable[[Any], str]
+
+FIGURES: dict[str, tuple[str, Format]] = {
+    "worst_test_accuracy": ("test accuracy, worst worker", percent),
+    "mean_test_accuracy": ("test accuracy, mean", percent),
+    "worst_test_loss": ("test loss, worst worker", number),
+    "objective": ("worst expected loss over the set", number),
+    "gap": ("gap to the bound that proves it", partial(number, digits=2)),
+    "proved": ("proved for all workers", lambda value: "yes" if value else "no"),
+    "worst_loss": ("loss, worst worker", number),
+    "stationarity": ("stationarity", partial(number, digits=3)),
+    "planes": ("planes at the end", number),
+    "iterations": ("iterations", lambda value: f"{value:,}"),
+    "gradients": ("gradients", lambda value: f"{value:,}"),
+    "clock": ("seconds on the engine's clock", number),
+    "seconds": ("seconds of computing", partial(number, digits=3)),
+    "stop_reason": ("stopped by", str),
+}
+"""Label and format of the numbers of a run, by their key in `result.json`."""
+
+WORKER_COLUMNS: dict[str, tuple[str, Format]] = {
+    "samples": ("samples", partial(number, digits=7)),
+    "loss": ("loss", partial(number, digits=4)),
+    "accuracy": ("accuracy", percent),
+    "test_loss": ("test loss", partial(number, digits=4)),
+    "test_accuracy": ("test accuracy", percent),
+    "prior": ("prior", percent),
+    "weight": ("weight", percent),
+}
+"""Label and format of the numbers of a worker, by their key in `result.json`."""
+
+
+def summary(setup: RunSetup, result: Result, seconds: float) -> dict[str, Any]:
+    """The numbers of `result.json`."""
+    workers, answer = setup.workers, result.worst_case
+    test_loss, test_accuracy = workers.test(result.w)
+    columns = {
+        "samples": workers.samples,
+        "test_samples": workers.test_samples,
+        "loss": result.losses,
+        "accuracy": workers.training_accuracies(result.w),
+        "test_loss": test_loss,
+        "test_accuracy": test_accuracy,
+        "prior": setup.uncertainty_set.reference(),
+        "weight": result.weights,
+        "worst_case_p": answer.p,
+        "loss_known_at": result.known_at,
+    }
+    return {
+        "stop_reason": result.stop_reason,
+        "objective": result.objective,
+        "proved": result.proved,
+        "caveat": result.caveat(workers.names),
+        "suspicious": {workers.names[j]: what for j, what in result.suspicious.items()},
+        "upper_bound": answer.upper_bound,
+        "gap": answer.gap,
+        "violation": answer.violation,
+        "stationarity": result.stationarity,
+        "worst_loss": _known(np.nanmax, result.losses),
+        "worst_test_loss": _known(np.nanmax, test_loss),
+        "worst_test_accuracy": _known(np.nanmin, test_accuracy),
+        "mean_test_accuracy": _known(np.nanmean, test_accuracy),
+        "planes": len(result.planes),
+        "iterations": result.iterations,
+        "gradients": result.gradients,
+        "clock": result.clock,
+        "seconds": seconds,
+        "set": {"name": setup.set_name, "as": repr(setup.uncertainty_set)},
+        "algorithm": {"name": setup.algorithm_name, **settings_of(setup.algorithm)},
+        "engine": {"name": setup.engine_name, "as": repr(setup.engine)},
+        "parameters": int(result.w.size),
+        "workers": [
+            {"name": name, **{key: column[j] for key, column in columns.items()}}
+            for j, name in enumerate(workers.names)
+        ],
+    }
+
+
+def settings_of(algorithm: Any) -> dict[str, Any]:
+    """An algorithm's settings; objects among them as their repr."""
+    if not dataclasses.is_dataclass(algorithm):
+        return {}
+    found = {item.name: getattr(algorithm, item.name) for item in dataclasses.fields(algorithm)}
+    simple = (type(None), bool, int, float, str)
+    return {name: value if isinstance(value, simple) else repr(value) for name, value in found.items()}
+
+
+def _known(pick: Callable[[Array], Any], values: Array) -> float:
+    """The largest, smallest or mean of the numbers that are known; NaN if none is."""
+    return float(pick(values)) if np.isfinite(values).any() else np.nan

@@ -1,0 +1,51 @@
+"""What an observer is, and what it may read of the run that it observes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from fdro_core.contracts.algorithm import MasterMachine
+from fdro_core.contracts.engine import Engine
+
+
+class RunView(Protocol):
+    """A run in progress, as observers see it.
+
+    Attributes:
+        history: the reports and notices so far.
+        stop_reason: why the run ended, "" while it goes on.
+        broken: whether the run ended in the middle of an update; then there is no state to save.
+    """
+
+    history: list[dict[str, Any]]
+    stop_reason: str
+    broken: bool
+
+    @property
+    def master(self) -> MasterMachine:
+        """The master's state machine."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that runs the workers."""
+        ...
+
+    def objective(self) -> float:
+        """The robust objective at z on all data, by a round of probes."""
+        ...
+
+    def stationarity(self) -> float:
+        """‖∇G‖² of Definition 1, by a round of probes."""
+        ...
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that `resume` needs."""
+        ...
+
+
+Observer = Callable[[RunView, dict[str, Any]], str | None]
+"""Called with the run and a report or notice; a string it returns ends the run and is the stop
+reason. An observer may also have ``finish(run)``, called once at the end."""

@@ -1,0 +1,257 @@
+"""A run and its loop: events go to the master, its messages to the engine, its reports to the observers.
+
+The loop knows no algorithm and no engine, only their contracts.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fdro_core.contracts.algorithm import Assessment, MasterMachine
+from fdro_core.contracts.engine import Engine
+from fdro_core.contracts.observer import Observer
+from fdro_core.errors import DriverError, ObserverFailed, WorkerSilent, WorkerWarning
+from fdro_core.federation import checkpoint
+from fdro_core.observers.failures import Failure, find_exit, observer_failed
+from fdro_core.result import Result
+from uncertainty_sets.backends import cold
+
+
+class Run:
+    """A run in progress; observers see it as a `contracts.observer.RunView`.
+
+    Attributes:
+        master: the master's state machine.
+        engine: the engine.
+        belongs_to: what this is a run of (`federation/identity.py`); checkpoints keep it.
+        history: the reports and notices so far.
+        stop_reason: why the run ended, "" while it goes on.
+        failures: what observers raised.
+        broken: whether the run ended in the middle of an update; then there is no state to save.
+    """
+
+    def __init__(
+        self,
+        master: MasterMachine,
+        engine: Engine,
+        observers: Sequence[Observer],
+        belongs_to: dict[str, Any],
+    ) -> None:
+        self.master = master
+        self.engine = engine
+        self.belongs_to = belongs_to
+        self.observers = list(observers)
+        self.history: list[dict[str, Any]] = []
+        self.stop_reason = ""
+        self.failures: list[Failure] = []
+        self.broken = False
+        self._warned: set[tuple[int, bool]] = set()
+
+    def objective(self) -> float:
+        """The robust objective at z on all data, by a round of probes: two evaluations per worker."""
+        return self._probe().objective
+
+    def stationarity(self) -> float:
+        """‖∇G‖² of Definition 1 now, by a round of probes: two evaluations per worker."""
+        return self._probe().stationarity
+
+    def _probe(self) -> Assessment:
+        return self.master.assess(self.engine.ask(self.master.probes()))
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that `resume` needs."""
+        reports = [entry for entry in self.history if "losses" in entry]
+        state = {
+            "belongs_to": self.belongs_to,
+            "master": self.master.snapshot(),
+            "engine": self.engine.snapshot(),
+            "history": [{**entry, "losses": None} if "losses" in entry else entry for entry in self.history],
+            "losses": np.array([entry["losses"] for entry in reports]),  # one array instead of one per report
+        }
+        checkpoint.write(path, state)
+
+    def restore_history(self, state: dict[str, Any]) -> None:
+        """Set the history to that of a checkpoint."""
+        self.history = state["history"]
+        reports = [entry for entry in self.history if "losses" in entry]
+        for entry, losses in zip(reports, state["losses"], strict=True):
+            entry["losses"] = losses
+
+    def record(self, entry: dict[str, Any]) -> None:
+        """Append a report or notice to the history and call every observer; one that raises ends the run."""
+        self.history.append(entry)
+        self._warn(entry)
+        for place, observer in enumerate(self.observers):
+            try:
+                reason = observer(self, entry)
+                if reason is not None and not isinstance(reason, str):
+                    raise TypeError(f"an observer returns None or a reason to stop (str), got {reason!r:.80}")
+            except BaseException as error:  # raised again after every observer has finished
+                self._add_failure(place, error, in_finish=False)
+                reason = ObserverFailed.__name__
+            if reason and not self.stop_reason:
+                self.stop_reason = reason
+
+    def record_notices(self) -> None:
+        """Record the notices that the master has collected."""
+        for notice in self.master.take_notices():
+            self.record(notice)
+
+    def _warn(self, entry: dict[str, Any]) -> None:
+        """Warn once per worker that failed (with its traceback) and once if its numbers look wrong."""
+        if entry["event"] == "worker-silent":
+            warnings.warn(_silence(entry), WorkerSilent, stacklevel=4)
+        suspicious = entry["event"] == "suspicious"
+        if not (suspicious or "traceback" in entry or entry["event"] == "worker-dropped"):
+            return
+        worker = entry["worker"]
+        if (worker, suspicious) in self._warned:
+            return
+        self._warned.add((worker, suspicious))
+        message = f"worker {worker}, iteration {entry['iteration']}: {entry['event']}: {entry['reason']}"
+        warnings.warn(f"{message}\n{entry.get('traceback', '')}".rstrip(), WorkerWarning, stacklevel=4)
+
+    def finish(self) -> None:
+        """Call `finish` of every observer that has one, whatever the others raise."""
+        for place, observer in enumerate(self.observers):
+            try:
+                getattr(observer, "finish", _nothing)(self)
+            except BaseException as error:  # raised again after every observer has finished
+                self._add_failure(place, error, in_finish=True)
+
+    def _add_failure(self, place: int, error: BaseException, *, in_finish: bool) -> None:
+        self.failures.append(Failure(place, self.observers[place], in_finish, self.master.iteration, error))
+
+    def result(self) -> Result:
+        """The state as a Result, by a round of probes."""
+        master = self.master
+        assessment = self._probe()
+        for notice in master.take_notices():  # the observers have finished: history and warning only
+            self.history.append(notice)
+            self._warn(notice)
+        return Result(
+            w=master.z.copy(),
+            losses=assessment.losses,
+            known_at=assessment.known_at,
+            worst_case=assessment.worst_case,
+            objective=assessment.objective,
+            weights=assessment.weights,
+            planes=assessment.planes,
+            stationarity=assessment.stationarity,
+            history=self.history,
+            clock=self.engine.clock,
+            iterations=master.iteration,
+            gradients=master.gradients,
+            stop_reason=self.stop_reason,
+        )
+
+
+def execute(run: Run) -> Result:
+    """Drive a run to its end; errors carry the last good state and what observers raised."""
+    # cold(): an oracle that remembers earlier calls could not be resumed bit for bit.
+    with _interrupts(run), cold():
+        try:
+            _loop(run)
+        except DriverError as error:
+            run.stop_reason = run.stop_reason or type(error).__name__
+            run.record_notices()
+            run.finish()
+            if (leaving := find_exit(run.failures)) is not None:
+                raise leaving from error
+            _add_notes(run, error)
+            _attach_result(run, error)
+            raise
+        except Exception as error:  # of the oracle, for example: the state may be in the middle of an update
+            run.broken = True
+            run.stop_reason = type(error).__name__
+            run.finish()
+            _add_notes(run, error)
+            raise
+        run.finish()
+        _raise_failures(run)
+        return run.result()
+
+
+def _loop(run: Run) -> None:
+    """Pass events to the master and its messages to the engine, until there is a reason to stop."""
+    master = run.master
+    receive, handle, send = run.engine.receive, master.handle, run.engine.send
+    while not run.stop_reason:
+        if master.iteration >= master.last:
+            run.stop_reason = "iterations"
+            return
+        for worker, message in handle(receive(master.wake_at)):
+            send(worker, message)
+        if master.notices:
+            run.record_notices()
+        if master.iteration >= master.next_report:
+            run.record(master.report())
+
+
+def _raise_failures(run: Run) -> None:
+    """Raise what observers raised: an exit as it is, everything else as one `ObserverFailed`."""
+    if (leaving := find_exit(run.failures)) is not None:
+        raise leaving
+    if run.failures:
+        failed = observer_failed(run.failures)
+        _attach_result(run, failed)
+        raise failed
+
+
+def _add_notes(run: Run, error: Exception) -> None:
+    for failure in run.failures:
+        error.add_note(str(failure))
+
+
+def _attach_result(run: Run, error: DriverError) -> None:
+    """Set the error's `result` to the state at the end, or note why that could not be evaluated."""
+    try:
+        error.result = run.result()
+    except Exception as another:
+        error.add_note(f"there is no `.result`, since evaluating the state raised {another!r}")
+
+
+def _nothing(*_: Any) -> None:
+    """Stand in for an observer's `finish` or an engine's `hurry` that does not exist."""
+
+
+def _silence(entry: dict[str, Any]) -> str:
+    """The warning for a worker that may hang."""
+    return (
+        f"worker {entry['worker']} has been {entry['reason']}. It is asked again; if it stays silent it "
+        "counts as dead until it answers (`deadline` of the algorithm: seconds, or None to wait for ever)"
+    )
+
+
+@contextmanager
+def _interrupts(run: Run) -> Iterator[None]:
+    """Make Ctrl-C end the run between two events; a second one ends it at once.
+
+    An exception in the middle of an update would leave the master's sums inconsistent, so the signal only
+    sets the stop reason.
+    """
+    usual = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if not usual:
+        yield
+        return
+
+    def handler(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run.stop_reason = run.stop_reason or "interrupted"
+        getattr(run.engine, "hurry", _nothing)()
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
