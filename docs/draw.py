@@ -6,7 +6,6 @@ another package has its picture here too.
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +68,7 @@ def _set(name: str, folder: Path) -> str:
         _save(draw_simplex(example, LOSSES).figure, folder / f"set-{name}.svg")
     except FdroError:
         return ""
-    first = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
-    head, _, formula = first.partition(": ")
-    definition = f"{head}: `{formula.rstrip('.')}`" if formula.startswith("{") else first
+    definition = f"{cls.summary}: `{cls.formula}`" if cls.formula else f"{cls.summary or cls.__name__}"
     return (
         f"## {name}\n\n{definition}\n\nOne call: {cls.complexity}. Drawn: `{example!r}`.\n\n"
         f"```{{image}} generated/set-{name}.svg\n:alt: {name} on the simplex of three workers\n"

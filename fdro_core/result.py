@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.words import one_or_more
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.names import join_names
 
 NAMED = 8  # how many workers a sentence names at most
 
@@ -104,4 +104,4 @@ def _when(iteration: int) -> str:
 
 def _listed(parts: list[str]) -> str:
     left = len(parts) - NAMED
-    return one_or_more(parts if left <= 0 else [*parts[:NAMED], f"{left} more"])
+    return join_names(parts if left <= 0 else [*parts[:NAMED], f"{left} more"])

@@ -1,9 +1,21 @@
-"""Names in messages: the nearest known one, and lists of them."""
+"""Names in messages: joined, and suggested for one that is not known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+SHOWN = 20  # names in a message; more are cut short
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" if one of the known names is close, else "".
+
+    >>> nearest("radus", ["radius", "center"])
+    "; did you mean 'radius'?"
+    """
+    close = get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.4)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def instead(name: object, known: Iterable[str], lead: str = "There are") -> str:
@@ -13,9 +25,8 @@ def instead(name: object, known: Iterable[str], lead: str = "There are") -> str:
     "; did you mean 'radius'? It takes: radius, center"
     """
     known = list(known)
-    close = get_close_matches(str(name).lower(), known, n=1, cutoff=0.4)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{hint} {lead}: {', '.join(known) or 'none'}"
+    shown = [*known[:SHOWN], "…"] if len(known) > SHOWN else known
+    return f"{nearest(name, known) or '.'} {lead}: {', '.join(shown) or 'none'}"
 
 
 def join_names(names: Sequence[str]) -> str:

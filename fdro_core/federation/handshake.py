@@ -22,9 +22,9 @@ from fdro_core.errors import (
     WorkerWarning,
 )
 from fdro_core.federation.outliers import unequal
-from fdro_core.words import one_or_more
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.names import join_names
 
 METRIC_FLOOR = 1e-12  # of the largest entry
 
@@ -215,7 +215,7 @@ def _end_on(failures: Mapping[int, Exception], workers: int, setting: str) -> No
         raise NoWorkersLeft(
             f"every worker failed before the first step; worker {j}: {words(error)}"
         ) from error
-    others = f"; so did {one_or_more([str(k) for k in failures if k != j])}" if len(failures) > 1 else ""
+    others = f"; so did {join_names([str(k) for k in failures if k != j])}" if len(failures) > 1 else ""
     failed = WorkerFailed(
         f"worker {j} failed before the first step: {words(error)}{others}. The traceback is above. "
         'Fix it, or go on without this worker: set on_failed_start="warn"'

@@ -117,7 +117,7 @@ def choose(
 def find(text: str) -> Scenario:
     """Find a scenario by name or number."""
     from fdro_core.errors import InvalidSetting
-    from fdro_core.words import nearest
+    from uncertainty_sets.names import nearest
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
     name = NUMBER.get(text, text.lower())

@@ -99,9 +99,9 @@ def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str,
     """The set's parameters from `--param name=value` and `--name value`."""
     from fdro_core.app.reading.arrays import read_value
     from fdro_core.errors import InvalidSetting
-    from fdro_core.words import nearest
     from uncertainty_sets.building import check_parameters, parameters_of
     from uncertainty_sets.errors import InvalidParameter
+    from uncertainty_sets.names import nearest
     from uncertainty_sets.registry import get_set
 
     given: dict[str, Any] = {}

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fdro_core.errors import InvalidData
-from fdro_core.words import instead, nearest
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.names import instead, nearest
 
 SEPARATORS = ",;\t "
 

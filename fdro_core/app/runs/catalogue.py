@@ -11,7 +11,7 @@ from typing import Any
 
 from fdro_core.engines import delays, engines_by_name
 from fdro_core.errors import InvalidSetting
-from fdro_core.words import instead, nearest
+from uncertainty_sets.names import instead, nearest
 
 
 def algorithms() -> dict[str, type[Any]]:

@@ -14,8 +14,8 @@ from fdro_core.app.reading.tables import Table, read_text
 from fdro_core.app.runs.catalogue import is_reference, load_reference
 from fdro_core.errors import InvalidData
 from fdro_core.problems.samples import load_digits, mean_and_scale
-from fdro_core.words import instead, nearest
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.names import instead, nearest
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.section import Section

@@ -28,7 +28,7 @@ from fdro_core import files
 from fdro_core.app.version import version
 from fdro_core.errors import InvalidSetting
 from fdro_core.observers import read_history
-from fdro_core.words import nearest
+from uncertainty_sets.names import nearest
 
 RUN_FILE, OLD_RUN_FILE = "run.toml", "config.toml"
 ORIGIN, HISTORY, CHECKPOINT = "origin.json", "history.jsonl", "checkpoint.npz"

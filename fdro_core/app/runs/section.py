@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fdro_core.errors import InvalidConfig
-from fdro_core.words import instead, one_or_more
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.names import instead, join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class Section:
             f"`{name}`" for name, item in known.items() if item.default is item.empty and name not in rest
         ]
         if missing:
-            raise self.error(f"[{self.title}] needs {one_or_more(missing)}")
+            raise self.error(f"[{self.title}] needs {join_names(missing)}")
         with self.locating_errors():
             return make(**rest, **given)
 
