@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import draw_architecture
 import matplotlib as mpl
 import numpy as np
 
@@ -36,6 +37,7 @@ def main(folder: Path) -> None:
         _save(draw_weights(*_weights(12)).figure, folder / "weights-few.svg")
         _save(draw_weights(*_weights(500)).figure, folder / "weights-many.svg")
         _save(draw_run(_run(), over="clock"), folder / "run.svg")
+        draw_architecture.draw(folder / "architecture.svg")
         pyplot.close("all")
 
 
