@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import draw_architecture
 import matplotlib as mpl
 import numpy as np
 
@@ -27,6 +26,8 @@ STYLE = {"svg.hashsalt": "fdro", "figure.facecolor": "white", "font.size": 10}
 def main(folder: Path) -> None:
     """Write all pictures and the gallery's part of its page."""
     from matplotlib import pyplot
+
+    from docs import draw_architecture
 
     folder.mkdir(exist_ok=True)
     with mpl.rc_context(STYLE):
