@@ -327,10 +327,11 @@ def test_an_attack_on_the_clock_is_judged_too():
 
 
 def test_two_baselines_of_one_label_are_refused(monkeypatch):
-    from fdro_core.baselines import fedavg
+    from fdro_core import baselines
 
-    twin = type("Twin", (fedavg.FedAvg,), {"label": "FedAvg", "__module__": fedavg.__name__})
-    monkeypatch.setattr(fedavg, "Twin", twin, raising=False)
+    twin = type("Twin", (baselines.FedAvg,), {"label": "FedAvg"})
+    monkeypatch.setattr(baselines, "Twin", twin, raising=False)
+    monkeypatch.setattr(baselines, "__all__", [*baselines.__all__, "Twin"])
     with pytest.raises(ValueError, match="two baselines have the label 'FedAvg'"):
         methods.registry(3)
 
