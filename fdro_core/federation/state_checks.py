@@ -164,7 +164,7 @@ def _roster(saved: Saved) -> None:
     if known != saved.sizes["N"]:
         raise CheckpointMismatch(
             f"the checkpoint has {known} workers and there are {saved.sizes['N']} problems: give the same "
-            "problems and config as the first time"
+            "problems and algorithm as the first time"
         )
     for name in ROSTER_LISTS:
         saved.listing(f"master.roster.{name}", "N")

@@ -56,7 +56,7 @@ class Wasserstein1(Ball):
     name: ClassVar[str] = "wasserstein-1"
     summary: ClassVar[str] = "Distributions near a centre q in transport cost"
     formula: ClassVar[str] = "Σ cost·γ <= radius for a plan γ from q to p"
-    complexity: ClassVar[str] = "O(N) on a line, O(N²) else"
+    complexity: ClassVar[str] = "O(N) on a line, otherwise O(N²)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
     _certifies_itself: ClassVar[bool] = True
 
