@@ -41,7 +41,7 @@ class WallEngine(Transport, EngineTraits):
     Args:
         patience: seconds that a round of questions waits without any further answer, and that making a worker
             again may take; ten times the slowest recent answer if that is longer.
-        restarts: how often in a row a worker is made again before it is given up; 0 for never.
+        restarts: how often in a row a lost worker is created again before it is given up; 0: never.
         restart_after: seconds from a loss to the first attempt.
         deadline_floor: the least seconds of silence after which `deadline="auto"` acts.
     """
