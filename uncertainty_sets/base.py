@@ -226,7 +226,7 @@ class UncertaintySet(ABC):
         size = self.size
         if size is not None and f.shape[-1] != size:
             raise InvalidLosses(
-                f"losses must have {size} entries, as the set has, got shape {f.shape}",
+                f"losses must have {size} entries, one per entry of the set, got shape {f.shape}",
                 parameter="losses",
                 value=losses,
             )

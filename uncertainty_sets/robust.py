@@ -68,7 +68,9 @@ def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = 
     if rows is not None:
         raise InvalidInput(f"support takes one set, and this one's parameters have {rows} rows")
     if size is not None and losses.size != size:
-        raise InvalidInput(f"the losses must have {size} entries, as the set has, got {losses.size}")
+        raise InvalidInput(
+            f"the losses must have {size} entries, one per entry of the set, got {losses.size}"
+        )
     uncertainty_set = uncertainty_set.with_size(losses.size)
     if not losses.is_convex():
         raise InvalidInput(

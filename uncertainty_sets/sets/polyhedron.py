@@ -158,8 +158,8 @@ class Polyhedron(UncertaintySet):
         more = f" and {rows.size - SHOWN} more" if rows.size > SHOWN else ""
         conflict = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
         raise EmptySet(
-            f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {conflict} D p <= c"
-            f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g} of a row's "
+            f"the set is empty: no p >= 0 with 1ᵀp = 1 satisfies {conflict} D p <= c"
+            f"{' together' if rows.size > 1 else ''}; the smallest excess over c is {least:.3g} of a row's "
             "largest number",
             parameter="c",
             value=self._c,

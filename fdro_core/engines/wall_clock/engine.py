@@ -299,7 +299,7 @@ class WallEngine(Transport, EngineTraits):
         limit = self.answer_times.round_limit(self.patience, hasty=False)
         late = self._restarts.late(monotonic(), limit)
         if late:
-            self._lose(self._abandon(late), f"not made again within {limit:.3g} s")
+            self._lose(self._abandon(late), f"not created again within {limit:.3g} s")
 
     def _remake_due(self) -> None:
         due = self._restarts.due(monotonic())
@@ -420,7 +420,7 @@ class WallEngine(Transport, EngineTraits):
                 last = monotonic()
             elif monotonic() - last >= limit:
                 if not self._relieve(sorted(making)):
-                    self._lose(self._abandon(sorted(making)), f"not made again within {limit:.3g} s")
+                    self._lose(self._abandon(sorted(making)), f"not created again within {limit:.3g} s")
                 last = monotonic()
 
 
