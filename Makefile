@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 .PHONY: help demo test check docs soak soak-properties bench torch ray chaos format clean
-help:  ## what there is
+help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
 $(BIN)/python:
@@ -22,7 +22,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.run
 
-demo: $(VENV)/.run  ## a short training run: robust against FedAvg
+demo: $(VENV)/.run  ## a short run that compares robust training with FedAvg
 	$(BIN)/fdro demo
 
 test: $(VENV)/.dev  ## the test-suite
@@ -39,10 +39,10 @@ docs: $(VENV)/.dev  ## the documentation as HTML; prints the page to open
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "open file://$(CURDIR)/docs/_build/html/index.html"
 
-soak: $(VENV)/.dev  ## adversarial cases for the oracles, judged outside; ARGS=--minutes=30
+soak: $(VENV)/.dev  ## adversarial cases for the oracles, checked independently; ARGS=--minutes=30
 	$(BIN)/python -m bench soak $(ARGS)
 
-soak-properties: $(VENV)/.dev  ## 20,000 examples a property (hours)
+soak-properties: $(VENV)/.dev  ## 20,000 examples per property (hours)
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) -m property $(ARGS)
 
 torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with
@@ -57,7 +57,7 @@ chaos: ray  ## hosts killed at random for two minutes on threads, on Ray's proce
 bench: $(VENV)/.dev  ## the complexity table, measured, in its quick form
 	$(BIN)/python -m bench complexity --quick $(ARGS)
 
-format: $(VENV)/.dev  ## rewrite the files as the formatter wants them
+format: $(VENV)/.dev  ## format the code and apply automatic lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

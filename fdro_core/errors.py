@@ -153,7 +153,7 @@ class ObserverFailed(DriverError):
 
 
 class WorkerWarning(RuntimeWarning):
-    """A worker was lost to an exception, dropped, or sends numbers that the others make unlikely."""
+    """A worker was lost because of an exception, was dropped, or sends suspicious numbers."""
 
 
 class WorkerSilent(RuntimeWarning):

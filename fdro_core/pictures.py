@@ -1,7 +1,7 @@
 """Pictures of a run, from its history. Needs ``pip install "fdro[plot]"``.
 
 Every function takes a `Result`, a history (`result.history`, or `read_history(path)`), or several of them by
-name, draws over iterations or the engine's clock, and returns the axes. Nothing depends on colour.
+name, draws over iterations or the engine's clock, and returns the axes. All can be read without colour.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Result:
         known_at: the iteration of each worker's loss in `worst_case`: the last one if f_j(w) was measured,
             else that of the worker's last report, at its own copy of the model then; -1 for a worker that
             never reported, for which the mean of the others is used.
-        worst_case: the set's answer at those losses, with its proof; it is about w only if `proved`.
+        worst_case: the set's answer at those losses, with its certificate; it holds for w only if `proved`.
         objective: its value, max over P of pᵀf(w).
         weights: s_j, the weight worker j's gradient has at the end.
         planes: the active planes, (|A|, N), each a distribution.
@@ -54,7 +54,7 @@ class Result:
 
     @property
     def proved(self) -> bool:
-        """Whether `worst_case` is about w: every worker's loss was measured there at the end."""
+        """Whether `worst_case` holds for w, because every worker's loss was measured at w at the end."""
         return bool(np.isfinite(self.losses).all())
 
     def caveat(self, names: Sequence[str] | None = None) -> str:
@@ -64,7 +64,7 @@ class Result:
 
     @property
     def suspicious(self) -> dict[int, str]:
-        """Workers whose numbers are far beyond the others', with the reason: from notices in `history`."""
+        """Workers whose numbers are far beyond those of the others, with the reason (from `history`)."""
         return {entry["worker"]: entry["reason"] for entry in self.history if entry["event"] == "suspicious"}
 
     def __repr__(self) -> str:

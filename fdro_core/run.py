@@ -227,7 +227,7 @@ def _silence(entry: dict[str, Any]) -> str:
     """The warning for a worker that may hang."""
     return (
         f"worker {entry['worker']} has been {entry['reason']}. It is asked again; if it stays silent it "
-        "counts as dead until it answers (`deadline` of the algorithm: seconds, or None to wait for ever)"
+        "counts as dead until it answers (`deadline` of the algorithm: seconds, or None to wait forever)"
     )
 
 

@@ -13,18 +13,18 @@ from uncertainty_sets.arrays import Array
 class WorstCase:
     """A worst-case distribution and its proof.
 
-    For losses of shape (B, N) every field but `backend` leads with B.
+    For losses of shape (B, N) every field except `backend` has a leading axis of length B.
 
     Attributes:
         p: the distribution, feasible up to `violation`.
         value: pᵀf, a lower bound on the maximum.
         upper_bound: an upper bound on the maximum, from the multipliers in `dual` alone.
-        gap: upper_bound - value, computed before both are rounded to the size of the losses; how far
-            from optimal p can be. Never clipped: a negative gap of rounding size stays negative.
+        gap: upper_bound - value, computed before both are rounded to the size of the losses; p is at most
+            this far from optimal. Never clipped: a negative gap of rounding size stays negative.
         violation: the largest residual of p over the simplex and the set's constraints, each scaled
             by max(1, |right-hand side|).
-        dual: the multipliers; the set's docstring has the keys and the bound's formula. One that exceeds the
-            largest float is infinite.
+        dual: the multipliers; the set's docstring has the keys and the bound's formula. A multiplier beyond
+            the largest float is infinite.
         backend: which solver answered.
         iterations: evaluations of the dual function, or the solver's own count.
     """

@@ -38,27 +38,27 @@ NAMED: dict[str, type[UncertaintySet]] = {}
 class UncertaintySet(ABC):
     """A convex set of probability vectors with a worst-case oracle.
 
-    A new set needs `constraints` alone (docs/add-a-set.md). One that knows a faster way overrides
-    `_closed_form`. Give a subclass a `name` and the registry finds it.
+    A new set needs only `constraints` (docs/add-a-set.md). A set with a faster method overrides
+    `_closed_form`. A subclass with a `name` is found by the registry.
     """
 
     name: ClassVar[str] = ""
-    """The registry's name; a set without one is used by its class alone."""
+    """The name in the registry; a set without a name is used through its class."""
 
     summary: ClassVar[str] = ""
-    """What the set holds, in a few words, for tables and `fdro sets`."""
+    """What the set contains, in a few words, for tables and `fdro sets`."""
 
     formula: ClassVar[str] = ""
-    """The condition on p, as in "Σ p·log(p/q) <= radius"; p >= 0 and 1ᵀp = 1 go without saying."""
+    """The condition on p, as in "Σ p·log(p/q) <= radius"; p >= 0 and 1ᵀp = 1 are implied."""
 
     complexity: ClassVar[str] = "a conic program"
     """The cost of one call of the default oracle, for tables and `fdro sets`."""
 
     has_closed_form: ClassVar[bool] = False
-    """Whether the class overrides `_closed_form`; derived, not to be set."""
+    """Whether the class overrides `_closed_form`. This is derived; do not set it."""
 
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
-    """Parameters with one number per entry of p: `make_set` repeats a single number for them."""
+    """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
     size: int | None = None
     """N, or None if the losses decide it."""
@@ -82,24 +82,24 @@ class UncertaintySet(ABC):
 
     @abstractmethod
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
-        """The set as cvxpy constraints on p, without p >= 0 and 1ᵀp = 1, which hold for every set."""
+        """Return the set as cvxpy constraints on p, without p >= 0 and 1ᵀp = 1, which hold for every set."""
 
     def worst_case(
         self, losses: ArrayLike, *, backend: str = "auto", warm_start: WorstCase | None = None
     ) -> WorstCase:
-        """The distribution in the set that makes the expected loss largest, with its proof.
+        """Return the distribution in the set with the largest expected loss, with its certificate.
 
-        A closed form promises a gap of at most 1e-9 of the losses' spread (or a few units in the last place
-        of the losses) and a violation of at most 1e-10. An answer, or a row of a batch, that breaks the
-        promise goes to a conic solver, and `backend` names it; if that fails too, SolverFailed is raised with
-        the certificate in `.answer`.
+        A closed form promises a gap of at most 1e-9·(max f - min f) (or a few units in the last place of the
+        losses) and a violation of at most 1e-10. If an answer or a batch row breaks the promise, a conic
+        solver computes it again, and `backend` names the solver. If that fails too, SolverFailed is raised,
+        with the certificate in `.answer`.
 
         Args:
             losses: finite numbers, shape (N,), or (B, N) for a batch whose rows run in parallel.
             backend: "auto" (the closed form if there is one), "closed-form", or a name from
                 `available_backends()`.
-            warm_start: an earlier answer of this or a similar set; its multipliers start the search.
-                The answer is the same, only faster.
+            warm_start: an earlier answer of this or a similar set; its multipliers start the search. The
+                answer is the same but comes faster.
         """
         f = self._check_losses(losses)
         if warm_start is not None and not isinstance(warm_start, WorstCase):
@@ -123,7 +123,7 @@ class UncertaintySet(ABC):
         return conic.worst_case(self, f, backend, warm_start)
 
     def violation(self, p: ArrayLike) -> float:
-        """The largest residual of p over the simplex and the set's constraints, at least 0.
+        """Return the largest residual of p over the simplex and the set's constraints, at least 0.
 
         Each residual is scaled by max(1, |right-hand side|); auxiliary variables (a transport plan)
         are minimised out. The rounding of p itself (a few units in the last place of its entries, times a
@@ -138,36 +138,36 @@ class UncertaintySet(ABC):
         return self.violation(p) <= tol
 
     def with_size(self, size: int) -> Self:
-        """The set over that many entries: itself if it has that size, a copy with that size if it has none.
+        """Return the set with that many entries: itself if it has that size, a copy if it has no size.
 
-        For callers that know N before there are losses, as `solve` knows the number of workers. InvalidInput
-        if the set has another size, or its constraints cannot be written for that one.
+        For callers that know N before there are losses, as `solve` knows the number of workers. Raises
+        InvalidInput if the set has another size, or if its constraints do not work with that size.
         """
         return sizing.with_size(self, size)
 
     def reference(self) -> Array:
-        """A distribution in the set: its centre, or else the uniform one projected onto the set.
+        """Return a distribution in the set: its centre, or otherwise the uniform one projected onto the set.
 
-        A set that leaves its size to the losses has one for each: `with_size(N).reference()`.
+        If the set has no size, use `with_size(N).reference()`.
         """
         return conic.projection_of_uniform(self)
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
-        """Parameters by name for a set around that centre, sensible at any size.
+        """Return parameters by name for a set around that centre, reasonable for any size.
 
-        Estimators take a needed parameter that nobody gave from here, and so does `example`. A class whose
-        constructor needs others adds them.
+        Estimators and `example` use them for required parameters that were not given. A class whose
+        constructor needs other parameters adds them.
         """
         return {"center": center, "radius": 0.1, "size": center.size}
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> Self:
-        """A set of that size to try things on: what the shared tests, the benchmark and the gallery use.
+        """Return an example of that size, for the shared tests, the benchmark and the gallery.
 
-        A plug-in with `default_parameters` for all that its constructor needs has one by default: by
-        inheritance if that is `center`, `radius` and `size`. Without `rng` the example is the same every time
-        and its centre uniform.
+        The inherited method works if `default_parameters` covers all required arguments of the constructor;
+        by default it covers `center`, `radius` and `size`. Without `rng` the example is always the same, with
+        a uniform centre.
         """
         center = example_center(size, rng)
         known = cls.default_parameters(center)
@@ -226,7 +226,7 @@ class UncertaintySet(ABC):
         size = self.size
         if size is not None and f.shape[-1] != size:
             raise InvalidLosses(
-                f"losses must have {size} entries, as the set has, got shape {f.shape}",
+                f"losses must have {size} entries, one per entry of the set, got shape {f.shape}",
                 parameter="losses",
                 value=losses,
             )

@@ -48,9 +48,9 @@ def divergence_radius(
     ``radius = φ''(1) / (2·samples) · χ²``, with χ² the `confidence` quantile of the chi-squared law
     with ``atoms - 1`` degrees of freedom, for the ball ``Σ q·φ(p/q) <= radius`` around frequencies q.
 
-    Assumes independent samples of one distribution, every atom of positive probability, and many
-    samples an atom: the coverage tends to `confidence` as samples grow and can fall short of it before.
-    An atom that was never drawn makes some divergences infinite (KL) and the ball then misses the truth.
+    Assumes independent samples of one distribution, every atom of positive probability, and many samples per
+    atom: the coverage tends to `confidence` as the number of samples grows, and can be lower before. An atom
+    that was never drawn makes some divergences infinite (KL); the true distribution is then outside the ball.
 
     Args:
         samples: how many draws the frequencies count.
@@ -81,11 +81,12 @@ def divergence_radius(
 def kl_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -> float:
     """The radius of `KL` around sample frequencies that holds the true distribution.
 
-    ``radius = χ² / (2·samples)``: `divergence_radius` with φ''(1) = 1, and its assumptions: asymptotic,
-    and every atom drawn several times. Where q is 0, `KL` keeps p at 0, so that a truth with an atom that
-    was never drawn is outside whatever the radius, and no radius holds for every number of samples. At a
-    nominal 90 %, a truth drawn uniformly from the simplex is covered in 2 % of cases for 100 samples on 20
-    atoms, 60 % for 1,000 and 86 % for 10,000 (docs/calibration.md measures it and says what to do instead).
+    ``radius = χ² / (2·samples)``: `divergence_radius` with φ''(1) = 1, and its assumptions: asymptotic, and
+    every atom drawn several times. If q_i = 0, `KL` keeps p_i at 0. A true distribution with an atom that was
+    never drawn is therefore outside the set for every radius, and no radius is valid for every number of
+    samples. At a nominal 90 %, a truth drawn uniformly from the simplex is covered in 2 % of cases for 100
+    samples on 20 atoms, 60 % for 1,000 and 86 % for 10,000 (docs/calibration.md measures it and says what to
+    do instead).
 
     Reference: Ben-Tal et al., Management Science 59(2), 2013.
 
@@ -98,10 +99,9 @@ def kl_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -
 def l1_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -> float:
     """How far, in Σ|p-q|, the true distribution can be from sample frequencies.
 
-    ``radius = √(2/samples · log((2^atoms - 2) / (1 - confidence)))``, or 2 if that is less, the largest
-    distance there is. Holds for every number of samples and every distribution; assumes independent
-    samples. The bound is a union over all events, so the true coverage is higher than stated, much
-    higher for many atoms.
+    ``radius = √(2/samples · log((2^atoms - 2) / (1 - confidence)))``, but at most 2, the largest possible
+    distance. Holds for every number of samples and every distribution; assumes independent samples. The bound
+    is a union over all events, so the true coverage is higher than stated, much higher for many atoms.
 
     Reference: Weissman, Ordentlich, Seroussi, Verdú and Weinberger, Inequalities for the L1 deviation
     of the empirical distribution, HP Labs HPL-2003-97, 2003.
@@ -124,11 +124,10 @@ def wasserstein1_radius(
 ) -> float:
     """The radius of `Wasserstein1` on a line around sample frequencies that holds the true distribution.
 
-    ``radius = length · √(log(2 / (1 - confidence)) / (2·samples))``, or the length if that is less, the
-    largest distance there is. On a line the distance is the area between the two distribution
-    functions, at most the length of the range times the largest difference, which the
-    Dvoretzky-Kiefer-Wolfowitz inequality bounds. Holds for every number of samples and every
-    distribution; assumes independent samples.
+    ``radius = length · √(log(2 / (1 - confidence)) / (2·samples))``, but at most the length, the largest
+    possible distance. On a line the distance is the area between the two distribution functions, at most the
+    length of the range times the largest difference, which the Dvoretzky-Kiefer-Wolfowitz inequality bounds.
+    Holds for every number of samples and every distribution; assumes independent samples.
 
     Args:
         samples: how many draws the frequencies count.
@@ -190,7 +189,7 @@ def dnorm_budget(terms: SupportsIndex, violation: float, *, bound: Bound = "bino
     """The smallest D-norm budget whose bound on the violation is at most the given probability.
 
     The inverse of `dnorm_violation`, with its reference and its assumptions: the perturbations must be
-    independent, which ``Σ(p-q) = 0`` denies for `CDNorm`: a guide, not a guarantee.
+    independent, which ``Σ(p-q) = 0`` rules out for `CDNorm`. Use it as a guide, not as a guarantee.
 
     - "exponential": ``Γ = √(2n·log(1/violation))``;
     - "binomial", tighter: B is piecewise linear in Γ, and the piece that passes through `violation` is

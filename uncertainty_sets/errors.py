@@ -42,11 +42,11 @@ __all__ = [
 
 
 class FdroError(Exception):
-    """Everything that fdro raises on purpose."""
+    """Base class of the exceptions of fdro."""
 
 
 class InvalidInput(FdroError, ValueError):
-    """What was given cannot be used.
+    """The input cannot be used.
 
     Attributes:
         parameter: the name of the argument at fault; None if no single one is.
@@ -76,7 +76,7 @@ class UnknownName(InvalidInput, LookupError):
 
 
 class BrokenSet(FdroError, RuntimeError):
-    """A set's own code is wrong: what it answered is not true, or breaks what every set promises.
+    """A set's own code is wrong: its answer is false, or it lacks a property that every set must have.
 
     Attributes:
         report: all that `check_set` found; None for a single answer that was refused.
@@ -101,8 +101,8 @@ class SolverFailed(BackendError):
     """The solver, or the closed form, ran and gave no answer that its own certificate supports.
 
     Attributes:
-        answer: what it gave, with the certificate that shows what is wrong: of a batch the good rows too,
-            and NaN in rows without any answer. None if there is nothing to show.
+        answer: the rejected answer, with the certificate that shows what is wrong. For a batch it contains
+            the good rows too, and NaN in rows without any answer. None if there is no answer.
         rows: which rows of a batch failed; empty for a single loss vector.
     """
 

@@ -1,7 +1,7 @@
 """Pictures of sets and worst cases. Needs ``pip install "fdro[plot]"``.
 
-`draw_simplex` shows any set over three workers, plug-ins too: it knows nothing of a set but its oracle. Every
-function draws into the axes given, or into a new figure, and returns the axes. Nothing depends on colour.
+`draw_simplex` shows any set over three workers, including plug-ins: it uses only the set's oracle. Every
+function draws into the given axes or a new figure, and returns the axes. All can be read without colour.
 """
 
 from uncertainty_sets.plotting.simplex import boundary, draw_simplex

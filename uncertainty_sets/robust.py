@@ -3,8 +3,8 @@
     support(P, e)  =  max over p in P of pᵀe,   e a vector of convex expressions
 
 By strong duality of the set's conic program (conic/program.py) it is the smallest bᵀy with y in the dual cone
-and Aᵀy = e in the columns of p, 0 in the others: a conic problem in y that joins the user's own. So
-"minimise the worst-case loss" becomes one convex problem for any solver, for every set.
+and Aᵀy = e in the columns of p, 0 in the others: a conic problem in y that becomes part of the user's
+problem. So "minimise the worst-case loss" becomes one convex problem for any solver, for every set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = 
     """The largest expected loss over the set, max of pᵀexpression, as one convex cvxpy expression.
 
     Allowed wherever cvxpy takes a convex scalar: in sums, in an objective to minimise, on the left of `<=`.
-    Its `value` is the set's own oracle. Convex losses are exact, since p >= 0.
+    Its `value` is computed by the set's oracle. Convex losses are exact, since p >= 0.
 
     Args:
         uncertainty_set: any set, plug-ins included.
@@ -68,7 +68,9 @@ def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = 
     if rows is not None:
         raise InvalidInput(f"support takes one set, and this one's parameters have {rows} rows")
     if size is not None and losses.size != size:
-        raise InvalidInput(f"the losses must have {size} entries, as the set has, got {losses.size}")
+        raise InvalidInput(
+            f"the losses must have {size} entries, one per entry of the set, got {losses.size}"
+        )
     uncertainty_set = uncertainty_set.with_size(losses.size)
     if not losses.is_convex():
         raise InvalidInput(

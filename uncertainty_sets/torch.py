@@ -33,7 +33,7 @@ def robust_loss(
     The oracle runs on the CPU in float64 and costs what `worst_case` costs; value and gradient come back on
     the device and in the dtype of the losses. Leading axes are a batch, answered in one call. First
     derivatives only: the gradient p* jumps or bends with the losses, and a second backward pass raises
-    `BackendUnsuitable` instead of leaving that out.
+    `BackendUnsuitable` instead of silently ignoring this.
 
     Args:
         losses: floating point, on any device; NaN or infinity raises `InvalidLosses`.

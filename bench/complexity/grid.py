@@ -37,7 +37,7 @@ class Settings:
 
     Attributes:
         sizes: N, rising.
-        limit: seconds a first call may take (set-up included) before a method leaves the race.
+        limit: seconds a first call may take (set-up included) before larger N are skipped for the method.
         budget: seconds for the repeats of one cell.
         rounds: repeats at most.
         programs_to: the largest N for methods other than closed forms, however fast they are.

@@ -21,23 +21,23 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
 
 PICTURES = {
-    "times": "One worst-case call with each set's default method, over N, on logarithmic axes",
-    "methods": "Every solver that can do each set, with the growth of the paper's formula, dashed",
+    "times": "Time of one oracle call over N with each set's default method, on logarithmic axes",
+    "methods": "Time over N of every solver that supports each set; dashed: growth by the paper's formula",
     "memory": "Peak memory of one call over N",
-    "paper": "The operation counts of the paper's formulas, its Figures 1 and 2",
-    "runs": "The time of a whole run for each set, cut into gradients, oracle and driver",
+    "paper": "The operation counts by the paper's formulas, as in its Figures 1 and 2",
+    "runs": "The time of a whole run for each set, divided into gradients, oracle and driver",
 }
 
 INTRODUCTION = """\
 # What each set costs
 
-The paper states, for each uncertainty set, what one call of its oracle costs; this page puts measured times
-beside it. Every number here comes out of result files in `bench/results`.
+The paper states what one oracle call of each uncertainty set costs. This page shows the measured times
+beside it. All numbers come from result files in `bench/results`.
 
-To measure on your machine, `python -m bench complexity --quick` takes about a minute (and compiles the
-kernels first, once per machine), `python -m bench complexity` a quarter of an hour; both write tables, CSV,
-JSON and plots, continue an interrupted run, and find your own sets too. `python -m bench compare A B`
-shows two result files as ratios. This page is written by `python -m bench page`.
+To measure on your machine, run `python -m bench complexity --quick`, which takes about a minute (the first
+time, it also compiles the kernels), or `python -m bench complexity`, which takes a quarter of an hour. Both
+write tables, CSV, JSON and plots, continue an interrupted run, and include your own sets.
+`python -m bench compare A B` shows the ratios of two result files. `python -m bench page` writes this page.
 """
 
 BEGIN, END = "<!-- times: begin (python -m bench page writes these lines) -->", "<!-- times: end -->"
@@ -45,8 +45,9 @@ BEGIN, END = "<!-- times: begin (python -m bench page writes these lines) -->", 
 ORACLES = """\
 ## Promises and measurements
 
-What the closed forms promise, measured in one run by `python -m bench oracles`. Ratios are medians over
-rounds in which both ran, with quartiles; times in µs are the least of the rounds, since noise only adds.
+The table shows what the closed forms promise, as measured in one run by `python -m bench oracles`. Ratios are
+medians over rounds in which both were measured, with quartiles. Times in µs are the smallest of all rounds,
+because noise only adds time.
 """
 
 

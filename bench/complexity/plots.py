@@ -212,7 +212,7 @@ def _runs(figure: Any, document: dict[str, Any]) -> None:
     axes.set_yticks(places, [f"{row['set']}  ({row['total']:.2g} s)" for row in rows])
     axes.set_xlim(0, 100)
     axes.set_xlabel("per cent of the run's time; dark: oracle")
-    axes.set_title("A whole run by where the time goes")
+    axes.set_title("Where the time of a whole run goes")
 
 
 def _points(cells: list[dict[str, Any]], key: str) -> tuple[Array, Array]:

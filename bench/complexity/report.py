@@ -32,11 +32,11 @@ TERMINAL = ("set", "10⁴", "10⁶", "over argsort", "cvxpy + Clarabel over ours
 NARROW = 150  # columns of a terminal below which the first table is shown in short
 
 EXPLANATION = (
-    "Times are medians of one oracle call with the set's default method, by the clock or by processor time, "
-    "whichever is less. The exponent is fitted over N ≥ 10⁴ if there are three sizes, else over the "
-    "largest four, ± one standard error. Over argsort: at the largest N measured. Gap: the largest over all "
-    "N, relative to the spread of the losses, proven by dual multipliers. Flexibility: parameters by the "
-    "paper's count / all numbers that define the set here."
+    "Times are medians of one oracle call with the set's default method: wall-clock or processor time, "
+    "whichever is less. The exponent is fitted over N ≥ 10⁴ if there are at least three such sizes, "
+    'otherwise over the largest four, ± one standard error. "Over argsort" is measured at the largest N. '
+    "The gap is the largest over all N, relative to max f - min f, and is proved by dual multipliers. "
+    "Flexibility is the number of parameters by the paper's count / all numbers that define the set here."
 )
 
 
@@ -145,7 +145,7 @@ def tables(document: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[li
     if document["overall"]:
         about = document["notes"].get("overall", "")
         found.append(
-            (f"A whole run, by where the time goes{about}", OVERALL_HEADINGS, _overall_lines(document))
+            (f"Where the time of a whole run goes{about}", OVERALL_HEADINGS, _overall_lines(document))
         )
     return found
 
@@ -191,13 +191,14 @@ def remarks(document: dict[str, Any]) -> list[str]:
         lines.append(f"Unfinished: {notes['unfinished']}; the same command continues from here.")
     failed = summary.failures(document)
     if failed:
-        lines.append("Without an answer: " + "; ".join(failed) + ".")
+        lines.append("No answer: " + "; ".join(failed) + ".")
     settings = document["settings"]
     if settings["quick"]:
         lines.append("This was a quick run; the full one has more sizes, repeats and larger programs.")
     lines.append(
         f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s per cell; "
-        f"a method leaves when its next first call is expected to take more than {settings['limit']:g} s."
+        f"a method is not measured at larger N if its first call there is expected to take more than "
+        f"{settings['limit']:g} s."
     )
     lines.append("Measured on " + machine.line(document["machine"]) + ".")
     return lines

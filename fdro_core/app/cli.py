@@ -42,7 +42,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Models that do well on their worst workers, and worst cases with a proof.
+    """Train models for their worst workers, and compute worst cases with a proof.
 
     Start with `fdro demo`; then `fdro train --example > run.toml` and `fdro train run.toml`.
     """

@@ -22,15 +22,16 @@ class Adaptive:
     """The rule that switches S between N and `few`.
 
     A worker j is a straggler when its delay T_j passes the threshold β₁; S goes back to N when the largest
-    delay is below `hysteresis`·β₁. T_j runs from the dispatch of a step to its reply, stands still while a
-    reply waits at the master, and grows while none has come.
+    delay is below `hysteresis`·β₁. T_j is the time from sending a step to its reply. It does not grow while a
+    reply waits at the master; it grows while no reply has come.
 
     Attributes:
         few: s, the number of active workers while there is a straggler, 1 <= s < N.
-        rule: what β₁ is: "mean" or "median", `threshold` times that of the T_j; "seconds", `threshold`.
-            The mean can never see a straggler among 2 workers, and among 3 only one slower than 2(T₁+T₂).
+        rule: how β₁ is computed: "mean" or "median" is `threshold` times the mean or median of the T_j,
+            "seconds" is `threshold` itself. The mean can never detect a straggler among 2 workers, and among
+            3 only one slower than 2(T₁+T₂).
         threshold: see `rule`; the paper has 2 times the mean.
-        hysteresis: in (0, 1]; 1 switches back at β₁ itself, where delays close to β₁ make S flap.
+        hysteresis: in (0, 1]; 1 switches back at β₁ itself, and delays close to β₁ then make S alternate.
 
     >>> Adaptive(few=1).switch(np.array([1.0, 1.0, 9.0]), current=3)
     1
@@ -44,7 +45,7 @@ class Adaptive:
     hysteresis: float = 0.9
 
     def check(self, workers: int) -> None:
-        """Refuse settings that cannot work with that many workers."""
+        """Raise `InvalidSetting` if the settings cannot work with that many workers."""
         if not 1 <= self.few < max(workers, 2):
             raise self._invalid("few", f"Adaptive.few (s) must be in 1..{workers - 1}")
         if self.rule not in RULES:

@@ -21,7 +21,7 @@ from uncertainty_sets.arrays import Array
 @documented
 @dataclass(frozen=True, kw_only=True)
 class AspireEase(AspireSettings):
-    """ASPIRE-EASE, Algorithm 1 of the paper. None means "by the rule in docs/driver.md".
+    """ASPIRE-EASE, Algorithm 1 of the paper. None means the rule in docs/driver.md.
 
     >>> AspireEase(active_workers=4).resolve(workers=8).iterations
     3000
@@ -36,11 +36,11 @@ class AspireEase(AspireSettings):
         check_set(workers, uncertainty_set)
 
     def worker(self, index: int, source: ProblemSource) -> WorkerFactory:
-        """What makes worker j on the machine where it is to run."""
+        """Return a function that creates worker j on the machine where it runs."""
         return partial(make_worker, index, source, self)
 
     def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> Master:
-        """The master at the start, after the handshake."""
+        """Return the master at the start, after the handshake."""
         plan = self.resolve(workers)
         handshake = shake_hands(
             uncertainty_set,
@@ -54,7 +54,7 @@ class AspireEase(AspireSettings):
         return Master(plan, uncertainty_set, handshake)
 
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> Master:
-        """The master of a snapshot."""
+        """Return the master with the state of a checkpoint."""
         return Master.restored(self.resolve(workers), uncertainty_set, state)
 
 

@@ -280,7 +280,8 @@ class Master(FederatedMaster):
         """The master of a snapshot."""
         if "consensus" not in state:
             raise CheckpointMismatch(
-                "the checkpoint is not one of AspireEase: give the same problems and config as the first time"
+                "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first "
+                "time"
             )
         workers = len(state["weights"])
         if workers != plan.workers:

@@ -36,14 +36,14 @@ class AspireSettings:
         Whole(),
         "master iterations",
         letter="T",
-        why="1,500·⌈N/S⌉: 1e-3 of the optimum on every shipped problem",
+        why="1,500·⌈N/S⌉: within 1e-3 of the optimum on every shipped problem",
     )
     max_staleness: int | None = setting(
         None,
         Whole(),
         "the most iterations between two updates of one worker",
         letter="τ",
-        why="10·⌈N/S⌉: the rarest visitor sets the pace, so more steps of the others are wasted",
+        why="10·⌈N/S⌉: the worker that answers most rarely limits progress; more steps of others are wasted",
     )
     planes: str = setting(
         "ease",
@@ -57,19 +57,19 @@ class AspireSettings:
         Whole(),
         "iterations between plane updates",
         letter="k",
-        why="⌈N/S⌉: one oracle call an epoch, so its O(N) is shared",
+        why="⌈N/S⌉: one oracle call per epoch, so its O(N) is shared",
     )
     plane_horizon: int | None = setting(
         None,
         Whole(0),
         "no plane update after this iteration; None: never stop",
         letter="T₁",
-        why="stopping early leaves the wrong planes for good",
+        why="if updates stop early, planes that are still wrong stay",
     )
     max_planes: int = setting(
         20,
         Whole(),
-        'limit for "ease" only: when it is reached the two planes of smallest λ are merged',
+        'limit for "ease" only; beyond it, the two planes with the smallest λ are merged',
         letter="M",
         why="more did not converge faster; merged planes stay in P",
     )
@@ -91,7 +91,7 @@ class AspireSettings:
         1.0,
         Number(),
         "factor of the default worker_step; below 1 if mini-batches are noisy",
-        why="the whole step; mini-batches may want less",
+        why="the full step; noisy mini-batches may need a smaller one",
     )
     consensus_step: float | None = setting(
         None, Number(), "step of z", letter="η_z", why="1/(Nκ₁) is the exact z, from running sums"
@@ -99,7 +99,7 @@ class AspireSettings:
     value_update: str = setting(
         "exact",
         OneOf("exact", "gradient"),
-        '"exact" takes the h with Σλ = 1, "gradient" is the paper\'s step on h',
+        '"exact" uses the h for which Σλ = 1, "gradient" is the paper\'s step on h',
         letter="h",
         why="the paper's gradient step on h oscillates",
     )
@@ -111,7 +111,7 @@ class AspireSettings:
         Number(),
         "step of λ; None: from the planes and the gradients (docs/driver.md)",
         letter="ρ₁",
-        why="from the planes' spread; a fixed one fits one scale only",
+        why="from the planes' spread; a fixed step fits only one scale of losses",
     )
     consensus_dual_step: float | None = setting(
         None, Number(), "step of φ_j", letter="ρ₂", why="κ₁, as in the method of multipliers"
@@ -121,44 +121,44 @@ class AspireSettings:
         OneOf("none", "setting-2"),
         '"none" is c₁ = c₂ = 0, "setting-2" is 1/(ρ(t+1)^⅙) with the floors below',
         letter="c₁ᵗ, c₂ᵗ",
-        why="Setting 2 stalls at 1e-2 of the optimum",
+        why="the paper's Setting 2 stalls at 1e-2 of the optimum",
     )
     plane_damping_floor: float = setting(
         0.0,
         Number(inclusive=True, finite=False),
-        'least c₁ᵗ for regularisation="setting-2"',
+        'smallest c₁ᵗ for regularisation="setting-2"',
         letter="c̲₁",
-        why="Setting 2's floor",
+        why="no floor unless you set it",
     )
     consensus_damping_floor: float = setting(
         0.0,
         Number(inclusive=True, finite=False),
-        'least c₂ᵗ for regularisation="setting-2"',
+        'smallest c₂ᵗ for regularisation="setting-2"',
         letter="c̲₂",
-        why="Setting 2's floor",
+        why="no floor unless you set it",
     )
     parameter_bound: float = setting(
-        inf, Number(finite=False), "largest |w| and |z|", letter="α₁", why="no box unless asked for"
+        inf, Number(finite=False), "largest |w| and |z|", letter="α₁", why="unbounded unless you set it"
     )
     value_bound: float = setting(
         inf,
         Number(-inf, inclusive=True, finite=False),
         "largest h",
         letter="α₂",
-        why="no box unless asked for",
+        why="unbounded unless you set it",
     )
     value_floor: float = setting(
         -inf,
         Number(-inf, inclusive=True, finite=False),
-        "least h; the paper's 0 is wrong for losses below zero, which are then refused",
+        "smallest h; with the paper's 0, negative losses are rejected",
         letter="0 in H",
-        why="losses may be negative; the paper's 0 as an option",
+        why="losses may be negative; the paper uses 0",
     )
     plane_dual_bound: float = setting(
         inf, Number(finite=False), "largest λ", letter="α₃", why="Σλ = 1 bounds λ already"
     )
     consensus_dual_bound: float = setting(
-        inf, Number(finite=False), "largest |φ|", letter="α₄", why="no box unless asked for"
+        inf, Number(finite=False), "largest |φ|", letter="α₄", why="unbounded unless you set it"
     )
     metric: str = shared.metric()
     local_steps: int = setting(
@@ -166,7 +166,7 @@ class AspireSettings:
         Whole(),
         "local steps between two messages, E (ASPIRE-EASE_per)",
         letter="per",
-        why="one local step a message",
+        why="one local step per message",
     )
     batch_size: int | None = shared.batch_size()
     reported_loss: str = setting(
@@ -174,7 +174,7 @@ class AspireSettings:
         OneOf("full", "average"),
         'with mini-batches, "full" sends f_j on all data, "average" a running mean of batches',
         letter="f_j",
-        why="a mini-batch's loss biases the maximum, and makes weights swing on round sets",
+        why="the noise of a mini-batch loss biases the maximum, and makes weights oscillate on round sets",
     )
     adaptive: Adaptive | None = setting(
         None, Instance(Adaptive), "the rule that changes S; None: S stays", letter="ADP", why="S stays as set"
@@ -193,7 +193,7 @@ class AspireSettings:
         None,
         Whole(),
         "iterations between two reports to history and observers",
-        why="⌈N/S⌉ iterations: one report an epoch",
+        why="⌈N/S⌉ iterations: one report per epoch",
     )
     seed: int = shared.seed()
 

@@ -1,7 +1,7 @@
 """The methods that ASPIRE-EASE is compared with, on the same engines, clock and history.
 
 Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. They work in synchronous rounds
-(`baselines/rounds`). A baseline is one file of this folder: its public algorithms are found here by walking.
+(`baselines/rounds`). Each file of this folder defines one baseline, which is found without a list.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from uncertainty_sets.arrays import Array
 class FedAvg(Rounds):
     """Every worker takes E local steps from w; then w ← Σ_j n_jw_j / Σ_j n_j over those that took part.
 
-    n_j is the number of samples (a problem's `samples`); equal weights if a problem does not say.
+    n_j is the number of samples (a problem's `samples`); equal weights if a problem does not have it.
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box

@@ -21,9 +21,9 @@ class Problem(Protocol):
     Three more methods and a number are used if a problem has them:
 
     - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is used.
-    - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal guess at the curvature of
+    - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal estimate of the curvature of
       f_j. Steps are taken in the mean metric of all workers; without it D = 1.
-    - ``samples``: how many samples it has, FedAvg's weights.
+    - ``samples``: the number of samples, by which FedAvg weights workers.
     - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint of another
       problem is refused. Without it class, dimension and samples are compared.
 
@@ -32,7 +32,7 @@ class Problem(Protocol):
 
     @property
     def dimension(self) -> int:
-        """How many parameters there are, p."""
+        """The number of parameters, p."""
         ...
 
     def loss_and_gradient(
@@ -53,8 +53,8 @@ class ProblemFrom:
     """A problem that is made on its worker's machine, so that its data never passes through the master.
 
     `ProblemFrom(make, *arguments, **named)` stands for `make(*arguments, **named)`. Only the callable and its
-    arguments travel: give a path, not what is in the file. On other machines `make` must be importable there
-    (a function of an installed package), and the path must be good there.
+    arguments are sent: give a path, not the content of the file. On other machines `make` must be importable
+    there (a function of an installed package), and the path must exist there.
 
     >>> import tempfile, pathlib
     >>> from fdro_core import LeastSquares

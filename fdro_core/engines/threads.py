@@ -68,14 +68,15 @@ class ThreadEngine(WallEngine):
     """Workers on threads of this process, on a wall clock: real asynchrony without extra dependencies.
 
     Threads run at the same time while gradients release Python's lock (NumPy's products and PyTorch do). A
-    worker that raises is lost, made again and back. A thread cannot be ended from outside: while a worker
-    hangs (the master's `deadline` notices), another thread takes over the rest. At the end of the run, a
-    thread that hangs is left behind after two seconds; as a daemon it does not keep the process from ending.
+    worker that raises is lost, and is then created again. A thread cannot be ended from outside: while a
+    worker hangs (the master's `deadline` notices), another thread takes over the rest. At the end of the run,
+    a thread that hangs is left behind after two seconds; as a daemon it does not keep the process from
+    ending.
 
     Args:
         threads: how many; by default as many as the machine has cores, and never more than workers.
         patience: seconds that a round of questions waits without any further answer.
-        restarts: how often in a row a worker is made again before it is given up; 0 for never.
+        restarts: how often in a row a lost worker is created again before it is given up; 0: never.
         restart_after: seconds from a loss to the first attempt, twice as long after each failure in a row.
         deadline_floor: the least seconds of silence after which `deadline="auto"` acts.
 

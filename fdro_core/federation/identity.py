@@ -71,14 +71,15 @@ def check(path: str | Path, saved: Any, now: Facts, *, force: bool) -> None:
     lines = "".join(f"\n  {line}" for line in shown)
     if force and saved["facts"].get("algorithm") == now["facts"].get("algorithm"):
         warnings.warn(
-            f"{path} belongs to another run, and `force` goes on from it. What differs, there → here:{lines}",
+            f"{path} belongs to another run, and `force` continues from it. "
+            f"Differences, checkpoint → now:{lines}",
             CheckpointWarning,
             stacklevel=3,
         )
         return
     raise CheckpointMismatch(
-        f"{path} belongs to another run. What differs, there → here:{lines}\nGive the same problems and "
-        "config, set and engine as the first time (iterations may differ), or resume(…, force=True)",
+        f"{path} belongs to another run. Differences, checkpoint → now:{lines}\nGive the same problems, "
+        "set, algorithm and engine as the first time (iterations may differ), or resume(…, force=True)",
         found,
     )
 

@@ -27,8 +27,8 @@ def deadline() -> Any:
     return setting(
         "auto",
         Seconds(),
-        'seconds of silence after which a worker is asked again; "auto" goes by the answers seen so far, on '
-        "engines whose workers can hang (never on a virtual clock); None: wait for ever",
+        'seconds of silence after which a worker is asked again; "auto" derives them from the times of '
+        "earlier answers, on engines whose workers can hang (never on a virtual clock); None: wait forever",
         why="a worker that hangs must not stop the run",
     )
 
@@ -58,8 +58,8 @@ def on_failed_start() -> Any:
     return setting(
         "raise",
         OneOf("raise", "warn"),
-        'if a worker fails before the first step, "raise", or "warn" and go on without it',
-        why="a worker that never began is a mistake more often than a fault",
+        'if a worker fails before the first step, "raise", or "warn" and continue without it',
+        why="a worker that fails before it starts is more often a mistake than a fault",
     )
 
 

@@ -164,7 +164,7 @@ def _roster(saved: Saved) -> None:
     if known != saved.sizes["N"]:
         raise CheckpointMismatch(
             f"the checkpoint has {known} workers and there are {saved.sizes['N']} problems: give the same "
-            "problems and config as the first time"
+            "problems and algorithm as the first time"
         )
     for name in ROSTER_LISTS:
         saved.listing(f"master.roster.{name}", "N")
@@ -187,7 +187,7 @@ def _roster(saved: Saved) -> None:
     idle = [j for j, lives in enumerate(saved.get("master.roster.alive")) if lives and j not in busy]
     everyone = "consensus" in saved.get("master")  # in rounds a worker may be left out
     if idle and (everyone or not busy):
-        raise saved.error("master.roster.under_way", f"leaves out workers {idle}, who would wait for ever")
+        raise saved.error("master.roster.under_way", f"leaves out workers {idle}, who would wait forever")
 
 
 def _outliers(saved: Saved) -> None:

@@ -1,4 +1,4 @@
-"""Observers: functions of the run and each report or notice, which may end the run by returning why."""
+"""Observers: functions of the run and each report or notice; a returned string ends the run."""
 
 from fdro_core.observers.checkpoint import Checkpoint
 from fdro_core.observers.history import HistoryFile, read_history

@@ -43,8 +43,8 @@ class StopAfter:
 class StopAtLoss:
     """Stop when the robust objective is at most `target`, measured at z on all data.
 
-    The objective in a report comes from the workers' local models; only when that is low enough is a round
-    of probes spent on the value at z.
+    The objective in a report comes from the workers' local models; only if that is low enough, an extra round
+    of messages measures the value at z.
     """
 
     def __init__(self, target: float) -> None:

@@ -97,7 +97,7 @@ class SoftmaxRegression:
         return loss, gradient
 
     def accuracy(self, w: Array, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
-        """The share of samples classified right: its own, or those given (X without a column of ones)."""
+        """Return the share of correct predictions on its own samples or on (X, y), X without the ones."""
         samples = self.X if X is None else np.asarray(X, dtype=np.float64)
         if samples.shape[1] < self.X.shape[1]:
             samples = np.column_stack([samples, np.ones(len(samples))])

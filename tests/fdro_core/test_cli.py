@@ -50,7 +50,7 @@ def test_choose():
     assert asked("choose")["choice"] is None  # nothing said, nothing chosen: the list
     text = fdro("choose", "-s", "conservatism").stdout
     assert 'name = "ellipsoid"' in text
-    assert "No set suits them all" in fdro("choose", "-s", "conservatism", "-s", "latency").stdout
+    assert "No set suits all scenarios" in fdro("choose", "-s", "conservatism", "-s", "latency").stdout
     assert "did you mean 'latency'?" in fdro("choose", "-s", "latencie", code=2).stderr
 
 

@@ -144,6 +144,7 @@ def test_oracle_finds_plug_in_sets():
         (("-s", "kl", "-l", "1,2", "--param", "radius"), "--param needs NAME=VALUE"),
         (("-s", "kl", "-l", "1,2", "--param", "size=2"), "kl has no parameter 'size'"),
         (("-s", "kl", "-l", "nofile.csv", "--radius", "1"), "there is no file nofile.csv"),
+        (("-s", "kl", "-l", "1,2,x", "--radius", "1"), "--losses must be numbers, a file or -"),
         (("-s", "kl", "-l", "sample.csv", "--radius", "1"), "did you mean 'samples.csv'?"),
         (("-s", "kl", "-l", ".", "--radius", "1"), "is a folder"),
         (("-s", "kl", "-l", "empty.csv", "--radius", "1"), "empty.csv is empty"),
@@ -208,7 +209,7 @@ def test_oracle_without_proof_fails(monkeypatch):
     from fdro_core.app.commands import oracle
 
     monkeypatch.setattr(oracle, "PROVED", -1.0)  # no answer is good enough
-    assert "too wide" in fdro("oracle", "-s", "kl", "-l", "1,2", "--radius", 0.1, code=1).stderr
+    assert "too large for a proof" in fdro("oracle", "-s", "kl", "-l", "1,2", "--radius", 0.1, code=1).stderr
 
 
 def test_many_losses_written_out():

@@ -222,7 +222,7 @@ def test_a_worker_that_is_never_made_again(kind, short, tmp_path):
     """The only worker raises, and its second life does not begin: `restarts` attempts, and the run ends."""
     problem = ProblemFrom(one_life, tmp_path)
     try:
-        with pytest.raises(NoWorkersLeft, match="not made again within"):
+        with pytest.raises(NoWorkersLeft, match="not created again within"):
             solve([problem], middle_box(1), engine=short(kind, restarts=2), observers=[impatient(2.0)])
     finally:
         (tmp_path / "release").touch()

@@ -68,7 +68,7 @@ def test_rounds_do_not_depend_on_who_answers_first(name):
 def test_a_checkpoint_of_other_workers_is_refused(name, tmp_path):
     path = tmp_path / "run.npz"
     solve(softmax_problems(N), middle_box(N), algorithm=METHODS[name], observers=[Checkpoint(path)])
-    with pytest.raises(CheckpointMismatch, match="same problems and config"):
+    with pytest.raises(CheckpointMismatch, match="same problems, set, algorithm and engine"):
         resume(path, softmax_problems(N - 1), middle_box(N - 1), algorithm=METHODS[name])
 
 

@@ -171,11 +171,11 @@ def test_the_page_says_it_first(lost):
     page = Path("run/report.html").read_text()
     assert f"Not proved: objective and bound were computed {caveat}." in page
     assert page.index('class="caveat"') < page.index('class="figures"')
-    assert "the bound that proves it" not in page
+    assert "gap to the proved bound" not in page
     fdro("report", "whole")
     page = Path("whole/report.html").read_text()
     assert '<p class="caveat">' not in page
-    assert "the bound that proves it" in page
+    assert "gap to the proved bound" in page
 
 
 def test_the_comparison_says_it(lost):

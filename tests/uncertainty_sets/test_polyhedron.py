@@ -65,9 +65,9 @@ def test_empty_where_scipy_says_so(size, rows, seed):
 
 def test_conflicting_rows_are_named():
     D, c = [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [1.0, 1.0, 1.0], [0.0, -1.0, -1.0]], [0.9, 0.2, 5.0, -0.6]
-    with pytest.raises(EmptySet, match=r"rows 1, 3 of D p <= c together; the least excess over c is 0.2"):
+    with pytest.raises(EmptySet, match=r"rows 1, 3 of D p <= c together; the smallest excess over c is 0.2"):
         Polyhedron(D, c)
-    with pytest.raises(EmptySet, match=r"meets row 1 of D p <= c; "):
+    with pytest.raises(EmptySet, match=r"satisfies row 1 of D p <= c; "):
         Polyhedron([[0.0, 0.0], [1.0, 1.0]], [0.0, 0.5])
     with pytest.raises(EmptySet, match="and 12 more"):
         Polyhedron(np.eye(20), np.full(20, 0.01))

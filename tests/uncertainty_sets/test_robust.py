@@ -148,7 +148,7 @@ def test_unusable_losses():
         support(uncertainty_set, cp.sqrt(x))
     with pytest.raises(InvalidInput, match="got unknown"):
         support(uncertainty_set, cp.square(cp.sqrt(x)) - cp.square(x))
-    with pytest.raises(InvalidInput, match=f"must have {N} entries, as the set has, got 2"):
+    with pytest.raises(InvalidInput, match=f"must have {N} entries, one per entry of the set, got 2"):
         support(uncertainty_set, x[:2])
     with pytest.raises(InvalidInput, match="must be a vector"):
         support(uncertainty_set, cp.Variable((2, 3)))

@@ -34,7 +34,7 @@ def test_with_size_gives_the_set_over_that_many_entries(make):
     point = bound.reference()
     assert point.shape == (4,)
     assert bound.contains(point, tol=1e-6)
-    with pytest.raises(InvalidLosses, match=r"must have 4 entries, as the set has, got shape \(3,\)"):
+    with pytest.raises(InvalidLosses, match=r"have 4 entries, one per entry of the set, got shape \(3,\)"):
         bound.worst_case(LOSSES[:3])
 
 
@@ -134,7 +134,7 @@ def test_support(make):
 
 
 def test_support_of_another_size():
-    with pytest.raises(InvalidInput, match="the losses must have 3 entries, as the set has, got 2"):
+    with pytest.raises(InvalidInput, match="the losses must have 3 entries, one per entry of the set, got 2"):
         support(Tail().with_size(3), cp.Variable(2))
 
 

@@ -38,9 +38,9 @@ def _with_subclasses(found: Iterable[type[Backend]]) -> Iterator[type[Backend]]:
 
 
 def available_backends() -> list[str]:
-    """The names that `worst_case(..., backend=name)` takes now: their packages are installed.
+    """Return the names for `worst_case(..., backend=name)` whose packages are installed.
 
-    "cvxpy" also takes a solver of cvxpy's own after a colon, as in "cvxpy:MOSEK".
+    "cvxpy" also accepts the name of one of cvxpy's solvers after a colon, as in "cvxpy:MOSEK".
 
     >>> {"clarabel", "closed-form", "cvxpy", "highs"} <= set(available_backends())
     True

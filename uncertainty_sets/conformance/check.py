@@ -12,16 +12,16 @@ from uncertainty_sets.errors import BrokenSet, InvalidInput
 
 
 def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed: int = 0) -> SetReport:
-    """Try everything that a set promises, for authors of sets: `check_set(MySet.example(5))`.
+    """Test every property that a set must have; for authors of sets: `check_set(MySet.example(5))`.
 
     Runs the oracle on random losses and on edge cases (ties, all equal, zeros, one entry, sizes of 1e±150,
     large shifts) and checks answer, value, bound, membership, reference, batches, warm starts, copies,
-    immutability, the robust counterpart and all backends, the maximum by a second solve of `constraints` in
-    cvxpy itself. Takes seconds, and needs no test framework.
+    immutability, the robust counterpart and all backends. cvxpy computes the maximum a second time from
+    `constraints`. Takes seconds and needs no test framework.
 
     Args:
         uncertainty_set: one set with one row of parameters; small, since it is solved some hundred times.
-        size: N, if the set leaves it to the losses.
+        size: N, if the set has no size.
         seed: of the random losses.
 
     Returns:

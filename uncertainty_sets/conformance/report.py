@@ -14,9 +14,9 @@ class SetReport:
     Attributes:
         subject: the set, as it prints itself.
         size: N.
-        findings: for each property that was tried what is wrong, empty if it holds. Without a single
-            answer to look at, most are not tried.
-        promises: every property in one line, those that were not tried too.
+        findings: for each tested property, what is wrong; empty if it holds. If the oracle gives no answer at
+            all, most properties are not tested.
+        promises: every property in one line, including those that were not tested.
     """
 
     subject: str

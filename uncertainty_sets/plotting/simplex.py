@@ -24,9 +24,9 @@ FLAT = (
 def boundary(uncertainty_set: UncertaintySet, flat: float = FLAT) -> Array:
     """The corners of a polygon inside a set over three workers, (points, 3), counter-clockwise.
 
-    Each point is the oracle's answer in one direction. A chord is cut in two at the point farthest beyond it,
-    until the set reaches no farther than `flat` beyond any: a polygon comes out exactly, a round set with as
-    many points as its roundness needs, some tens of oracle calls.
+    Each point is the oracle's answer in one direction. A chord is split at the set's farthest point beyond
+    it, until the set extends at most `flat` beyond every chord. A polygon is found exactly; a round set takes
+    some tens of oracle calls.
 
     >>> from uncertainty_sets import Box
     >>> boundary(Box([0.2, 0.2, 0.2], [1.0, 1.0, 1.0])).round(9)
@@ -81,13 +81,13 @@ def draw_simplex(
     """A set over three workers in the triangle of all distributions.
 
     The set is grey, its centre (or `reference()`, if it has no centre) a ring. With losses, the dot is the
-    worst case p*, and the dashed line joins all distributions with the same expected loss: the set touches it
-    and never crosses.
+    worst case p*, and the dashed line joins all distributions with the same expected loss; the set touches
+    this line but does not cross it.
 
     Args:
         uncertainty_set: any set with three entries.
         losses: three numbers.
-        ax: matplotlib axes; a new figure without.
+        ax: matplotlib axes; a new figure by default.
         names: what the corners are called.
     """
     _check_three(uncertainty_set)

@@ -31,7 +31,7 @@ def draw_weights(
     Args:
         worst_case: an answer of an oracle, or its p.
         prior: the weights to compare with.
-        ax: matplotlib axes; a new figure without.
+        ax: matplotlib axes; a new figure by default.
         names: of the workers, for up to 40 of them.
     """
     p = np.asarray(worst_case.p if isinstance(worst_case, WorstCase) else worst_case, dtype=np.float64)

@@ -43,7 +43,7 @@ class Box(UncertaintySet):
     True
 
     Args:
-        lower: shape (N,), or (B, N) for bounds that differ by row of a batch; below 0 means 0.
+        lower: shape (N,), or (B, N) for different bounds per batch row; below 0 means 0.
         upper: likewise; above 1 (infinity too) means 1.
     """
 

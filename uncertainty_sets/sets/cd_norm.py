@@ -60,7 +60,7 @@ class CDNorm(CenteredSet):
     True
 
     Args:
-        center: probabilities, shape (N,), or (B, N) for a centre that differs by row of a batch.
+        center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         spread: the largest deviation of each entry, at least 0: a number, (N,) or (B, N).
         budget: at least 0, a number or (B,): the largest number of entries that deviate fully.
     """
@@ -116,17 +116,17 @@ class CDNorm(CenteredSet):
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
-        """Each entry may deviate by itself, and half of them fully."""
+        """Spreads equal to the centre, and a budget of half the entries."""
         return super().default_parameters(center) | {"spread": center, "budget": 0.5 * center.size}
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> CDNorm:
-        """Up to the centre itself in spread (a random part of it with `rng`), a budget of N/4."""
+        """Spreads equal to the centre (a random part of it with `rng`), and a budget of N/4."""
         center = example_center(size, rng)
         return cls(center, center if rng is None else center * rng.random(size), size / 4.0)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
-        """p = q + spread·u with |u| <= 1 and Σ|u| <= budget: without 1/spread, which may be any number."""
+        """p = q + spread·u with |u| <= 1 and Σ|u| <= budget; this avoids a large 1/spread."""
         import cvxpy
 
         q, s, budget = self._center[0], self._spread[0], float(self._budget[0])

@@ -32,10 +32,10 @@ class Ellipsoid(Ball):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
     Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes, and some tens
-    if losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) per step beside
-    the factors of Q on the entries at 0. If Q is badly conditioned, that may not reach the promised gap: a
-    conic solver then answers and `backend` names it. Gap and violation are computed in twice the precision
-    for (Q + Qᵀ)/2, so they are true even if they are large.
+    if losses or shape span many orders of magnitude. Dense Q: an active-set method, O(N²) per step in
+    addition to factorising Q on the entries at 0. If Q is badly conditioned, this may not reach the promised
+    gap; a conic solver then answers, and `backend` names it. Gap and violation are computed in twice the
+    precision for (Q + Qᵀ)/2, so they are correct even if they are large.
 
     ====  ===================================================================================
     dual  meaning
@@ -57,9 +57,10 @@ class Ellipsoid(Ball):
     True
 
     Args:
-        center: probabilities, shape (N,), or (B, N) for a centre that differs by row of a batch.
+        center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         shape: Q: a number > 0, the diagonal (N,), or a symmetric positive definite matrix (N, N).
-        radius: at least 0 (not squared: Q = I and radius r² is a ball of radius r); a number, or (B,).
+        radius: at least 0; compared with the squared norm, so Q = I and radius r² is a ball of radius r; a
+            number, or (B,).
     """
 
     name: ClassVar[str] = "ellipsoid"
@@ -113,7 +114,7 @@ class Ellipsoid(Ball):
 
     @property
     def shape(self) -> Array:
-        """Q as given: a number, its diagonal or the matrix."""
+        """Q as given, which is a number, its diagonal or the matrix."""
         return readonly(self._given)
 
     @classmethod

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class KL(Ball):
     """Distributions near a centre q in relative entropy: {p : Σ p·log(p/q) <= radius}.
 
-    The worst case tilts the centre, p ∝ q·exp(f/η), until the divergence reaches the radius; at a radius
-    of -log q(argmax f) or more it is the centre on the largest losses alone. Where q is 0, p is 0.
+    The worst case tilts the centre, p ∝ q·exp(f/η), until the divergence reaches the radius; if the radius is
+    at least -log q(argmax f), it is the centre restricted to the largest losses. If q_i = 0, then p_i = 0.
     O(N): 3 to 10 passes, and never more than 40, whatever the losses and masses.
 
     ====  ==========================================================================
@@ -51,7 +51,7 @@ class KL(Ball):
     True
 
     Args:
-        center: probabilities, shape (N,), or (B, N) for a centre that differs by row of a batch.
+        center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         radius: at least 0; a number, or shape (B,).
     """
 

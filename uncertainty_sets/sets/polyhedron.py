@@ -27,11 +27,11 @@ SHOWN = 8
 class Polyhedron(UncertaintySet):
     """Linear inequalities: {p : D p <= c}.
 
-    The oracle is a linear program, solved by HiGHS. The program is built once; losses that moved by up to
-    a tenth of their spread since the last call start from the last basis, which is some tens of times
-    faster than from nothing. For answers that do not depend on earlier calls, see
-    `uncertainty_sets.backends.cold`. An equation is two rows. Rows may be in any units: the solver sees
-    them with their largest entry near 1.
+    The oracle is a linear program, solved by HiGHS. The program is built once. If the losses have changed by
+    at most a tenth of max f - min f since the last call, HiGHS starts from its last basis, which is some tens
+    of times faster than a start from scratch. For answers that do not depend on earlier calls, see
+    `uncertainty_sets.backends.cold`. An equation is two rows. Rows may be in any units: the solver sees them
+    with their largest entry near 1.
 
     ====  ===================================================
     dual  meaning
@@ -59,7 +59,7 @@ class Polyhedron(UncertaintySet):
         c: shape (rows,); +inf means no constraint.
 
     Raises:
-        EmptySet: no distribution meets all rows; the message names rows that contradict each other.
+        EmptySet: no distribution satisfies all rows; the message names rows that contradict each other.
     """
 
     name: ClassVar[str] = "polyhedron"
@@ -158,8 +158,8 @@ class Polyhedron(UncertaintySet):
         more = f" and {rows.size - SHOWN} more" if rows.size > SHOWN else ""
         conflict = f"row {names[0]} of" if rows.size == 1 else f"rows {', '.join(names)}{more} of"
         raise EmptySet(
-            f"the set is empty: no p >= 0 with 1ᵀp = 1 meets {conflict} D p <= c"
-            f"{' together' if rows.size > 1 else ''}; the least excess over c is {least:.3g} of a row's "
+            f"the set is empty: no p >= 0 with 1ᵀp = 1 satisfies {conflict} D p <= c"
+            f"{' together' if rows.size > 1 else ''}; the smallest excess over c is {least:.3g} of a row's "
             "largest number",
             parameter="c",
             value=self._c,

@@ -47,16 +47,16 @@ class Wasserstein1(Ball):
     True
 
     Args:
-        center: probabilities, shape (N,), or (B, N) for a centre that differs by row of a batch.
+        center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         radius: at least 0; a number, or shape (B,).
         cost: None for |i - j|; shape (N,): positions on a line, in any order; shape (N, N): cost[i, j] >= 0
-            of moving mass from the centre's j to i, 0 on the diagonal, symmetric or not.
+            is the cost of moving mass from j to i, 0 on the diagonal, symmetric or not.
     """
 
     name: ClassVar[str] = "wasserstein-1"
     summary: ClassVar[str] = "Distributions near a centre q in transport cost"
     formula: ClassVar[str] = "Σ cost·γ <= radius for a plan γ from q to p"
-    complexity: ClassVar[str] = "O(N) on a line, O(N²) else"
+    complexity: ClassVar[str] = "O(N) on a line, otherwise O(N²)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
     _certifies_itself: ClassVar[bool] = True
 
@@ -134,12 +134,12 @@ class Wasserstein1(Ball):
 
     @property
     def cost(self) -> Array | None:
-        """The cost as given: None, positions or a matrix."""
+        """The cost as given, which is None, positions or a matrix."""
         return None if self._given is None else readonly(self._given)
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> Wasserstein1:
-        """The integer line and a radius of 1; below ten entries N/10, since 1 would be all distributions."""
+        """The integer line and a radius of 1; N/10 for fewer than ten entries, where 1 would be too large."""
         return cls(example_center(size, rng), min(1.0, size / 10.0))
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:

@@ -103,8 +103,8 @@ def table(data: str, runs: Runs) -> Table:
         f"fall of Loss_w in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s",
         "Loss_w at the end",
         tables.difference_from("ADP", "Loss_w"),
-        "S = 1 after",
-        "S = N again after",
+        "s until S = 1",
+        "s until S = N again",
     ]
     rows = []
     ends = {name: [record["metrics"]["loss_w"] for record in records] for name, records in runs.items()}
@@ -169,9 +169,9 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
-        f"Three workers; delays are log-normal (median {DELAY[0]:g} s, sigma {DELAY[1]:g}), worker 3's "
-        f"{SLOWER:g} times longer for messages sent in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s. ADP: S = 1 while a "
-        "delay is over twice the mean, else S = N. Softmax regression, l2 = 1e-3, full batches, the driver's "
-        f"default steps. {session.given.repeats} repeats, mean ± deviation. "
+        f"Three workers; delays are log-normal (median {DELAY[0]:g} s, sigma {DELAY[1]:g}); worker 3's "
+        f"are {SLOWER:g} times longer for messages sent in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s. ADP: S = 1 while "
+        "a delay is over twice the mean, otherwise S = N. Softmax regression, l2 = 1e-3, full batches, the "
+        f"driver's default steps. {session.given.repeats} repeats, mean ± deviation. "
         f"{reporting.effort(session.shown(), session.began)}"
     )

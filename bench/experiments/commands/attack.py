@@ -20,7 +20,7 @@ COLUMNS = (
     ("success %", "success", 100.0, 1),
     ("at the end", "success_last", 100.0, 1),
     ("honest Acc_w %", "acc_w", 100.0, 1),
-    ("weight of the malicious", "malicious", 1.0, 3),
+    ("weight of malicious workers", "malicious", 1.0, 3),
 )
 GRADIENTS = 4500
 

@@ -109,9 +109,9 @@ def table(data: str, runs: Runs) -> Table:
     ends = times(synchronous, last)
     headings = [
         "method",
-        *(f"to {level:.0%} right" for level in LEVELS),
-        f"to the synchronous end ({np.mean(last):.1%})",
-        "times sooner",
+        *(f"to {level:.0%} correct" for level in LEVELS),
+        f"to the final accuracy of synchronous ({np.mean(last):.1%})",
+        "speed-up",
         tables.difference_from("synchronous", "s"),
         "gradients",
     ]
@@ -128,7 +128,7 @@ def table(data: str, runs: Runs) -> Table:
                 f"{np.mean([record['metrics']['gradients'] for record in records]):,.0f}",
             ]
         )
-    return Table(f"{data}: virtual seconds until so many test samples are right", headings, rows)
+    return Table(f"{data}: virtual seconds to a share of correctly classified test samples", headings, rows)
 
 
 def draw(folder: Path, data: str, runs: Runs) -> None:
@@ -158,7 +158,7 @@ def remarks(session: Session) -> str:
         "Softmax regression with l2 = 1e-3, full local batches, CD-norm set with deviations up to the prior "
         "and Γ = N/2, the driver's default steps; nothing is tuned. Delays are log-normal (median 1 s, sigma "
         f"0.5), and 5 in 1,000 workers are {SLOWER:g} times slower. Synchronous: S = N, {given.seconds:,.0f} "
-        f"virtual seconds. Asynchronous: τ = {PATIENCE}⌈N/S⌉, until the test accuracy is that of the "
-        f"synchronous run's end. {given.repeats} repeats, mean ± deviation. "
+        f"virtual seconds. Asynchronous: τ = {PATIENCE}⌈N/S⌉, until the test accuracy reaches the "
+        f"final one of the synchronous run. {given.repeats} repeats, mean ± deviation. "
         f"{reporting.effort(session.shown(), session.began)}"
     )

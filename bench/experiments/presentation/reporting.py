@@ -95,8 +95,8 @@ def run_time(records: Sequence[dict[str, Any]], began: float) -> str:
     """Return how many runs and how much time are behind a result, and on which machine."""
     cpu = sum(record["cpu"] for record in records)
     return (
-        f"Runs behind this: {len(records)}, {cpu / 60:.1f} minutes of processor time; this start took "
-        f"{(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
+        f"{len(records)} runs, {cpu / 60:.1f} minutes of processor time in all; the last start of the "
+        f"command took {(time.monotonic() - began) / 60:.1f} minutes. {machine.line(machine.describe())}."
     )
 
 

@@ -31,33 +31,33 @@ SCENARIOS = (
         "Does the master have little computing power (edge, IoT)?",
         ("cd-norm", "box"),
         "their worst case is found by selection, without a solver",
-        "here KL, the diagonal ellipsoid and Wasserstein-1 on a line cost a few passes too; what needs a "
-        "solver is the polyhedron, and what is cubic the dense ellipsoid",
+        "KL, the diagonal ellipsoid and Wasserstein-1 on a line also cost only a few passes; the polyhedron "
+        "needs a solver, and the dense ellipsoid costs O(N³)",
     ),
     Scenario(
         "latency",
         "Low latency",
         "Must answers come with low latency (real time)?",
         ("cd-norm", "box"),
-        "a linear program that needs no more than sorting, so the time hardly varies",
-        "here every closed form costs about as much as sorting the losses; the number of passes of box is "
-        "fixed, that of KL and the ellipsoid varies from 4 to 12",
+        "a linear program that costs no more than sorting, so the time hardly varies",
+        "every O(N) closed form costs about as much as sorting the losses; box has a fixed number of passes, "
+        "KL and the ellipsoid need 4 to 12",
     ),
     Scenario(
         "flexibility",
         "Robustness adjusted by one number",
-        "Do you want to turn robustness up and down by one number?",
+        "Do you want to adjust robustness with a single number?",
         ("cd-norm", "kl", "ellipsoid", "wasserstein-1"),
-        "a single budget or radius goes from the prior alone to the worst case",
-        "cd-norm also has a spread for each worker and the ellipsoid a shape; with equal spreads and a "
-        "scalar shape it is one number indeed",
+        "a single budget or radius leads from the prior alone to the worst single worker",
+        "cd-norm also has a spread per worker and the ellipsoid a shape; with equal spreads and a scalar "
+        "shape, one number is left to choose",
     ),
     Scenario(
         "conservatism",
         "Less conservatism",
         "Should robustness cost as little average performance as possible?",
         ("ellipsoid",),
-        "its worst case moves many weights a little instead of a few all the way (Bertsimas and Sim)",
+        "its worst case moves many weights a little instead of a few to their limits (Bertsimas and Sim)",
         "kl moves weights smoothly too, and its radius has a statistical meaning (docs/calibration.md)",
     ),
     Scenario(
@@ -65,8 +65,9 @@ SCENARIOS = (
         "Limited prior knowledge",
         "Do you know nothing about how wrong each worker's prior weight can be?",
         ("kl", "wasserstein-1"),
-        "they need no spread for each worker, only a radius",
-        "kl keeps a worker of prior 0 at 0; wasserstein-1 does not, and wants a distance between workers",
+        "they need only a radius, no spread per worker",
+        "kl keeps a worker with prior 0 at weight 0; wasserstein-1 does not, and needs distances between "
+        "workers",
     ),
 )
 
@@ -104,13 +105,13 @@ def choose(
     output.only_quiet(best or "\n".join(f"{each.name}: {', '.join(each.sets)}" for each in SCENARIOS))
     for each in wanted or SCENARIOS:
         output.say(f"{each.title}: {', '.join(each.sets)}")
-        output.say(f"  why   {each.why}")
-        output.say(f"  here  {each.here}\n")
+        output.say(f"  paper  {each.why}")
+        output.say(f"  fdro   {each.here}\n")
     if wanted:
         advise(output, ranked, len(wanted))
     else:
         output.say(
-            "fdro choose --scenario latency --scenario prior   weighs several; fdro sets NAME explains one"
+            "`fdro choose --scenario latency --scenario prior` weighs two; `fdro sets NAME` explains a set"
         )
 
 
@@ -173,9 +174,9 @@ def advise(output: Output, ranked: list[tuple[str, int]], asked: int) -> None:
             listing.add_row(name, f"{count} of {asked}")
         output.say(listing)
         if fits < asked:
-            output.say("No set suits them all: the first one suits the most.\n")
+            output.say("No set suits all scenarios; the first one suits the most.\n")
     output.say(f"Use {best}. In a run file for `fdro train`:\n")
     output.say(f'[set]\nname = "{best}"\n{STARTS[best]}\n')
     output.say(
-        f"`fdro sets {best}` explains the numbers; docs/calibration.md computes them from a confidence level."
+        f"`fdro sets {best}` explains the numbers; docs/calibration.md derives them from a confidence level."
     )

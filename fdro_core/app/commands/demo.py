@@ -35,9 +35,9 @@ def demo(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train on handwritten digits, one digit per worker: robust against FedAvg.
+    """Compare robust training with FedAvg on handwritten digits, one digit per worker.
 
-    Prints the accuracy of every worker on held-out images and draws a picture. It takes some seconds.
+    Prints the accuracy of every worker on held-out images and draws a picture. Takes up to half a minute.
     """
     output = Output(quiet=quiet, as_json=as_json)
     workers = digit_workers(pixels, seed)
@@ -49,8 +49,15 @@ def demo(
         output.say("With all 64 pixels a linear model does well on every digit, so expect no gain.")
     results = {}
     for key, what in (
-        ("fedavg", "FedAvg: the mean over all images; every round waits for the slowest worker"),
-        ("robust", f"robust: the worst mix within KL {RADIUS} of the workers' shares; no worker waits"),
+        (
+            "fedavg",
+            "FedAvg: minimises the mean loss over all images; every round waits for the slowest worker",
+        ),
+        (
+            "robust",
+            "robust: minimises the mean loss of the worst mix of workers within a KL divergence of "
+            f"{RADIUS} of their shares; no worker waits for another",
+        ),
     ):
         output.say(f"\n{what}")
         results[key] = train(workers, key, seed, progress(output))

@@ -59,16 +59,18 @@ def oracle(
         list[str] | None,
         typer.Option("--param", "-p", help="NAME=VALUE: a number, a list 1,2,3 or @file. Also --NAME VALUE."),
     ] = None,
-    column: Annotated[str | None, typer.Option(help="The losses' column, in a CSV with several.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="The column with the losses, if a CSV file has several.")
+    ] = None,
     backend: Annotated[str, typer.Option(help="auto, closed-form, or a solver: see `fdro sets`.")] = "auto",
     form: Annotated[Form, typer.Option("--format", "-f", help="How to write the answer.")] = Form.table,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """The worst-case distribution of a set for given losses, with its certificate.
+    """Compute the worst-case distribution of a set for given losses, with its certificate.
 
-    The set's parameters are given by name: --radius 0.1, --center @q.npy, --budget 2. A centre that is not
-    given is uniform.
+    Give the set's parameters by name: --radius 0.1, --center @q.npy, --budget 2. The default centre is
+    uniform.
     """
     from fdro_core.app.reading.arrays import read_losses
     from fdro_core.app.written_sets import written_set
@@ -91,7 +93,7 @@ def oracle(
     elif output.words:
         show(output, name, read, uncertainty_set, answer)
     if not proved(read, answer):
-        output.warn("the gap is too wide for a proof; try another --backend")
+        output.warn("the gap is too large for a proof; try another --backend")
         raise typer.Exit(FAILED)
 
 
@@ -120,7 +122,7 @@ def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str,
         if not word.startswith("--") or key not in known:
             hint = nearest(key, [*known, *OPTIONS])
             raise InvalidSetting(
-                f"{word!r} is no option of `fdro oracle`, and {name} takes {', '.join(known)}{hint}"
+                f"{word!r} is not an option of `fdro oracle`, and {name} takes {', '.join(known)}{hint}"
             )
         if not equals and not rest:
             raise InvalidSetting(f"{word} needs a value, as in {word} 0.1")

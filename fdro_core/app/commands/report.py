@@ -22,9 +22,10 @@ def report(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run's report: one HTML file that needs no other file and no network.
+    """Write the report of a run: one self-contained HTML file that needs no network.
 
-    It has curves with values under the pointer, losses, accuracies and weights by worker, faults, settings.
+    It shows curves (values appear under the pointer), losses, accuracies and weights by worker, faults and
+    settings.
     """
     from fdro_core.app.report import build
     from fdro_core.app.runs.folder import REPORT, RunFolder

@@ -23,7 +23,7 @@ def sets(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """The uncertainty sets there are: parameters, cost, backends."""
+    """List the uncertainty sets: parameters, cost, backends."""
     from uncertainty_sets.registry import available_sets, get_set
 
     output = Output(quiet=quiet, as_json=as_json)
@@ -43,8 +43,8 @@ def sets(
             facts["name"], _signature(facts), facts["formula"], facts["cost"], ", ".join(facts["backends"])
         )
     output.say(listing)
-    output.say("p >= 0 and Σp = 1 hold for every set. [x]: may be left out. A centre not given is uniform.")
-    output.say("`fdro sets NAME` explains one set, `fdro choose` finds the one for you.")
+    output.say("All sets also require p >= 0 and Σp = 1. [x] is optional; the default centre is uniform.")
+    output.say("`fdro sets NAME` explains one set; `fdro choose` recommends one.")
 
 
 def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:

@@ -16,18 +16,19 @@ from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
 
-EXAMPLE = """# One digit per worker: a model that does well on its worst digit.  fdro train run.toml
+EXAMPLE = """# One digit per worker: train a model that does well on its worst digit.
+# Save as run.toml, then: fdro train run.toml
 
 [data]
 source = "digits"            # or "patients.csv" with worker and label columns, or "module:function"
-test_fraction = 0.25         # held out at every worker
+test_fraction = 0.25         # the share of each worker's samples that is held out
 
 [model]
-kind = "softmax"             # or "least-squares", or "module:function" that makes a torch module
+kind = "softmax"             # or "least-squares", or "module:function" that returns a torch module
 l2 = 1e-3
 
 [set]
-name = "kl"                  # `fdro sets` lists them, `fdro choose` finds yours
+name = "kl"                  # `fdro sets` lists them, `fdro choose` recommends one
 radius = 0.5
 
 [algorithm]
@@ -53,7 +54,8 @@ def train(
         typer.Argument(metavar="RUN.toml", help="The run file (TOML) that describes the run."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The run's folder, instead of the run file's.")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for the results, instead of the one in the run file."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")] = False,
     check: Annotated[
@@ -88,7 +90,7 @@ def train(
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     iterations: Annotated[
-        int | None, typer.Option(help="Total number of iterations, instead of the run file's.")
+        int | None, typer.Option(help="Total number of iterations, instead of the one in the run file.")
     ] = None,
     force: Annotated[
         bool,
@@ -99,7 +101,7 @@ def resume(
 ) -> None:
     """Continue an interrupted run, or train a finished one further.
 
-    On the virtual engine the result is bit for bit that of a run that never stopped.
+    On the virtual engine the result is bit for bit that of an uninterrupted run.
     """
     from fdro_core.app.runs import execute
 
@@ -153,7 +155,7 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         + ("" if worst is None else f", worst-worker test accuracy {percent(worst)}")
     )
     for name, what in numbers["suspicious"].items():
-        output.warn(f"worker {name} looks wrong: {what}")
+        output.warn(f"worker {name} is suspicious: {what}")
     if not output.words:
         return
     listing = table("worker", *(label for label, _ in WORKER_COLUMNS.values()), title="\nby worker")
@@ -167,7 +169,7 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
-    output.say(f"\nin {folder}; next: fdro report {folder}")
+    output.say(f"\nwritten to {folder}; next: fdro report {folder}")
 
 
 def headline(numbers: dict[str, Any]) -> str:

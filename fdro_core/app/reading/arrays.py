@@ -50,6 +50,8 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
         written = _written_out(source)
         if written is not None and not os.path.exists(path):
             return Losses(_vector(written))
+        if "," in source and not os.path.exists(path):
+            raise InvalidData(f"--losses must be numbers, a file or - for standard input, got {source!r}")
         content, origin = _bytes(path), str(path)
     if content.startswith(NPY):
         return Losses(_npy(content, origin))

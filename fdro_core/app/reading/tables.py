@@ -109,7 +109,8 @@ def _neighbour(path: Path) -> str:
     """Suggest a file of a similar name in the folder."""
     if not os.path.isdir(path.parent):
         return f"; there is no folder {path.parent} either"
-    return nearest(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
+    files = [other for other in path.parent.iterdir() if other.is_file()]
+    return nearest(path.name, [other.name for other in files if path.suffix in {"", other.suffix}])
 
 
 def _separator(text: str) -> str:

@@ -47,7 +47,7 @@ def caveats(result: dict[str, Any]) -> str:
     warnings = []
     if not result["proved"]:
         warnings.append(f"Not proved: objective and bound were computed {result['caveat']}.")
-    warnings += [f"Worker {name} looks wrong: {what}." for name, what in result["suspicious"].items()]
+    warnings += [f"Worker {name} is suspicious: {what}." for name, what in result["suspicious"].items()]
     return "".join(f'<p class="caveat">{escape(text)}</p>' for text in warnings)
 
 
@@ -78,9 +78,9 @@ def worker_table(workers: list[dict[str, Any]]) -> str:
     return (
         f'{left}<div class="scroll"><table><thead><tr><th>worker</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="soft">Losses are of the shared model on all of a worker’s data, weights those at the end. '
-        "The upright mark is the prior weight. Bold: the largest loss. –: unknown, or the worker did not "
-        "answer.</p>"
+        '<p class="soft">Losses are those of the shared model on all data of the worker; weights are those '
+        "at the end. The vertical mark is the prior weight. Bold: the largest loss. –: unknown, or the "
+        "worker did not answer.</p>"
     )
 
 
@@ -117,7 +117,7 @@ def notices(history: list[dict[str, Any]], names: list[str]) -> str:
     total = ", ".join(f"{what} {count}×" for what, count in counts.most_common())
     head = (
         '<thead><tr><th>seconds</th><th>iteration</th><th class="left">what</th><th class="left">worker</th>'
-        '<th class="left">facts</th></tr></thead>'
+        '<th class="left">details</th></tr></thead>'
     )
     body = "".join(_notice(entry, names) for entry in found[:ROWS])
     listing = f'<div class="scroll"><table id="notices">{head}<tbody>{body}</tbody></table></div>'

@@ -24,7 +24,7 @@ Made = TypeVar("Made")
 REQUIRED: Any = object()
 
 WORDS = {
-    str: "a text in quotes",
+    str: "a string in quotes",
     bool: "true or false",
     int: "a whole number",
     float: "a number",

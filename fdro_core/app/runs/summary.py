@@ -23,7 +23,7 @@ FIGURES: dict[str, tuple[str, Format]] = {
     "mean_test_accuracy": ("test accuracy, mean", percent),
     "worst_test_loss": ("test loss, worst worker", number),
     "objective": ("worst expected loss over the set", number),
-    "gap": ("gap to the bound that proves it", partial(number, digits=2)),
+    "gap": ("gap to the proved bound", partial(number, digits=2)),
     "proved": ("proved for all workers", lambda value: "yes" if value else "no"),
     "worst_loss": ("loss, worst worker", number),
     "stationarity": ("stationarity", partial(number, digits=3)),

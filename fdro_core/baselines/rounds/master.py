@@ -209,7 +209,7 @@ class RoundMaster(FederatedMaster):
         if "job" not in saved or len(saved["state"]["weights"]) != workers:
             raise CheckpointMismatch(
                 f"the checkpoint is not one of {type(method).__name__} with {workers} workers: give the same "
-                "problems and config as the first time"
+                "problems and algorithm as the first time"
             )
         master = cls.__new__(cls)
         master.method = method

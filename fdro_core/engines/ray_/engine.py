@@ -66,7 +66,7 @@ class RayEngine(WallEngine):
     again and restores them from the records that the master's side has kept. Replies are checked for class,
     shape and type before the master sees them.
 
-    Ray runs the code that it is sent: a cluster must not be open to anyone who is not to run code on it
+    Ray runs the code that it is sent: only people who may run code on the cluster must be able to reach it
     (docs/cluster.md).
 
     Args:
@@ -76,7 +76,7 @@ class RayEngine(WallEngine):
         cpus: of a cluster that is started here.
         object_store_mb: shared memory of a cluster that is started here.
         patience: seconds that a round of questions waits without any further answer, the start included.
-        restarts: how often in a row a worker is made again before it is given up; 0 for never.
+        restarts: how often in a row a lost worker is created again before it is given up; 0: never.
         restart_after: seconds from a loss to the first attempt, twice as long after each failure in a row.
         deadline_floor: the least seconds of silence after which `deadline="auto"` acts.
         join_timeout: seconds after which a cluster that does not answer at `address` is `ClusterUnreachable`.

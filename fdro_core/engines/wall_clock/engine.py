@@ -41,7 +41,7 @@ class WallEngine(Transport, EngineTraits):
     Args:
         patience: seconds that a round of questions waits without any further answer, and that making a worker
             again may take; ten times the slowest recent answer if that is longer.
-        restarts: how often in a row a worker is made again before it is given up; 0 for never.
+        restarts: how often in a row a lost worker is created again before it is given up; 0: never.
         restart_after: seconds from a loss to the first attempt.
         deadline_floor: the least seconds of silence after which `deadline="auto"` acts.
     """
@@ -299,7 +299,7 @@ class WallEngine(Transport, EngineTraits):
         limit = self.answer_times.round_limit(self.patience, hasty=False)
         late = self._restarts.late(monotonic(), limit)
         if late:
-            self._lose(self._abandon(late), f"not made again within {limit:.3g} s")
+            self._lose(self._abandon(late), f"not created again within {limit:.3g} s")
 
     def _remake_due(self) -> None:
         due = self._restarts.due(monotonic())
@@ -420,7 +420,7 @@ class WallEngine(Transport, EngineTraits):
                 last = monotonic()
             elif monotonic() - last >= limit:
                 if not self._relieve(sorted(making)):
-                    self._lose(self._abandon(sorted(making)), f"not made again within {limit:.3g} s")
+                    self._lose(self._abandon(sorted(making)), f"not created again within {limit:.3g} s")
                 last = monotonic()
 
 
