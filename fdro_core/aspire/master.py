@@ -6,7 +6,7 @@ plane update sees all N. Nothing is drawn at random.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,8 @@ import numpy as np
 from fdro_core.aspire import step_sizes
 from fdro_core.aspire.adversary import Adversary
 from fdro_core.aspire.consensus import Consensus
+from fdro_core.aspire.plane_master import PlaneMaster
+from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.aspire.stationarity import gap_sq
 from fdro_core.contracts.algorithm import Oracle
@@ -23,13 +25,12 @@ from fdro_core.contracts.replies import LARGEST_SQ, in_range
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation.handshake import Handshake
 from fdro_core.federation.kernels import norm_sq
-from fdro_core.federation.master import FederatedMaster, Figures, Outgoing
+from fdro_core.federation.master import Figures, Outgoing
 from fdro_core.federation.outliers import Outliers
-from fdro_core.federation.roster import NEVER
 from uncertainty_sets.arrays import Array
 
 
-class Master(FederatedMaster):
+class Master(PlaneMaster):
     """The master of ASPIRE-EASE.
 
     Args:
@@ -39,7 +40,6 @@ class Master(FederatedMaster):
     """
 
     reply_kind = Update
-    moment = "at iteration"
     own_state: ClassVar[tuple[str, ...]] = ("weights", "theorem_numbers")
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
@@ -69,10 +69,7 @@ class Master(FederatedMaster):
     def _derive(self) -> None:
         """Set the counts and flags that every step needs."""
         super()._derive()
-        self.last, self.report_interval = self.plan.iterations, self.plan.report_interval
         self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
-        self.steps_each = self.plan.config.local_steps
-        self.ticks = self.roster.deadline is not None or self.plan.config.adaptive is not None
         self.single = self.consensus.free
         self.damped = self.plan.config.regularisation == "setting-2"
 
@@ -80,6 +77,11 @@ class Master(FederatedMaster):
     def z(self) -> Array:
         """The consensus variable."""
         return self.consensus.z
+
+    @property
+    def planes(self) -> Planes:
+        """The active planes with λ."""
+        return self.adversary.planes
 
     @property
     def reported(self) -> Array:
@@ -95,11 +97,6 @@ class Master(FederatedMaster):
         pull = self.consensus.penalty * self.z  # φ = 0
         return [(j, self._step(j, pull, float(self.weights[j]))) for j in live]
 
-    @property
-    def wake_at(self) -> float | None:
-        """When to tick if no event comes before: the next deadline or look at the delays."""
-        return self.roster.wake_at() if self.ticks or self.roster.retries else None
-
     def handle(self, event: Event) -> Outgoing:
         """The steps to send after an event: at once if it is an update that completes an iteration alone."""
         payload, j = event.payload, event.worker
@@ -110,26 +107,10 @@ class Master(FederatedMaster):
                 return [(j, step)]
         return super().handle(event)
 
-    def _accept(self, j: int, reply: Update) -> Outgoing:
-        if not (in_range(reply) and norm_sq(reply.w) <= LARGEST_SQ):
-            return self._refuse(j)
-        roster = self.roster
-        if not roster.alive[j]:
-            if roster.staleness(j, self.iteration) > self.plan.max_staleness:
-                return self._return(j)
-            self._rejoin(j)
-        self.gradients += self.steps_each
-        roster.accept(j, reply, self.time)
-        return []
-
-    def _tick(self) -> Outgoing:
-        self._adapt(tick=True)
-        return super()._tick()
+    def _usable(self, reply: Update) -> bool:
+        return bool(in_range(reply) and norm_sq(reply.w) <= LARGEST_SQ)
 
     # -- one iteration --------------------------------------------------------------------------------
-
-    def _ready(self) -> bool:
-        return self.roster.ready(self.iteration)
 
     def _advance(self) -> Outgoing:
         """Eq. (13)-(16) for the active workers, and the steps they get."""
@@ -188,12 +169,6 @@ class Master(FederatedMaster):
         adversary.update_planes(self._may_weigh(), self.consensus.penalty, *self._pace())
         self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
 
-    def _may_weigh(self) -> Sequence[bool] | None:
-        """Who may have weight in a plane, None for all: a worker whose loss was never measured has none."""
-        if self.plan.config.dead_losses == "drop" and self.roster.live < self.plan.workers:
-            return self.roster.alive
-        return [iteration != NEVER for iteration in self.roster.visited] if self.never else None
-
     def _setting_2(self) -> tuple[float, float]:
         """c₁ᵗ and c₂ᵗ."""
         config, t = self.plan.config, self.iteration
@@ -204,10 +179,6 @@ class Master(FederatedMaster):
         """How much rarer than average each worker is seen (r_j >= 1), and S/N."""
         share = self.roster.active / self.plan.workers
         return np.maximum(1.0, share * self.roster.intervals(self.iteration)), share
-
-    def _adapt(self, *, tick: bool) -> None:
-        if self.plan.config.adaptive is not None and self.roster.adapt(self.time, self.iteration, tick):
-            self.notice("active-workers", active_workers=self.roster.active)
 
     # -- messages -------------------------------------------------------------------------------------
 
