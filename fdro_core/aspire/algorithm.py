@@ -8,13 +8,19 @@ from functools import partial
 from typing import Any
 
 from fdro_core.aspire.master import Master
+from fdro_core.aspire.models.master import ModelMaster
+from fdro_core.aspire.models.messages import BeginModels
+from fdro_core.aspire.models.worker import ModelWorker
+from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.aspire.worker import Worker
 from fdro_core.contracts.algorithm import Ask
 from fdro_core.contracts.engine import WorkerFactory
+from fdro_core.contracts.messages import Begin
 from fdro_core.contracts.problem import ProblemSource, build
 from fdro_core.contracts.settings import documented
 from fdro_core.federation.handshake import check_set, shake_hands
+from fdro_core.federation.worker import FederatedWorker
 from uncertainty_sets.arrays import Array
 
 
@@ -39,9 +45,10 @@ class AspireEase(AspireSettings):
         """Return a function that creates worker j on the machine where it runs."""
         return partial(make_worker, index, source, self)
 
-    def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> Master:
-        """Return the master at the start, after the handshake."""
+    def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> PlaneMaster:
+        """The master at the start, after the handshake."""
         plan = self.resolve(workers)
+        kind, begin = (ModelMaster, BeginModels) if self.consensus == "models" else (Master, Begin)
         handshake = shake_hands(
             uncertainty_set,
             workers,
@@ -50,14 +57,19 @@ class AspireEase(AspireSettings):
             use_metrics=self.metric == "problem",
             bound=self.parameter_bound,
             on_failed_start=self.on_failed_start,
+            begin_with=begin,
         )
-        return Master(plan, uncertainty_set, handshake)
+        return kind(plan, uncertainty_set, handshake)
 
-    def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> Master:
-        """Return the master with the state of a checkpoint."""
-        return Master.restored(self.resolve(workers), uncertainty_set, state)
+    def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> PlaneMaster:
+        """The master of a snapshot."""
+        kind = ModelMaster if self.consensus == "models" else Master
+        return kind.restored(self.resolve(workers), uncertainty_set, state)
 
 
-def make_worker(index: int, source: ProblemSource, settings: AspireSettings) -> Worker:
+def make_worker(index: int, source: ProblemSource, settings: AspireSettings) -> FederatedWorker:
     """Make worker j; called on the machine where it runs."""
-    return Worker(index, build(source, index), settings)
+    problem = build(source, index)
+    if settings.consensus == "models":
+        return ModelWorker(index, problem, seed=settings.seed, batch_size=settings.batch_size)
+    return Worker(index, problem, settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import ceil, inf
 
 from fdro_core.aspire.adaptive import Adaptive
@@ -19,6 +19,17 @@ from fdro_core.errors import InvalidSetting
 from fdro_core.federation import settings as shared
 from fdro_core.federation.roster import RosterSettings
 
+ONLY = {
+    "admm": (
+        "penalty", "worker_step", "step_scale", "consensus_step", "value_update", "value_step",
+        "plane_dual_step", "consensus_dual_step", "regularisation", "plane_damping_floor",
+        "consensus_damping_floor", "parameter_bound", "value_bound", "value_floor", "plane_dual_bound",
+        "consensus_dual_bound", "local_steps", "reported_loss",
+    ),
+    "models": ("model_step", "weight_step", "averaging"),
+}  # fmt: skip
+"""Settings that only one form of `consensus` has."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AspireSettings:
@@ -30,6 +41,32 @@ class AspireSettings:
         "updates that the master waits for",
         letter="S",
         why="fully asynchronous, as in the paper's experiments",
+    )
+    consensus: str = setting(
+        "admm",
+        OneOf("admm", "models"),
+        '"admm" is the paper\'s update of w_j, φ_j and z, "models" moves z by quadratic models at the master',
+        why="the paper's",
+    )
+    model_step: float = setting(
+        0.003,
+        Number(),
+        'step of z for consensus="models" with mini-batches, in the metric of the gradients',
+        letter="η",
+        why="as for RMSprop; networks and softmax regression alike",
+    )
+    weight_step: float = setting(
+        0.1,
+        Number(),
+        'step of the weights per epoch for consensus="models" with mini-batches',
+        letter="ρ",
+        why="running losses are noisy; a longer step lets the weights swing",
+    )
+    averaging: float = setting(
+        0.1,
+        Number(inclusive=True),
+        'share of the epochs so far over which consensus="models" with mini-batches averages z',
+        why="the noise of the last steps cancels",
     )
     iterations: int | None = setting(
         None,
@@ -224,6 +261,16 @@ class AspireSettings:
 
     def _check_pairs(self) -> None:
         """Raise `InvalidSetting` for settings that do not go together."""
+        defaults = {item.name: item.default for item in fields(AspireSettings)}
+        for form, names in ONLY.items():
+            for name in names:
+                value = getattr(self, name)
+                if form != self.consensus and value != defaults[name]:
+                    raise InvalidSetting(
+                        f"{name} belongs to consensus={form!r}, and consensus is {self.consensus!r}",
+                        parameter=name,
+                        value=value,
+                    )
         if self.planes == "ease" and self.max_planes < 2:
             raise InvalidSetting(
                 f"max_planes (M) must be at least 2 for planes='ease', got {self.max_planes}",

@@ -282,7 +282,7 @@ class Begin(Message):
 
     __slots__ = ("inverse", "metric", "z")
 
-    answer = Update
+    answer: ClassVar[type[Message] | None] = Update
     shared = True
 
     def __init__(self, z: Array, metric: Array) -> None:
@@ -295,7 +295,7 @@ class Begin(Message):
         """Z and the metric."""
         return 2 * self.z.size
 
-    def fault(self, reply: Update) -> str:
+    def fault(self, reply: Any) -> str:
         """Check the form of the update, and that the run can start from its numbers."""
         wrong = _update_fault(reply, self.z.size, -1)
         if wrong:

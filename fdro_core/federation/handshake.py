@@ -11,7 +11,7 @@ import numpy as np
 
 from fdro_core.contracts.algorithm import Ask, Oracle
 from fdro_core.contracts.failures import traceback_of, words
-from fdro_core.contracts.messages import Begin, Hello, Introduction, Update
+from fdro_core.contracts.messages import Begin, Hello, Introduction, Reply
 from fdro_core.contracts.replies import LARGEST
 from fdro_core.errors import (
     InvalidProblem,
@@ -28,7 +28,7 @@ from uncertainty_sets.names import join_names
 
 METRIC_FLOOR = 1e-12  # of the largest entry
 
-Kind = TypeVar("Kind", Introduction, Update)
+Kind = TypeVar("Kind", bound=Reply)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Handshake:
         z: where to start.
         metric: D.
         reference: q, a distribution in the set.
-        first: every worker's loss and curvature at z, None for one that failed.
+        first: every worker's reply to `Begin`: loss and curvature at z; None for one that failed.
         failures: what those raised, or the error for what they sent instead.
         samples: every worker's number of samples, None if its problem does not say.
         suspicious: whose metric or curvature is far beyond the others', and what it is.
@@ -49,7 +49,7 @@ class Handshake:
     z: Array
     metric: Array
     reference: Array
-    first: list[Update | None]
+    first: list[Any]
     failures: Mapping[int, Exception]
     samples: list[int | None]
     suspicious: Mapping[int, str]
@@ -93,6 +93,7 @@ def shake_hands(
     use_metrics: bool = True,
     bound: float = np.inf,
     on_failed_start: str = "raise",
+    begin_with: type[Begin] = Begin,
 ) -> Handshake:
     """Ask what the problems are like, then have every worker begin at z⁰ and measure its curvature.
 
@@ -104,14 +105,16 @@ def shake_hands(
         use_metrics: whether D is the mean of the problems' metrics, rather than 1.
         bound: α₁, to which z⁰ is clipped.
         on_failed_start: "raise" if a worker fails, or "warn" and go on without it.
+        begin_with: the class of the second question; its replies have `loss`, `gradient_sq` and `curvature`.
     """
     failures: dict[int, Exception] = {}
     known = _sorted(ask({j: Hello() for j in range(workers)}), Introduction, failures)
     _end_on(failures, workers, on_failed_start)
     z = _starting_point(known, start)
     metric, odd = _common_metric(known, z.size) if use_metrics else (np.ones(z.size), [])
-    begin = Begin(np.clip(z, -bound, bound), metric)
-    begun = _sorted(ask(dict.fromkeys(known, begin)), Update, failures)
+    begin = begin_with(np.clip(z, -bound, bound), metric)
+    kind: Any = begin.answer
+    begun: dict[int, Any] = _sorted(ask(dict.fromkeys(known, begin)), kind, failures)
     _end_on(failures, workers, on_failed_start)
     odd += unequal("curvature", {j: update.curvature for j, update in begun.items()})
     return Handshake(

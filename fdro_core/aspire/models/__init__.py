@@ -1,0 +1,1 @@
+"""Quadratic models of the losses at the master: `consensus="models"`."""

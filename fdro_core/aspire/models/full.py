@@ -1,0 +1,146 @@
+"""Full batches: the planes' quadratic models, kept up to date one reply at a time.
+
+A worker's last reply, f_j and g_j at the point x_j that it was sent, gives the model
+
+    m_j(z) = f_j + g_jᵀ(z - x_j) + ½c_j‖z - x_j‖²_D
+
+and a plane p_l of the uncertainty set the model M_l(z) = Σ_j p_ljm_j(z) = e_l + E_lᵀ(z - o) + ½C_l‖z - o‖²_D
+around an origin o. The master's step is
+
+    z = argmin over z of max over λ in the simplex of Σ_l λ_lM_l(z) = o - D⁻¹Eᵀλ/(Cᵀλ)
+
+with the λ that maximises φ(λ) = eᵀλ - λᵀΓλ/(2Cᵀλ), Γ = ED⁻¹Eᵀ: only |A| numbers are searched. A reply costs
+O(|A|p), whatever N is. The origin moves to z at every plane update, where the planes are summed anew: no
+rounding piles up, and e_l is what M_l is at z, without cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fdro_core.aspire.models import kernels
+from fdro_core.aspire.planes import Planes
+from uncertainty_sets.arrays import Array
+
+SHRINK = 0.9  # c_j falls by no more than this at a reply
+FLOOR = 1e-3  # of the first c_j
+SAME_POINT = 1e-16  # ‖Δx‖² below this of ‖x‖² is rounding
+TINY = 1e-300
+MOVES = 200  # of weight between planes in one step
+CHUNK = 64  # workers at a time when planes are summed anew
+
+STATE = ("z", "metric", "X", "G", "losses", "curvature", "first_curvature", "origin", "E", "e", "C", "gram")
+
+
+class FullModels:
+    """The models of all workers and of the active planes.
+
+    Attributes:
+        z: the model that workers are sent; replaced, never written to.
+        metric: D.
+        X, G: x_j and g_j, (N, p).
+        losses: f_j at x_j.
+        curvature: c_j.
+        first_curvature: c_j as measured before the first step.
+        planes: P and λ.
+        origin: o.
+        E, e, C, gram: E_l, e_l, C_l and Γ.
+    """
+
+    def __init__(
+        self, planes: Planes, z: Array, metric: Array, losses: Array, gradients: Array, curvature: Array
+    ) -> None:
+        workers = losses.size
+        self.planes = planes
+        self.z, self.metric = z, metric
+        self.X = np.repeat(z[None, :], workers, axis=0)
+        self.G = gradients.copy()
+        self.losses = losses.copy()
+        self.curvature = np.maximum(curvature, TINY)
+        self.first_curvature = self.curvature.copy()
+        self._derive()
+        self.recentre()
+
+    def _derive(self) -> None:
+        self.inverse = 1.0 / self.metric
+        self._difference = np.empty_like(self.z)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        return {name: getattr(self, name) for name in STATE}
+
+    @classmethod
+    def restored(cls, planes: Planes, state: Mapping[str, Any]) -> FullModels:
+        """The models of a snapshot."""
+        models = cls.__new__(cls)
+        models.planes = planes
+        for name in STATE:
+            setattr(models, name, state[name])
+        models._derive()
+        return models
+
+    # -- one reply ------------------------------------------------------------------------------------
+
+    def learn(self, j: int, x: Array, loss: float, gradient: Array, *, share: float) -> None:
+        """Replace worker j's model by that of its reply at x; share, S/N, plays no part here."""
+        along, moved, length = kernels.secant(x, self.X[j], gradient, self.G[j], self.metric)
+        c = float(self.curvature[j])
+        if moved > SAME_POINT * length:
+            seen = along / moved
+            c = seen if seen > c else max(seen, SHRINK * c, FLOOR * self.first_curvature[j])
+        old = self.X[j], self.G[j], float(self.curvature[j])
+        after, before = kernels.change(x, gradient, c, *old, self.origin, self.metric, self._difference)
+        row = self.planes.table[j, : self.planes.size]
+        self.e += row * ((loss - self.losses[j]) + (after - before))
+        self.C += row * (c - self.curvature[j])
+        image = np.empty(row.size)
+        size = kernels.follow(self.E, row, self._difference, self.inverse, image)
+        cross = np.outer(row, image)
+        self.gram += cross + cross.T + size * np.outer(row, row)
+        self.X[j], self.G[j], self.losses[j], self.curvature[j] = x, gradient, loss, c
+
+    @property
+    def average(self) -> Array:
+        """The result: z itself."""
+        return self.z
+
+    def step(self, share: float) -> None:
+        """λ and z from the planes' models; share, S/N, plays no part here."""
+        planes = self.planes
+        planes.previous[:] = planes.multipliers
+        kernels.balance(self.e, self.gram, self.C, planes.multipliers, MOVES)
+        total = float(self.C @ planes.multipliers)
+        self.z = self.origin - self.inverse * (planes.multipliers @ self.E) / total
+
+    # -- planes ---------------------------------------------------------------------------------------
+
+    def values(self) -> Array:
+        """m_j(z) for every worker. Costs O(Np)."""
+        values = np.empty_like(self.losses)
+        for begin in range(0, values.size, CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            away = self.z - self.X[rows]
+            linear = np.einsum("ij,ij->i", self.G[rows], away)
+            bend = (away * away) @ self.metric
+            values[rows] = self.losses[rows] + linear + 0.5 * self.curvature[rows] * bend
+        return values
+
+    def recentre(self) -> None:
+        """Put the origin at z and sum the planes' models anew. Costs O(|A|Np)."""
+        planes = self.planes
+        table = planes.table[:, : planes.size]
+        self.origin = self.z
+        self.e = self.values() @ table
+        self.C = self.curvature @ table
+        self.E = np.zeros((planes.size, self.z.size))
+        for begin in range(0, self.losses.size, CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            slopes = self.z - self.X[rows]
+            slopes *= self.curvature[rows, None]
+            slopes *= self.metric
+            slopes += self.G[rows]
+            self.E += table[rows].T @ slopes
+        self.gram = (self.E * self.inverse) @ self.E.T

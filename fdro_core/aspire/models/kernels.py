@@ -1,0 +1,156 @@
+"""The hot passes of the model steps in numba: arrays in, arrays changed in place, nothing checked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.jit import kernel, summing
+
+DUST = 1e-12  # a move that takes all but this share of a plane's weight takes all of it: EASE drops by λ = 0
+FLAT = 1e-15  # of the largest value: two planes that differ by less are equal
+
+
+@kernel
+def _pair(gain: Array, multipliers: Array) -> tuple[int, int]:
+    """The plane that gains most, and the used plane that gains least."""
+    up, down = 0, -1
+    for i in range(gain.size):
+        if gain[i] > gain[up]:
+            up = i
+        if multipliers[i] > 0.0 and (down < 0 or gain[i] < gain[down]):
+            down = i
+    return up, down
+
+
+@kernel
+def _transfer(multipliers: Array, up: int, down: int, amount: float) -> float:
+    """Move weight between two planes, all of it if hardly any would be left; what was moved."""
+    if amount >= (1.0 - DUST) * multipliers[down]:
+        amount = multipliers[down]
+        multipliers[down] = 0.0
+    else:
+        multipliers[down] -= amount
+    multipliers[up] += amount
+    return amount
+
+
+@kernel
+def balance(values: Array, gram: Array, curvature: Array, multipliers: Array, most: int) -> int:
+    """λ ← argmax over the simplex of φ(λ) = eᵀλ - λᵀΓλ / (2Cᵀλ), in place; how many moves it took.
+
+    φ(λ) = min over z of Σ_l λ_lM_l(z), with planes M_l(z) = e_l + E_lᵀz + ½C_l‖z‖²_D and Γ = ED⁻¹Eᵀ. Its
+    gradient is M(z(λ)). Weight moves between two planes at a time, each move exactly as far as φ rises.
+    """
+    size = values.size
+    image = gram @ multipliers
+    gain = np.empty(size)
+    for move in range(most):
+        # 1. The planes' values at the z of the present λ.
+        bend, total, top = 0.0, 0.0, 0.0
+        for i in range(size):
+            bend += multipliers[i] * image[i]
+            total += multipliers[i] * curvature[i]
+        for i in range(size):
+            gain[i] = values[i] - image[i] / total + 0.5 * curvature[i] * bend / (total * total)
+            top = max(top, abs(gain[i]), abs(values[i]))
+        # 2. The pair between which weight moves; none if all used planes are level.
+        up, down = _pair(gain, multipliers)
+        if up == down or not gain[up] - gain[down] > FLAT * top:
+            return move
+        # 3. Along the move φ is a linear function less a quadratic over a linear one: its first maximum.
+        rise = values[up] - values[down]
+        square = gram[up, up] + gram[down, down] - 2.0 * gram[up, down]
+        slope = curvature[up] - curvature[down]
+        a = rise * slope * slope - 0.5 * square * slope
+        b = 2.0 * rise * total * slope - square * total
+        c = total * total * (gain[up] - gain[down])
+        inside = b * b - 4.0 * a * c
+        amount = multipliers[down]
+        if b < 0.0 and inside >= 0.0:
+            amount = min(amount, 2.0 * c / (np.sqrt(inside) - b))
+        amount = _transfer(multipliers, up, down, amount)
+        # 4. Γλ follows.
+        for i in range(size):
+            image[i] += amount * (gram[i, up] - gram[i, down])
+    return most
+
+
+@kernel
+def climb(values: Array, stiffness: Array, multipliers: Array, most: int) -> int:
+    """λ ← argmax over the simplex of vᵀλ - ½λᵀKλ by pair moves, in place; how many it took."""
+    size = values.size
+    gain = values - stiffness @ multipliers
+    for move in range(most):
+        up, down = _pair(gain, multipliers)
+        if up == down or not gain[up] - gain[down] > FLAT * max(abs(gain[up]), abs(gain[down])):
+            return move
+        bend = stiffness[up, up] + stiffness[down, down] - 2.0 * stiffness[up, down]
+        amount = multipliers[down]
+        if bend > 0.0:
+            amount = min(amount, (gain[up] - gain[down]) / bend)
+        amount = _transfer(multipliers, up, down, amount)
+        for i in range(size):
+            gain[i] -= amount * (stiffness[i, up] - stiffness[i, down])
+    return most
+
+
+@summing
+def secant(x: Array, old_x: Array, g: Array, old_g: Array, metric: Array) -> tuple[float, float, float]:
+    """Δgᵀ Δx, ‖Δx‖²_D and ‖x‖²_D: what a worker's last two points say of its curvature."""
+    along, moved, length = 0.0, 0.0, 0.0
+    for i in range(x.size):
+        dx = x[i] - old_x[i]
+        along += (g[i] - old_g[i]) * dx
+        moved += metric[i] * dx * dx
+        length += metric[i] * x[i] * x[i]
+    return along, moved, length
+
+
+@summing
+def change(
+    x: Array,
+    g: Array,
+    c: float,
+    old_x: Array,
+    old_g: Array,
+    old_c: float,
+    origin: Array,
+    metric: Array,
+    out: Array,
+) -> tuple[float, float]:
+    """out ← Δ∇m_j(o) = Δ(g_j - c_jD(x_j - o)); and Δ(m_j(o) - f_j) = Δ(-g_jᵀ(x_j - o) + ½c_j‖x_j - o‖²_D)."""
+    after, before = 0.0, 0.0
+    for i in range(x.size):
+        new, old = x[i] - origin[i], old_x[i] - origin[i]
+        out[i] = (g[i] - old_g[i]) - metric[i] * (c * new - old_c * old)
+        after += new * (0.5 * c * metric[i] * new - g[i])
+        before += old * (0.5 * old_c * metric[i] * old - old_g[i])
+    return after, before
+
+
+@summing
+def follow(planes: Array, share: Array, difference: Array, inverse: Array, out: Array) -> float:
+    """E_l += p_lj·Δ for every plane, out_l ← E_lᵀD⁻¹Δ before that; ‖Δ‖² in 1/D."""
+    size = 0.0
+    for i in range(difference.size):
+        size += inverse[i] * difference[i] * difference[i]
+    for k in range(share.size):
+        part, row = share[k], planes[k]
+        total = 0.0
+        for i in range(difference.size):
+            step = difference[i]
+            total += row[i] * inverse[i] * step
+            row[i] += part * step
+        out[k] = total
+    return size
+
+
+@summing
+def add_outer(planes: Array, share: Array, new: Array, now: float, old: Array, before: float) -> None:
+    """row_l += p_lj·(now·new - before·old) for every plane."""
+    for k in range(share.size):
+        part, row = share[k], planes[k]
+        if part != 0.0:
+            for i in range(new.size):
+                row[i] += part * (now * new[i] - before * old[i])

@@ -1,0 +1,216 @@
+"""The master of the form with quadratic models: it asks for losses and gradients, and moves z by itself.
+
+Workers keep no state, so losing one costs nothing but its gradients. An iteration costs O(S|A|p) whatever N
+is; a plane update, once per epoch, sees all N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fdro_core.aspire.models.full import FullModels
+from fdro_core.aspire.models.messages import Evaluate, Evaluation, Inspect, Inspected
+from fdro_core.aspire.models.sampled import SampledModels
+from fdro_core.aspire.plane_master import PlaneMaster
+from fdro_core.aspire.planes import Planes
+from fdro_core.aspire.settings import Plan
+from fdro_core.contracts.algorithm import Oracle
+from fdro_core.contracts.forms import LARGEST, LARGEST_SQ
+from fdro_core.contracts.messages import Reply, Request
+from fdro_core.errors import CheckpointMismatch
+from fdro_core.federation.handshake import Handshake
+from fdro_core.federation.kernels import norm_sq
+from fdro_core.federation.master import Figures, Outgoing
+from fdro_core.federation.missing import redistribute
+from fdro_core.federation.outliers import Outliers
+from uncertainty_sets.arrays import Array
+
+
+class ModelMaster(PlaneMaster):
+    """The master for `consensus="models"`.
+
+    Args:
+        plan: the settings, worked out for N workers.
+        oracle: the uncertainty set.
+        handshake: where to start, and what every worker reported there.
+    """
+
+    reply_kind = Evaluation
+    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "gradient_sq", "metric")
+
+    def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
+        super().__init__(plan.roster(), oracle, handshake)
+        config = plan.config
+        self.plan = plan
+        self.next_report = plan.report_interval
+        losses, self.gradient_sq, curvature = handshake.measured()
+        self.metric = handshake.metric
+        self._planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
+        self._planes.refresh(losses)
+        self.objective = self.value = float(self._planes.losses[0])
+        nothing = np.zeros_like(handshake.z)
+        gradients = np.array([nothing if first is None else first.gradient for first in handshake.first])
+        self.models = self._models(handshake.z, losses, gradients, curvature)
+        self.outliers = Outliers(plan.workers, handshake.z, losses, self.gradient_sq, curvature)
+        self.sent_points: list[Array] = [handshake.z] * plan.workers
+        self._enter_handshake(handshake)
+        if handshake.failures:
+            self._drop(self._may_weigh() or self.roster.alive)
+
+    def _models(
+        self, z: Array, losses: Array, gradients: Array, curvature: Array
+    ) -> FullModels | SampledModels:
+        """Full batches are modelled by their own curvatures, mini-batches by one step size."""
+        if self.plan.config.batch_size is None:
+            return FullModels(self._planes, z, self.metric, losses, gradients, curvature)
+        return SampledModels(self._planes, z, losses, gradients, **self._sampled())
+
+    def _sampled(self) -> dict[str, float]:
+        config = self.plan.config
+        return {"step": config.model_step, "prox": config.weight_step, "window": config.averaging}
+
+    @property
+    def z(self) -> Array:
+        """The model: z with full batches, its running average with mini-batches."""
+        return self.models.average
+
+    @property
+    def planes(self) -> Planes:
+        """The active planes with λ."""
+        return self._planes
+
+    @property
+    def reported(self) -> Array:
+        """Every worker's loss as it last reported it, or the running mean of its batches."""
+        return self.models.losses
+
+    # -- one iteration --------------------------------------------------------------------------------
+
+    def start(self) -> Outgoing:
+        """Ask every live worker for its gradient."""
+        return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
+
+    def _usable(self, reply: Evaluation) -> bool:
+        return -LARGEST <= reply.loss <= LARGEST and norm_sq(reply.gradient) <= LARGEST_SQ
+
+    def _advance(self) -> Outgoing:
+        """Learn from the active workers, move λ and z, and ask the same workers again."""
+        active = self.roster.close(self.iteration)
+        share = len(active) / self.plan.workers
+        for j, reply in active:
+            self.models.learn(j, self.sent_points[j], reply.loss, reply.gradient, share=share)
+        self.models.step(share)
+        self.iteration += 1
+        if self.plan.updates_planes(self.iteration):
+            self._update_planes(share)
+        if self.plan.config.adaptive is not None:
+            self._adapt(tick=False)
+        return [(j, self._fresh(j)) for j, _ in active]
+
+    def _update_planes(self, share: float) -> None:
+        """Ask the oracle about the models' values, take its plane in, drop idle ones, and sum anew."""
+        values = self.models.values()
+        if self.never:
+            values = values.copy()
+            values[self.never] = np.delete(values, self.never).mean()
+        answer = self.oracle.worst_case(values)
+        self.objective = float(answer.value)
+        p = np.asarray(answer.p, dtype=np.float64)
+        weighed = self._may_weigh()
+        self._planes.update(p if weighed is None else redistribute(p, weighed), values)
+        total = float(self._planes.multipliers.sum())
+        if total > 0:
+            self._planes.multipliers[:] /= total  # a plane that was dropped may have had some
+        else:
+            self._planes.multipliers[-1] = 1.0
+        self.models.recentre()
+        self.value = float(self._planes.losses @ self._planes.multipliers)
+
+    # -- messages -------------------------------------------------------------------------------------
+
+    def _fresh(self, j: int) -> Evaluate:
+        self.sent_points[j] = z = self.models.z
+        self.sent += z.size + 1
+        return Evaluate(self.roster.dispatch(j, self.time, self.iteration), z)
+
+    def _repeat(self, j: int) -> Evaluate:
+        self.sent += self.z.size + 1
+        return Evaluate(self.roster.tickets[j], self.sent_points[j])
+
+    # -- lost workers ---------------------------------------------------------------------------------
+
+    def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
+        """Stop waiting for worker j; its model stays, or is dropped."""
+        super()._lose(j, reason, for_good=for_good, error=error)
+        if self.plan.config.dead_losses == "drop" and self.roster.live:
+            self._drop(self.roster.alive)
+
+    def _drop(self, kept: Any) -> None:
+        """Give the weight of the others in every plane to the workers that are kept."""
+        planes = self._planes
+        for column in range(planes.size):
+            planes.table[:, column] = redistribute(planes.table[:, column], kept)
+        self.models.recentre()
+
+    # -- reports, assessment, checkpoints -------------------------------------------------------------
+
+    def _figures(self) -> Figures:
+        return Figures(
+            objective=self.objective,
+            value=self.value,
+            losses=self.models.losses.copy(),
+            planes=self._planes.size,
+            active_workers=min(self.roster.active, self.roster.live),
+            theorem_numbers=0,  # Theorem 2 counts the messages of the other form
+        )
+
+    def probes(self) -> dict[int, Request]:
+        """A question for every worker that is not dropped: loss and gradient at the model, on all data."""
+        return dict.fromkeys(self.roster.kept(), Inspect(self.z))
+
+    def _standing(self, replies: Mapping[int, Reply | Exception]) -> tuple[Array, Array, float]:
+        """The weights, the planes, and how far from stationary the model is.
+
+        The measure is max over p of pᵀf(z) - sᵀf(z) + ‖Σ_j s_j∇f_j(z)‖² in 1/D: both terms are 0 at a saddle
+        point. It is infinite if a live worker with weight did not answer.
+        """
+        weights = self._planes.weights()
+        losses = self.models.losses.copy()
+        slope = np.zeros_like(self.z)
+        for j, reply in replies.items():
+            if isinstance(reply, Inspected):
+                losses[j] = reply.loss_at_z
+                slope += weights[j] * reply.gradient
+            elif self.roster.alive[j] and weights[j] > 0:
+                return weights, self._planes.matrix(), np.inf
+        above = float(self.oracle.worst_case(losses).value) - float(weights @ losses)
+        return weights, self._planes.matrix(), max(above, 0.0) + float((slope * slope) @ (1.0 / self.metric))
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        own = {"planes": self._planes.snapshot(), "models": self.models.snapshot()}
+        return super().snapshot() | own | {"sent_points": np.array(self.sent_points)}
+
+    @classmethod
+    def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> ModelMaster:
+        """The master of a snapshot."""
+        if "models" not in state:
+            raise CheckpointMismatch(
+                'the checkpoint is not one of consensus="models": give the same algorithm as the first time'
+            )
+        master = cls.__new__(cls)
+        master.plan = plan
+        master._planes = Planes.restored(state["planes"])
+        kept = state["models"]
+        if plan.config.batch_size is None:
+            master.models = FullModels.restored(master._planes, kept)
+        else:
+            master.models = SampledModels.restored(master._planes, kept, **master._sampled())
+        master.sent_points = list(state["sent_points"])
+        N = plan.workers
+        master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N))
+        master._restore(plan.roster(), oracle, state)
+        return master

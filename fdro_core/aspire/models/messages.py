@@ -1,0 +1,103 @@
+"""What master and workers send each other: points one way, losses and gradients the other."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fdro_core.contracts.forms import LARGEST, integer_fault, number_fault, vector_fault
+from fdro_core.contracts.messages import Begin, Message, Probed
+from uncertainty_sets.arrays import Array
+
+
+class Evaluation(Message):
+    """f_j and ∇f_j at the point that was sent.
+
+    Attributes:
+        ticket: of the Evaluate it answers.
+        loss: f_j, on all data or on the batch of the gradient.
+        gradient: ∇f_j; nobody writes to it any more.
+    """
+
+    __slots__ = ("gradient", "loss", "ticket")
+
+    def __init__(self, ticket: int, loss: float, gradient: Array) -> None:
+        self.ticket = ticket
+        self.loss = loss
+        self.gradient = gradient
+
+
+class Evaluate(Message):
+    """Report loss and gradient at z. The ticket numbers the random stream of the batch."""
+
+    __slots__ = ("ticket", "z")
+
+    answer = Evaluation
+
+    def __init__(self, ticket: int, z: Array) -> None:
+        self.ticket = ticket
+        self.z = z
+
+    def fault(self, reply: Evaluation) -> str:
+        """Check the form of the reply; its numbers are for the master to judge."""
+        return (
+            integer_fault(reply, "ticket", self.ticket)
+            or number_fault(reply, "loss")
+            or vector_fault(reply, "gradient", self.z.size)
+        )
+
+
+class Begun(Message):
+    """f_j, ∇f_j and the largest curvature c_j at the starting point, in the metric."""
+
+    __slots__ = ("curvature", "gradient", "gradient_sq", "loss")
+
+    def __init__(self, loss: float, gradient: Array, gradient_sq: float, curvature: float) -> None:
+        self.loss = loss
+        self.gradient = gradient
+        self.gradient_sq = gradient_sq
+        self.curvature = curvature
+
+
+class BeginModels(Begin):
+    """`Begin`, with the gradient in the reply."""
+
+    __slots__ = ()
+
+    answer: ClassVar[type[Message] | None] = Begun
+
+    def fault(self, reply: Begun) -> str:
+        """Check that the run can start from the reply."""
+        wrong = (
+            vector_fault(reply, "gradient", self.z.size)
+            or number_fault(reply, "loss", -LARGEST, LARGEST)
+            or number_fault(reply, "gradient_sq", 0.0, LARGEST**2)
+            or number_fault(reply, "curvature", 0.0, LARGEST)
+        )
+        return f"{wrong} (at the starting point)" if wrong else ""
+
+
+class Inspected(Probed):
+    """f_j and ∇f_j at z on all data."""
+
+    __slots__ = ("gradient",)
+
+    def __init__(self, loss: float, gradient: Array) -> None:
+        super().__init__(loss, loss, 0.0)
+        self.gradient = gradient
+
+
+class Inspect(Message):
+    """In a round of its own: report loss and gradient at z on all your data."""
+
+    __slots__ = ("z",)
+
+    answer = Inspected
+    shared = True
+
+    def __init__(self, z: Array) -> None:
+        self.z = z
+
+    def fault(self, reply: Inspected) -> str:
+        """Check that loss and gradient can be used."""
+        wrong = number_fault(reply, "loss_at_z", -LARGEST, LARGEST)
+        return wrong or vector_fault(reply, "gradient", self.z.size)

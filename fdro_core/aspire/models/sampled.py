@@ -1,0 +1,173 @@
+"""Mini-batches: models of one curvature in a metric that follows the gradients, and a prox on the weights.
+
+With s = Pᵀλ the worst-case weights of the workers,
+
+    z = Σ_j s_ja_jx_j / Σ_j s_ja_j - ηD⁻¹Σ_j s_jg_j
+
+minimises Σ_j s_jm_j if every a_j is 1. The trust a_j in an old point falls with the time between a worker's
+visits: without it a slow worker's old x_j would hold z back. Losses are running means, since the loss of one
+batch is noise to the adversary; D is the root of a running mean of (Σ_j s_jg_j)², as in RMSprop. Nothing of
+this is proved; docs/theory.md says what was measured.
+
+A reply costs O(|A|p), whatever N is: the planes' sums of g_j and a_jx_j follow it, and are summed anew at
+every plane update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fdro_core.aspire.models import kernels
+from fdro_core.aspire.planes import Planes
+from uncertainty_sets.arrays import Array
+
+MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
+METRIC_MEMORY = 0.05  # of the newest epoch in v
+INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
+FLOOR = 1e-3  # of the root of the mean of v
+TINY = 1e-12
+MOVES = 200  # of weight between planes in one step
+CHUNK = 64  # workers at a time when planes are summed anew
+
+STATE = (
+    "z", "average", "X", "G", "losses", "visits", "seen_at", "interval", "trust", "epochs", "squares",
+    "stiffness", "slopes", "points", "trusts",
+)  # fmt: skip
+
+
+class SampledModels:
+    """The models of all workers and of the active planes.
+
+    Attributes:
+        z: the model that workers are sent; replaced, never written to.
+        average: the running mean of z, which is the result.
+        X, G: x_j and g_j, (N, p).
+        losses: running means of f_j.
+        visits, seen_at, interval: how often and when each worker replied, and the epochs between its visits.
+        trust: a_j.
+        epochs: how many were taken.
+        squares: v, whose root is D.
+        stiffness: how the planes' losses answer to λ, from the last plane update.
+        slopes, points, trusts: Σ_j p_ljg_j, Σ_j p_lja_jx_j and Σ_j p_lja_j of every plane.
+    """
+
+    def __init__(
+        self,
+        planes: Planes,
+        z: Array,
+        losses: Array,
+        gradients: Array,
+        *,
+        step: float,
+        prox: float,
+        window: float,
+    ) -> None:
+        workers = losses.size
+        self.planes = planes
+        self.z = z
+        self.average = z
+        self.X = np.repeat(z[None, :], workers, axis=0)
+        self.G = gradients.copy()
+        self.losses = losses.copy()
+        self.visits = np.zeros(workers)
+        self.seen_at = np.zeros(workers)
+        self.interval = np.ones(workers)
+        self.trust = np.ones(workers)
+        self.epochs = 0.0
+        self.configure(step, prox, window)
+        self.recentre()
+        slope = planes.multipliers @ self.slopes
+        self.squares = slope * slope
+        self.update_stiffness()
+
+    def configure(self, step: float, prox: float, window: float) -> None:
+        """Set η, the prox step ρ of the weights, and the share of the epochs that are averaged."""
+        self.step_size, self.prox, self.window = step, prox, window
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        return {name: getattr(self, name) for name in STATE}
+
+    @classmethod
+    def restored(
+        cls, planes: Planes, state: Mapping[str, Any], *, step: float, prox: float, window: float
+    ) -> SampledModels:
+        """The models of a snapshot."""
+        models = cls.__new__(cls)
+        models.planes = planes
+        for name in STATE:
+            setattr(models, name, state[name])
+        models.configure(step, prox, window)
+        return models
+
+    @property
+    def metric(self) -> Array:
+        """D."""
+        metric: Array = np.sqrt(self.squares) + (FLOOR * float(np.sqrt(self.squares.mean())) + TINY)
+        return metric
+
+    # -- one reply ------------------------------------------------------------------------------------
+
+    def learn(self, j: int, x: Array, loss: float, gradient: Array, *, share: float) -> None:
+        """Replace worker j's model by that of its reply at x; share is S/N."""
+        self.visits[j] += 1
+        gap = max(1.0, self.epochs - self.seen_at[j])
+        self.seen_at[j] = self.epochs
+        self.losses[j] += max(1.0 - (1.0 - MEMORY) ** gap, 1.0 / (self.visits[j] + 1)) * (
+            loss - self.losses[j]
+        )
+        self.interval[j] += max(INTERVAL_MEMORY, 1.0 / self.visits[j]) * (gap - self.interval[j])
+        before, now = self.trust[j], 1.0 / self.interval[j]
+        row = self.planes.table[j, : self.planes.size]
+        kernels.add_outer(self.slopes, row, gradient, 1.0, self.G[j], 1.0)
+        kernels.add_outer(self.points, row, x, now, self.X[j], before)
+        self.trusts += row * (now - before)
+        self.X[j], self.G[j], self.trust[j] = x, gradient, now
+
+    def step(self, share: float) -> None:
+        """D, λ, z and its average; share is S/N."""
+        planes = self.planes
+        self.epochs += share
+        slope = planes.multipliers @ self.slopes
+        self.squares = self.squares + METRIC_MEMORY * share * (slope * slope - self.squares)
+        metric = self.metric
+        planes.previous[:] = planes.multipliers
+        if planes.size > 1:
+            table = planes.table[:, : planes.size]
+            pull = (table.T @ table) / (self.prox * share)
+            values = self.losses @ table + pull @ planes.multipliers
+            kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
+            slope = planes.multipliers @ self.slopes
+        anchor = (planes.multipliers @ self.points) / float(planes.multipliers @ self.trusts)
+        self.z = anchor - self.step_size * slope / metric
+        pace = min(1.0, share / max(1.0, self.window * self.epochs))
+        self.average = self.average + pace * (self.z - self.average)
+
+    # -- planes ---------------------------------------------------------------------------------------
+
+    def values(self) -> Array:
+        """The losses that the oracle is asked about: the running means."""
+        return self.losses
+
+    def recentre(self) -> None:
+        """Sum the planes anew. Costs O(|A|Np)."""
+        planes = self.planes
+        table = planes.table[:, : planes.size]
+        self.slopes = np.zeros((planes.size, self.z.size))
+        self.points = np.zeros((planes.size, self.z.size))
+        for begin in range(0, self.losses.size, CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            self.slopes += table[rows].T @ self.G[rows]
+            self.points += (table[rows] * self.trust[rows, None]).T @ self.X[rows]
+        self.trusts = self.trust @ table
+        if hasattr(self, "squares"):
+            self.update_stiffness()
+
+    def update_stiffness(self) -> None:
+        """How the planes' losses answer to λ: ηBD⁻¹Bᵀ, with B the slopes of the planes' models at z."""
+        metric = self.metric
+        slopes = self.slopes + (self.trusts[:, None] * self.z - self.points) * (metric / self.step_size)
+        self.stiffness = self.step_size * ((slopes / metric) @ slopes.T)

@@ -1,0 +1,287 @@
+"""`consensus="models"`: the model step against dense references, and the driver's promises for this form."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from bench.driver.problems import classification, reference, regression, relative_gap, robust_value, six_sets
+from fdro_core import (
+    Adaptive,
+    AspireEase,
+    Constant,
+    Crash,
+    Exponential,
+    LogNormal,
+    Straggler,
+    ThreadEngine,
+    VirtualEngine,
+    resume,
+    solve,
+)
+from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models.full import FullModels
+from fdro_core.aspire.models.messages import Evaluate
+from fdro_core.aspire.models.sampled import SampledModels
+from fdro_core.aspire.models.worker import ModelWorker
+from fdro_core.aspire.planes import Planes
+from fdro_core.errors import InvalidSetting
+from fdro_core.observers import Checkpoint
+from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, same, softmax_problems
+from uncertainty_sets import KL, UncertaintySet
+
+N, P = 5, 4
+
+
+def models(**settings):
+    return AspireEase(consensus="models", **settings)
+
+
+def three_planes(rng, workers=N):
+    """Three random planes, with weights."""
+    planes = Planes(rng.dirichlet(np.ones(workers)), keep_all=True, limit=20)
+    for worker in (0, 1):
+        planes.update(np.eye(workers)[worker], 9.0 * (worker + 1) * np.eye(workers)[worker])
+    assert planes.size == 3
+    planes.multipliers[:] = rng.dirichlet(np.ones(3))
+    return planes
+
+
+def full(rng, scale=1.0):
+    planes = three_planes(rng)
+    z, metric = rng.normal(size=P), rng.uniform(0.5, 2.0, size=P)
+    losses, gradients = scale * rng.normal(size=N), scale * rng.normal(size=(N, P))
+    return FullModels(planes, z, metric, losses, gradients, scale * rng.uniform(0.5, 2.0, size=N))
+
+
+def dense(state):
+    """Value and slope of every worker's model at z, from their definition."""
+    away = state.z - state.X
+    values = state.losses + (state.G * away).sum(axis=1) + 0.5 * state.curvature * (away**2 @ state.metric)
+    return values, state.G + state.curvature[:, None] * away * state.metric
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_planes_models_follow_every_reply(scale):
+    rng = np.random.default_rng(0)
+    state = full(rng, scale)
+    for turn in range(40):
+        j = int(rng.integers(N))
+        state.learn(j, rng.normal(size=P), scale * rng.normal(), scale * rng.normal(size=P), share=1 / N)
+        state.z = state.origin + rng.normal(size=P)
+        if turn % 7 == 3:
+            state.recentre()
+        table = state.planes.table[:, : state.planes.size]
+        values, slopes = dense(state)
+        off = state.z - state.origin
+        found = state.e + state.E @ off + 0.5 * state.C * float(state.metric @ off**2)
+        np.testing.assert_allclose(found, values @ table, rtol=1e-10, atol=1e-10 * scale)
+        along = state.E + state.C[:, None] * state.metric * off
+        np.testing.assert_allclose(along, table.T @ slopes, rtol=1e-10, atol=1e-10 * scale)
+        np.testing.assert_allclose(
+            state.gram, (state.E / state.metric) @ state.E.T, rtol=1e-9, atol=1e-9 * scale**2
+        )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_step_minimises_the_largest_plane(seed):
+    rng = np.random.default_rng(seed)
+    state = full(rng)
+    state.step(1 / N)
+    table = state.planes.table[:, : state.planes.size]
+    z, top = cp.Variable(P), cp.Variable()
+    rows = [
+        sum(
+            table[j, k]
+            * (
+                state.losses[j]
+                + state.G[j] @ (z - state.X[j])
+                + 0.5 * state.curvature[j] * cp.sum(cp.multiply(state.metric, cp.square(z - state.X[j])))
+            )
+            for j in range(N)
+        )
+        <= top
+        for k in range(state.planes.size)
+    ]
+    best = cp.Problem(cp.Minimize(top), rows).solve(solver="CLARABEL")
+    reached = float((dense(state)[0] @ table).max())
+    assert reached == pytest.approx(best, abs=1e-7)
+    np.testing.assert_allclose(state.z, z.value, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_weights_of_planes_are_balanced(seed):
+    """At the end every plane with weight has the largest value: the condition for the maximum of φ."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 12))
+    E, C, e = rng.normal(size=(size, 3)), rng.uniform(0.1, 3.0, size=size), rng.normal(size=size)
+    weights = np.full(size, 1 / size)
+    kernels.balance(e, E @ E.T, C, weights, 2000)
+    z = -(weights @ E) / float(weights @ C)
+    values = e + E @ z + 0.5 * C * float(z @ z)
+    assert weights.sum() == pytest.approx(1.0)
+    assert float(values.max() - values[weights > 0].min()) < 1e-8
+
+
+@pytest.mark.parametrize("kind", sorted(six_sets(4)))
+@pytest.mark.parametrize("make", [classification, regression])
+@pytest.mark.parametrize("S", [1, 4])
+def test_the_optimum_of_convex_problems(kind, make, S):
+    problems, chosen = make(4, seed=5), six_sets(4, seed=5)[kind]
+    best, _ = reference(problems, chosen)
+    result = solve(problems, chosen, algorithm=models(active_workers=S, iterations=480 // S))
+    start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
+    assert abs(relative_gap(robust_value(problems, chosen, result.w), best, start)) < 1e-7
+    assert result.stationarity < 1e-6
+
+
+def test_a_set_without_a_size_of_its_own():
+    class Near(UncertaintySet):
+        def constraints(self, p):
+            return [cp.norm(p - 1.0 / p.size) <= 0.2]
+
+    problems = softmax_problems(3)
+    ours = solve(problems, Near(), algorithm=models(iterations=300))
+    paper = solve(problems, Near())
+    assert ours.objective == pytest.approx(paper.objective, rel=1e-5)
+
+
+SCENES = {
+    "plain": ({}, {}),
+    "synchronous": ({"active_workers": N}, {"delays": Exponential()}),
+    "mini-batches": ({"batch_size": 4, "active_workers": 2}, {"delays": LogNormal(2.0, 1.0)}),
+    "cp": ({"planes": "cp"}, {"delays": Constant()}),
+    "adaptive": ({"adaptive": Adaptive(few=2)}, {"stragglers": [Straggler(1, 15.0, 20.0, 50.0)]}),
+    "dropped": ({"dead_losses": "drop"}, {"crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]}),
+    "faults": (
+        {"deadline": 5.0, "active_workers": 2},
+        {"lost": 0.03, "repeated": 0.1, "crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fdro_core.errors.WorkerWarning")
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("stop", [3, 37, 120])
+def test_resume_equals_uninterrupted(scene, stop, tmp_path):
+    settings, engine = SCENES[scene]
+    problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
+
+    def engines():
+        return VirtualEngine(seed=2, **engine)
+
+    whole = solve(problems, box, algorithm=models(iterations=200, **settings), engine=engines())
+    same(whole, solve(problems, box, algorithm=models(iterations=200, **settings), engine=engines()))
+    first = models(iterations=stop, **settings)
+    solve(problems, box, algorithm=first, engine=engines(), observers=[Checkpoint(path)])
+    rest = resume(path, problems, box, algorithm=models(iterations=200, **settings), engine=engines())
+    same(whole, rest)
+
+
+@pytest.mark.parametrize("when", [0.5, 1.5, 7.3, 20.0])
+def test_a_worker_may_crash_and_return_at_any_time(when):
+    problems, box = softmax_problems(N), middle_box(N)
+    calm = solve(problems, box, algorithm=models())
+    engine = VirtualEngine(seed=1, crashes=[Crash(2, when, when + 8.0), Crash(4, when + 0.1, when + 30.0)])
+    assert solve(problems, box, algorithm=models(), engine=engine).objective == pytest.approx(
+        calm.objective, rel=1e-9
+    )
+
+
+def test_a_new_worker_answers_as_the_old_one_would():
+    problem = softmax_problems(1)[0]
+    old, new = (ModelWorker(0, problem, seed=3, batch_size=4) for _ in range(2))
+    z = np.linspace(-1.0, 1.0, problem.dimension)
+    for ticket in range(1, 9):
+        kept = old.handle(Evaluate(ticket, z))
+    fresh = new.handle(Evaluate(8, z))
+    assert kept.loss == fresh.loss
+    np.testing.assert_array_equal(kept.gradient, fresh.gradient)
+    assert new.snapshot() is None
+
+
+@pytest.mark.filterwarnings("ignore::fdro_core.errors.WorkerWarning")
+def test_bad_replies_are_left_out():
+    problems = [Quadratic([0.0]), Faulty([1.0], bad={12, 14}), Quadratic([2.0])]
+    result = solve(problems, middle_box(3), algorithm=models(iterations=200))
+    assert any(entry["event"] == "bad-update" for entry in result.history)
+    assert np.isfinite(result.w).all()
+    calm = solve([Quadratic([c]) for c in (0.0, 1.0, 2.0)], middle_box(3), algorithm=models(iterations=200))
+    assert result.objective == pytest.approx(calm.objective, rel=1e-9)
+
+
+def test_a_worker_that_fails_at_the_start():
+    problems = [Quadratic([0.0]), Faulty([1.0], broken={1}), Quadratic([2.0])]
+    with pytest.warns(Warning, match="worker 1"):
+        result = solve(problems, middle_box(3), algorithm=models(iterations=60, on_failed_start="warn"))
+    assert result.weights[1] == 0.0
+    assert np.isnan(result.losses[1])
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_units_of_the_losses_do_not_matter(factor):
+    class Scaled(Quadratic):
+        def loss_and_gradient(self, w, rng=None, batch_size=None):
+            loss, gradient = super().loss_and_gradient(w)
+            return factor * loss, factor * gradient
+
+    centres = ([0.0, 1.0], [2.0, -1.0], [4.0, 3.0])
+    plain = solve([Quadratic(c) for c in centres], middle_box(3), algorithm=models(iterations=90))
+    scaled = solve([Scaled(c) for c in centres], middle_box(3), algorithm=models(iterations=90))
+    np.testing.assert_allclose(scaled.w, plain.w, rtol=1e-7)
+
+
+def test_negative_losses_one_worker_one_parameter():
+    low = solve(
+        [Quadratic([c], shift=-50.0) for c in (0.0, 2.0)], middle_box(2), algorithm=models(iterations=60)
+    )
+    high = solve([Quadratic([c]) for c in (0.0, 2.0)], middle_box(2), algorithm=models(iterations=60))
+    np.testing.assert_allclose(low.w, high.w, atol=1e-9)
+    alone = solve([Quadratic([3.0])], KL([1.0], 0.1), algorithm=models(iterations=20))
+    np.testing.assert_allclose(alone.w, [3.0], atol=1e-9)
+
+
+def test_threads_take_the_same_path_if_everyone_is_waited_for():
+    problems, box = softmax_problems(N), middle_box(N)
+    settings = {"active_workers": N, "iterations": 40}
+    virtual = solve(problems, box, algorithm=models(**settings))
+    threads = solve(problems, box, algorithm=models(**settings), engine=ThreadEngine(2))
+    np.testing.assert_array_equal(virtual.w, threads.w)
+
+
+def test_mini_batches_come_near_the_optimum():
+    problems, chosen = classification(4, seed=5), six_sets(4, seed=5)["kl"]
+    best, _ = reference(problems, chosen)
+    result = solve(problems, chosen, algorithm=models(batch_size=16, iterations=4000))
+    start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
+    assert relative_gap(robust_value(problems, chosen, result.w), best, start) < 0.02
+
+
+def test_the_sampled_sums_follow_every_reply():
+    rng = np.random.default_rng(1)
+    planes = three_planes(rng)
+    z, losses, gradients = rng.normal(size=P), rng.normal(size=N), rng.normal(size=(N, P))
+    state = SampledModels(planes, z, losses, gradients, step=0.01, prox=0.1, window=0.1)
+    for _ in range(30):
+        j = int(rng.integers(N))
+        state.learn(j, rng.normal(size=P), rng.normal(), rng.normal(size=P), share=1 / N)
+        state.step(1 / N)
+        table = planes.table[:, : planes.size]
+        np.testing.assert_allclose(state.slopes, table.T @ state.G, atol=1e-10)
+        np.testing.assert_allclose(state.points, (table * state.trust[:, None]).T @ state.X, atol=1e-10)
+        np.testing.assert_allclose(state.trusts, state.trust @ table, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"consensus": "models", "penalty": 1.0}, "penalty"),
+        ({"consensus": "models", "local_steps": 2}, "local_steps"),
+        ({"model_step": 0.1}, "model_step"),
+    ],
+)
+def test_settings_of_the_other_form_are_refused(settings, name):
+    with pytest.raises(InvalidSetting, match=f"{name} belongs to consensus=") as caught:
+        solve(softmax_problems(2), middle_box(2), algorithm=AspireEase(**settings))
+    assert caught.value.parameter == name
