@@ -17,40 +17,19 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.driver.baselines import planes_lbfgs, subgradient
+from bench.driver.convergence import models, stressed, trace
 from bench.driver.problems import (
-    Scaled,
     classification,
     reference,
     regression,
-    relative_gap,
     robust_value,
     six_sets,
 )
 from bench.measuring import sections
-from fdro_core import AspireEase, LogNormal, SoftmaxRegression, Straggler, VirtualEngine, solve
+from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=140)
-
-
-def trace(
-    problems: Any, chosen: Any, best: float, config: AspireEase, **engine: Any
-) -> tuple[float, float, int]:
-    """Epochs until the gap stays below 1e-3, the final gap, and the most planes."""
-    N, rows = len(problems), []
-    start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
-
-    def look(run: Any, entry: dict[str, Any]) -> None:
-        if entry["event"] == "report":
-            value = robust_value(problems, chosen, run.master.z)
-            rows.append((entry["gradients"] / N, relative_gap(value, best, start), entry["planes"]))
-
-    solve(problems, chosen, algorithm=config, engine=VirtualEngine(seed=1, **engine), observers=[look])
-    table = np.array(rows)
-    above = np.flatnonzero(table[:, 1] >= 1e-3)
-    after = 0 if not above.size else above[-1] + 1
-    epochs = table[after, 0] if after < len(table) else np.inf
-    return float(epochs), float(table[-1, 1]), int(table[:, 2].max())
 
 
 def row(*cells: str) -> None:
@@ -94,15 +73,8 @@ def fifty() -> None:
 
 def stress() -> None:
     """Units, sample sizes of 10 to 300, log-normal delays, a 20× straggler; and condition 1e4."""
-    base = classification(8, seed=22, samples=(10, 300))
-    hard = {"delays": LogNormal(1.0, 0.8), "stragglers": [Straggler(3, 20.0)]}
-    cases: list[tuple[str, Any, dict[str, Any]]] = [
-        ("losses ×100, straggler", [Scaled(p, 100.0) for p in base], hard),
-        ("losses ×0.01, straggler", [Scaled(p, 0.01) for p in base], hard),
-        ("condition 1e4", classification(8, seed=23, condition=1e4), {}),
-    ]
     row("problem", "set", "S=1", "S=4", "S=8", "reference")
-    for name, problems, engine in cases:
+    for name, problems, engine in stressed():
         for kind, chosen in six_sets(8, seed=22).items():
             try:
                 best, how = reference(problems, chosen)
@@ -294,7 +266,7 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireEase) -> flo
 
 
 SECTIONS = {
-    part.__name__: part for part in (eight, fifty, stress, planes, iteration, scale, traffic, network)
+    part.__name__: part for part in (models, eight, fifty, stress, planes, iteration, scale, traffic, network)
 }
 
 

@@ -1,0 +1,97 @@
+"""How many epochs a run takes to the optimum, and both forms of `consensus` side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bench.driver.baselines import planes_lbfgs, subgradient
+from bench.driver.problems import (
+    Scaled,
+    classification,
+    reference,
+    regression,
+    relative_gap,
+    robust_value,
+    six_sets,
+)
+from fdro_core import AspireEase, LogNormal, Straggler, VirtualEngine, solve
+
+EPOCHS = 150
+"""Epochs of a run with models: three times what the slowest needs for 1e-6."""
+
+
+def trace(
+    problems: Any, chosen: Any, best: float, config: AspireEase, **engine: Any
+) -> tuple[float, float, int]:
+    """Epochs until the gap stays below 1e-3, the final gap, and the most planes."""
+    N, rows = len(problems), []
+    start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
+
+    def look(run: Any, entry: dict[str, Any]) -> None:
+        if entry["event"] == "report":
+            value = robust_value(problems, chosen, run.master.z)
+            rows.append((entry["gradients"] / N, relative_gap(value, best, start), entry["planes"]))
+
+    solve(problems, chosen, algorithm=config, engine=VirtualEngine(seed=1, **engine), observers=[look])
+    table = np.array(rows)
+    above = np.flatnonzero(table[:, 1] >= 1e-3)
+    after = 0 if not above.size else above[-1] + 1
+    epochs = table[after, 0] if after < len(table) else np.inf
+    return float(epochs), float(table[-1, 1]), int(table[:, 2].max())
+
+
+def stressed() -> list[tuple[str, Any, dict[str, Any]]]:
+    """Problems in other units with a 20× straggler, and one of condition 1e4, with their engines."""
+    base = classification(8, seed=22, samples=(10, 300))
+    hard = {"delays": LogNormal(1.0, 0.8), "stragglers": [Straggler(3, 20.0)]}
+    return [
+        ("losses ×100, straggler", [Scaled(p, 100.0) for p in base], hard),
+        ("losses ×0.01, straggler", [Scaled(p, 0.01) for p in base], hard),
+        ("condition 1e4", classification(8, seed=23, condition=1e4), {}),
+    ]
+
+
+def models() -> None:
+    """Both forms of `consensus`: epochs to 1e-3 of the optimum, least to most over the six sets."""
+    cases: list[tuple[str, Any, dict[str, Any], int]] = [
+        (f"{name}, N = {workers}", make(workers, seed=seed), {}, seed)
+        for workers, seed in ((8, 21), (50, 3))
+        for name, make in (("softmax", classification), ("least squares", regression))
+    ]
+    cases += [(name, problems, engine, 22) for name, problems, engine in stressed()]
+    print(
+        '| problem | "admm", S = 1 | "models", S = 1 | S = N/2 | S = N | largest last gap | subgradient '
+        "| planes + L-BFGS |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for name, problems, engine, seed in cases:
+        columns: list[list[float]] = [[] for _ in range(6)]
+        last: list[float] = []
+        for chosen in six_sets(len(problems), seed=seed).values():
+            _measure(problems, chosen, engine, columns, last)
+        cells = " | ".join(f"{min(column):.0f}–{max(column):.0f}" for column in columns[:4])
+        others = " | ".join(f"{min(column):.0f}–{max(column):.0f}" for column in columns[4:])
+        print(f"| {name} | {cells} | {max(last):.0e} | {others} |", flush=True)
+
+
+def _measure(
+    problems: Any, chosen: Any, engine: dict[str, Any], columns: list[list[float]], last: list[float]
+) -> None:
+    """Add the epochs of every solver on one set to the columns."""
+    N = len(problems)
+    try:
+        best, _ = reference(problems, chosen)
+    except RuntimeError:  # no independent optimum to compare with
+        return
+    start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
+    target = best + 1e-3 * max(abs(best), start - best)
+    columns[0].append(trace(problems, chosen, best, AspireEase(), **engine)[0])
+    for column, S in zip(columns[1:4], (1, N // 2, N), strict=True):
+        config = AspireEase(consensus="models", active_workers=S, iterations=EPOCHS * N // S)
+        epochs, gap, _ = trace(problems, chosen, best, config, **engine)
+        column.append(epochs)
+        last.append(abs(gap))
+    for column, solver in zip(columns[4:], (subgradient, planes_lbfgs), strict=True):
+        column.append(solver(problems, chosen, target))
