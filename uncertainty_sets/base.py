@@ -24,7 +24,7 @@ from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
-from uncertainty_sets.parameters import as_floats, example_center
+from uncertainty_sets.parameters import as_floats, describe, example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -79,6 +79,11 @@ class UncertaintySet(ABC):
             cls._projection = UncertaintySet._projection  # type: ignore[method-assign]  # it is another set
         if "name" in cls.__dict__ and cls.name:
             NAMED[cls.name] = cls
+
+    def __repr__(self) -> str:
+        """The class and those parameters that it keeps as attributes of the same name."""
+        kept = {name: getattr(self, name) for name in parameters_of(type(self)) if hasattr(self, name)}
+        return f"{type(self).__name__}({', '.join(f'{name}={describe(kept[name])}' for name in kept)})"
 
     @abstractmethod
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:

@@ -53,6 +53,21 @@ def test_by_name(empty_shelf):
         registry.worst_case("cvar", losses, radius=0.5)
 
 
+def test_a_set_without_a_repr_of_its_own_shows_its_parameters(empty_shelf):
+    """Messages, `fdro train` and summaries show it; an address in memory would differ in every run."""
+    cls = make_cvar()
+    assert repr(cls(0.5)) == "ConditionalValueAtRisk(level=0.5, center=None)"
+    assert repr(cls(0.5, np.array([0.25, 0.75]))) == "ConditionalValueAtRisk(level=0.5, center=[0.25, 0.75])"
+
+    class Half(cls):
+        name = ""
+
+        def __init__(self, label):
+            super().__init__(0.5)
+
+    assert repr(Half("x")) == "Half()"
+
+
 def test_losses_decide_the_size(empty_shelf):
     uncertainty_set = make_cvar()(0.75)
     for n in (4, 8, 40):
