@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -84,7 +84,7 @@ def build(
     """
     known: dict[str, Any] = {}
     if size is not None:
-        if not isinstance(size, Integral) or size < 1:
+        if not isinstance(size, int | np.integer) or size < 1:  # users may pass any type
             raise InvalidInput(
                 f"size must be a whole number >= 1, got {size!r}", parameter="size", value=size
             )
