@@ -103,7 +103,6 @@ class Message:
 
 
 _NUMBER = (float, int)
-_HOLDS_ARRAYS = (np.ndarray, list, tuple, dict)
 _classes: dict[str, type[Message]] = {}
 
 Request = Message
@@ -143,8 +142,14 @@ def copied(message: Any) -> Any:
     cls = type(message)
     copy = cls.__new__(cls)
     for name, value in message.fields().items():
-        setattr(copy, name, deepcopy(value) if isinstance(value, _HOLDS_ARRAYS) else value)
+        setattr(copy, name, _copied_value(value))
     return copy
+
+
+def _copied_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):  # the usual case; deepcopy takes six times as long
+        return value.copy()
+    return deepcopy(value) if isinstance(value, list | tuple | dict) else value
 
 
 # -- from a worker to the master --------------------------------------------------------------------
