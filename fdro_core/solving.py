@@ -20,6 +20,7 @@ from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer
 from fdro_core.contracts.oracle import sized
 from fdro_core.contracts.problem import ProblemSource, check_sources
+from fdro_core.contracts.setting_checks import check_object
 from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import CheckpointMismatch, InvalidProblem, InvalidSetting
 from fdro_core.federation import checkpoint
@@ -64,7 +65,7 @@ def solve(
     (1.0, 0.5)
     """
     algorithm = _chosen(algorithm, config)
-    runner = VirtualEngine() if engine is None else engine
+    runner = _runner(engine)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     point = None if start is None else _as_point(start)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
@@ -98,7 +99,7 @@ def resume(
     lists what differs; with `force` that is a `CheckpointWarning`, and the run continues if the state fits.
     """
     algorithm = _chosen(algorithm, config)
-    runner = VirtualEngine() if engine is None else engine
+    runner = _runner(engine)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     state = checkpoint.read(path)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
@@ -123,6 +124,7 @@ def _checked(
     problems: Sequence[ProblemSource], uncertainty_set: Any, algorithm: Algorithm
 ) -> tuple[list[ProblemSource], Any]:
     """The problems as a list and the set at its size, both checked against the algorithm."""
+    check_object("algorithm", algorithm, ("check", "worker", "master"), "AspireEase(iterations=500)")
     sources = check_sources(problems)
     algorithm.check(len(sources), uncertainty_set)
     return sources, sized(uncertainty_set, len(sources))
@@ -149,6 +151,14 @@ def _chosen(algorithm: Algorithm | None, config: Algorithm | None) -> Algorithm:
         "config= is now algorithm=; the old name will be removed in 0.3", DeprecationWarning, stacklevel=3
     )
     return config
+
+
+def _runner(engine: Engine | None) -> Engine:
+    """The engine, a virtual one by default."""
+    if engine is None:
+        return VirtualEngine()
+    check_object("engine", engine, ("start", "send", "receive", "stop"), "ThreadEngine()")
+    return engine
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
-from uncertainty_sets.parameters import as_floats, example_center
+from uncertainty_sets.parameters import as_floats, describe, example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -72,13 +72,28 @@ class UncertaintySet(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "constraints" in vars(cls):
+            cls._drop_methods_of_another_set()
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
-        cls.has_closed_form = owner is not UncertaintySet
+        cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
         cls._certifies_itself = vars(owner).get("_certifies_itself", False)
-        if "constraints" in vars(cls) and "_projection" not in vars(cls):
-            cls._projection = UncertaintySet._projection  # type: ignore[method-assign]  # it is another set
         if "name" in cls.__dict__ and cls.name:
+            if not isinstance(cls.name, str):
+                raise TypeError(f"{cls.__name__}.name must be a string, got {cls.name!r}")
             NAMED[cls.name] = cls
+
+    @classmethod
+    def _drop_methods_of_another_set(cls) -> None:
+        """Inherit nothing that a parent computes from its own constraints: these are other constraints."""
+        if any("constraints" in vars(each) for each in cls.__mro__[1:] if each is not UncertaintySet):
+            for method in ("_closed_form", "_residual", "_singleton", "_projection"):
+                if method not in vars(cls):
+                    setattr(cls, method, getattr(UncertaintySet, method))
+
+    def __repr__(self) -> str:
+        """The class and those parameters that it keeps as attributes of the same name."""
+        kept = {name: getattr(self, name) for name in parameters_of(type(self)) if hasattr(self, name)}
+        return f"{type(self).__name__}({', '.join(f'{name}={describe(kept[name])}' for name in kept)})"
 
     @abstractmethod
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -55,6 +56,11 @@ def check_parameters(cls: type[SetContract], given: Mapping[str, Any], known: Co
         )
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a parameter is a single number: Python's, NumPy's, or an array without dimensions."""
+    return isinstance(value, Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
 def build(
     cls: type[SomeSet],
     given: Mapping[str, Any],
@@ -78,6 +84,10 @@ def build(
     """
     known: dict[str, Any] = {}
     if size is not None:
+        if not isinstance(size, int | np.integer) or size < 1:  # users may pass any type
+            raise InvalidInput(
+                f"size must be a whole number >= 1, got {size!r}", parameter="size", value=size
+            )
         q = np.full(size, 1.0 / size) if center is None else center
         known = cls.default_parameters(q) if fill else {"center": q, "size": size}
     check_parameters(cls, given, known)
@@ -85,7 +95,7 @@ def build(
     chosen = {name: known[name] for name in needed if name not in given} | dict(given)
     if size is not None:
         for name in cls.per_entry & chosen.keys():
-            if isinstance(chosen[name], int | float):
+            if _is_number(chosen[name]):
                 chosen[name] = np.full(size, float(chosen[name]))
     try:
         made = cls(**chosen)

@@ -145,9 +145,13 @@ def example_center(size: int, rng: np.random.Generator | None) -> Array:
     return np.full(size, 1.0 / size) if rng is None else rng.dirichlet(np.ones(size))
 
 
-def describe(array: Array | float) -> str:
-    """A parameter for a repr: short arrays whole, long ones by their shape."""
-    array = np.asarray(array)
+def describe(value: object) -> str:
+    """A parameter for a repr: short arrays whole, long ones by their shape, all but numbers by their repr."""
+    if not isinstance(value, int | float | np.ndarray | np.generic):
+        return repr(value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        return repr(value)
     if array.ndim == 0:
         return f"{float(array):g}"
     if array.ndim == 1 and array.size <= 6:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
+import warnings
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -29,6 +30,7 @@ from uncertainty_sets.names import instead, join_names
 ENTRY_POINTS = "uncertainty_sets"
 
 _sets = NAMED  # a later class of the same name replaces an earlier one
+_failed: dict[str, Exception] = {}  # what entry points raised, by their name
 _lock = threading.RLock()
 _discovered = False
 
@@ -41,9 +43,27 @@ def _discover() -> None:
         for module in pkgutil.iter_modules(sets.__path__, f"{sets.__name__}."):
             importlib.import_module(module.name)
         for point in entry_points(group=ENTRY_POINTS):
-            cls = point.load()
-            _sets.setdefault(getattr(cls, "name", "") or point.name, cls)
+            _load(point)
         _discovered = True
+
+
+def _load(point: EntryPoint) -> None:
+    """Register another package's set; one that cannot be loaded must not take the other sets with it."""
+    try:
+        cls = point.load()
+        if not (isinstance(cls, type) and issubclass(cls, UncertaintySet)):
+            raise TypeError(f"{point.value} is not a subclass of UncertaintySet")
+    except Exception as error:  # another package's code may raise anything
+        _failed[point.name] = error
+        package = point.dist.name if point.dist else "another package"
+        warnings.warn(
+            f"the uncertainty set {point.name!r} of {package} cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    else:
+        _sets.setdefault(cls.name or point.name, cls)
 
 
 def available_sets() -> list[str]:
@@ -70,7 +90,7 @@ def get_set(name: str) -> type[UncertaintySet]:
             f"no uncertainty set is called {name!r}{instead(name, available_sets())}",
             parameter="name",
             value=name,
-        ) from None
+        ) from (_failed.get(name) if isinstance(name, str) else None)
 
 
 def make_set(

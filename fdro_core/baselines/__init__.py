@@ -24,13 +24,18 @@ ALGORITHM = ("check", "worker", "master", "restore")
 
 def _found() -> dict[str, type[Any]]:
     """Every baseline by its name: the public algorithms that the files of this folder define."""
-    found = {}
+    found: dict[str, type[Any]] = {}
     for file in pkgutil.iter_modules(__path__, f"{__name__}."):
         if file.ispkg:  # what baselines share
             continue
         for name, cls in vars(importlib.import_module(file.name)).items():
             own = inspect.isclass(cls) and cls.__module__ == file.name and not name.startswith("_")
             if own and all(hasattr(cls, method) for method in ALGORITHM):
+                if name in found:
+                    raise TypeError(
+                        f"two baselines are called {name}, in {found[name].__module__} and {file.name}: "
+                        "rename one"
+                    )
                 found[name] = cls
     return dict(sorted(found.items()))
 

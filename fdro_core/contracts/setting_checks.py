@@ -74,3 +74,27 @@ def _invalid(name: str, need: str, value: Any) -> InvalidSetting:
     """The error for a setting "Class.parameter"."""
     parameter = name.rpartition(".")[2]
     return InvalidSetting(f"{name} must be {need}, got {value!r:.80}", parameter=parameter, value=value)
+
+
+def check_object(name: str, value: Any, methods: Iterable[str], example: str) -> None:
+    """Check that an argument is an object with these methods, not its class and not its name.
+
+    >>> check_object("engine", "thread", ["start"], "ThreadEngine()")
+    Traceback (most recent call last):
+        ...
+    fdro_core.errors.InvalidSetting: engine is a str without `start`, got 'thread'; give an object ...
+    """
+    if isinstance(value, type):
+        raise InvalidSetting(
+            f"{name} is the class {value.__name__}; give an object of it, {value.__name__}(...)",
+            parameter=name,
+            value=value,
+        )
+    for method in methods:
+        if not callable(getattr(value, method, None)):
+            raise InvalidSetting(
+                f"{name} is a {type(value).__name__} without `{method}`, got {value!r:.80}; give an object "
+                f"such as {example}",
+                parameter=name,
+                value=value,
+            )

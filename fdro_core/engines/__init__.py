@@ -24,5 +24,10 @@ def engines_by_name() -> dict[str, type[EngineTraits]]:
     for file in pkgutil.iter_modules(__path__, f"{__name__}."):
         for value in vars(importlib.import_module(file.name)).values():
             if isinstance(value, type) and issubclass(value, EngineTraits) and vars(value).get("name"):
-                found[value.name] = value
+                other = found.setdefault(value.name, value)
+                if other is not value:
+                    raise TypeError(
+                        f"two engines have the name {value.name!r}, {other.__module__}.{other.__name__} and "
+                        f"{value.__module__}.{value.__name__}: rename one"
+                    )
     return found

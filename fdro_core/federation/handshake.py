@@ -13,6 +13,7 @@ from fdro_core.contracts.algorithm import Ask, Oracle
 from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.contracts.messages import Begin, Hello, Introduction, Reply
 from fdro_core.contracts.replies import LARGEST
+from fdro_core.contracts.setting_checks import check_object
 from fdro_core.errors import (
     InvalidProblem,
     InvalidReply,
@@ -70,12 +71,7 @@ class Handshake:
 
 def check_set(workers: int, uncertainty_set: Any) -> None:
     """Check that the set has what an algorithm uses, and one entry for each worker."""
-    for method in ("worst_case", "reference"):
-        if not callable(getattr(uncertainty_set, method, None)):
-            raise InvalidSetting(
-                f"uncertainty_set is a {type(uncertainty_set).__name__} without `{method}`; give one of "
-                "uncertainty_sets, or a subclass of UncertaintySet"
-            )
+    check_object("uncertainty_set", uncertainty_set, ("worst_case", "reference"), "KL(center, radius)")
     size = getattr(uncertainty_set, "size", None)
     if size is not None and size != workers:
         raise InvalidSetting(

@@ -87,3 +87,20 @@ def test_a_copied_file_is_a_baseline(tmp_path):
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "11 passed" in answer.stdout
+
+
+def test_two_baselines_of_one_name_are_refused(tmp_path):
+    """The second would replace the first in run files and in imports."""
+    shutil.copytree(ROOT / "fdro_core", tmp_path / "fdro_core", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "fdro_core" / "baselines" / "worst_first.py").write_text(
+        PLUG_IN.replace("class WorstFirst", "class FedAvg"), encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "import fdro_core.baselines"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "two baselines are called FedAvg, in fdro_core.baselines.fedavg and" in done.stderr

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fdro_core import Adaptive, AspireEase, resume, solve
+from fdro_core import Adaptive, AspireEase, VirtualEngine, resume, solve
 from fdro_core.contracts.settings import settings_table
 from fdro_core.errors import InvalidSetting
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import Quadratic, middle_box
+from uncertainty_sets import KL
 
 BAD = [
     ({"active_workers": 0}, r"active_workers \(S\) must be in 1\.\.4"),
@@ -64,6 +66,32 @@ def test_set_and_problems_must_match():
         solve([Untouched([0.0])] * 3, middle_box(4))
     with pytest.raises(InvalidSetting, match="without `worst_case`"):
         solve([Untouched([0.0])] * 3, "kl")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"algorithm": AspireEase},
+            r"is the class AspireEase; give an object of it, AspireEase\(\.\.\.\)",
+        ),
+        (
+            {"algorithm": "fed-avg"},
+            "algorithm is a str without `check`, got 'fed-avg'; give an object",
+        ),
+        ({"algorithm": {"iterations": 3}}, "algorithm is a dict without `check`"),
+        ({"engine": VirtualEngine}, "engine is the class VirtualEngine; give an object of it"),
+        ({"engine": "thread"}, r"engine is a str without `start`, got 'thread'; .* ThreadEngine\(\)"),
+        ({"uncertainty_set": KL}, "uncertainty_set is the class KL; give an object of it"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_class_or_a_name_instead_of_an_object(given, message, tmp_path):
+    arguments = {"uncertainty_set": middle_box(3), **given}
+    for start in (solve, partial(resume, tmp_path / "none.npz")):
+        with pytest.raises(InvalidSetting, match=message) as caught:
+            start([Untouched([0.0])] * 3, **arguments)
+        assert {caught.value.parameter: caught.value.value} == given
 
 
 def test_counts_follow_from_n_and_s():

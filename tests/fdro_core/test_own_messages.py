@@ -135,3 +135,33 @@ def test_replies_are_checked_by_the_message_they_answer():
     assert "a Update for a Pull; Pushed is needed" in fault(pull, Update(3, np.ones(2), 1.0, 1.0, 1.0))
     assert fault(Message(), Look(np.ones(2))) == ""  # any message will do
     assert "a float for a Message" in fault(Message(), 1.0)
+
+
+def test_arrays_in_containers_are_copied_too():
+    class Layers(Message):
+        __slots__ = ("by_name", "layers")
+        live = True
+
+        def __init__(self, layers, by_name):
+            self.layers, self.by_name = layers, by_name
+
+    w = np.zeros(2)
+    sent = copied(Layers([w, (w,)], {"w": w}))
+    w += 1.0
+    for array in (sent.layers[0], sent.layers[1][0], sent.by_name["w"]):
+        assert np.array_equal(array, [0.0, 0.0])
+
+
+def test_messages_of_one_name_in_two_classes_are_kept_apart():
+    class One:
+        class Step(Message):
+            __slots__ = ("x",)
+
+    class Other:
+        class Step(Message):
+            __slots__ = ("y",)
+
+    message = One.Step()
+    message.x = 3
+    assert type(from_fields(to_fields(message))) is One.Step
+    assert One.Step.kind != Other.Step.kind

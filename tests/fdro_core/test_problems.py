@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -53,6 +56,28 @@ def test_softmax_layout():
     assert problem.loss_and_gradient(w.ravel())[0] == pytest.approx(expected)
     assert problem.accuracy(w.ravel()) == 0.0
     assert problem.accuracy(w.ravel(), [[2.0, 0.0]], [2]) == 1.0
+
+
+LOSSES = """
+import numpy as np
+from fdro_core import SoftmaxRegression
+rng = np.random.default_rng(0)
+for _ in range(50):
+    problem = SoftmaxRegression(rng.normal(size=(40, 6)), rng.integers(0, 3, 40), classes=3)
+    print(float(problem.loss_and_gradient(rng.normal(size=18))[0]).hex())
+"""
+
+
+def test_losses_are_the_same_compiled_and_from_the_cache(tmp_path):
+    """The first process compiles the kernels, the second loads them."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", LOSSES]
+    compiled, cached = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert len(compiled.split()) == 50
+    assert compiled == cached
 
 
 def test_large_scores_do_not_overflow():

@@ -110,9 +110,6 @@ class Euclidean(UncertaintySet):
     def constraints(self, p):
         """The norm."""
         return [cp.norm(p - self.center) <= self.radius]
-
-    def __repr__(self):
-        return f"Euclidean(N={self.size}, radius={self.radius:g})"
 '''
 
 BACKEND = '''

@@ -7,7 +7,7 @@ import pytest
 
 from tests.uncertainty_sets.sizeless import Tail
 from uncertainty_sets import KL, Box, CDNorm, UncertaintySet, available_sets, get_set
-from uncertainty_sets.errors import InvalidInput, InvalidParameter, UnknownName
+from uncertainty_sets.errors import InvalidInput, InvalidLosses, InvalidParameter, UnknownName
 from uncertainty_sets.registry import make_set
 
 Q = np.array([0.2, 0.3, 0.5])
@@ -31,6 +31,19 @@ def test_one_number_stands_for_every_entry():
     np.testing.assert_allclose(make_set("kl", {"radius": 0.1, "center": 0.25}, 4).center, 0.25)
     with pytest.raises(InvalidParameter, match="lower must have shape"):
         make_set("box", {"lower": 0.0, "upper": 0.5}, None)
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.int64(1), np.array(0.5)], ids=repr)
+def test_numpy_numbers_are_numbers(number):
+    np.testing.assert_array_equal(make_set("box", {"lower": 0, "upper": number}, 3).upper, np.full(3, number))
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "3", np.nan], ids=repr)
+def test_a_size_that_is_none(size):
+    with pytest.raises(InvalidInput, match="size must be a whole number >= 1, got") as caught:
+        make_set("kl", {"radius": 0.1}, size)
+    assert caught.value.parameter == "size"
+    assert caught.value.value is size
 
 
 @pytest.mark.parametrize("name", available_sets())
@@ -102,3 +115,11 @@ def test_a_closed_form_is_seen():
     assert not get_set("polyhedron").has_closed_form
     assert not UncertaintySet.has_closed_form
     assert not Tail.has_closed_form
+
+
+@pytest.mark.parametrize("backend", ["auto", "clarabel"])
+def test_losses_that_are_not_finite_are_named(backend):
+    with pytest.raises(InvalidLosses, match="losses must be finite") as caught:
+        KL(Q, 0.1).worst_case([1.0, np.nan, 2.0], backend=backend)
+    assert caught.value.parameter == "losses"
+    np.testing.assert_array_equal(caught.value.value, [1.0, np.nan, 2.0])

@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from uncertainty_sets import registry
+from uncertainty_sets import KL, check_set, registry
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.robust import support
@@ -51,6 +51,54 @@ def test_by_name(empty_shelf):
     assert registry.worst_case("cvar", losses, level=0.5).value == pytest.approx(4.0)
     with pytest.raises(InvalidParameter, match=r"cvar has no parameter 'radius'\. It takes: level, center"):
         registry.worst_case("cvar", losses, radius=0.5)
+
+
+def test_a_set_without_a_repr_of_its_own_shows_its_parameters(empty_shelf):
+    """Messages, `fdro train` and summaries show it; an address in memory would differ in every run."""
+    cls = make_cvar()
+    assert repr(cls(0.5)) == "ConditionalValueAtRisk(level=0.5, center=None)"
+    assert repr(cls(0.5, np.array([0.25, 0.75]))) == "ConditionalValueAtRisk(level=0.5, center=[0.25, 0.75])"
+
+    class Half(cls):
+        name = ""
+
+        def __init__(self, label):
+            super().__init__(0.5)
+
+    assert repr(Half("x")) == "Half()"
+
+
+def test_other_constraints_do_not_inherit_a_closed_form():
+    """The closed form, the membership test and the projection of a parent are those of another set."""
+
+    class Renamed(KL):
+        """KL itself."""
+
+    class Capped(Renamed):
+        def constraints(self, p):
+            return [*super().constraints(p), p <= 0.6]
+
+    class Deeper(Capped):
+        """Capped itself."""
+
+    losses, center = [1.0, 2.0, 4.0], [0.5, 0.3, 0.2]
+    assert Renamed(center, 1.0).worst_case(losses).backend == "closed-form"
+    for cls in (Capped, Deeper):
+        uncertain = cls(center, 1.0)
+        assert not cls.has_closed_form
+        assert uncertain.worst_case(losses).value == pytest.approx(
+            uncertain.worst_case(losses, backend="cvxpy").value, abs=1e-6
+        )
+        assert uncertain.worst_case(losses).p[2] == pytest.approx(0.6)
+        assert not uncertain.contains([0.1, 0.2, 0.7])
+    check_set(Deeper(center, 1.0))
+
+
+def test_a_name_that_is_no_string():
+    with pytest.raises(TypeError, match=r"Numbered\.name must be a string, got 3"):
+
+        class Numbered(KL):
+            name = 3
 
 
 def test_losses_decide_the_size(empty_shelf):
@@ -114,6 +162,39 @@ def test_from_another_package(tmp_path):
         for name in ("near", "near-by-point"):
             r = worst_case(name, [1.0, 2.0, 4.0], center=[0.5, 0.3, 0.2], radius=0.1)
             assert abs(r.value - 2.2) < 1e-9 and r.gap < 1e-9, r
+        print("found")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "found", done.stderr
+
+
+def test_a_broken_entry_point_leaves_the_other_sets(tmp_path):
+    """Another package's mistake is a warning, and the cause if that very set is asked for."""
+    (tmp_path / "mistaken.py").write_text("number = 3\n")
+    info = tmp_path / "mistaken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mistaken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[uncertainty_sets]\nmissing = mistaken:Nope\nnumber = mistaken:number\nabsent = no_such:Set\n"
+    )
+    code = f"""
+        import sys, warnings
+        sys.path.insert(0, {str(tmp_path)!r})
+        from uncertainty_sets import errors, get_set, worst_case
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert worst_case("kl", [1.0, 2.0], center=[0.5, 0.5], radius=0.1).value > 1.5
+        told = sorted(str(each.message) for each in caught)
+        assert [each.split(" cannot")[0] for each in told] == [
+            f"the uncertainty set {{name!r}} of mistaken" for name in ("absent", "missing", "number")
+        ], told
+        for name, cause in (("missing", AttributeError), ("number", TypeError), ("absent", ImportError)):
+            try:
+                get_set(name)
+            except errors.UnknownName as error:
+                assert isinstance(error.__cause__, cause), error.__cause__
         print("found")
     """
     done = subprocess.run(

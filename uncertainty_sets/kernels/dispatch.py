@@ -108,7 +108,7 @@ def reject_not_finite(F: Array) -> None:
     if len(bad):
         place = tuple(int(i) for i in bad[0])
         where = f"losses[{', '.join(map(str, place))}]"
-        raise InvalidLosses(f"losses must be finite, got {where} = {F[place]}")
+        raise InvalidLosses(f"losses must be finite, got {where} = {F[place]}", parameter="losses", value=F)
 
 
 def unit(f: Array) -> float:

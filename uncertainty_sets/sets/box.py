@@ -13,7 +13,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
-from uncertainty_sets.parameters import as_rows, as_vector_rows, describe, example_center
+from uncertainty_sets.parameters import as_rows, as_vector_rows, example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -148,6 +148,3 @@ class Box(UncertaintySet):
 
     def _row(self, index: int) -> Box:
         return self if self.rows is None else Box(self._given[0][index], self._given[1][index])
-
-    def __repr__(self) -> str:
-        return f"Box(lower={describe(self.lower)}, upper={describe(self.upper)})"

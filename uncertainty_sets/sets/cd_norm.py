@@ -21,7 +21,6 @@ from uncertainty_sets.parameters import (
     as_scalar_rows,
     broadcast,
     check_not_negative,
-    describe,
     example_center,
 )
 
@@ -159,9 +158,3 @@ class CDNorm(CenteredSet):
     def _singleton(self) -> Array | None:
         fixed = self.rows is None and (self._budget[0] == 0.0 or self._spread.max() == 0.0)
         return self.center if fixed else None
-
-    def __repr__(self) -> str:
-        return (
-            f"CDNorm(center={describe(self.center)}, spread={describe(self.spread)}, "
-            f"budget={describe(self.budget)})"
-        )

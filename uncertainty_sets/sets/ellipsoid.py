@@ -16,7 +16,6 @@ from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (
     as_array,
     broadcast,
-    describe,
     example_center,
     readonly,
 )
@@ -200,12 +199,6 @@ class Ellipsoid(Ball):
         else:
             size = float((d * d / self._shape[0]).sum())
         return max((size - radius) / max(1.0, radius), 0.0)
-
-    def __repr__(self) -> str:
-        return (
-            f"Ellipsoid(center={describe(self.center)}, shape={describe(self.shape)}, "
-            f"radius={describe(self.radius)})"
-        )
 
 
 def _bad_shape(words: str, value: ArrayLike) -> InvalidParameter:

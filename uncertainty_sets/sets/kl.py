@@ -11,7 +11,6 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import Ball
 from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
-from uncertainty_sets.parameters import describe
 
 if TYPE_CHECKING:
     import cvxpy
@@ -104,6 +103,3 @@ class KL(Ball):
         terms = np.where(x == close, near, far)
         divergence = float(terms.sum()) + float(x.sum() - y.sum())
         return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
-
-    def __repr__(self) -> str:
-        return f"KL(center={describe(self.center)}, radius={describe(self.radius)})"
