@@ -112,7 +112,9 @@ class Strict(Tail):
 
 
 class OtherSet(Tail):
-    """Constraints of a smaller set than the closed form's."""
+    """Constraints of a smaller set than the closed form's, which it takes over on purpose."""
+
+    _closed_form, _residual = Tail._closed_form, Tail._residual
 
     def constraints(self, p):
         return [p <= 0.75 * self.most]
