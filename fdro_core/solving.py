@@ -6,7 +6,7 @@ The module is not called `solve`: a module and a function of one name in one pac
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ def solve(
     """
     algorithm = _chosen(algorithm, config)
     runner = _runner(engine)
+    observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     point = None if start is None else _as_point(start)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
@@ -100,6 +101,7 @@ def resume(
     """
     algorithm = _chosen(algorithm, config)
     runner = _runner(engine)
+    observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     state = checkpoint.read(path)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
@@ -118,6 +120,15 @@ def resume(
         return execute(run)
     finally:
         runner.stop()
+
+
+def _observers(given: Any) -> list[Observer]:
+    """The observers as a list; one by itself, or what cannot be called, is refused."""
+    found = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else None
+    if found is None or not all(callable(each) for each in found):
+        message = "observers must be a list of callables, for example observers=[Progress()]"
+        raise InvalidSetting(f"{message}, got {given!r:.80}", parameter="observers", value=given)
+    return found
 
 
 def _checked(

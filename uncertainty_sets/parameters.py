@@ -52,6 +52,8 @@ def as_floats(name: str, value: ArrayLike, error: type[InvalidInput]) -> Array:
         raise refuse(f"be real numbers, got a cvxpy {type(value).__name__}; give its `value`{unset}")
     if getattr(value, "requires_grad", False) is True:
         raise refuse(f"be plain numbers, got a tensor that requires grad; give {name}.detach()")
+    if value is None:  # which NumPy would read as NaN
+        raise refuse("be real numbers, got None")
     try:
         array = np.asarray(value)
         if array.dtype.kind in "fiubO":

@@ -114,7 +114,7 @@ def read(path: str | Path) -> dict[str, Any]:
     if version == FIRST_FORMAT:
         warnings.warn(
             f"{path} was written by fdro 0.1, which stored neither a digest nor what the run was: whether it "
-            "is undamaged and fits these problems, set, config and engine could not be checked",
+            "is undamaged and fits these problems, set, algorithm and engine could not be checked",
             CheckpointWarning,
             stacklevel=3,
         )

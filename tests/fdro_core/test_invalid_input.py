@@ -106,3 +106,10 @@ def test_a_file_name_that_is_too_long(observer, tmp_path):
 def test_a_checkpoint_that_cannot_be_opened(path, words):
     with pytest.raises(InvalidSetting, match=words):
         resume(path, [LeastSquares([[1.0]], [0.0])] * 2, middle_box(2))
+
+
+@pytest.mark.parametrize("observers", [print, "abc", [3], None])
+def test_observers_that_cannot_be_called(observers):
+    with pytest.raises(InvalidSetting, match="observers must be a list of callables") as caught:
+        solve([Quadratic([0.0])] * 2, middle_box(2), observers=observers)
+    assert caught.value.parameter == "observers"

@@ -172,3 +172,9 @@ def test_public_names():
             "check_set",
         }
     )
+
+
+def test_none_is_not_a_number():
+    with pytest.raises(InvalidParameter, match="radius must be real numbers, got None") as caught:
+        KL([0.5, 0.5], None)
+    assert (caught.value.parameter, caught.value.value) == ("radius", None)
