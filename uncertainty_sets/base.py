@@ -35,6 +35,13 @@ NAMED: dict[str, type[UncertaintySet]] = {}
 """Every class with a name, from the moment it is defined; the registry looks sets up here."""
 
 
+FROM_CONSTRAINTS = (
+    "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
+    "_singleton", "_projection",
+)  # fmt: skip
+"""What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
+
+
 class UncertaintySet(ABC):
     """A convex set of probability vectors with a worst-case oracle.
 
@@ -86,7 +93,7 @@ class UncertaintySet(ABC):
     def _drop_methods_of_another_set(cls) -> None:
         """Inherit nothing that a parent computes from its own constraints: these are other constraints."""
         if any("constraints" in vars(each) for each in cls.__mro__[1:] if each is not UncertaintySet):
-            for method in ("_closed_form", "_residual", "_singleton", "_projection"):
+            for method in FROM_CONSTRAINTS:
                 if method not in vars(cls):
                     setattr(cls, method, getattr(UncertaintySet, method))
 

@@ -10,7 +10,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from uncertainty_sets import KL, check_set, registry
+from tests.uncertainty_sets.cases import NAMES
+from uncertainty_sets import KL, check_set, get_set, registry
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.robust import support
@@ -201,3 +202,22 @@ def test_a_broken_entry_point_leaves_the_other_sets(tmp_path):
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == "found", done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_subclass_of_any_set_with_one_more_constraint(name):
+    """What a parent derives from its own constraints must not answer for the child."""
+
+    def constraints(self, p):
+        return [*parent.constraints(self, p), p[2] <= 0.25]
+
+    parent = get_set(name)
+    child = type("Tighter", (parent,), {"constraints": constraints})
+    example = child.example(3)
+    losses = np.array([1.0, 2.0, 4.0])
+    answer, wider = example.worst_case(losses), parent.example(3).worst_case(losses)
+    assert answer.p[2] <= 0.25 + 1e-6
+    assert answer.value <= wider.value + 1e-9
+    assert example.violation(answer.p) < 1e-6
+    assert example.violation(wider.p) > 1e-3 or wider.p[2] <= 0.25 + 1e-6
+    assert example.contains(example.reference(), 1e-6)
