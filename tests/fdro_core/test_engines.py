@@ -169,7 +169,7 @@ def test_questions_and_answers_one_by_one(kind, make):
 def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_path):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, what, at=40))
     config = AspireEase(iterations=10**6, report_interval=4)
-    stop = StopWhen("worker-lost", "worker-back", after=400)
+    stop = StopWhen("worker-lost", "worker-back", after=1600)
     told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
     with told:
         result = solve(problems, middle_box(N), algorithm=config, engine=make(kind), observers=[stop])
