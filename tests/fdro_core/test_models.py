@@ -68,7 +68,7 @@ def test_the_planes_models_follow_every_reply(scale):
     state = full(rng, scale)
     for turn in range(40):
         j = int(rng.integers(N))
-        state.learn(j, rng.normal(size=P), scale * rng.normal(), scale * rng.normal(size=P), share=1 / N)
+        state.learn(j, rng.normal(size=P), scale * rng.normal(), scale * rng.normal(size=P))
         state.z = state.origin + rng.normal(size=P)
         if turn % 7 == 3:
             state.recentre()
@@ -265,12 +265,13 @@ def test_the_sampled_sums_follow_every_reply():
     state = SampledModels(planes, z, losses, gradients, step=0.01, prox=0.1, window=0.1)
     for _ in range(30):
         j = int(rng.integers(N))
-        state.learn(j, rng.normal(size=P), rng.normal(), rng.normal(size=P), share=1 / N)
+        state.learn(j, rng.normal(size=P), rng.normal(), rng.normal(size=P))
         state.step(1 / N)
         table = planes.table[:, : planes.size]
         np.testing.assert_allclose(state.slopes, table.T @ state.G, atol=1e-10)
         np.testing.assert_allclose(state.points, (table * state.trust[:, None]).T @ state.X, atol=1e-10)
         np.testing.assert_allclose(state.trusts, state.trust @ table, atol=1e-12)
+        np.testing.assert_allclose(planes.losses, state.losses @ table, atol=1e-12)
 
 
 @pytest.mark.parametrize(

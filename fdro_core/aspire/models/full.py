@@ -84,8 +84,8 @@ class FullModels:
 
     # -- one reply ------------------------------------------------------------------------------------
 
-    def learn(self, j: int, x: Array, loss: float, gradient: Array, *, share: float) -> None:
-        """Replace worker j's model by that of its reply at x; share, S/N, plays no part here."""
+    def learn(self, j: int, x: Array, loss: float, gradient: Array) -> None:
+        """Replace worker j's model by that of its reply at x."""
         along, moved, length = kernels.secant(x, self.X[j], gradient, self.G[j], self.metric)
         c = float(self.curvature[j])
         if moved > SAME_POINT * length:
@@ -108,7 +108,7 @@ class FullModels:
         return self.z
 
     def step(self, share: float) -> None:
-        """λ and z from the planes' models; share, S/N, plays no part here."""
+        """λ and z from the planes' models; share, S/N, matters to `SampledModels` only."""
         planes = self.planes
         planes.previous[:] = planes.multipliers
         kernels.balance(self.e, self.gram, self.C, planes.multipliers, MOVES)

@@ -101,16 +101,16 @@ class ModelMaster(PlaneMaster):
         active = self.roster.close(self.iteration)
         share = len(active) / self.plan.workers
         for j, reply in active:
-            self.models.learn(j, self.sent_points[j], reply.loss, reply.gradient, share=share)
+            self.models.learn(j, self.sent_points[j], reply.loss, reply.gradient)
         self.models.step(share)
         self.iteration += 1
         if self.plan.updates_planes(self.iteration):
-            self._update_planes(share)
+            self._update_planes()
         if self.plan.config.adaptive is not None:
             self._adapt(tick=False)
         return [(j, self._fresh(j)) for j, _ in active]
 
-    def _update_planes(self, share: float) -> None:
+    def _update_planes(self) -> None:
         """Ask the oracle about the models' values, take its plane in, drop idle ones, and sum anew."""
         values = self.models.values()
         if self.never:

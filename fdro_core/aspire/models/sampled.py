@@ -7,7 +7,7 @@ With s = Pᵀλ the worst-case weights of the workers,
 minimises Σ_j s_jm_j if every a_j is 1. The trust a_j in an old point falls with the time between a worker's
 visits: without it a slow worker's old x_j would hold z back. Losses are running means, since the loss of one
 batch is noise to the adversary; D is the root of a running mean of (Σ_j s_jg_j)², as in RMSprop. Nothing of
-this is proved; docs/theory.md says what was measured.
+this is proved.
 
 A reply costs O(|A|p), whatever N is: the planes' sums of g_j and a_jx_j follow it, and are summed anew at
 every plane update.
@@ -34,7 +34,7 @@ CHUNK = 64  # workers at a time when planes are summed anew
 
 STATE = (
     "z", "average", "X", "G", "losses", "visits", "seen_at", "interval", "trust", "epochs", "squares",
-    "stiffness", "slopes", "points", "trusts",
+    "stiffness", "slopes", "points", "trusts", "overlap",
 )  # fmt: skip
 
 
@@ -52,6 +52,7 @@ class SampledModels:
         squares: v, whose root is D.
         stiffness: how the planes' losses answer to λ, from the last plane update.
         slopes, points, trusts: Σ_j p_ljg_j, Σ_j p_lja_jx_j and Σ_j p_lja_j of every plane.
+        overlap: PPᵀ of the planes.
     """
 
     def __init__(
@@ -78,10 +79,8 @@ class SampledModels:
         self.trust = np.ones(workers)
         self.epochs = 0.0
         self.configure(step, prox, window)
+        self.squares: Any = None
         self.recentre()
-        slope = planes.multipliers @ self.slopes
-        self.squares = slope * slope
-        self.update_stiffness()
 
     def configure(self, step: float, prox: float, window: float) -> None:
         """Set η, the prox step ρ of the weights, and the share of the epochs that are averaged."""
@@ -111,17 +110,18 @@ class SampledModels:
 
     # -- one reply ------------------------------------------------------------------------------------
 
-    def learn(self, j: int, x: Array, loss: float, gradient: Array, *, share: float) -> None:
-        """Replace worker j's model by that of its reply at x; share is S/N."""
+    def learn(self, j: int, x: Array, loss: float, gradient: Array) -> None:
+        """Replace worker j's model by that of its reply at x."""
         self.visits[j] += 1
         gap = max(1.0, self.epochs - self.seen_at[j])
         self.seen_at[j] = self.epochs
-        self.losses[j] += max(1.0 - (1.0 - MEMORY) ** gap, 1.0 / (self.visits[j] + 1)) * (
-            loss - self.losses[j]
-        )
+        rate = max(1.0 - (1.0 - MEMORY) ** gap, 1.0 / (self.visits[j] + 1))
+        change = rate * (loss - self.losses[j])
+        self.losses[j] += change
         self.interval[j] += max(INTERVAL_MEMORY, 1.0 / self.visits[j]) * (gap - self.interval[j])
         before, now = self.trust[j], 1.0 / self.interval[j]
         row = self.planes.table[j, : self.planes.size]
+        self.planes.losses += row * change
         kernels.add_outer(self.slopes, row, gradient, 1.0, self.G[j], 1.0)
         kernels.add_outer(self.points, row, x, now, self.X[j], before)
         self.trusts += row * (now - before)
@@ -136,9 +136,8 @@ class SampledModels:
         metric = self.metric
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
-            table = planes.table[:, : planes.size]
-            pull = (table.T @ table) / (self.prox * share)
-            values = self.losses @ table + pull @ planes.multipliers
+            pull = self.overlap / (self.prox * share)
+            values = planes.losses + pull @ planes.multipliers
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
             slope = planes.multipliers @ self.slopes
         anchor = (planes.multipliers @ self.points) / float(planes.multipliers @ self.trusts)
@@ -153,7 +152,10 @@ class SampledModels:
         return self.losses
 
     def recentre(self) -> None:
-        """Sum the planes anew. Costs O(|A|Np)."""
+        """Sum the planes anew, and how their losses answer to λ: ηBD⁻¹Bᵀ, B the models' slopes at z.
+
+        Costs O(|A|Np).
+        """
         planes = self.planes
         table = planes.table[:, : planes.size]
         self.slopes = np.zeros((planes.size, self.z.size))
@@ -163,11 +165,10 @@ class SampledModels:
             self.slopes += table[rows].T @ self.G[rows]
             self.points += (table[rows] * self.trust[rows, None]).T @ self.X[rows]
         self.trusts = self.trust @ table
-        if hasattr(self, "squares"):
-            self.update_stiffness()
-
-    def update_stiffness(self) -> None:
-        """How the planes' losses answer to λ: ηBD⁻¹Bᵀ, with B the slopes of the planes' models at z."""
+        self.overlap = table.T @ table
+        planes.refresh(self.losses)
+        if self.squares is None:  # the first time
+            self.squares = (planes.multipliers @ self.slopes) ** 2
         metric = self.metric
         slopes = self.slopes + (self.trusts[:, None] * self.z - self.points) * (metric / self.step_size)
         self.stiffness = self.step_size * ((slopes / metric) @ slopes.T)
