@@ -1,0 +1,159 @@
+"""Every command of the experiments in its quick form on digits, and the pages that quote their results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench.__main__ import run
+from bench.display.tables import Table
+from bench.experiments.commands import heterogeneity, options, quote
+from bench.experiments.runs import methods, stopping
+from bench.experiments.runs.perform import perform
+from bench.experiments.runs.records import read
+from bench.experiments.runs.task import Task
+
+SHORT = Task(
+    "test",
+    "digits",
+    "ASPIRE-EASE",
+    {"step": 0.5, "penalty": 1.0, "budget": 2.0},
+    "run",
+    0,
+    60,
+    16,
+    points=4,
+    options={"digits": [3, 8]},
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "files"),
+    [
+        (
+            "heterogeneity",
+            ["--methods", "FedAvg", "AFL", "ASPIRE-EASE"],
+            ["tables.md", "curve-digits.png", "curve-digits.svg"],
+        ),
+        ("attack", ["--methods", "Mix_Even", "ASPIRE-EASE"], ["tables.md", "success.png"]),
+        ("robustness", ["--sets", "cd-norm", "kl", "--sizes", "2"], ["tables.md", "size-digits.svg"]),
+    ],
+)
+def test_quick_commands_on_digits(command, more, files, tmp_path, capsys):
+    arguments = [command, "--quick", "--data", "digits", "--gradients", "100", "--out", str(tmp_path), *more]
+    assert run(arguments) == 0
+    lines = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert {line["data"] for line in lines} == {"digits"}
+    assert {line["seed"] for line in lines if line["stage"] == "run"} == {0, 1}
+    assert all((tmp_path / name).stat().st_size > 500 for name in files)
+    assert "ASPIRE-EASE" in capsys.readouterr().out
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    assert run(arguments) == 0  # nothing is left to do
+    assert (tmp_path / "runs.jsonl").read_bytes() == before
+
+
+def test_a_rehearsal_on_digits(tmp_path, capsys):
+    arguments = ["rehearse", "--quick", "--gradients", "60", "--repeats", "2", "--out", str(tmp_path)]
+    assert run([*arguments, "--methods", "AFL", "ASPIRE-EASE"]) == 0
+    shown = (tmp_path / "tables.md").read_text()
+    assert all(rule in shown for rule in stopping.RULES)
+    assert "search with 1 seed |" in shown
+    with pytest.raises(SystemExit, match="at least 2"):
+        run([*arguments, "--repeats", "1"])
+    with pytest.raises(SystemExit, match="no method is called 'SGD'"):
+        run([*arguments, "--methods", "SGD"])
+
+
+def file_of(page: str, name: str) -> str:
+    """A file that a page shows."""
+    text = (quote.ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text.partition(f"```py\n# {name}\n")[2].partition("```\n")[0]
+
+
+def test_a_method_and_data_of_ones_own(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(file_of("paper-experiments.md", "mine.py"))
+    out = tmp_path / "out"
+    given = ["heterogeneity", "--quick", "--gradients", "60", "--with", str(mine), "--data", "even-digits"]
+    command = [sys.executable, "-m", "bench", *given, "--jobs", "2", "--out", str(out)]
+    subprocess.run(command, check=True, cwd=quote.ROOT, capture_output=True)
+    lines = read(out / "runs.jsonl")
+    assert {line["data"] for line in lines} == {"even-digits"}
+    mine_only = [line for line in lines if line["method"] == "ASPIRE-EASE, KL"]
+    assert {line["stage"] for line in mine_only} == {"tune", "run"}
+    tried = [line["settings"] for line in mine_only if line["stage"] == "tune"]  # in the order they ended
+    assert len(tried) == 2
+    assert {"step": 0.5, "penalty": 1.0, "radius": 0.3} in tried
+    table = (out / "tables.md").read_text()
+    assert "| ASPIRE-EASE, KL |" in table
+    assert "paper" not in table  # it has nothing on this data
+
+
+def test_own_methods_that_cannot_be_searched_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="search and default must name the same settings"):
+        methods.register(methods.Method("mine", methods.aspire(), {"step": methods.Range(0.1, 1.0)}, {}))
+    with pytest.raises(SystemExit, match="there is no Python file"):
+        run(["heterogeneity", "--quick", "--with", str(tmp_path / "none.py")])
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        run(["heterogeneity", "--quick", "--with", str(broken)])
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_data_that_is_not_there_is_said_in_a_line(jobs, tmp_path):
+    command = [sys.executable, "-m", "bench", "heterogeneity", "--data", "sc-ma", "--jobs", jobs]
+    command += ["--trials", "1", "--repeats", "1", "--methods", "AFL", "--out", str(tmp_path)]
+    surroundings = {key: value for key, value in os.environ.items() if key != "FDRO_DATA"}
+    found = subprocess.run(
+        command, cwd=quote.ROOT, check=False, capture_output=True, text=True, env=surroundings
+    )
+    assert found.returncode == 4
+    assert "FDRO_DATA is not set" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_table_of_single_workers_alone_has_no_figure(tmp_path):
+    heterogeneity.draw(tmp_path, "digits", {"max{Ind}": [perform(SHORT)]})
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_names_are_refused(tmp_path):
+    with pytest.raises(SystemExit, match="no data set is called 'digit'"):
+        run(["heterogeneity", "--data", "digit", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="no method is called 'SGD'"):
+        run(["heterogeneity", "--quick", "--methods", "SGD", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="at least 1"):
+        options.read(options.parser("x", "", ["digits"]), ["--repeats", "0"], "x")
+
+
+def test_the_optimum_is_bounded_from_below(tmp_path, capsys):
+    assert run(["optimum", "--quick", "--budgets", "1", "--out", str(tmp_path)]) == 0
+    assert "lower bound" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", quote.PAGES, ids=lambda page: page.name)
+def test_the_pages_show_the_results(page):
+    text = page.read_text(encoding="utf-8")
+    assert quote.filled(text) == text, "python -m bench quote writes the tables into the pages"
+    assert len(quote.PLACE.findall(text)) >= 5
+
+
+def test_a_table_is_quoted_by_its_title(tmp_path):
+    one, two = (Table(title, ["x", "y"], [["1", title]]).markdown() for title in ("a: first", "b: second"))
+    (tmp_path / "t.md").write_text("\n".join([one, two, "How it was done.", ""]))
+    page = "before\n<!-- results: t.md, b -->\nold\n<!-- results end -->\n<!-- results: t.md, remarks -->\n"
+    found = quote.filled(page + "<!-- results end -->\nafter", tmp_path)
+    assert "| 1 | b: second |" in found
+    assert "How it was done." in found
+    assert "old" not in found
+    assert "a: first" not in found
+    assert found.startswith("before\n")
+    assert found.endswith("\nafter")
+    assert quote.filled(found, tmp_path) == found
+    with pytest.raises(SystemExit, match=r"no table 'c'; there are: a: first, b: second"):
+        quote.quoted("t.md", "c", tmp_path)
