@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.messages import Evaluate, Evaluation, Inspect, Inspected
 from fdro_core.aspire.models.sampled import SampledModels
@@ -28,6 +29,8 @@ from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
 from uncertainty_sets.arrays import Array
 
+SUBJECT = "its gradient leads to"  # in notices of suspicious workers
+
 
 class ModelMaster(PlaneMaster):
     """The master for `consensus="models"`.
@@ -36,17 +39,25 @@ class ModelMaster(PlaneMaster):
         plan: the settings, worked out for N workers.
         oracle: the uncertainty set.
         handshake: where to start, and what every worker reported there.
+
+    Attributes:
+        objective: the set's value at the models' values, from the last plane update.
+        value: the value of λ's mix of planes then.
+        metric: D of the handshake.
+        reach: 1/L_j with L_j of the handshake: the step of worker j's own gradient; 0 if L_j is 0.
+        sent_points: x_j, where each worker was last asked.
     """
 
     reply_kind = Evaluation
-    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "gradient_sq", "metric")
+    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "metric", "reach")
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
         super().__init__(plan.roster(), oracle, handshake)
         config = plan.config
         self.plan = plan
         self.next_report = plan.report_interval
-        losses, self.gradient_sq, curvature = handshake.measured()
+        losses, gradient_sq, curvature = handshake.measured()
+        self.reach = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0)
         self.metric = handshake.metric
         self._planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
         self._planes.refresh(losses)
@@ -54,7 +65,7 @@ class ModelMaster(PlaneMaster):
         nothing = np.zeros_like(handshake.z)
         gradients = np.array([nothing if first is None else first.gradient for first in handshake.first])
         self.models = self._models(handshake.z, losses, gradients, curvature)
-        self.outliers = Outliers(plan.workers, handshake.z, losses, self.gradient_sq, curvature)
+        self.outliers = Outliers(plan.workers, handshake.z, losses, gradient_sq, curvature, SUBJECT)
         self.sent_points: list[Array] = [handshake.z] * plan.workers
         self._enter_handshake(handshake)
         if handshake.failures:
@@ -71,6 +82,11 @@ class ModelMaster(PlaneMaster):
     def _sampled(self) -> dict[str, float]:
         config = self.plan.config
         return {"step": config.model_step, "prox": config.weight_step, "window": config.averaging}
+
+    def _derive(self) -> None:
+        """Set what follows from the state and is not saved."""
+        super()._derive()
+        self.inverse = 1.0 / self.metric
 
     @property
     def z(self) -> Array:
@@ -101,6 +117,7 @@ class ModelMaster(PlaneMaster):
         active = self.roster.close(self.iteration)
         share = len(active) / self.plan.workers
         for j, reply in active:
+            self._enter(j, reply.gradient)
             self.models.learn(j, self.sent_points[j], reply.loss, reply.gradient)
         self.models.step(share)
         self.iteration += 1
@@ -109,6 +126,16 @@ class ModelMaster(PlaneMaster):
         if self.plan.config.adaptive is not None:
             self._adapt(tick=False)
         return [(j, self._fresh(j)) for j, _ in active]
+
+    def _enter(self, j: int, gradient: Array) -> None:
+        """Enter where j's gradient alone would lead into the books that compare workers: x_j - D⁻¹g_j/L_j.
+
+        L_j is the one of the handshake: a worker in other units has both in its units.
+        """
+        size, sent = kernels.target(self.sent_points[j], gradient, self.inverse, self.reach[j])
+        book = self.outliers.rows[j]
+        book[0], book[1] = size, sent
+        book[2] = max(0.9 * book[2], size / sent if sent > 0.0 else 0.0)
 
     def _update_planes(self) -> None:
         """Ask the oracle about the models' values, take its plane in, drop idle ones, and sum anew."""
@@ -197,9 +224,15 @@ class ModelMaster(PlaneMaster):
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> ModelMaster:
         """The master of a snapshot."""
+        if "consensus" in state:
+            raise CheckpointMismatch(
+                'the checkpoint is one of consensus="admm", the default before 0.2: give '
+                'AspireEase(consensus="admm", ...) with the settings of the first time'
+            )
         if "models" not in state:
             raise CheckpointMismatch(
-                'the checkpoint is not one of consensus="models": give the same algorithm as the first time'
+                "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first "
+                "time"
             )
         master = cls.__new__(cls)
         master.plan = plan
@@ -211,6 +244,6 @@ class ModelMaster(PlaneMaster):
             master.models = SampledModels.restored(master._planes, kept, **master._sampled())
         master.sent_points = list(state["sent_points"])
         N = plan.workers
-        master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N))
+        master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N), SUBJECT)
         master._restore(plan.roster(), oracle, state)
         return master
