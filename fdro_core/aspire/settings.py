@@ -244,7 +244,7 @@ class AspireSettings:
             object.__setattr__(self, "consensus", self._default_form())
 
     def _default_form(self) -> str:
-        """"models", or "admm" if only settings of that form are given: until 0.2 it was the default."""
+        """ "models", or "admm" if only settings of that form are given: until 0.2 it was the default."""
         given = self._given("admm")
         if not given or self._given("models"):
             return "models"

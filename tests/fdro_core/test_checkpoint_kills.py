@@ -26,7 +26,9 @@ def virtual():
 
 
 SCENES = {
-    "aspire": (AspireEase(iterations=FOR_EVER, batch_size=5), virtual),
+    "models": (AspireEase(iterations=FOR_EVER), virtual),
+    "mini-batches": (AspireEase(iterations=FOR_EVER, batch_size=5), virtual),
+    "admm": (AspireEase(consensus="admm", iterations=FOR_EVER, batch_size=5), virtual),
     "drfa-prox": (DRFAProx(iterations=FOR_EVER, clients=3), virtual),
     "threads": (AspireEase(iterations=FOR_EVER, active_workers=N), lambda: ThreadEngine(2)),
 }

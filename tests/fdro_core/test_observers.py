@@ -27,10 +27,10 @@ FIELDS = {
 }  # fmt: skip
 
 
-def test_history_file(tmp_path):
+def test_history_file(tmp_path, aspire):
     path = tmp_path / "deep" / "run.jsonl"
     result = solve(
-        softmax_problems(4), middle_box(4), algorithm=AspireEase(iterations=80), observers=[HistoryFile(path)]
+        softmax_problems(4), middle_box(4), algorithm=aspire(iterations=80), observers=[HistoryFile(path)]
     )
     entries = read_history(path)
     assert len(entries) == len(result.history) == 20
@@ -39,11 +39,11 @@ def test_history_file(tmp_path):
     assert json.loads(path.read_text().splitlines()[0])["iteration"] == 4
 
 
-def test_traffic_is_counted_on_both_sides():
+def test_traffic_is_counted_on_both_sides(aspire):
     N, iterations = 4, 40
     problems = softmax_problems(N)
     p = problems[0].dimension
-    config = AspireEase(active_workers=2, iterations=iterations, report_interval=1, plane_interval=10)
+    config = aspire(active_workers=2, iterations=iterations, report_interval=1, plane_interval=10)
     result = solve(problems, middle_box(N), algorithm=config, engine=VirtualEngine(delays=Constant()))
     last = result.history[-1]
     setup_down, setup_up = N * (2 * p + 1), N * ((2 + p) + (p + 4))
@@ -60,10 +60,10 @@ def test_traffic_is_counted_on_both_sides():
     assert last["bits_down"] + last["bits_up"] == 32 * (setup_down + setup_up + N * (p + 3)) + steps
 
 
-def test_progress_bar_draws_and_prints_notices():
+def test_progress_bar_draws_and_prints_notices(aspire):
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     problems = [Quadratic([0.0]), Quadratic([1.0]), Faulty([2.0], bad=[20])]
-    solve(problems, middle_box(3), algorithm=AspireEase(iterations=150), observers=[Progress(console)])
+    solve(problems, middle_box(3), algorithm=aspire(iterations=150), observers=[Progress(console)])
     text = console.file.getvalue()
     assert "bad-update" in text
     assert "objective" in text
@@ -113,7 +113,7 @@ def test_stationarity_by_hand():
     result = solve(
         [Quadratic([3.0]), Quadratic([3.0])],
         middle_box(2),
-        algorithm=AspireEase(iterations=1, penalty=1e12, active_workers=2),
+        algorithm=AspireEase(consensus="admm", iterations=1, penalty=1e12, active_workers=2),
         observers=[look],
     )
     # The penalty pins w to z = 0: two gradients of weight ½·(-3), and φ stays near zero.
