@@ -31,7 +31,7 @@ def lossy(config=None, **engine):
         quadratics(),
         middle_box(N),
         algorithm=config,
-        engine=VirtualEngine(crashes=[Crash(2, 10.0)], **engine),
+        engine=VirtualEngine(crashes=[Crash(2, 4.0)], **engine),
     )
 
 

@@ -25,7 +25,7 @@ from fdro_core.contracts.messages import (
 )
 from fdro_core.contracts.replies import fault
 from fdro_core.errors import InvalidProblem, InvalidReply, WorkerFailed, WorkerWarning
-from tests.fdro_core.engine_kinds import EVERY, happened
+from tests.fdro_core.engine_kinds import EVERY, VIRTUAL, happened, kinds
 from tests.fdro_core.helpers import FORMS, Quadratic, forms, middle_box, softmax_problems
 from tests.fdro_core.twisted import OF_STEPS, PROBES, STEPS, STRANGE, WRONG, With, changed, scaled
 
@@ -98,10 +98,10 @@ def test_bad_replies_do_not(request_, reply):
 # -- whole runs -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize(("kind", "form"), [*kinds("models"), (VIRTUAL, "admm")])
 @pytest.mark.parametrize("what", STRANGE)
-def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, what, make, aspire):
-    config = With(aspire(iterations=40), 1, STEPS, STRANGE[what])
+def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, form, what, make):
+    config = With(AspireEase(consensus=form, iterations=40), 1, STEPS, STRANGE[what])
     with pytest.warns(WorkerWarning, match="InvalidReply: worker 1 replied"):
         result = solve(quadratics(), middle_box(N), algorithm=config, engine=make(kind, restarts=0))
     (lost,) = happened(result, "worker-lost")

@@ -83,7 +83,7 @@ STRANGE = {
 }
 WRONG = {
     "NaN": lambda reply: changed(reply, loss=math.nan),
-    "infinity in the vector": lambda reply: with_vector(reply, lambda v: (v + 1.0) * np.inf),
+    "infinity in the vector": lambda reply: with_vector(reply, lambda v: np.full_like(v, np.inf)),
     "a huge vector": lambda reply: with_vector(reply, lambda v: v + 10 * LARGEST),
     "a huge loss": lambda reply: changed(reply, loss=1e300),
     "a ticket of the future": lambda reply: changed(reply, ticket=10**9),

@@ -191,7 +191,7 @@ class ModelMaster(PlaneMaster):
             losses=self.models.losses.copy(),
             planes=self._planes.size,
             active_workers=min(self.roster.active, self.roster.live),
-            theorem_numbers=0,  # Theorem 2 counts the messages of the other form
+            theorem_numbers=self.sent + self.received,  # Theorem 2 is about the other form's messages
         )
 
     def probes(self) -> dict[int, Request]:
