@@ -3,7 +3,7 @@
 A worker may send numbers that are finite and still wrong: a model that it scaled, a curvature in other units.
 Nothing here bounds what that does to the run; it is reported, with the worker's index. A comparison costs
 O(N) and no pass over parameters: the master's own pass over every w_j gives ‖w_j‖². If workers send gradients
-instead of models, w_j is where the gradient alone would lead.
+instead of models, ‖w_j‖ is how far the gradient alone would lead.
 """
 
 from __future__ import annotations

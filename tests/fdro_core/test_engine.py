@@ -7,6 +7,7 @@ import pytest
 
 from fdro_core import (
     Adaptive,
+    AspireEase,
     Constant,
     Crash,
     Exponential,
@@ -30,8 +31,9 @@ def notices(result, event):
     return [entry for entry in result.history if entry["event"] == event]
 
 
-def run(config, problems=None, **engine):
+def run(config=None, problems=None, **engine):
     problems = softmax_problems(N) if problems is None else problems
+    config = AspireEase(iterations=600) if config is None else config
     return solve(
         problems, middle_box(len(problems)), algorithm=config, engine=VirtualEngine(seed=4, **engine)
     )
@@ -204,9 +206,9 @@ def test_a_worker_that_raises_is_like_a_crash(aspire):
     assert "disk gone" in notice["reason"]
 
 
-def test_no_worker_left_keeps_the_last_good_state():
+def test_no_worker_left_keeps_the_last_good_state(aspire):
     with pytest.raises(NoWorkersLeft) as caught:
-        run(crashes=[Crash(j, 10.0 + j) for j in range(N)])
+        run(aspire(iterations=600), crashes=[Crash(j, 10.0 + j) for j in range(N)])
     result = caught.value.result
     assert result is not None
     assert result.iterations > 0

@@ -108,14 +108,14 @@ def secant(x: Array, old_x: Array, g: Array, old_g: Array, metric: Array) -> tup
 
 
 @summing
-def target(x: Array, g: Array, inverse: Array, reach: float) -> tuple[float, float]:
-    """‖x - reach·D⁻¹g‖² and ‖x‖²: how far a worker's gradient points, and from where."""
-    size, sent = 0.0, 0.0
+def lengths(x: Array, g: Array, inverse: Array) -> tuple[float, float]:
+    """‖x‖ and ‖D⁻¹g‖."""
+    point, slope = 0.0, 0.0
     for i in range(x.size):
-        there = x[i] - reach * inverse[i] * g[i]
-        size += there * there
-        sent += x[i] * x[i]
-    return size, sent
+        step = inverse[i] * g[i]
+        point += x[i] * x[i]
+        slope += step * step
+    return np.sqrt(point), np.sqrt(slope)
 
 
 @summing

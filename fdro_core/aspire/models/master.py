@@ -128,14 +128,16 @@ class ModelMaster(PlaneMaster):
         return [(j, self._fresh(j)) for j, _ in active]
 
     def _enter(self, j: int, gradient: Array) -> None:
-        """Enter where j's gradient alone would lead into the books that compare workers: x_j - D⁻¹g_j/L_j.
+        """Enter how far j's gradient alone would lead into the books that compare workers.
 
-        L_j is the one of the handshake: a worker in other units has both in its units.
+        That is ‖x_j‖ + ‖D⁻¹g_j‖/L_j at most. L_j is that of the handshake: a worker in other units has both g_j
+        and L_j in them.
         """
-        size, sent = kernels.target(self.sent_points[j], gradient, self.inverse, self.reach[j])
+        sent, slope = kernels.lengths(self.sent_points[j], gradient, self.inverse)
+        size = sent + self.reach[j] * slope
         book = self.outliers.rows[j]
-        book[0], book[1] = size, sent
-        book[2] = max(0.9 * book[2], size / sent if sent > 0.0 else 0.0)
+        book[0], book[1] = size * size, sent * sent
+        book[2] = max(0.9 * book[2], (size / sent) ** 2 if sent > 0.0 else 0.0)
 
     def _update_planes(self) -> None:
         """Ask the oracle about the models' values, take its plane in, drop idle ones, and sum anew."""
