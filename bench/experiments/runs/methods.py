@@ -151,6 +151,7 @@ def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
 
     def make(setup: Setup, settings: Settings) -> Algorithm:
         options: dict[str, Any] = {
+            "consensus": "admm",
             "iterations": setup.gradients,
             "batch_size": setup.batch,
             "reported_loss": "full" if setup.batch is None else "average",

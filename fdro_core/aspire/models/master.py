@@ -130,8 +130,8 @@ class ModelMaster(PlaneMaster):
     def _enter(self, j: int, gradient: Array) -> None:
         """Enter how far j's gradient alone would lead into the books that compare workers.
 
-        That is ‖x_j‖ + ‖D⁻¹g_j‖/L_j at most. L_j is that of the handshake: a worker in other units has both g_j
-        and L_j in them.
+        That is ‖x_j‖ + ‖D⁻¹g_j‖/L_j at most. L_j is that of the handshake: if a worker uses other units, both
+        g_j and L_j are in them.
         """
         sent, slope = kernels.lengths(self.sent_points[j], gradient, self.inverse)
         size = sent + self.reach[j] * slope
