@@ -90,11 +90,11 @@ class Compared(Protocol):
     tunable: ClassVar[Mapping[str, Tunable]]
 
 
-STEP = Tunable(0.5, Range(0.1, 2.0), unit="1/L")
+STEP = Tunable(0.5, Range(0.1, 10.0), unit="1/L")
 """A gradient method's step."""
 
 LOCAL_STEPS = Tunable(5, Choice((2, 5, 10)))
 """Local steps per round."""
 
-WEIGHT_STEP = Tunable(0.01, Range(1e-3, 0.1))
+WEIGHT_STEP = Tunable(0.01, Range(1e-4, 0.3))
 """The step of workers' weights."""

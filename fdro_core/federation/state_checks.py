@@ -257,6 +257,9 @@ def _rounds(saved: Saved) -> None:
         values = saved.get(f"master.state.{name}")
         if abs(values.sum() - 1.0) > AGREE or values.min() < -AGREE:
             raise saved.error(f"master.state.{name}", "is not a distribution")
+    for name in ("marked", "squares", "average"):  # None or absent if the method does not use them
+        if saved.get("master.state").get(name) is not None:
+            saved.array(f"master.state.{name}", "p")
     saved.number("master.state.step", above=0.0)
     saved.workers("master.job.workers")
     for name in ("steps", "mark"):

@@ -22,13 +22,11 @@ import numpy as np
 
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.planes import Planes
+from fdro_core.federation import preconditioner
 from uncertainty_sets.arrays import Array
 
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
-METRIC_MEMORY = 0.05  # of the newest epoch in v
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
-FLOOR = 1e-3  # of the root of the mean of v
-TINY = 1e-12
 MOVES = 200  # of weight between planes in one step
 CHUNK = 64  # workers at a time when planes are summed anew
 
@@ -105,8 +103,7 @@ class SampledModels:
     @property
     def metric(self) -> Array:
         """D."""
-        metric: Array = np.sqrt(self.squares) + (FLOOR * float(np.sqrt(self.squares.mean())) + TINY)
-        return metric
+        return preconditioner.metric(self.squares)
 
     # -- one reply ------------------------------------------------------------------------------------
 
@@ -132,7 +129,7 @@ class SampledModels:
         planes = self.planes
         self.epochs += share
         slope = planes.multipliers @ self.slopes
-        self.squares = self.squares + METRIC_MEMORY * share * (slope * slope - self.squares)
+        self.squares = preconditioner.follow(self.squares, slope, share)
         metric = self.metric
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
@@ -168,7 +165,7 @@ class SampledModels:
         self.overlap = table.T @ table
         planes.refresh(self.losses)
         if self.squares is None:  # the first time
-            self.squares = (planes.multipliers @ self.slopes) ** 2
+            self.squares = preconditioner.follow(None, planes.multipliers @ self.slopes)
         metric = self.metric
         slopes = self.slopes + (self.trusts[:, None] * self.z - self.points) * (metric / self.step_size)
         self.stiffness = self.step_size * ((slopes / metric) @ slopes.T)
