@@ -11,7 +11,7 @@ from bench.__main__ import commands, overview
 from bench.datasets import Client, load
 from bench.experiments.commands import efficiency, quote, rehearse
 from bench.experiments.presentation import paper_numbers, statistics
-from bench.experiments.runs import backdoor, methods, sets, stopping, tuning
+from bench.experiments.runs import backdoor, compare, methods, sets, stopping, tuning
 from bench.experiments.runs.models import Perceptron, Softmax
 from bench.experiments.runs.parts import Evaluator, cut
 from bench.experiments.runs.perform import perform
@@ -274,11 +274,12 @@ def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
     assert len(records) == len(path.read_text(encoding="utf-8").splitlines())
     for record in records:
         workers = len(record["weights"]) if record.get("weights") else 3
-        known = methods.registry(workers, known_prior=record["attack"] is not None)
-        if record["experiment"] == "efficiency":
-            known = efficiency.one_problem(workers)
         names = {each.name for each in fields(Task)} & set(record)
-        assert key(record) == Task(**{name: record[name] for name in names}).key()
+        task = Task(**{name: record[name] for name in names})
+        known = compare.methods_of(task, workers)
+        if record["experiment"] == "efficiency":
+            known = efficiency.one_problem(task, workers)
+        assert key(record) == task.key()
         if record["stage"] == "tune":
             assert record["settings"] in tuning.candidates(known[record["method"]], 8)
 

@@ -15,7 +15,7 @@ import numpy as np
 from fdro_core.baselines.rounds.state import Job, RoundState, average
 from fdro_core.contracts.messages import Trained
 from fdro_core.contracts.settings import Number, OneOf, Whole, setting
-from fdro_core.contracts.tuning import Tunable
+from fdro_core.contracts.tuning import PRECONDITIONED, Tunable, Variant
 from fdro_core.federation import preconditioner
 from fdro_core.federation import settings as shared
 from fdro_core.federation.roster import RosterSettings
@@ -71,6 +71,7 @@ class RoundMethod:
     label: ClassVar[str] = ""  # the method's name in the experiments' tables; "": it has no row there
     year: ClassVar[int] = 0  # of its publication, which orders the rows
     tunable: ClassVar[Mapping[str, Tunable]] = {}  # what the experiments search, and from where
+    variants: ClassVar[tuple[Variant, ...]] = (PRECONDITIONED,)  # further rows of a method with a label
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """λ⁰."""
