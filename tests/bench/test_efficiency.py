@@ -205,7 +205,7 @@ def test_what_cannot_work_is_said(
 
 
 def test_variants_are_tried_with_the_same_settings() -> None:
-    known = efficiency.one_problem(5)
+    known = efficiency.one_problem(DIGITS, 5)
     tried = [tuning.candidates(known[name], 6) for name in ("ASPIRE-EASE", "ASPIRE-CP", "ASPIRE-EASE(-)")]
     assert tried[0] == tried[1] == tried[2]
     assert "budget" not in tried[0][0]
