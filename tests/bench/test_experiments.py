@@ -364,7 +364,7 @@ def test_aspires_rows_are_models_and_the_papers_updates_have_their_own():
         assert set(known[name].search) == {"model_step", "weight_step", "budget"}
         made = known[name].config(setup, known[name].default)
         assert (made.consensus, made.model_step, made.weight_step) == ("models", 0.003, 0.1)
-        made.check(3, CDNorm(setup.prior, setup.limits(), 1.0))
+        made.check(3, known[name].uncertainty_set(setup, {}))
         assert set(methods.registry(3, sampled=False)[name].search) == {"budget"}
     admm = known["ASPIRE-EASE (admm)"]
     assert set(admm.search) == {"step", "penalty", "budget"}

@@ -221,9 +221,9 @@ def test_checkpoints_from_before_the_settings_go_on(tmp_path):
     for name in ("squares", "average"):
         del state["master"]["state"][name]
     for name in ("preconditioner", "averaging"):
-        del state["identity"]["facts"][f"algorithm.{name}"]
-    messages = [part for event in state["engine"]["events"] for part in event if isinstance(part, dict)]
-    trains = [message for message in messages if message.get("kind") == "Train"]
+        del state["belongs_to"]["facts"][f"algorithm.{name}"]
+    trains = [event[-1] for event in state["engine"]["events"]]
+    assert [message["kind"] for message in trains] == ["Train"] * 3
     for message in trains:
         assert message.pop("inverse") is None
     snapshots.write(path, state)
