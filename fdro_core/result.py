@@ -34,7 +34,8 @@ class Result:
         history: one dict per report and one per notice, in order.
         clock: seconds on the engine's clock.
         iterations: master iterations done.
-        gradients: the number of gradients in all workers' steps.
+        gradients: the number of gradients in all workers' steps; those of the handshake before the first
+            step and of the final round are not counted (docs/driver.md).
         stop_reason: "iterations", "interrupted", or what an observer returned.
     """
 

@@ -42,6 +42,23 @@ class Scaled:
         return metric
 
 
+class Counted:
+    """A problem that counts its evaluations, whoever asks for them: start-up included."""
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.problem, name)
+
+    def loss_and_gradient(self, *arguments: Any) -> tuple[float, Array]:
+        """The problem's own, counted."""
+        self.calls += 1
+        answer: tuple[float, Array] = self.problem.loss_and_gradient(*arguments)
+        return answer
+
+
 def classification(
     workers: int,
     *,

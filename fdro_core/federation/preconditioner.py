@@ -6,6 +6,8 @@ whatever the scale of the losses is.
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 
 from uncertainty_sets.arrays import Array
@@ -29,5 +31,10 @@ def follow(squares: Array | None, descent: Array, share: float = 1.0) -> Array:
 
 def metric(squares: Array) -> Array:
     """P."""
-    found: Array = np.sqrt(squares) + (FLOOR * float(np.sqrt(squares.mean())) + TINY)
+    found: Array = np.sqrt(squares) + floor(float(squares.mean()))
     return found
+
+
+def floor(mean: float) -> float:
+    """What is added to √v, from the mean of v."""
+    return FLOOR * sqrt(mean) + TINY

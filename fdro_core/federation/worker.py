@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from fdro_core.contracts.problem import (
 from fdro_core.federation import kernels
 from uncertainty_sets.arrays import Array
 
-POWER_ITERATIONS = 8
 POWER_SAMPLES = 1024  # enough for L_j: eight epochs before the first step would be too many for mini-batches
 
 
@@ -58,7 +57,13 @@ class WorkerState:
 
 
 class FederatedWorker:
-    """A state machine that answers one message with one reply. Subclasses add their algorithm's steps."""
+    """A state machine that answers one message with one reply. Subclasses add their algorithm's steps.
+
+    Attributes:
+        power_iterations: gradients that measure the curvature, after the one at z⁰.
+    """
+
+    power_iterations: ClassVar[int] = 8
 
     def __init__(self, index: int, problem: Problem, *, seed: int, batch_size: int | None) -> None:
         self.index = index
@@ -141,7 +146,7 @@ class FederatedWorker:
         direction = self._rng(0).standard_normal(z.size) / np.sqrt(metric)
         reach = 1e-4 * max(1.0, float(np.sqrt(np.sum(metric * z * z))))
         largest = 0.0
-        for _ in range(POWER_ITERATIONS):
+        for _ in range(self.power_iterations):
             length = float(np.sqrt(np.sum(metric * direction * direction)))
             if not (np.isfinite(length) and length > 0):
                 break

@@ -92,15 +92,14 @@ class FullModels:
             seen = along / moved
             c = seen if seen > c else max(seen, SHRINK * c, FLOOR * self.first_curvature[j])
         old = self.X[j], self.G[j], float(self.curvature[j])
-        after, before = kernels.change(x, gradient, c, *old, self.origin, self.metric, self._difference)
+        after, before = kernels.replace_model(
+            x, gradient, c, *old, self.origin, self.metric, self._difference
+        )
         row = self.planes.table[j, : self.planes.size]
         self.e += row * ((loss - self.losses[j]) + (after - before))
         self.C += row * (c - self.curvature[j])
-        image = np.empty(row.size)
-        size = kernels.follow(self.E, row, self._difference, self.inverse, image)
-        cross = np.outer(row, image)
-        self.gram += cross + cross.T + size * np.outer(row, row)
-        self.X[j], self.G[j], self.losses[j], self.curvature[j] = x, gradient, loss, c
+        kernels.follow(self.E, self.gram, row, self._difference, self.inverse, np.empty(row.size))
+        self.losses[j], self.curvature[j] = loss, c
 
     @property
     def average(self) -> Array:
@@ -113,7 +112,10 @@ class FullModels:
         planes.previous[:] = planes.multipliers
         kernels.balance(self.e, self.gram, self.C, planes.multipliers, MOVES)
         total = float(self.C @ planes.multipliers)
-        self.z = self.origin - self.inverse * (planes.multipliers @ self.E) / total
+        z = np.empty_like(self.z)
+        kernels.mix(self.E, planes.multipliers, z)
+        kernels.descend(self.origin, self.inverse, z, total)
+        self.z = z
 
     # -- planes ---------------------------------------------------------------------------------------
 

@@ -90,7 +90,13 @@ class ModelMaster(PlaneMaster):
     # -- one iteration --------------------------------------------------------------------------------
 
     def start(self) -> Outgoing:
-        """Ask every live worker for its gradient."""
+        """Ask every live worker for its gradient, with full batches at the first step's z.
+
+        The handshake brought all gradients at z⁰: asking for them again would cost an epoch.
+        """
+        if self.plan.config.batch_size is None:
+            self._update_planes()
+            self.models.step(1.0)
         return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
 
     def _usable(self, reply: Evaluation) -> bool:

@@ -119,28 +119,31 @@ class SampledModels:
         before, now = self.trust[j], 1.0 / self.interval[j]
         row = self.planes.table[j, : self.planes.size]
         self.planes.losses += row * change
-        kernels.add_outer(self.slopes, row, gradient, 1.0, self.G[j], 1.0)
-        kernels.add_outer(self.points, row, x, now, self.X[j], before)
+        kernels.replace_sums(self.slopes, self.points, row, gradient, self.G[j], x, now, self.X[j], before)
         self.trusts += row * (now - before)
-        self.X[j], self.G[j], self.trust[j] = x, gradient, now
+        self.trust[j] = now
 
     def step(self, share: float) -> None:
         """D, λ, z and its average; share is S/N."""
         planes = self.planes
         self.epochs += share
-        slope = planes.multipliers @ self.slopes
-        self.squares = preconditioner.follow(self.squares, slope, share)
-        metric = self.metric
+        slope = np.empty_like(self.z)
+        kernels.mix(self.slopes, planes.multipliers, slope)
+        mean = kernels.follow_squares(self.squares, slope, preconditioner.MEMORY * share)
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
             pull = self.overlap / (self.prox * share)
             values = planes.losses + pull @ planes.multipliers
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
-            slope = planes.multipliers @ self.slopes
-        anchor = (planes.multipliers @ self.points) / float(planes.multipliers @ self.trusts)
-        self.z = anchor - self.step_size * slope / metric
+            kernels.mix(self.slopes, planes.multipliers, slope)
         pace = min(1.0, share / max(1.0, self.window * self.epochs))
-        self.average = self.average + pace * (self.z - self.average)
+        z, average = np.empty_like(slope), self.average.copy()
+        kernels.mix(self.points, planes.multipliers, z)
+        trust = float(planes.multipliers @ self.trusts)
+        kernels.precondition(
+            z, average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace
+        )
+        self.z, self.average = z, average
 
     # -- planes ---------------------------------------------------------------------------------------
 
