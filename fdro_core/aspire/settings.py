@@ -78,8 +78,8 @@ class AspireSettings:
     tolerance: float = setting(
         1e-8,
         Number(inclusive=True),
-        'for consensus="models" with full batches: end the run when no more than this share of the objective, '
-        "or of its fall since the start if that is smaller, seems left to gain; 0: never",
+        'for consensus="models" with full batches: end the run when no more than this share of the objective '
+        "seems left to gain, or of its fall since the start if that is smaller; 0: never",
         why="ends within 1e-8 of the optimum on every convex problem measured",
     )
     max_staleness: int | None = setting(

@@ -26,9 +26,9 @@ class Problem(Protocol):
     - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal estimate of the curvature of
       f_j. Steps are taken in the mean metric of all workers; without it D = 1.
     - ``samples``: the number of samples, by which FedAvg weights workers.
-    - ``strong_convexity``: a number μ_j such that f_j(w) - μ_j/2·‖w‖² is convex (Euclidean norm): the ridge of
-      a convex loss, if it covers every entry of w; 0 for a convex loss without one. If all problems have it,
-      `Result.lower_bound` is a proven bound on the optimum.
+    - ``strong_convexity``: a number μ_j such that f_j(w) - μ_j/2·‖w‖² is convex (Euclidean norm): the ridge
+      of a convex loss, if it covers every entry of w; 0 for a convex loss without one. If all problems have
+      it, `Result.lower_bound` is a proven bound on the optimum.
     - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint of another
       problem is refused. Without it class, dimension and samples are compared.
 

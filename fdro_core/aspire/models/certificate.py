@@ -22,8 +22,8 @@ def lower_bound(
 ) -> float:
     """The bound for weights s; -inf if s is not in the set, or Σ_j s_jμ_j is not known to be positive.
 
-    It is lowered by what rounding can change in it, and by what another s can: every s whose entries differ by
-    no more than N times the violation, in sum, has at least this bound.
+    It is lowered by what rounding can change in it, and by what another s can: every s whose entries differ
+    by no more than N times the violation, in sum, has at least this bound.
 
     Args:
         weights: s.
@@ -43,11 +43,12 @@ def lower_bound(
     s /= s.sum()
     off = N * (max(violation, 0.0) + EPS)
     rounding = (N + p + SPARE) * EPS
-    lengths = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
     convexity = float(s @ convexities) - (off + rounding) * float(np.abs(convexities).max())
     if not convexity > 0.0:
         return -np.inf
+    lengths = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
     slope = float(np.linalg.norm(s @ gradients)) + rounding * float(s @ lengths) + off * float(lengths.max())
     fall = slope * slope / (2.0 * convexity)
     value = float(s @ losses) - off * float(np.ptp(losses))
-    return value - fall - rounding * (float(s @ np.abs(losses)) + fall)
+    bound: float = value - fall - rounding * (float(s @ np.abs(losses)) + fall)
+    return bound

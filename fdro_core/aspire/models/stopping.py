@@ -5,10 +5,10 @@ minimises Σ_j s_jm_j,
 
     δ = [pᵀm(z) - sᵀm(z)] + max_j c_j‖z - x_j‖²_D
 
-measures how far the models are from a saddle point, and from the losses that they stand for. Both parts are in
-units of the loss. A slow worker keeps δ large until it was heard near z. If δ falls by the factor ρ² per epoch,
-about δ/(1 - ρ) of the objective is still to be gained: while δ hardly falls, a small δ means nothing. This is
-an estimate. It proves nothing, and on a plateau of a network it can be wrong.
+measures how far the models are from a saddle point, and from the losses that they stand for. Both parts are
+in units of the loss. A slow worker keeps δ large until it was heard near z. If δ falls by the factor ρ² per
+epoch, about δ/(1 - ρ) of the objective is still to be gained: while δ hardly falls, a small δ means nothing.
+This is an estimate. It proves nothing, and on a plateau of a network it can be wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Convergence:
         highest: the largest objective seen.
         records: [epochs, δ] of the last `2·WINDOW` looks.
         scale: what the tolerance is relative to: the objective or its fall from `highest`, whichever is
-            smaller. The first does not depend on the starting point, the second not on a constant in all losses.
+            smaller. The first does not depend on the starting point, the second not on a constant that is
+            added to all losses.
         floor: the size of rounding in δ.
     """
 
