@@ -241,11 +241,16 @@ class ModelMaster(PlaneMaster):
         if not np.isfinite(convexities).all():
             return -np.inf
         gradients = np.array([reply.gradient for reply in everyone])
-        p, violation = np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
+        p, off = np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
         return max(
-            lower_bound(weights, self.violation, losses, gradients, convexities),
-            lower_bound(p, violation, losses, gradients, convexities),
+            lower_bound(weights, self._violation(weights), losses, gradients, convexities),
+            lower_bound(p, off, losses, gradients, convexities),
         )
+
+    def _violation(self, weights: Array) -> float:
+        """How far outside the set the weights may be; the set is asked only if the planes do not tell."""
+        measure = getattr(self.oracle, "violation", None)
+        return float(measure(weights)) if np.isinf(self.violation) and callable(measure) else self.violation
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
