@@ -28,6 +28,7 @@ class Scaled:
         self.problem = problem
         self.factor = factor
         self.dimension = problem.dimension
+        self.strong_convexity = factor * problem.strong_convexity
 
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None

@@ -16,6 +16,7 @@ from fdro_core.contracts.messages import Begin, Hello, Introduction, Probe, Prob
 from fdro_core.contracts.problem import (
     Problem,
     as_vector,
+    check_convexity,
     check_dimension,
     check_samples,
     checked_evaluation,
@@ -122,7 +123,12 @@ class FederatedWorker:
         if self.index == 0 and hasattr(problem, "initial_point"):
             start = as_vector(problem.initial_point(self._rng(0)), dimension, f"{named}.initial_point()")
         samples = check_samples(getattr(problem, "samples", None), named)
+        self._strong_convexity()  # asked for at the end, too late for an error
         return Introduction(dimension, metric, start, samples, identity_of(problem))
+
+    def _strong_convexity(self) -> float:
+        """μ_j, -inf if the problem does not state it."""
+        return check_convexity(getattr(self.problem, "strong_convexity", None), f"problems[{self.index}]")
 
     def _begin(self, message: Begin) -> Update:
         z, metric, inverse = message.z, message.metric, message.inverse

@@ -28,6 +28,7 @@ from uncertainty_sets.arrays import Array
 SHRINK = 0.9  # c_j falls by no more than this at a reply
 FLOOR = 1e-3  # of the first c_j
 SAME_POINT = 1e-16  # ‖Δx‖² below this of ‖x‖² is rounding
+STILL = 1e-28  # and below this of ‖z‖² in the distance of z: z does not move any more
 TINY = 1e-300
 MOVES = 200  # of weight between planes in one step
 CHUNK = 64  # workers at a time when planes are summed anew
@@ -47,6 +48,7 @@ class FullModels:
         first_curvature: c_j as measured before the first step.
         planes: P and λ.
         origin: o.
+        strayed: c_j‖z - x_j‖²_D at the last call of `values`, 0 if z and x_j differ by rounding only.
         E, e, C, gram: E_l, e_l, C_l and Γ.
     """
 
@@ -66,6 +68,7 @@ class FullModels:
 
     def _derive(self) -> None:
         self.inverse = 1.0 / self.metric
+        self.strayed = np.zeros_like(self.losses)
         self._difference = np.empty_like(self.z)
 
     def snapshot(self) -> dict[str, Any]:
@@ -122,12 +125,14 @@ class FullModels:
     def values(self) -> Array:
         """m_j(z) for every worker. Costs O(Np)."""
         values = np.empty_like(self.losses)
+        still = STILL * float((self.z * self.z) @ self.metric)
         for begin in range(0, values.size, CHUNK):
             rows = slice(begin, begin + CHUNK)
             away = self.z - self.X[rows]
             linear = np.einsum("ij,ij->i", self.G[rows], away)
             bend = (away * away) @ self.metric
             values[rows] = self.losses[rows] + linear + 0.5 * self.curvature[rows] * bend
+            self.strayed[rows] = np.where(bend > still, self.curvature[rows] * bend, 0.0)
         return values
 
     def recentre(self) -> None:

@@ -32,7 +32,7 @@ class ModelWorker(FederatedWorker):
             return Evaluation(message.ticket, loss, gradient.copy())
         if isinstance(message, Inspect):
             loss, gradient = self._evaluate(message.z)
-            return Inspected(loss, gradient.copy())
+            return Inspected(loss, gradient.copy(), self._strong_convexity())
         return super().handle(message)
 
     def _begin(self, message: Begin) -> Begun:  # type: ignore[override]  # the gradient comes along

@@ -17,7 +17,7 @@ from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation import kernels, preconditioner
 from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.master import FederatedMaster, Figures, Outgoing
+from fdro_core.federation.master import FederatedMaster, Figures, Outgoing, Standing
 from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
 from fdro_core.federation.roster import NEVER
@@ -208,10 +208,10 @@ class RoundMaster(FederatedMaster):
         w = self.z
         return {j: Probe(w, w, 0.0, 0.0) for j in self.roster.kept()}
 
-    def _standing(self, replies: Mapping[int, Reply | Exception]) -> tuple[Array, Array, float]:
+    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
         """Definition 1 is about ASPIRE's Lagrangian: here the gap is infinite."""
         weights = self.state.weights.copy()
-        return weights, weights[None, :], np.inf
+        return Standing(weights, weights[None, :], np.inf)
 
     def _last_visits(self) -> list[int]:
         """Visits are counted in phases: the rounds that those belong to."""
