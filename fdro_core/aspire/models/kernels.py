@@ -171,7 +171,7 @@ def replace_sums(
     slopes: Array, points: Array, share: Array, g: Array, old_g: Array, x: Array, now: float, old_x: Array,
     before: float,
 ) -> None:  # fmt: skip
-    """Put (x, g) in the place of (x_j, g_j): in the planes' sums Σp_ljg_j and Σp_lja_jx_j, then in the tables."""
+    """Put (x, g) for (x_j, g_j) in the planes' sums Σp_ljg_j and Σp_lja_jx_j, then in the tables."""
     for k in range(share.size):
         part, slope, point = share[k], slopes[k], points[k]
         if part != 0.0:
