@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.contracts.algorithm import CONVERGED
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import join_names
 
@@ -20,7 +21,7 @@ class Result:
     """The model and what is needed to judge it.
 
     Attributes:
-        w: the model, z.
+        w: the model.
         losses: f_j(w) of every worker on all its data; NaN for a worker that did not answer at the end.
         known_at: the iteration of each worker's loss in `worst_case`: the last one if f_j(w) was measured,
             else that of the worker's last report, at its own copy of the model then; -1 for a worker that
@@ -29,13 +30,28 @@ class Result:
         objective: its value, max over P of pᵀf(w).
         weights: s_j, the weight worker j's gradient has at the end.
         planes: the active planes, (|A|, N), each a distribution.
-        stationarity: ‖∇G‖² of Definition 1 with unit steps, measured in an extra round over the live workers;
-            infinite if one of them did not answer.
+        stationarity: how far the state is from a stationary point, measured in an extra round over the live
+            workers; 0 at a saddle point, infinite if one of them did not answer. With `consensus="admm"`
+            ‖∇G‖² of Definition 1, with unit steps and the workers' own copies of the model. With
+            `consensus="models"` it is about the returned model alone, max over p in P of pᵀf(w) - sᵀf(w) +
+            ‖Σ_j s_j∇f_j(w)‖² in 1/D, with s = `weights` and D the mean of the problems' metrics.
         history: one dict per report and one per notice, in order.
         clock: seconds on the engine's clock.
         iterations: master iterations done.
-        gradients: the number of gradients in all workers' steps.
-        stop_reason: "iterations", "interrupted", or what an observer returned.
+        gradients: the number of gradients in all workers' steps; those of the handshake before the first
+            step and of the final round are not counted (docs/driver.md).
+        stop_reason: "converged" (see `tolerance` of `AspireEase`), "iterations", "interrupted", or what an
+            observer returned.
+        planned: the iterations that the run would have made if nothing had stopped it.
+        lower_bound: a proven lower bound on the optimum, min over w of max over p in P of pᵀf(w):
+
+                sᵀf(w) - ‖Σ_j s_j∇f_j(w)‖² / (2 Σ_j s_jμ_j)
+
+            with s the better of `weights` and `worst_case.p`, less what rounding and the certified violation
+            of the set by s can change in it. It needs the strong convexity μ_j of every problem
+            (`Problem.strong_convexity`), an answer of every worker, and `consensus="models"`; -inf without.
+        model: which model w is: "z", or "average" for a running mean of z (mini-batches with
+            `consensus="models"`).
     """
 
     w: Array
@@ -51,6 +67,19 @@ class Result:
     iterations: int
     gradients: int
     stop_reason: str
+    planned: int = 0
+    lower_bound: float = -np.inf
+    model: str = "z"
+
+    @property
+    def gap(self) -> float:
+        """How far the objective at w is above the optimum at most, proved; infinite if there is no proof.
+
+        `worst_case.upper_bound` - `lower_bound`, in which the upper bound is proved as well.
+        """
+        if not (self.proved and np.isfinite(self.lower_bound)):
+            return np.inf
+        return max(float(self.worst_case.upper_bound) - self.lower_bound, 0.0)
 
     @property
     def proved(self) -> bool:
@@ -69,12 +98,37 @@ class Result:
 
     def __repr__(self) -> str:
         proof = "" if self.proved else f" {self.caveat()}"
+        if np.isfinite(self.gap):
+            proof = f" (at most {self.gap:.2g} above the optimum)"
         worst = np.max(self.losses, initial=-np.inf, where=np.isfinite(self.losses))
         return (
             f"Result(objective={self.objective:.6g}{proof}, worst loss={worst:.6g}, "
             f"stationarity={self.stationarity:.3g}, planes={len(self.planes)}, iterations={self.iterations}, "
             f"clock={self.clock:.6g}, stop_reason={self.stop_reason!r})"
         )
+
+
+ENDS = {
+    "iterations": "all iterations done",
+    "interrupted": "interrupted",
+    "stationary": "stationary point reached",
+    "target loss": "target loss reached",
+    "time": "time limit reached",
+}
+
+
+def ending(stop_reason: str, iterations: int, planned: int) -> str:
+    """Why a run ended, in words.
+
+    >>> ending("converged", 1117, 7500)
+    'converged after 1,117 of 7,500 iterations: the rest would not change the objective noticeably'
+    >>> ending("time", 1117, 7500)
+    'time limit reached'
+    """
+    if stop_reason == CONVERGED:
+        done = f"converged after {iterations:,} of {planned:,} iterations"
+        return f"{done}: the rest would not change the objective noticeably"
+    return ENDS.get(stop_reason, f"stopped by {stop_reason}")
 
 
 def in_words(known_at: Mapping[int, int], names: Sequence[str] | None = None) -> str:

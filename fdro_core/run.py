@@ -60,7 +60,7 @@ class Run:
         return self._probe().objective
 
     def stationarity(self) -> float:
-        """‖∇G‖² of Definition 1 now, by a round of probes: two evaluations per worker."""
+        """`Result.stationarity` now, by a round of probes: at most two evaluations per worker."""
         return self._probe().stationarity
 
     def _probe(self) -> Assessment:
@@ -151,6 +151,9 @@ class Run:
             iterations=master.iteration,
             gradients=master.gradients,
             stop_reason=self.stop_reason,
+            planned=master.last,
+            lower_bound=assessment.lower_bound,
+            model=assessment.model,
         )
 
 
@@ -185,6 +188,10 @@ def _loop(run: Run) -> None:
     master = run.master
     receive, handle, send = run.engine.receive, master.handle, run.engine.send
     while not run.stop_reason:
+        finished = getattr(master, "finished", "")
+        if finished:
+            run.stop_reason = run.stop_reason or finished
+            return
         if master.iteration >= master.last:
             run.stop_reason = "iterations"
             return

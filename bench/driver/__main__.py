@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.driver.baselines import planes_lbfgs, subgradient
-from bench.driver.convergence import models, stressed, trace
+from bench.driver.convergence import gradients, models, stressed, trace
 from bench.driver.problems import (
     classification,
     reference,
@@ -40,8 +40,8 @@ def row(*cells: str) -> None:
 
 def epochs_and_gap(problems: Any, chosen: Any, best: float, S: int, **engine: Any) -> str:
     """ "epochs until within 1e-3 for good (final gap)" of a run with default settings."""
-    epochs, gap, _ = trace(problems, chosen, best, AspireEase(active_workers=S), **engine)
-    return f"{epochs:.0f} ({gap:.0e})"
+    run = trace(problems, chosen, best, AspireEase(active_workers=S), **engine)
+    return f"{run.epochs:.0f} ({run.gap:.0e})"
 
 
 def _converge(workers: int, seed: int) -> None:
@@ -97,7 +97,7 @@ def planes() -> None:
                 continue
             configs = [AspireEase(planes=mode, iterations=400 * 8) for mode in ("ease", "cp")]
             cells = [trace(problems, chosen, best, config) for config in configs]
-            row(f"{name}, N=8", kind, *(str(c[2]) for c in cells), *(f"{c[1]:.0e}" for c in cells))
+            row(f"{name}, N=8", kind, *(str(c.planes) for c in cells), *(f"{c.gap:.0e}" for c in cells))
 
 
 class Timed(SoftmaxRegression):
@@ -268,7 +268,8 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireEase) -> flo
 
 
 SECTIONS = {
-    part.__name__: part for part in (models, eight, fifty, stress, planes, iteration, scale, traffic, network)
+    part.__name__: part
+    for part in (models, gradients, eight, fifty, stress, planes, iteration, scale, traffic, network)
 }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench.driver.baselines import planes_lbfgs, subgradient
 from bench.driver.problems import (
+    Counted,
     Scaled,
     classification,
     reference,
@@ -22,24 +23,40 @@ EPOCHS = 150
 """Epochs of a run with models: three times what the slowest needs for 1e-6."""
 
 
-def trace(
-    problems: Any, chosen: Any, best: float, config: AspireEase, **engine: Any
-) -> tuple[float, float, int]:
-    """Epochs until the gap stays below 1e-3, the final gap, and the most planes."""
+class Trace(NamedTuple):
+    """How a run came to the optimum.
+
+    Attributes:
+        epochs: until the gap stays below 1e-3, N gradients each, of the workers' steps.
+        gradients: the same in evaluations of all workers, those before the first step included.
+        gap: the final gap.
+        planes: the most planes.
+    """
+
+    epochs: float
+    gradients: float
+    gap: float
+    planes: int
+
+
+def trace(problems: Any, chosen: Any, best: float, config: AspireEase, **engine: Any) -> Trace:
+    """Run the solver and look at the gap at every report."""
     N, rows = len(problems), []
     start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
 
     def look(run: Any, entry: dict[str, Any]) -> None:
         if entry["event"] == "report":
             value = robust_value(problems, chosen, run.master.z)
-            rows.append((entry["gradients"] / N, relative_gap(value, best, start), entry["planes"]))
+            calls = sum(problem.calls for problem in counted)
+            rows.append((entry["gradients"] / N, calls, relative_gap(value, best, start), entry["planes"]))
 
-    solve(problems, chosen, algorithm=config, engine=VirtualEngine(seed=1, **engine), observers=[look])
+    counted = [Counted(problem) for problem in problems]
+    solve(counted, chosen, algorithm=config, engine=VirtualEngine(seed=1, **engine), observers=[look])
     table = np.array(rows)
-    above = np.flatnonzero(table[:, 1] >= 1e-3)
+    above = np.flatnonzero(table[:, 2] >= 1e-3)
     after = 0 if not above.size else above[-1] + 1
-    epochs = table[after, 0] if after < len(table) else np.inf
-    return float(epochs), float(table[-1, 1]), int(table[:, 2].max())
+    epochs, calls = table[after, :2] if after < len(table) else (np.inf, np.inf)
+    return Trace(float(epochs), float(calls), float(table[-1, 2]), int(table[:, 3].max()))
 
 
 def stressed() -> list[tuple[str, Any, dict[str, Any]]]:
@@ -87,11 +104,31 @@ def _measure(
         return
     start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
     target = best + 1e-3 * max(abs(best), start - best)
-    columns[0].append(trace(problems, chosen, best, AspireEase(consensus="admm"), **engine)[0])
+    columns[0].append(trace(problems, chosen, best, AspireEase(consensus="admm"), **engine).epochs)
     for column, S in zip(columns[1:4], (1, N // 2, N), strict=True):
         config = AspireEase(consensus="models", active_workers=S, iterations=EPOCHS * N // S)
-        epochs, gap, _ = trace(problems, chosen, best, config, **engine)
-        column.append(epochs)
-        last.append(abs(gap))
+        run = trace(problems, chosen, best, config, **engine)
+        column.append(run.epochs)
+        last.append(abs(run.gap))
     for column, solver in zip(columns[4:], (subgradient, planes_lbfgs), strict=True):
         column.append(solver(problems, chosen, target))
+
+
+def gradients() -> None:
+    """8 workers, S = 1: gradients to 1e-3, start-up included, beside solvers that see all data at once."""
+    print("| problem | set | models | subgradient | planes + L-BFGS | no more than the better |")
+    print("|---|---|---|---|---|---|")
+    config = AspireEase(consensus="models", iterations=EPOCHS * 8)
+    rows = won = 0
+    for name, make in (("softmax", classification), ("least squares", regression)):
+        problems: Any = make(8, seed=21)
+        for kind, chosen in six_sets(8, seed=21).items():
+            best, _ = reference(problems, chosen)
+            start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
+            target = best + 1e-3 * max(abs(best), start - best)
+            ours = trace(problems, chosen, best, config).gradients
+            others = [8 * solver(problems, chosen, target) for solver in (subgradient, planes_lbfgs)]
+            rows, won = rows + 1, won + (ours <= min(others))
+            cells = " | ".join(f"{count:.0f}" for count in (ours, *others))
+            print(f"| {name} | {kind} | {cells} | {'yes' if ours <= min(others) else 'no'} |", flush=True)
+    print(f"\nno more than the better of the two: {won} of {rows} rows\n")

@@ -28,6 +28,7 @@ class Scaled:
         self.problem = problem
         self.factor = factor
         self.dimension = problem.dimension
+        self.strong_convexity = factor * problem.strong_convexity
 
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
@@ -40,6 +41,23 @@ class Scaled:
         """The problem's own, times the factor."""
         metric: Array = self.factor * self.problem.metric()
         return metric
+
+
+class Counted:
+    """A problem that counts its evaluations, whoever asks for them: start-up included."""
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.problem, name)
+
+    def loss_and_gradient(self, *arguments: Any) -> tuple[float, Array]:
+        """The problem's own, counted."""
+        self.calls += 1
+        answer: tuple[float, Array] = self.problem.loss_and_gradient(*arguments)
+        return answer
 
 
 def classification(

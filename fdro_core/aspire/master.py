@@ -25,7 +25,7 @@ from fdro_core.contracts.replies import LARGEST_SQ, in_range
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation.handshake import Handshake
 from fdro_core.federation.kernels import norm_sq
-from fdro_core.federation.master import Figures, Outgoing
+from fdro_core.federation.master import Figures, Outgoing, Standing
 from fdro_core.federation.outliers import Outliers
 from uncertainty_sets.arrays import Array
 
@@ -236,10 +236,11 @@ class Master(PlaneMaster):
             for j in self.roster.kept()
         }
 
-    def _standing(self, replies: Mapping[int, Reply | Exception]) -> tuple[Array, Array, float]:
+    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
+        """Stationarity is ‖∇G‖² of Definition 1."""
         planes, alive = self.adversary.planes, self.roster.alive
         gap = gap_sq(self.plan.config, self.adversary, self.consensus, alive, replies)
-        return planes.weights(), planes.matrix(), gap
+        return Standing(planes.weights(), planes.matrix(), gap)
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""

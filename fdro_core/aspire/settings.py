@@ -29,7 +29,7 @@ ONLY = {
         "consensus_damping_floor", "parameter_bound", "value_bound", "value_floor", "plane_dual_bound",
         "consensus_dual_bound", "local_steps", "reported_loss",
     ),
-    "models": ("model_step", "weight_step", "averaging"),
+    "models": ("model_step", "weight_step", "averaging", "tolerance"),
 }  # fmt: skip
 """Settings that only one form of `consensus` has."""
 
@@ -78,6 +78,13 @@ class AspireSettings:
         "master iterations",
         letter="T",
         why="1,500·⌈N/S⌉: within 1e-3 of the optimum on every shipped problem",
+    )
+    tolerance: float = setting(
+        1e-8,
+        Number(inclusive=True),
+        'for consensus="models" with full batches: end the run when no more than this share of the objective '
+        "seems left to gain, or of its fall since the start if that is smaller; 0: never",
+        why="ends within 1e-8 of the optimum on every convex problem measured",
     )
     max_staleness: int | None = setting(
         None,

@@ -17,6 +17,9 @@ from fdro_core.contracts.messages import Reply, Request
 from fdro_core.contracts.problem import ProblemSource
 from uncertainty_sets.arrays import Array
 
+CONVERGED = "converged"
+"""The reason of a master that ends its run because more iterations would gain nothing."""
+
 Ask = Callable[[Mapping[int, Request]], dict[int, Reply | Exception]]
 
 
@@ -34,7 +37,10 @@ class Oracle(Protocol):
 
 @dataclass(frozen=True)
 class Assessment:
-    """How good the state is, by a round of probes: fields as in `Result`."""
+    """How good the state is, by a round of probes: fields as in `Result`.
+
+    The last two have defaults for algorithms that know no better.
+    """
 
     losses: Array
     known_at: NDArray[np.int64]
@@ -43,10 +49,16 @@ class Assessment:
     weights: Array
     planes: Array
     stationarity: float
+    lower_bound: float = -np.inf
+    model: str = "z"
 
 
 class MasterMachine(Protocol):
-    """The master of some algorithm: events in, messages out, no clock and no I/O."""
+    """The master of some algorithm: events in, messages out, no clock and no I/O.
+
+    One more attribute is used if a master has it: ``finished``, the reason to end the run, "" while it goes
+    on. It is read before every event, and must follow from the snapshot.
+    """
 
     iteration: int
     last: int

@@ -218,9 +218,10 @@ class Trained(Message):
 
     Attributes:
         ticket: of the Train it answers.
-        w: the local model, None if there was no step.
+        w: the local model, None if there was no step; with a preconditioner the mean of the local gradients
+            times -1, which the master turns into a model.
         loss: f_j at the model that was sent, on all data or on the first batch.
-        marked: the local model after step `mark`.
+        marked: the same after step `mark`.
     """
 
     __slots__ = ("loss", "marked", "ticket", "w")
@@ -353,18 +354,23 @@ class Train(Message):
         steps: E, local steps.
         step: η.
         mark: send w after this local step too; 0: no.
+        inverse: 1/P to step in, from the preconditioner; None if it is not needed or not known yet.
     """
 
-    __slots__ = ("mark", "step", "steps", "ticket", "w")
+    __slots__ = ("inverse", "mark", "step", "steps", "ticket", "w")
 
     answer = Trained
+    defaults = {"inverse": None}  # noqa: RUF012  # declared as a ClassVar in Message
 
-    def __init__(self, ticket: int, w: Array, steps: int, step: float, mark: int = 0) -> None:
+    def __init__(
+        self, ticket: int, w: Array, steps: int, step: float, mark: int = 0, inverse: Array | None = None
+    ) -> None:
         self.ticket = ticket
         self.w = w
         self.steps = steps
         self.step = step
         self.mark = mark
+        self.inverse = inverse
 
     def fault(self, reply: Trained) -> str:
         """Check that the models asked for are there, and no others."""

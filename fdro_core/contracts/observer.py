@@ -38,7 +38,7 @@ class RunView(Protocol):
         ...
 
     def stationarity(self) -> float:
-        """‖∇G‖² of Definition 1, by a round of probes."""
+        """`Result.stationarity` of the present state, by a round of probes."""
         ...
 
     def save(self, path: str | Path) -> None:

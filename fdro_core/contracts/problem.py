@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from numbers import Integral
+from math import inf
+from numbers import Integral, Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from fdro_core import digests
+from fdro_core.contracts.forms import LARGEST
 from fdro_core.errors import InvalidProblem
 from uncertainty_sets.arrays import Array
 
@@ -18,12 +20,15 @@ from uncertainty_sets.arrays import Array
 class Problem(Protocol):
     """One worker's loss f_j.
 
-    Three more methods and a number are used if a problem has them:
+    Three more methods and two numbers are used if a problem has them:
 
     - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is used.
     - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal estimate of the curvature of
       f_j. Steps are taken in the mean metric of all workers; without it D = 1.
     - ``samples``: the number of samples, by which FedAvg weights workers.
+    - ``strong_convexity``: a number μ_j such that f_j(w) - μ_j/2·‖w‖² is convex (Euclidean norm): the ridge
+      of a convex loss, if it covers every entry of w; 0 for a convex loss without one. If all problems have
+      it, `Result.lower_bound` is a proven bound on the optimum.
     - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint of another
       problem is refused. Without it class, dimension and samples are compared.
 
@@ -167,6 +172,17 @@ def check_samples(value: Any, named: str) -> int | None:
     if value is not None and not (whole and 0 <= value <= sys.maxsize):
         raise InvalidProblem(f"{named}.samples must be a whole number in 0..{sys.maxsize}, got {value!r:.80}")
     return None if value is None else int(value)
+
+
+def check_convexity(value: Any, named: str) -> float:
+    """A strong convexity μ_j, -inf if the problem does not say."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if value is not None and not (number and -LARGEST <= float(value) <= LARGEST):
+        raise InvalidProblem(
+            f"{named}.strong_convexity must be a finite number μ for which f_j(w) - μ/2·‖w‖² is convex, or "
+            f"None, got {value!r:.80}"
+        )
+    return -inf if value is None else float(value)
 
 
 def build(source: ProblemSource, index: int) -> Problem:

@@ -6,6 +6,8 @@ of a table::
     label: ClassVar[str]  # its name in tables
     year: ClassVar[int]  # of publication, 0 for a plain reference; orders the tables
     tunable: ClassVar[Mapping[str, Tunable]]  # the settings that are searched, by name
+
+It may carry a fourth, `variants`: rows that differ from its own in some settings.
 """
 
 from __future__ import annotations
@@ -82,6 +84,21 @@ class Tunable:
         return workers * chosen if self.unit == "N" else chosen
 
 
+@dataclass(frozen=True)
+class Variant:
+    """A second row of a class: the same search with some settings fixed and some searched elsewhere.
+
+    Attributes:
+        suffix: what follows the class's label in the row's name.
+        fixed: settings with one value.
+        tunable: settings whose search replaces the class's own, or adds to it.
+    """
+
+    suffix: str
+    fixed: Mapping[str, Any]
+    tunable: Mapping[str, Tunable]
+
+
 class Compared(Protocol):
     """A class of algorithms that has a row in comparisons."""
 
@@ -90,11 +107,19 @@ class Compared(Protocol):
     tunable: ClassVar[Mapping[str, Tunable]]
 
 
-STEP = Tunable(0.5, Range(0.1, 2.0), unit="1/L")
+STEP = Tunable(0.5, Range(0.1, 10.0), unit="1/L")
 """A gradient method's step."""
+
+PRECONDITIONED_STEP = Tunable(0.003, Range(3e-4, 3e-2))
+"""The step in a metric that follows the gradients: no multiple of 1/L, since the gradients' scale cancels."""
+
+PRECONDITIONED = Variant(
+    "+ P", {"preconditioner": "gradients", "averaging": 0.1}, {"step": PRECONDITIONED_STEP}
+)
+"""The row of a method with ASPIRE's preconditioner and averaging."""
 
 LOCAL_STEPS = Tunable(5, Choice((2, 5, 10)))
 """Local steps per round."""
 
-WEIGHT_STEP = Tunable(0.01, Range(1e-3, 0.1))
+WEIGHT_STEP = Tunable(0.01, Range(1e-4, 0.3))
 """The step of workers' weights."""

@@ -75,8 +75,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         group_losses_: f_g at the solution.
         worst_case_: the set's answer at those losses, with its proof.
         objective_: the worst expected loss with the ridge.
-        gap_: a proven bound on how far `objective_` is above the minimum; infinite for l2 = 0. NaN with
-            "aspire-ease", which has no such proof.
+        gap_: a proven bound on how far `objective_` is above the minimum; infinite for l2 = 0, and with
+            "aspire-ease" if the driver has no such proof (`Result.gap`).
         n_iter_: passes over the data, or master iterations.
     """
 
@@ -232,7 +232,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = AspireEase(iterations=self.steps, seed=self.seed)
         result = solve(workers, self.uncertainty_set_, algorithm=config)
         losses, _ = problem.evaluate(result.w)
-        self.gap_, self.n_iter_ = np.nan, result.iterations
+        self.gap_, self.n_iter_ = result.gap, result.iterations
         self._keep(losses, self.uncertainty_set_.worst_case(losses), result.w)
         return result.w
 

@@ -20,7 +20,11 @@ from fdro_core.contracts.algorithm import Ask
 from fdro_core.contracts.messages import Introduction, Reply, Request
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
 
-HARMLESS = {"algorithm.iterations", "algorithm.report_interval"}  # when to stop and to report
+HARMLESS = {
+    "algorithm.iterations",
+    "algorithm.tolerance",
+    "algorithm.report_interval",
+}  # when to stop and to report
 OPEN = {"set.size"}  # a size that is left open becomes the number of workers, which is compared
 DEEPEST = 4
 FEW = 8  # numbers of an array that are shown themselves

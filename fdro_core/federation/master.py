@@ -39,6 +39,16 @@ class Figures(NamedTuple):
     theorem_numbers: int
 
 
+class Standing(NamedTuple):
+    """The part of an `Assessment` that depends on the algorithm: fields as in `Result`."""
+
+    weights: Array
+    planes: Array
+    stationarity: float
+    lower_bound: float = -np.inf
+    model: str = "z"
+
+
 class FederatedMaster(ABC):
     """The parent of all masters.
 
@@ -53,6 +63,7 @@ class FederatedMaster(ABC):
         last: the number of iterations to make.
         report_interval: iterations between two reports.
         never: workers that never reported.
+        finished: why the run should end, "" while it should go on.
     """
 
     reply_kind: ClassVar[type[Any]]
@@ -63,6 +74,7 @@ class FederatedMaster(ABC):
     report_interval: int
     next_report: int
     outliers: Outliers
+    finished = ""
 
     def __init__(self, settings: RosterSettings, oracle: Oracle, handshake: Handshake) -> None:
         self.oracle = oracle
@@ -132,8 +144,11 @@ class FederatedMaster(ABC):
         """The numbers of a report that depend on the algorithm."""
 
     @abstractmethod
-    def _standing(self, replies: Mapping[int, Reply | Exception]) -> tuple[Array, Array, float]:
-        """The weights, the planes and ‖∇G‖² of Definition 1, from the answers to `probes`."""
+    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
+        """Where the algorithm stands, from the answers to `probes`.
+
+        `losses` are those that the oracle was asked about, and `answer` is what it answered.
+        """
 
     def _last_visits(self) -> list[int]:
         """The iteration in which each worker last took part."""
@@ -269,7 +284,7 @@ class FederatedMaster(ABC):
         }
 
     def assess(self, replies: Mapping[int, Reply | Exception]) -> Assessment:
-        """The objective at the model and ‖∇G‖², from the answers to `probes`.
+        """The objective at the model and how far from optimal it is, from the answers to `probes`.
 
         A worker that gives no answer keeps its last known loss in the oracle and shows NaN in `losses`.
         """
@@ -281,10 +296,11 @@ class FederatedMaster(ABC):
                 self.notice("probe-failed", worker=j, reason=words(reply), traceback=traceback_of(reply))
         for j, what in self.outliers.probed(losses, self.reported):
             self.notice("suspicious", worker=j, reason=what)
-        weights, planes, gap_sq = self._standing(replies)
-        answer = self.oracle.worst_case(fill_losses(losses, self.reported, self.roster.visited))
+        known = fill_losses(losses, self.reported, self.roster.visited)
+        answer = self.oracle.worst_case(known)
         known_at = np.where(np.isfinite(losses), self.iteration, self._last_visits())
-        return Assessment(losses, known_at, answer, float(answer.value), weights, planes, gap_sq)
+        standing = self._standing(replies, known, answer)
+        return Assessment(losses, known_at, answer, float(answer.value), *standing)
 
     # -- checkpoints ----------------------------------------------------------------------------------
 

@@ -295,6 +295,10 @@ def _rounds(saved: Saved) -> None:
         values = saved.get(f"master.state.{name}")
         if abs(values.sum() - 1.0) > AGREE or values.min() < -AGREE:
             raise saved.error(f"master.state.{name}", "is not a distribution")
+    for name in ("marked", "squares", "average"):  # None or absent if the method does not use them
+        kept = saved.get("master.state").get(name)
+        if kept is not None and saved.array(f"master.state.{name}", "p").min() < 0 and name == "squares":
+            raise saved.error("master.state.squares", "must be >= 0")
     saved.number("master.state.step", above=0.0)
     saved.workers("master.job.workers")
     for name in ("steps", "mark"):

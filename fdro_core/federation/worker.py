@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fdro_core.contracts.messages import Begin, Hello, Introduction, Probe, Prob
 from fdro_core.contracts.problem import (
     Problem,
     as_vector,
+    check_convexity,
     check_dimension,
     check_samples,
     checked_evaluation,
@@ -25,7 +26,6 @@ from fdro_core.contracts.problem import (
 from fdro_core.federation import kernels
 from uncertainty_sets.arrays import Array
 
-POWER_ITERATIONS = 8
 POWER_SAMPLES = 1024  # enough for L_j: eight epochs before the first step would be too many for mini-batches
 
 
@@ -58,7 +58,13 @@ class WorkerState:
 
 
 class FederatedWorker:
-    """A state machine that answers one message with one reply. Subclasses add their algorithm's steps."""
+    """A state machine that answers one message with one reply. Subclasses add their algorithm's steps.
+
+    Attributes:
+        power_iterations: gradients that measure the curvature, after the one at z⁰.
+    """
+
+    power_iterations: ClassVar[int] = 8
 
     def __init__(self, index: int, problem: Problem, *, seed: int, batch_size: int | None) -> None:
         self.index = index
@@ -117,7 +123,12 @@ class FederatedWorker:
         if self.index == 0 and hasattr(problem, "initial_point"):
             start = as_vector(problem.initial_point(self._rng(0)), dimension, f"{named}.initial_point()")
         samples = check_samples(getattr(problem, "samples", None), named)
+        self._strong_convexity()  # asked for at the end, too late for an error
         return Introduction(dimension, metric, start, samples, identity_of(problem))
+
+    def _strong_convexity(self) -> float:
+        """μ_j, -inf if the problem does not state it."""
+        return check_convexity(getattr(self.problem, "strong_convexity", None), f"problems[{self.index}]")
 
     def _begin(self, message: Begin) -> Update:
         z, metric, inverse = message.z, message.metric, message.inverse
@@ -141,7 +152,7 @@ class FederatedWorker:
         direction = self._rng(0).standard_normal(z.size) / np.sqrt(metric)
         reach = 1e-4 * max(1.0, float(np.sqrt(np.sum(metric * z * z))))
         largest = 0.0
-        for _ in range(POWER_ITERATIONS):
+        for _ in range(self.power_iterations):
             length = float(np.sqrt(np.sum(metric * direction * direction)))
             if not (np.isfinite(length) and length > 0):
                 break

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fdro_core.contracts.algorithm import CONVERGED
 from fdro_core.contracts.observer import RunView
+from fdro_core.result import ending
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +57,10 @@ class Progress:
         self._bar.start()
 
     def finish(self, run: RunView) -> None:
-        """Leave the last state of the bar on screen."""
+        """Leave the last state of the bar on screen, and say so if the run has converged."""
         if self._bar is not None:
+            if run.stop_reason == CONVERGED:
+                words = ending(CONVERGED, run.master.iteration, run.master.last)
+                self._bar.console.print(words, markup=False)
             self._bar.stop()
             self._bar = None

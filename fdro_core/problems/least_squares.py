@@ -45,6 +45,11 @@ class LeastSquares:
             loss += ridge(w, gradient, self.l2)
         return loss, gradient
 
+    @property
+    def strong_convexity(self) -> float:
+        """The ridge, which covers every entry of w."""
+        return self.l2
+
     def fingerprint(self) -> str:
         """A digest of samples, targets and l2; one pass over them."""
         return digests.short(X=self.X, y=self.y, l2=self.l2)

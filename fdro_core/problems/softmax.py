@@ -104,6 +104,11 @@ class SoftmaxRegression:
         labels = self.y if y is None else np.asarray(y)
         return float(np.mean(np.argmax(samples @ w.reshape(-1, self.classes), axis=1) == labels))
 
+    @property
+    def strong_convexity(self) -> float:
+        """The ridge, which covers every entry of w."""
+        return self.l2
+
     def fingerprint(self) -> str:
         """A digest of samples, labels and l2; one pass over them."""
         return digests.short(X=self.X, y=self.y, classes=self.classes, l2=self.l2)

@@ -204,8 +204,15 @@ def test_what_cannot_work_is_said(
     assert re.search(said, f"{stop.value} {capsys.readouterr().err}")
 
 
+def test_models_have_no_settings_to_search_with_full_batches() -> None:
+    known = efficiency.one_problem(replace(DIGITS, edition=2), 5)
+    assert tuning.candidates(known["ASPIRE-EASE"], 3) == [{}, {}, {}]
+    sampled = efficiency.one_problem(replace(DIGITS, edition=2, batch=8), 5)
+    assert set(sampled["ASPIRE-EASE"].search) == {"model_step", "weight_step"}
+
+
 def test_variants_are_tried_with_the_same_settings() -> None:
-    known = efficiency.one_problem(5)
+    known = efficiency.one_problem(DIGITS, 5)
     tried = [tuning.candidates(known[name], 6) for name in ("ASPIRE-EASE", "ASPIRE-CP", "ASPIRE-EASE(-)")]
     assert tried[0] == tried[1] == tried[2]
     assert "budget" not in tried[0][0]

@@ -11,7 +11,7 @@ from bench.__main__ import commands, overview
 from bench.datasets import Client, load
 from bench.experiments.commands import efficiency, quote, rehearse
 from bench.experiments.presentation import paper_numbers, statistics
-from bench.experiments.runs import backdoor, methods, sets, stopping, tuning
+from bench.experiments.runs import backdoor, compare, methods, sets, stopping, tuning
 from bench.experiments.runs.models import Perceptron, Softmax
 from bench.experiments.runs.parts import Evaluator, cut
 from bench.experiments.runs.perform import perform
@@ -274,11 +274,12 @@ def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
     assert len(records) == len(path.read_text(encoding="utf-8").splitlines())
     for record in records:
         workers = len(record["weights"]) if record.get("weights") else 3
-        known = methods.registry(workers, known_prior=record["attack"] is not None)
-        if record["experiment"] == "efficiency":
-            known = efficiency.one_problem(workers)
         names = {each.name for each in fields(Task)} & set(record)
-        assert key(record) == Task(**{name: record[name] for name in names}).key()
+        task = Task(**{name: record[name] for name in names})
+        known = compare.methods_of(task, workers)
+        if record["experiment"] == "efficiency":
+            known = efficiency.one_problem(task, workers)
+        assert key(record) == task.key()
         if record["stage"] == "tune":
             assert record["settings"] in tuning.candidates(known[record["method"]], 8)
 
@@ -319,6 +320,77 @@ def test_an_attack_on_the_clock_is_judged_too():
     data = load("digits", digits=[3, 8])
     record = perform(replace(SHORT, attack=backdoor.settings(data), virtual_seconds=10.0))
     assert 0 <= record["metrics"]["success"] <= 1
+
+
+def test_every_baseline_has_a_row_with_the_preconditioner():
+    setup = methods.Setup(np.full(4, 1 / 4), 10, 8, 0, lambda: np.array([1.0, 2.0, 4.0, 3.0]))
+    known = methods.registry(4, known_prior=True)
+    rows = methods.names(without={"max{Ind}"}, preconditioned=True)
+    assert rows == [
+        f"{name}{end}" for name in ("Mix_Even", "FedAvg", "AFL", "DRFA-Prox") for end in ("", " + P")
+    ]
+    for name in rows[1::2]:
+        row, plain = known[name], known[name.removesuffix(" + P")]
+        assert dict(row.search) == dict(plain.search) | {"step": methods.Range(3e-4, 3e-2)}
+        assert dict(row.default) == dict(plain.default) | {"step": 0.003}
+        made, usual = row.config(setup, row.default), plain.config(setup, plain.default)
+        assert replace(usual, preconditioner="gradients", averaging=0.1, step=0.003) == made
+
+
+def test_a_new_baseline_gets_both_rows_by_itself(monkeypatch):
+    from fdro_core import baselines
+
+    twin = type("Twin", (baselines.FedAvg,), {"label": "Twin"})
+    monkeypatch.setattr(baselines, "Twin", twin, raising=False)
+    monkeypatch.setattr(baselines, "__all__", [*baselines.__all__, "Twin"])
+    assert {"Twin", "Twin + P"} <= set(methods.registry(3))
+    alone = type("Alone", (baselines.FedAvg,), {"label": "Twin", "variants": ()})
+    monkeypatch.setattr(baselines, "Twin", alone)
+    assert "Twin + P" not in methods.registry(3)
+
+
+def test_steps_are_searched_in_the_same_range_for_everyone():
+    known = methods.registry(4)
+    steps = {name: row.search["step"] for name, row in known.items() if "step" in row.search}
+    assert {space for name, space in steps.items() if not name.endswith("+ P")} == {methods.Range(0.1, 10.0)}
+    assert known["AFL"].search["weight_step"] == methods.Range(1e-4, 0.3)
+    assert known["ASPIRE-EASE"].search["model_step"] == steps["AFL + P"] == methods.Range(3e-4, 3e-2)
+
+
+def test_aspires_rows_are_models_and_the_papers_updates_have_their_own():
+    setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
+    known = methods.registry(3)
+    for name in ("ASPIRE-EASE", "ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-ADP"):
+        assert set(known[name].search) == {"model_step", "weight_step", "budget"}
+        made = known[name].config(setup, known[name].default)
+        assert (made.consensus, made.model_step, made.weight_step) == ("models", 0.003, 0.1)
+        made.check(3, known[name].uncertainty_set(setup, {}))
+        assert set(methods.registry(3, sampled=False)[name].search) == {"budget"}
+    admm = known["ASPIRE-EASE (admm)"]
+    assert set(admm.search) == {"step", "penalty", "budget"}
+    made = admm.config(setup, admm.default)
+    assert (made.consensus, made.reported_loss, made.step_scale) == ("admm", "average", 0.5)
+
+
+def test_the_first_edition_has_the_names_and_searches_of_the_first_tables():
+    known = methods.registry(3, edition=1)
+    assert not [name for name in known if name.endswith(("+ P", "(admm)"))]
+    assert known["AFL"].search == {"step": methods.Range(0.1, 2.0), "weight_step": methods.Range(1e-3, 0.1)}
+    setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
+    for name in ("ASPIRE-EASE", "ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-ADP", "ASPIRE-EASE_per"):
+        assert known[name].config(setup, known[name].default).consensus == "admm"
+    with pytest.raises(ValueError, match="editions 1 and 2, got 3"):
+        methods.registry(3, edition=3)
+    assert replace(SHORT, edition=2).key() != SHORT.key()
+
+
+@pytest.mark.parametrize("method", ["AFL + P", "DRFA-Prox + P", "ASPIRE-EASE", "ASPIRE-EASE (admm)"])
+def test_a_task_of_the_second_edition_runs(method):
+    settings = dict(methods.registry(2)[method].default)
+    record = perform(replace(SHORT, method=method, settings=settings, edition=2))
+    assert record["stop"] == "budget"
+    assert record["edition"] == 2
+    assert 60 <= record["curve"]["gradients"][-1] < 60 + 2 * 10
 
 
 def test_two_baselines_of_one_label_are_refused(monkeypatch):

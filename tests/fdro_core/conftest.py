@@ -6,11 +6,10 @@ from functools import partial
 
 import pytest
 
-from fdro_core import AspireEase
 from fdro_core.engines.ray_ import cluster
 from tests.fdro_core.command import furnish
 from tests.fdro_core.engine_kinds import ENGINES, HAS_RAY, RAY, make_engine
-from tests.fdro_core.helpers import FORMS
+from tests.fdro_core.helpers import FORMS, in_form
 
 
 @pytest.fixture
@@ -46,4 +45,4 @@ def make(request):
 @pytest.fixture(params=FORMS)
 def aspire(request):
     """Makes `AspireEase` in each of its two forms: a test that takes it runs once for each."""
-    return partial(AspireEase, consensus=request.param)
+    return partial(in_form, request.param)

@@ -86,7 +86,7 @@ def test_a_copied_file_is_a_baseline(tmp_path):
         check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "11 passed" in answer.stdout
+    assert "18 passed" in answer.stdout
 
 
 def test_two_baselines_of_one_name_are_refused(tmp_path):

@@ -76,7 +76,7 @@ def test_an_old_checkpoint_for_other_numbers_of_things():
 
 
 METHODS = {
-    "models": AspireEase(iterations=20, active_workers=2),
+    "models": AspireEase(tolerance=0.0, iterations=20, active_workers=2),
     "mini-batches": AspireEase(iterations=20, active_workers=2, batch_size=4),
     "admm": AspireEase(consensus="admm", iterations=20, active_workers=2),
     "drfa-prox": DRFAProx(iterations=8),

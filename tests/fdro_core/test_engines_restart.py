@@ -87,11 +87,11 @@ def test_a_worker_that_was_away_is_back_for_the_new_master(make, tmp_path, aspir
 
 MASTER = """
 import sys
-from fdro_core import AspireEase, RayEngine, ThreadEngine, solve
+from fdro_core import RayEngine, ThreadEngine, solve
 from fdro_core.observers import Checkpoint
-from tests.fdro_core.helpers import middle_box, softmax_problems
+from tests.fdro_core.helpers import in_form, middle_box, softmax_problems
 engine = RayEngine(address=sys.argv[2]) if len(sys.argv) > 2 else ThreadEngine(2)
-config = AspireEase(consensus={form!r}, active_workers={N}, iterations=10**7)
+config = in_form({form!r}, active_workers={N}, iterations=10**7)
 checkpoint = Checkpoint(sys.argv[1], every=10)
 solve(softmax_problems({N}), middle_box({N}), algorithm=config, engine=engine, observers=[checkpoint])
 """

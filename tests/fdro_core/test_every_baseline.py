@@ -10,6 +10,7 @@ import pytest
 
 from fdro_core import Crash, LogNormal, ThreadEngine, VirtualEngine, baselines, resume, solve
 from fdro_core.app.runs.catalogue import kebab
+from fdro_core.baselines.rounds import Rounds
 from fdro_core.errors import CheckpointMismatch, InvalidSetting
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.command import RUN_FILE, asked
@@ -23,6 +24,11 @@ METHODS = {name: cls(iterations=40) for name, cls in FOUND.items()} | {
     "afl-sampled": baselines.AFL(iterations=40, batch_size=4),
     "afl-batch": baselines.AFL(iterations=40, batch_size=4, reported_loss="batch", dead_losses="drop"),
     "drfa-prox-sampled": baselines.DRFAProx(iterations=40, batch_size=4, local_steps=3, clients=2),
+}
+METHODS |= {
+    f"{name}-preconditioned": cls(iterations=40, batch_size=4, preconditioner="gradients", averaging=0.1)
+    for name, cls in FOUND.items()
+    if issubclass(cls, Rounds)
 }
 FAULTS = {"lost": 0.05, "repeated": 0.1, "crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]}
 
@@ -79,6 +85,8 @@ def test_a_checkpoint_of_other_workers_is_refused(name, tmp_path):
         ({"seed": -1}, "seed must be a whole number >= 0"),
         ({"deadline": 0.0}, "deadline must be"),
         ({"on_failed_start": "ignore"}, "raise, warn"),
+        ({"preconditioner": "adam"}, "preconditioner must be one of none, gradients, got 'adam'"),
+        ({"averaging": -0.1}, "averaging must be a finite number >= 0, got -0.1"),
     ],
 )
 @every_class

@@ -21,7 +21,7 @@ from tests.fdro_core.helpers import FORMS, Quadratic, forms, middle_box
 from uncertainty_sets import KL, UncertaintySet
 
 CENTRES = [[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]]
-SHORT = AspireEase(iterations=60)
+SHORT = AspireEase(iterations=60, tolerance=0.0)
 engines = pytest.mark.parametrize("engine", [VirtualEngine, ThreadEngine])
 
 

@@ -26,7 +26,7 @@ from fdro_core.contracts.messages import (
 from fdro_core.contracts.replies import fault
 from fdro_core.errors import InvalidProblem, InvalidReply, WorkerFailed, WorkerWarning
 from tests.fdro_core.engine_kinds import EVERY, VIRTUAL, happened, kinds
-from tests.fdro_core.helpers import FORMS, Quadratic, forms, middle_box, softmax_problems
+from tests.fdro_core.helpers import FORMS, Quadratic, forms, in_form, middle_box, softmax_problems
 from tests.fdro_core.twisted import OF_STEPS, PROBES, STEPS, STRANGE, WRONG, With, changed, scaled
 
 N = 4
@@ -101,7 +101,7 @@ def test_bad_replies_do_not(request_, reply):
 @pytest.mark.parametrize(("kind", "form"), [*kinds("models"), (VIRTUAL, "admm")])
 @pytest.mark.parametrize("what", STRANGE)
 def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, form, what, make):
-    config = With(AspireEase(consensus=form, iterations=40), 1, STEPS, STRANGE[what])
+    config = With(in_form(form, iterations=40), 1, STEPS, STRANGE[what])
     with pytest.warns(WorkerWarning, match="InvalidReply: worker 1 replied"):
         result = solve(quadratics(), middle_box(N), algorithm=config, engine=make(kind, restarts=0))
     (lost,) = happened(result, "worker-lost")
@@ -113,7 +113,7 @@ def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, form, wh
 @pytest.mark.parametrize("S", [1, N])
 @pytest.mark.parametrize(("form", "what"), [*product(FORMS, WRONG), *product(["admm"], OF_STEPS)])
 def test_numbers_out_of_range_are_refused_and_counted(form, what, S):
-    config = AspireEase(consensus=form, iterations=60, active_workers=S)
+    config = in_form(form, iterations=60, active_workers=S)
     config = With(config, 1, STEPS, (WRONG | OF_STEPS)[what])
     with pytest.warns(WorkerWarning, match="worker 1.*3 updates with NaN"):
         result = solve(quadratics(), middle_box(N), algorithm=config)
@@ -284,7 +284,7 @@ LIES = [("admm", 1e6, 40), ("admm", -5.0, 400), ("models", 1e6, 40), ("models", 
 @pytest.mark.parametrize("S", [1, N])
 @pytest.mark.parametrize(("form", "factor", "replies"), LIES)
 def test_a_worker_that_scales_its_model_or_gradient_is_named(form, factor, replies, S):
-    config = AspireEase(consensus=form, iterations=replies // S, active_workers=S)
+    config = in_form(form, iterations=replies // S, active_workers=S)
     config = With(config, 1, STEPS, partial(scaled, factor))
     with pytest.warns(WorkerWarning) as told:
         result = solve(softmax_problems(N), middle_box(N), algorithm=config)

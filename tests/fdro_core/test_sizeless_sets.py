@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, VirtualEngine, baselines, resume, solve
+from fdro_core import VirtualEngine, baselines, resume, solve
 from fdro_core.app.runs.run_file import load
 from fdro_core.app.written_sets import written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
@@ -22,7 +22,7 @@ from fdro_core.estimators.named_set import build_set
 from fdro_core.observers import Checkpoint
 from fdro_core.sklearn import RobustClassifier
 from tests.fdro_core.command import ROOT, RUN_FILE, asked, furnish
-from tests.fdro_core.helpers import FORMS, softmax_problems
+from tests.fdro_core.helpers import FORMS, in_form, softmax_problems
 from tests.uncertainty_sets.plugins import TotalVariation as Sized
 from tests.uncertainty_sets.sizeless import EVERY, Tail, TotalVariation
 from uncertainty_sets import registry
@@ -64,9 +64,7 @@ def test_every_baseline(name):
 
 
 @every_kind
-@pytest.mark.parametrize(
-    "config", [*(partial(AspireEase, consensus=form) for form in FORMS), baselines.DRFAProx]
-)
+@pytest.mark.parametrize("config", [*(partial(in_form, form) for form in FORMS), baselines.DRFAProx])
 def test_resume(make, config, tmp_path):
     def engine():
         return VirtualEngine(seed=3)

@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
             base = task(given, data)
             workers = compare.workers_of(base)
             names = given.methods or methods.names(*VARIANTS, without=WITHOUT)
-            known = one_problem(workers)
+            known = one_problem(base, workers)
             found[data] = compare.tuned_runs(pool, session.records, given, base, names, workers, known)
     made_tables = [table(data, runs) for data, runs in found.items()]
     made_tables.append(tables.settings_found(found))
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def one_problem(workers: int) -> dict[str, methods.Method]:
+def one_problem(base: Task, workers: int) -> dict[str, methods.Method]:
     """Return the methods without a search for Γ: all solve the same problem, only the steps differ.
 
     ASPIRE's variants are tried with the same settings: they differ in whom they wait for and in their planes,
@@ -67,7 +67,7 @@ def one_problem(workers: int) -> dict[str, methods.Method]:
             default={key: value for key, value in method.default.items() if key != "budget"},
             family="ASPIRE" if name in VARIANTS else method.family,
         )
-        for name, method in methods.registry(workers).items()
+        for name, method in compare.methods_of(base, workers).items()
     }
 
 
@@ -86,6 +86,7 @@ def task(given: Any, data: str) -> Task:
         model=given.model or "softmax",
         points=int(QUICK["points"]) if given.quick else 40,
         budget=methods.WHOLE_SIMPLEX,
+        edition=given.edition,
     )
     N = compare.workers_of(base)
     slow = tuple((N - 1 - k, SLOWER, 0.0, None) for k in range(max(1, N // SHARE)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.datasets import names
-from bench.experiments.runs import plugins
+from bench.experiments.runs import methods, plugins
 from bench.experiments.runs.task import Task
 from bench.measuring import machine
 
@@ -52,6 +52,13 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     made.add_argument("--trials", type=int, help="settings tried per method (8)")
     made.add_argument("--search-seeds", type=int, help="runs per trial, judged by their mean (3)")
     made.add_argument("--batch", type=int, help="samples per gradient; 0: all")
+    made.add_argument(
+        "--edition",
+        type=int,
+        choices=methods.EDITIONS,
+        default=methods.FIRST_EDITION,
+        help="of the methods and their searches: 1 is that of the committed tables (1)",
+    )
     return made
 
 
@@ -101,6 +108,7 @@ def base(options: argparse.Namespace, command: str, data: str, **more: Any) -> T
         batch=batch or None,
         model=options.model or "softmax",
         points=options.points,
+        edition=options.edition,
         **more,
     )
 

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     with session.pool(rehearse) as pool:
         for data in given.data:
             base = options.base(given, COMMAND, data)
-            known = methods.registry(compare.workers_of(base))
+            known = compare.methods_of(base, compare.workers_of(base))
             names = given.methods or methods.names(*VARIANTS, without=WITHOUT)
             methods.check(names, known)
             tasks = {name: trials(base, known[name], given) for name in names}

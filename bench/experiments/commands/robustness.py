@@ -13,7 +13,7 @@ from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
 from bench.experiments.presentation.statistics import summary
-from bench.experiments.runs import compare, methods, sets
+from bench.experiments.runs import compare, sets
 from bench.experiments.runs.task import Task
 
 COMMAND = "robustness"
@@ -63,7 +63,7 @@ def tasks(
 ) -> dict[tuple[str, float], list[Task]]:
     """Return the tasks of a data set by set and size."""
     workers = compare.workers_of(base)
-    settings = dict(methods.registry(workers)[METHOD].default)
+    settings = dict(compare.methods_of(base, workers)[METHOD].default)
     return {
         (name, size): [
             replace(base, method=METHOD, settings=settings, seed=seed + k, uncertainty=(name, size))

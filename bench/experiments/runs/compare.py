@@ -26,9 +26,9 @@ def tuned_runs(
 ) -> dict[str, list[dict[str, Any]]]:
     """Search every method's settings, then repeat it with the best; return the records by method.
 
-    `known` has the methods by name, by default `methods.registry`.
+    `known` has the methods by name, by default those of the task's edition.
     """
-    known = known or methods.registry(workers, known_prior=base.attack is not None)
+    known = known or methods_of(base, workers)
     methods.check(names, known)
     searches = {
         name: tuning.trials(base, known[name], options.trials, options.search_seeds, options.seed)
@@ -47,6 +47,16 @@ def tuned_runs(
         f"{base.data}: {options.repeats} repeats", [t for tasks in runs.values() for t in tasks], records
     )
     return {name: [record for t in tasks if (record := records.get(t))] for name, tasks in runs.items()}
+
+
+def methods_of(base: Task, workers: int) -> dict[str, methods.Method]:
+    """Return the methods of a task's edition, with the search for its batches and prior."""
+    return methods.registry(
+        workers,
+        known_prior=base.attack is not None,
+        edition=base.edition,
+        sampled=base.batch is not None,
+    )
 
 
 def workers_of(base: Task) -> int:

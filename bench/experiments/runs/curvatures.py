@@ -48,6 +48,7 @@ def measured(task: Task, problems: Sequence[Any]) -> Array:
         stragglers=(),
         budget=None,
         spread=None,
+        edition=1,
     ).key()
     if name not in _known:
         _known[name] = measure(problems, task.seed, task.batch)

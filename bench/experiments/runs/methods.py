@@ -2,6 +2,11 @@
 
 Every file of `fdro_core/baselines` whose class carries `label`, `year` and `tunable` is a method; ASPIRE's
 variants are listed here. All get the same search: the same number of trials, drawn alike (`tuning.py`).
+
+The methods have editions, because a record is found by its method's name and settings. Edition 1 is that of
+the first tables: ASPIRE's rows are the paper's updates, steps are searched up to 2/L. In edition 2 ASPIRE's
+rows are `consensus="models"`, the paper's updates are "ASPIRE-EASE (admm)", every baseline has a row with
+ASPIRE's preconditioner ("AFL + P"), and steps are searched up to 10/L.
 """
 
 from __future__ import annotations
@@ -15,13 +20,26 @@ import numpy as np
 
 from fdro_core import Adaptive, AspireEase, baselines
 from fdro_core.contracts.algorithm import Algorithm
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Choice, Range, Space, Tunable
+from fdro_core.contracts.tuning import (
+    LOCAL_STEPS,
+    PRECONDITIONED_STEP,
+    STEP,
+    WEIGHT_STEP,
+    Choice,
+    Range,
+    Space,
+    Tunable,
+    Variant,
+)
 from uncertainty_sets import CDNorm, UncertaintySet
 from uncertainty_sets.arrays import Array
 
 __all__ = ["Choice", "Method", "Range", "Setup", "aspire", "names", "register", "registry"]
 
 Settings = Mapping[str, Any]
+Tunables = Mapping[str, Tunable]
+
+FIRST_EDITION, LATEST_EDITION = EDITIONS = (1, 2)
 
 WHOLE_SIMPLEX = 2.0  # Γ: Σ|p - q| over the default spreads is at most 2, so every distribution is in the set
 
@@ -110,7 +128,7 @@ def baseline_classes() -> list[Any]:
 def _method(
     name: str,
     config: Callable[[Setup, Settings], Algorithm],
-    tunable: Mapping[str, Tunable],
+    tunable: Tunables,
     workers: int,
     known_prior: bool,
     **more: Any,
@@ -120,7 +138,7 @@ def _method(
     return Method(name, config, search, {key: default for key, (default, _) in found.items()}, **more)
 
 
-def _configured(cls: Any, setup: Setup, settings: Settings) -> Algorithm:
+def _configured(cls: Any, tunable: Tunables, fixed: Settings, setup: Setup, settings: Settings) -> Algorithm:
     """Build a baseline's algorithm; the run ends when its gradients are used up."""
     shared = {
         "iterations": setup.gradients,
@@ -130,33 +148,68 @@ def _configured(cls: Any, setup: Setup, settings: Settings) -> Algorithm:
         "seed": setup.seed,
     }
     known = {each.name for each in fields(cls)}
-    options = {name: value for name, value in shared.items() if name in known}
+    options = {name: value for name, value in shared.items() if name in known} | dict(fixed)
     for name, chosen in settings.items():
-        each = cls.tunable[name]
+        each = tunable[name]
         curvature = float(setup.curvatures.max()) if each.unit == "1/L" else 1.0
         options[each.field or name] = each.value(chosen, setup.workers, curvature)
     algorithm: Algorithm = cls(**options)
     return algorithm
 
 
+_FIRST_SEARCH = {
+    STEP: Tunable(0.5, Range(0.1, 2.0), unit="1/L"),
+    WEIGHT_STEP: Tunable(0.01, Range(1e-3, 0.1)),
+}
+"""What the first edition searched instead."""
+
+
+def _as_in(edition: int, tunable: Tunables) -> Tunables:
+    if edition != FIRST_EDITION:
+        return tunable
+    return {name: _FIRST_SEARCH.get(each, each) for name, each in tunable.items()}
+
+
+def variants(cls: Any) -> tuple[Variant, ...]:
+    """Return the further rows of a baseline."""
+    found: tuple[Variant, ...] = getattr(cls, "variants", ())
+    return found
+
+
+def _baselines(workers: int, known_prior: bool, edition: int) -> list[Method]:
+    """Return a row for every baseline, and from the second edition on those of its variants."""
+    found = []
+    for cls in baseline_classes():
+        own = _as_in(edition, cls.tunable)
+        rows: list[tuple[str, Tunables, Settings]] = [(cls.label, own, {})]
+        if edition != FIRST_EDITION:
+            rows += [(f"{cls.label} {v.suffix}", {**own, **v.tunable}, v.fixed) for v in variants(cls)]
+        for name, tunable, fixed in rows:
+            config = partial(_configured, cls, tunable, fixed)
+            found.append(_method(name, config, tunable, workers, known_prior))
+    return found
+
+
 # -- ASPIRE's variants --------------------------------------------------------------------------------------
 
 
-def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
+def aspire(*, consensus: str = "admm", **fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
     """Return what makes ASPIRE with these fields fixed; active_workers = "all" waits for every worker.
 
-    The settings "step" and "penalty" are multiples of the driver's own rules, which hold if they are absent.
-    Other settings that are fields of `AspireEase` are passed on; the rest ("budget") belong to the set.
+    The settings "step" and "penalty" of consensus="admm" are multiples of the driver's own rules, which hold
+    if they are absent. Other settings that are fields of `AspireEase` are passed on; the rest ("budget")
+    belong to the set.
     """
 
     def make(setup: Setup, settings: Settings) -> Algorithm:
         options: dict[str, Any] = {
-            "consensus": "admm",
+            "consensus": consensus,
             "iterations": setup.gradients,
             "batch_size": setup.batch,
-            "reported_loss": "full" if setup.batch is None else "average",
             "seed": setup.seed,
         }
+        if consensus == "admm":
+            options["reported_loss"] = "full" if setup.batch is None else "average"
         options |= fixed | {name: value for name, value in settings.items() if name in AS_THEY_ARE}
         if options.get("active_workers") == "all":
             options["active_workers"] = setup.workers
@@ -173,44 +226,70 @@ def aspire(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
 AS_THEY_ARE = {each.name for each in fields(AspireEase)} - {"penalty"}
 """The settings of ASPIRE that are fields of its class, in the same unit."""
 
-ASPIRE_TUNABLE = {
+BUDGET = Tunable(WHOLE_SIMPLEX, Choice((0.25, 0.5, 1.0, WHOLE_SIMPLEX)))  # Γ; 1 moves half the weight
+ADMM_TUNABLE = {
     "step": STEP,
     "penalty": Tunable(1.0, Range(0.1, 3.0)),  # of the default κ₁
-    "budget": Tunable(WHOLE_SIMPLEX, Choice((0.25, 0.5, 1.0, WHOLE_SIMPLEX))),  # Γ; 1 moves half the weight
+    "budget": BUDGET,
+}
+MODELS_TUNABLE = {
+    "model_step": PRECONDITIONED_STEP,
+    "weight_step": Tunable(0.1, Range(0.01, 1.0)),
+    "budget": BUDGET,
 }
 
 ADAPTIVE = Adaptive(few=1, rule="mean", threshold=2.0)
 """The threshold of the paper's Section VIII: twice the mean delay."""
 
 
-def _variants(workers: int, known_prior: bool) -> list[Method]:
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "ASPIRE-EASE": {},
+    "ASPIRE-EASE(-)": {"active_workers": "all"},
+    "ASPIRE-CP": {"planes": "cp"},
+    "ASPIRE-ADP": {"adaptive": ADAPTIVE},
+}
+"""What the variants with either form of consensus fix."""
+
+
+def _aspire(workers: int, known_prior: bool, edition: int, sampled: bool) -> list[Method]:
     """Return ASPIRE's variants."""
-    local = ASPIRE_TUNABLE | {"local_steps": LOCAL_STEPS}
-    given: list[tuple[str, Callable[[Setup, Settings], Algorithm], Mapping[str, Tunable], dict[str, Any]]] = [
-        ("ASPIRE-EASE", aspire(), ASPIRE_TUNABLE, {}),
-        ("ASPIRE-EASE_per", aspire(), local, {}),
-        ("ASPIRE-EASE(-)", aspire(active_workers="all"), ASPIRE_TUNABLE, {}),
-        ("ASPIRE-CP", aspire(planes="cp"), ASPIRE_TUNABLE, {}),
-        ("ASPIRE-ADP", aspire(adaptive=ADAPTIVE), ASPIRE_TUNABLE, {"watches_delays": True}),
+    admm = _as_in(edition, ADMM_TUNABLE)
+    first = edition == FIRST_EDITION
+    form = "admm" if first else "models"
+    tunable: Tunables = admm if first else MODELS_TUNABLE if sampled else {"budget": BUDGET}
+    rows: list[tuple[str, Callable[[Setup, Settings], Algorithm], Tunables]] = [
+        (name, aspire(consensus=form, **fixed), tunable) for name, fixed in VARIANTS.items()
     ]
+    rows.append(("ASPIRE-EASE_per", aspire(), {**admm, "local_steps": LOCAL_STEPS}))
+    if not first:
+        rows.append(("ASPIRE-EASE (admm)", aspire(), admm))
     return [
-        _method(name, config, tunable, workers, known_prior, **more) for name, config, tunable, more in given
+        _method(
+            name, make, searched, workers, known_prior, watches_delays="adaptive" in VARIANTS.get(name, {})
+        )
+        for name, make, searched in rows
     ]
 
 
 # -- all of them --------------------------------------------------------------------------------------------
 
 
-def registry(workers: int = 3, *, known_prior: bool = False) -> dict[str, Method]:
+def registry(
+    workers: int = 3, *, known_prior: bool = False, edition: int = LATEST_EDITION, sampled: bool = True
+) -> dict[str, Method]:
     """Return all methods by name, with the search for that number of workers.
 
-    If the prior carries information, a method may search other values (DRFA-Prox a stronger regularisation).
+    Args:
+        workers: N.
+        known_prior: whether the prior carries information; then a method may search other values (DRFA-Prox a
+            stronger regularisation).
+        edition: of the names and searches.
+        sampled: whether gradients are of mini-batches; ASPIRE's models have no steps with full ones.
     """
-    found = [
-        _method(cls.label, partial(_configured, cls), cls.tunable, workers, known_prior)
-        for cls in baseline_classes()
-    ]
-    return {method.name: method for method in (*found, *_variants(workers, known_prior))} | _registered
+    if edition not in EDITIONS:
+        raise ValueError(f"the methods have editions {' and '.join(map(str, EDITIONS))}, got {edition!r}")
+    found = [*_baselines(workers, known_prior, edition), *_aspire(workers, known_prior, edition, sampled)]
+    return {method.name: method for method in found} | _registered
 
 
 _registered: dict[str, Method] = {}
@@ -228,14 +307,22 @@ def register(method: Method) -> Method:
     return method
 
 
-def names(*variants: str, without: Collection[str] = ()) -> list[str]:
+def names(*variants_of_aspire: str, without: Collection[str] = (), preconditioned: bool = False) -> list[str]:
     """Return the rows of a table: every baseline but `without`, ASPIRE's variants given, registered methods.
+
+    With `preconditioned`, the further rows of each baseline follow it; they are of the second edition.
 
     >>> names("ASPIRE-EASE", without={"max{Ind}"})[:4]
     ['Mix_Even', 'FedAvg', 'AFL', 'DRFA-Prox']
+    >>> names(without={"max{Ind}"}, preconditioned=True)[:3]
+    ['Mix_Even', 'Mix_Even + P', 'FedAvg']
     """
-    found = [cls.label for cls in baseline_classes() if cls.label not in without]
-    return [*found, *variants, *_registered]
+    found = []
+    for cls in baseline_classes():
+        if cls.label not in without:
+            found.append(cls.label)
+            found += [f"{cls.label} {each.suffix}" for each in variants(cls) if preconditioned]
+    return [*found, *variants_of_aspire, *_registered]
 
 
 def check(chosen: Iterable[str], known: Mapping[str, Method]) -> None:

@@ -36,7 +36,7 @@ def perform(
     parts = cut(data.clients if attack is None else attack.clients, task.seed, task.held)
     model = models.make(task.model, data.features, data.classes, task.seed, task.l2)
     problems = [model.problem(*part.train) for part in parts]
-    method = methods.registry(len(parts))[task.method]
+    method = methods.registry(len(parts), edition=task.edition)[task.method]
     honest = parts[: len(data.clients)]  # the malicious workers' accuracy is not judged
     seen = looks.of(task, Evaluator(honest, model), delays=method.watches_delays)
     prior = np.full(len(parts), 1 / len(parts)) if attack is None else attack.prior

@@ -43,6 +43,7 @@ class Task:
         parts: of "train" and "held", what is looked at beside the test data on the virtual clock.
         budget: Γ of the CD-norm set if the settings have none; None: the whole simplex.
         spread: its largest deviations as a multiple of the prior; None: as in `Setup.limits`.
+        edition: of the methods' names and searches; records from before there were editions are of the first.
     """
 
     experiment: str
@@ -67,6 +68,7 @@ class Task:
     parts: tuple[str, ...] = ("train", "held")
     budget: float | None = None
     spread: float | None = None
+    edition: int = 1
 
     def key(self) -> str:
         """Return the same text for the same task."""

@@ -43,7 +43,7 @@ def compare(
         {
             "runs": [str(folder) for folder in folders],
             "differ": differ,
-            **{key: [result[key] for result in results] for key in COMPARED},
+            **{key: [result.get(key) for result in results] for key in COMPARED},
         }
     )
     best = best_of(results)
@@ -86,7 +86,7 @@ def show(
     if differ:
         listing.add_section()
     for key in COMPARED:
-        (label, form), values = FIGURES[key], [result[key] for result in results]
+        (label, form), values = FIGURES[key], [result.get(key) for result in results]
         if any(value is not None for value in values):
             listing.add_row(label, *("–" if value is None else form(value) for value in values))
     output.say(listing)

@@ -12,6 +12,8 @@ from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.formatting import percent
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
+from fdro_core.contracts.algorithm import CONVERGED
+from fdro_core.result import ending
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
@@ -169,6 +171,8 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
+    if numbers["stop_reason"] == CONVERGED:
+        output.say(ending(CONVERGED, numbers["iterations"], numbers["planned"]))
     output.say(f"\nwritten to {folder}; next: fdro report {folder}")
 
 
@@ -177,5 +181,7 @@ def headline(numbers: dict[str, Any]) -> str:
     label, form = FIGURES["objective"]
     value, bound = f"{label}  {form(numbers['objective'])}", form(numbers["upper_bound"])
     if numbers["proved"]:
-        return f"{value}, proved at most {bound}"
+        above = numbers["optimality_gap"]
+        near = "" if above is None else f", and at most {above:.2g} above the optimum"
+        return f"{value}, proved at most {bound}{near}"
     return f"{value}, NOT PROVED: at most {bound} {numbers['caveat']}"

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
+from fdro_core.result import ending
 
 ROWS = 200
 """The largest number of rows in a table; a longer one says how many it leaves out."""
@@ -15,23 +16,15 @@ SHORT = 12
 """A longer list of notices is folded, with its counts shown."""
 
 HEADLINE = (
-    "worst_test_accuracy", "mean_test_accuracy", "objective", "gap", "worst_loss", "iterations", "clock",
-    "seconds",
+    "worst_test_accuracy", "mean_test_accuracy", "objective", "gap", "optimality_gap", "worst_loss",
+    "stationarity", "iterations", "clock", "seconds",
 )  # fmt: skip
 """The figures at the top of the page."""
-
-ENDS = {
-    "iterations": "all iterations done",
-    "interrupted": "interrupted",
-    "stationary": "stationary point reached",
-    "target loss": "target loss reached",
-    "time": "time limit reached",
-}
 
 
 def sentence(result: dict[str, Any]) -> str:
     """The run in one sentence."""
-    end = ENDS.get(result["stop_reason"], f"stopped by {result['stop_reason']}")
+    end = ending(result["stop_reason"], result["iterations"], result.get("planned") or result["iterations"])
     parts = [
         f"<b>{escape(result['algorithm']['name'])}</b> with the set <b>{escape(result['set']['name'])}</b>",
         f"{len(result['workers'])} workers",
@@ -59,7 +52,7 @@ def figures(result: dict[str, Any]) -> str:
     items = [
         f'<li><b data-value="{key}">{FIGURES[key][1](result[key])}</b><span>{label}</span></li>'
         for key, label in labels.items()
-        if result[key] is not None
+        if result.get(key) is not None  # runs of older versions lack some
     ]
     return f'<ul class="figures">{"".join(items)}</ul>'
 

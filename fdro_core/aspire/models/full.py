@@ -29,6 +29,7 @@ from uncertainty_sets.arrays import Array
 SHRINK = 0.9  # c_j falls by no more than this at a reply
 FLOOR = 1e-3  # of the first c_j
 SAME_POINT = 1e-16  # ‖Δx‖² below this of ‖x‖² is rounding
+STILL = 1e-28  # and below this of ‖z‖² in the distance of z: z does not move any more
 TINY = 1e-300
 MOVES = 200  # of weight between planes in one step
 CHUNK = 64  # workers at a time when planes are summed anew
@@ -52,6 +53,7 @@ class FullModels:
         first_curvature: c_j as measured before the first step.
         planes: P and λ.
         origin: o.
+        strayed: c_j‖z - x_j‖²_D at the last call of `values`, 0 if z and x_j differ by rounding only.
         E, e, C, gram: E_l, e_l, C_l and Γ.
     """
 
@@ -71,6 +73,7 @@ class FullModels:
 
     def _derive(self) -> None:
         self.inverse = 1.0 / self.metric
+        self.strayed = np.zeros_like(self.losses)
         self._difference = np.empty_like(self.z)
 
     def snapshot(self) -> dict[str, Any]:
@@ -96,15 +99,14 @@ class FullModels:
             seen = along / moved
             c = seen if seen > c else max(seen, SHRINK * c, FLOOR * self.first_curvature[j])
         old = self.X[j], self.G[j], float(self.curvature[j])
-        after, before = kernels.change(x, gradient, c, *old, self.origin, self.metric, self._difference)
+        after, before = kernels.replace_model(
+            x, gradient, c, *old, self.origin, self.metric, self._difference
+        )
         row = self.planes.table[j, : self.planes.size]
         self.e += row * ((loss - self.losses[j]) + (after - before))
         self.C += row * (c - self.curvature[j])
-        image = np.empty(row.size)
-        size = kernels.follow(self.E, row, self._difference, self.inverse, image)
-        cross = np.outer(row, image)
-        self.gram += cross + cross.T + size * np.outer(row, row)
-        self.X[j], self.G[j], self.losses[j], self.curvature[j] = x, gradient, loss, c
+        kernels.follow(self.E, self.gram, row, self._difference, self.inverse, np.empty(row.size))
+        self.losses[j], self.curvature[j] = loss, c
 
     @property
     def average(self) -> Array:
@@ -117,19 +119,24 @@ class FullModels:
         planes.previous[:] = planes.multipliers
         kernels.balance(self.e, self.gram, self.C, planes.multipliers, MOVES)
         total = float(self.C @ planes.multipliers)
-        self.z = self.origin - self.inverse * (planes.multipliers @ self.E) / total
+        z = np.empty_like(self.z)
+        kernels.mix(self.E, planes.multipliers, z)
+        kernels.descend(self.origin, self.inverse, z, total)
+        self.z = z
 
     # -- planes ---------------------------------------------------------------------------------------
 
     def values(self) -> Array:
         """m_j(z) for every worker. Costs O(Np)."""
         values = np.empty_like(self.losses)
+        still = STILL * float((self.z * self.z) @ self.metric)
         for begin in range(0, values.size, CHUNK):
             rows = slice(begin, begin + CHUNK)
             away = self.z - self.X[rows]
             linear = np.einsum("ij,ij->i", self.G[rows], away)
             bend = (away * away) @ self.metric
             values[rows] = self.losses[rows] + linear + 0.5 * self.curvature[rows] * bend
+            self.strayed[rows] = np.where(bend > still, self.curvature[rows] * bend, 0.0)
         return values
 
     def recentre(self) -> None:

@@ -119,30 +119,29 @@ def lengths(x: Array, g: Array, inverse: Array) -> tuple[float, float]:
 
 
 @summing
-def change(
-    x: Array,
-    g: Array,
-    c: float,
-    old_x: Array,
-    old_g: Array,
-    old_c: float,
-    origin: Array,
-    metric: Array,
-    out: Array,
-) -> tuple[float, float]:
-    """out ← Δ∇m_j(o) = Δ(g_j - c_jD(x_j - o)); and Δ(m_j(o) - f_j) = Δ(-g_jᵀ(x_j - o) + ½c_j‖x_j - o‖²_D)."""
+def replace_model(
+    x: Array, g: Array, c: float, old_x: Array, old_g: Array, old_c: float, origin: Array, metric: Array,
+    difference: Array,
+) -> tuple[float, float]:  # fmt: skip
+    """Put (x, g) in the place of (x_j, g_j); how m_j changes at the origin o.
+
+    difference ← Δ∇m_j(o) = Δ(g_j - c_jD(x_j - o)); returns m_j(o) - f_j = -g_jᵀ(x_j - o) + ½c_j‖x_j - o‖²_D
+    after and before.
+    """
     after, before = 0.0, 0.0
     for i in range(x.size):
         new, old = x[i] - origin[i], old_x[i] - origin[i]
-        out[i] = (g[i] - old_g[i]) - metric[i] * (c * new - old_c * old)
+        difference[i] = (g[i] - old_g[i]) - metric[i] * (c * new - old_c * old)
         after += new * (0.5 * c * metric[i] * new - g[i])
         before += old * (0.5 * old_c * metric[i] * old - old_g[i])
+        old_x[i] = x[i]
+        old_g[i] = g[i]
     return after, before
 
 
 @summing
-def follow(planes: Array, share: Array, difference: Array, inverse: Array, out: Array) -> float:
-    """E_l += p_lj·Δ for every plane, out_l ← E_lᵀD⁻¹Δ before that; ‖Δ‖² in 1/D."""
+def follow(planes: Array, gram: Array, share: Array, difference: Array, inverse: Array, image: Array) -> None:
+    """E_l += p_lj·Δ for every plane, and Γ = ED⁻¹Eᵀ with it; image is room for ED⁻¹Δ."""
     size = 0.0
     for i in range(difference.size):
         size += inverse[i] * difference[i] * difference[i]
@@ -153,15 +152,70 @@ def follow(planes: Array, share: Array, difference: Array, inverse: Array, out: 
             step = difference[i]
             total += row[i] * inverse[i] * step
             row[i] += part * step
-        out[k] = total
-    return size
+        image[k] = total
+    for k in range(share.size):
+        for n in range(share.size):
+            cross = share[k] * image[n] + share[n] * image[k]
+            gram[k, n] += cross + size * (share[k] * share[n])
 
 
 @summing
-def add_outer(planes: Array, share: Array, new: Array, now: float, old: Array, before: float) -> None:
-    """row_l += p_lj·(now·new - before·old) for every plane."""
-    for k in range(share.size):
-        part, row = share[k], planes[k]
+def mix(planes: Array, multipliers: Array, out: Array) -> None:
+    """out ← Σ_l λ_l·row_l; planes without weight cost nothing."""
+    out[:] = 0.0
+    for k in range(multipliers.size):
+        part, row = multipliers[k], planes[k]
         if part != 0.0:
-            for i in range(new.size):
-                row[i] += part * (now * new[i] - before * old[i])
+            for i in range(out.size):
+                out[i] += part * row[i]
+
+
+@summing
+def descend(origin: Array, inverse: Array, slope: Array, total: float) -> None:
+    """slope ← o - D⁻¹slope/total, in place: the least point of a model around o."""
+    for i in range(slope.size):
+        slope[i] = origin[i] - inverse[i] * slope[i] / total
+
+
+@summing
+def replace_sums(
+    slopes: Array, points: Array, share: Array, g: Array, old_g: Array, x: Array, now: float, old_x: Array,
+    before: float,
+) -> None:  # fmt: skip
+    """Put (x, g) for (x_j, g_j) in the planes' sums Σp_ljg_j and Σp_lja_jx_j, then in the tables."""
+    for k in range(share.size):
+        part, slope, point = share[k], slopes[k], points[k]
+        if part != 0.0:
+            for i in range(x.size):
+                slope[i] += part * (g[i] - old_g[i])
+                point[i] += part * (now * x[i] - before * old_x[i])
+    for i in range(x.size):
+        old_g[i] = g[i]
+        old_x[i] = x[i]
+
+
+@summing
+def follow_squares(squares: Array, slope: Array, rate: float) -> float:
+    """v += rate·(slope² - v), in place; the mean of v."""
+    total = 0.0
+    for i in range(slope.size):
+        squares[i] += rate * (slope[i] * slope[i] - squares[i])
+        total += squares[i]
+    return total / slope.size
+
+
+@summing
+def precondition(
+    z: Array,
+    average: Array,
+    slope: Array,
+    squares: Array,
+    floor: float,
+    step: float,
+    total: float,
+    pace: float,
+) -> None:
+    """z ← z/total - step·slope/(√v + floor), and the average moves towards it by `pace`, both in place."""
+    for i in range(slope.size):
+        z[i] = z[i] / total - step * slope[i] / (np.sqrt(squares[i]) + floor)
+        average[i] += pace * (z[i] - average[i])

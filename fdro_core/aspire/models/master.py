@@ -12,19 +12,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models.certificate import lower_bound
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.messages import Evaluate, Evaluation, Inspect, Inspected
 from fdro_core.aspire.models.sampled import SampledModels
+from fdro_core.aspire.models.stopping import Convergence
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.contracts.algorithm import Oracle
+from fdro_core.contracts.algorithm import CONVERGED, Oracle
 from fdro_core.contracts.forms import LARGEST, LARGEST_SQ
 from fdro_core.contracts.messages import Reply, Request
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation.handshake import Handshake
 from fdro_core.federation.kernels import norm_sq
-from fdro_core.federation.master import Figures, Outgoing
+from fdro_core.federation.master import Figures, Outgoing, Standing
 from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
 from uncertainty_sets.arrays import Array
@@ -46,10 +48,13 @@ class ModelMaster(PlaneMaster):
         metric: D of the handshake.
         reach: 1/L_j with L_j of the handshake: the step of worker j's own gradient; 0 if L_j is 0.
         sent_points: x_j, where each worker was last asked.
+        violation: how far outside the uncertainty set a plane may be: the largest certified violation of the
+            oracle's answers, infinite once weight was moved from lost workers to others.
+        convergence: the rule that ends a run with full batches.
     """
 
     reply_kind = Evaluation
-    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "metric", "reach")
+    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "metric", "reach", "violation")
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
         super().__init__(plan.roster(), oracle, handshake)
@@ -62,6 +67,8 @@ class ModelMaster(PlaneMaster):
         self._planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
         self._planes.refresh(losses)
         self.objective = self.value = float(self._planes.losses[0])
+        self.violation = 0.0
+        self.convergence = Convergence(self._tolerance(), self.objective)
         nothing = np.zeros_like(handshake.z)
         gradients = np.array([nothing if first is None else first.gradient for first in handshake.first])
         self.models = self._models(handshake.z, losses, gradients, curvature)
@@ -88,6 +95,10 @@ class ModelMaster(PlaneMaster):
         super()._derive()
         self.inverse = 1.0 / self.metric
 
+    def _tolerance(self) -> float:
+        """With mini-batches 0: their noise cannot be told from slow progress."""
+        return self.plan.config.tolerance if self.plan.config.batch_size is None else 0.0
+
     @property
     def z(self) -> Array:
         """The model: z with full batches, its running average with mini-batches."""
@@ -106,7 +117,13 @@ class ModelMaster(PlaneMaster):
     # -- one iteration --------------------------------------------------------------------------------
 
     def start(self) -> Outgoing:
-        """Ask every live worker for its gradient."""
+        """Ask every live worker for its gradient, with full batches at the first step's z.
+
+        The handshake brought all gradients at z⁰: asking for them again would cost an epoch.
+        """
+        if self.plan.config.batch_size is None:
+            self._update_planes()
+            self.models.step(1.0)
         return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
 
     def _usable(self, reply: Evaluation) -> bool:
@@ -120,6 +137,7 @@ class ModelMaster(PlaneMaster):
             self._enter(j, reply.gradient)
             self.models.learn(j, self.sent_points[j], reply.loss, reply.gradient)
         self.models.step(share)
+        self.convergence.epochs += share
         self.iteration += 1
         if self.plan.updates_planes(self.iteration):
             self._update_planes()
@@ -149,7 +167,11 @@ class ModelMaster(PlaneMaster):
         self.objective = float(answer.value)
         p = np.asarray(answer.p, dtype=np.float64)
         weighed = self._may_weigh()
-        self._planes.update(p if weighed is None else redistribute(p, weighed), values)
+        self.violation = max(self.violation, float(getattr(answer, "violation", np.inf)))
+        if weighed is not None:
+            p, self.violation = redistribute(p, weighed), np.inf
+        self._look_for_the_end(p, values)
+        self._planes.update(p, values)
         total = float(self._planes.multipliers.sum())
         if total > 0:
             self._planes.multipliers[:] /= total  # a plane that was dropped may have had some
@@ -157,6 +179,26 @@ class ModelMaster(PlaneMaster):
             self._planes.multipliers[-1] = 1.0
         self.models.recentre()
         self.value = float(self._planes.losses @ self._planes.multipliers)
+
+    def _look_for_the_end(self, p: Array, values: Array) -> None:
+        """Set `finished` if the run has converged.
+
+        A lost worker counts like any other as long as its loss is in the objective. One that will return is
+        waited for.
+        """
+        if not isinstance(self.models, FullModels):
+            return
+        if self.roster.expected:
+            self.convergence.restart()
+            return
+        strayed = self.models.strayed
+        if self.plan.config.dead_losses == "drop":
+            strayed = np.where(self.roster.alive, strayed, 0.0)
+        if self.never:
+            strayed = np.delete(strayed, self.never)
+        ahead = float((p - self._planes.weights()) @ values)
+        self.convergence.look(self.objective, values, ahead, float(strayed.max()))
+        self.finished = CONVERGED if self.convergence.reached else ""
 
     # -- messages -------------------------------------------------------------------------------------
 
@@ -182,6 +224,7 @@ class ModelMaster(PlaneMaster):
         planes = self._planes
         for column in range(planes.size):
             planes.table[:, column] = redistribute(planes.table[:, column], kept)
+        self.violation = np.inf
         self.models.recentre()
 
     # -- reports, assessment, checkpoints -------------------------------------------------------------
@@ -200,28 +243,57 @@ class ModelMaster(PlaneMaster):
         """A question for every worker that is not dropped: loss and gradient at the model, on all data."""
         return dict.fromkeys(self.roster.kept(), Inspect(self.z))
 
-    def _standing(self, replies: Mapping[int, Reply | Exception]) -> tuple[Array, Array, float]:
-        """The weights, the planes, and how far from stationary the model is.
+    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
+        """The weights, the planes, how far from stationary the model is, and a bound on the optimum.
 
-        The measure is max over p of pᵀf(z) - sᵀf(z) + ‖Σ_j s_j∇f_j(z)‖² in 1/D: both terms are 0 at a saddle
-        point. It is infinite if a live worker with weight did not answer.
+        The measure is max over p of pᵀf(z) - sᵀf(z) + ‖Σ_j s_j∇f_j(z)‖² in 1/D at the returned model z, with
+        the weights s at the end and the mean D of the problems' metrics: both terms are 0 at a saddle point.
+        It is infinite if a live worker with weight did not answer.
         """
         weights = self._planes.weights()
-        losses = self.models.losses.copy()
+        model = "z" if isinstance(self.models, FullModels) else "average"
+        answered = {j: reply for j, reply in replies.items() if isinstance(reply, Inspected)}
         slope = np.zeros_like(self.z)
-        for j, reply in replies.items():
-            if isinstance(reply, Inspected):
-                losses[j] = reply.loss_at_z
-                slope += weights[j] * reply.gradient
-            elif self.roster.alive[j] and weights[j] > 0:
-                return weights, self._planes.matrix(), np.inf
-        above = float(self.oracle.worst_case(losses).value) - float(weights @ losses)
-        return weights, self._planes.matrix(), max(above, 0.0) + float((slope * slope) @ (1.0 / self.metric))
+        for j, reply in answered.items():
+            slope += weights[j] * reply.gradient
+        measure = max(float(answer.value) - float(weights @ losses), 0.0)
+        measure += float((slope * slope) @ (1.0 / self.metric))
+        if any(self.roster.alive[j] and weights[j] > 0 for j in replies if j not in answered):
+            measure = np.inf
+        bound = self._lower_bound(weights, answered, losses, answer)
+        return Standing(weights, self._planes.matrix(), measure, bound, model)
+
+    def _lower_bound(
+        self, weights: Array, answered: Mapping[int, Inspected], losses: Array, answer: Any
+    ) -> float:
+        """The better of the bounds by s and by the worst case at the model; -inf unless everyone answered."""
+        if len(answered) < self.plan.workers:
+            return -np.inf
+        everyone = [answered[j] for j in range(self.plan.workers)]
+        convexities = np.array([reply.strong_convexity for reply in everyone])
+        if not np.isfinite(convexities).all():
+            return -np.inf
+        gradients = np.array([reply.gradient for reply in everyone])
+        p, off = np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
+        return max(
+            lower_bound(weights, self._violation(weights), losses, gradients, convexities),
+            lower_bound(p, off, losses, gradients, convexities),
+        )
+
+    def _violation(self, weights: Array) -> float:
+        """How far outside the set the weights may be; the set is asked only if the planes do not tell."""
+        measure = getattr(self.oracle, "violation", None)
+        return float(measure(weights)) if np.isinf(self.violation) and callable(measure) else self.violation
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        own = {"planes": self._planes.snapshot(), "models": self.models.snapshot()}
-        return super().snapshot() | own | {"sent_points": np.array(self.sent_points)}
+        own = {
+            "planes": self._planes.snapshot(),
+            "models": self.models.snapshot(),
+            "convergence": self.convergence.snapshot(),
+            "sent_points": np.array(self.sent_points),
+        }
+        return super().snapshot() | own
 
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> ModelMaster:
@@ -248,4 +320,6 @@ class ModelMaster(PlaneMaster):
         N = plan.workers
         master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N), SUBJECT)
         master._restore(plan.roster(), oracle, state)
+        master.convergence = Convergence.restored(master._tolerance(), state["convergence"])
+        master.finished = CONVERGED if master.convergence.reached else ""
         return master

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import ClassVar
 
 from fdro_core.contracts.forms import LARGEST, integer_fault, number_fault, vector_fault
@@ -77,13 +78,14 @@ class BeginModels(Begin):
 
 
 class Inspected(Probed):
-    """f_j and ∇f_j at z on all data."""
+    """f_j and ∇f_j at z on all data, and μ_j, the strong convexity of f_j (-inf: unknown)."""
 
-    __slots__ = ("gradient",)
+    __slots__ = ("gradient", "strong_convexity")
 
-    def __init__(self, loss: float, gradient: Array) -> None:
+    def __init__(self, loss: float, gradient: Array, strong_convexity: float = -inf) -> None:
         super().__init__(loss, loss, 0.0)
         self.gradient = gradient
+        self.strong_convexity = strong_convexity
 
 
 class Inspect(Message):
@@ -98,6 +100,9 @@ class Inspect(Message):
         self.z = z
 
     def fault(self, reply: Inspected) -> str:
-        """Check that loss and gradient can be used."""
-        wrong = number_fault(reply, "loss_at_z", -LARGEST, LARGEST)
-        return wrong or vector_fault(reply, "gradient", self.z.size)
+        """Check that the three can be used."""
+        return (
+            number_fault(reply, "loss_at_z", -LARGEST, LARGEST)
+            or vector_fault(reply, "gradient", self.z.size)
+            or number_fault(reply, "strong_convexity", -inf, LARGEST)
+        )

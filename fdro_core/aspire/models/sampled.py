@@ -23,13 +23,11 @@ import numpy as np
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
+from fdro_core.federation import preconditioner
 from uncertainty_sets.arrays import Array
 
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
-METRIC_MEMORY = 0.05  # of the newest epoch in v
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
-FLOOR = 1e-3  # of the root of the mean of v
-TINY = 1e-12
 MOVES = 200  # of weight between planes in one step
 CHUNK = 64  # workers at a time when planes are summed anew
 
@@ -107,8 +105,7 @@ class SampledModels:
     @property
     def metric(self) -> Array:
         """D."""
-        metric: Array = np.sqrt(self.squares) + (FLOOR * float(np.sqrt(self.squares.mean())) + TINY)
-        return metric
+        return preconditioner.metric(self.squares)
 
     # -- one reply ------------------------------------------------------------------------------------
 
@@ -124,28 +121,31 @@ class SampledModels:
         before, now = self.trust[j], 1.0 / self.interval[j]
         row = self.planes.table[j, : self.planes.size]
         self.planes.losses += row * change
-        kernels.add_outer(self.slopes, row, gradient, 1.0, self.G[j], 1.0)
-        kernels.add_outer(self.points, row, x, now, self.X[j], before)
+        kernels.replace_sums(self.slopes, self.points, row, gradient, self.G[j], x, now, self.X[j], before)
         self.trusts += row * (now - before)
-        self.X[j], self.G[j], self.trust[j] = x, gradient, now
+        self.trust[j] = now
 
     def step(self, share: float) -> None:
         """D, λ, z and its average; share is S/N."""
         planes = self.planes
         self.epochs += share
-        slope = planes.multipliers @ self.slopes
-        self.squares = self.squares + METRIC_MEMORY * share * (slope * slope - self.squares)
-        metric = self.metric
+        slope = np.empty_like(self.z)
+        kernels.mix(self.slopes, planes.multipliers, slope)
+        mean = kernels.follow_squares(self.squares, slope, preconditioner.MEMORY * share)
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
             pull = self.overlap / (self.prox * share)
             values = planes.losses + pull @ planes.multipliers
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
-            slope = planes.multipliers @ self.slopes
-        anchor = (planes.multipliers @ self.points) / float(planes.multipliers @ self.trusts)
-        self.z = anchor - self.step_size * slope / metric
+            kernels.mix(self.slopes, planes.multipliers, slope)
         pace = min(1.0, share / max(1.0, self.window * self.epochs))
-        self.average = self.average + pace * (self.z - self.average)
+        z, average = np.empty_like(slope), self.average.copy()
+        kernels.mix(self.points, planes.multipliers, z)
+        trust = float(planes.multipliers @ self.trusts)
+        kernels.precondition(
+            z, average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace
+        )
+        self.z, self.average = z, average
 
     # -- planes ---------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class SampledModels:
         self.overlap = table.T @ table
         planes.refresh(self.losses)
         if self.squares is None:  # the first time
-            self.squares = (planes.multipliers @ self.slopes) ** 2
+            self.squares = preconditioner.follow(None, planes.multipliers @ self.slopes)
         metric = self.metric
         slopes = self.slopes + (self.trusts[:, None] * self.z - self.points) * (metric / self.step_size)
         self.stiffness = self.step_size * ((slopes / metric) @ slopes.T)

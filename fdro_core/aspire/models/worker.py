@@ -7,7 +7,7 @@ replaced by a new one goes on as if nothing had happened.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fdro_core.aspire.models.messages import Begun, Evaluate, Evaluation, Inspect, Inspected
 from fdro_core.contracts.messages import Begin, Reply, Request
@@ -18,14 +18,21 @@ from fdro_core.federation.worker import FederatedWorker
 class ModelWorker(FederatedWorker):
     """Worker j. A step costs one gradient."""
 
+    power_iterations: ClassVar[int] = (
+        1  # replies raise a c_j that is too small; one too large only falls slowly
+    )
+
     def handle(self, message: Request) -> Reply:
         """The reply to a message."""
         if type(message) is Evaluate:
-            loss, gradient = self._evaluate_batch(message.z, self._rng(message.ticket))
+            if self.batch_size is None:
+                loss, gradient = self._evaluate(message.z)
+            else:
+                loss, gradient = self._evaluate_batch(message.z, self._rng(message.ticket))
             return Evaluation(message.ticket, loss, gradient.copy())
         if isinstance(message, Inspect):
             loss, gradient = self._evaluate(message.z)
-            return Inspected(loss, gradient.copy())
+            return Inspected(loss, gradient.copy(), self._strong_convexity())
         return super().handle(message)
 
     def _begin(self, message: Begin) -> Begun:  # type: ignore[override]  # the gradient comes along

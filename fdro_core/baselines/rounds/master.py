@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds.method import RoundMethod
+from fdro_core.baselines.rounds.preconditioned import close_preconditioned
 from fdro_core.baselines.rounds.state import Job, RoundState
 from fdro_core.contracts.algorithm import Oracle
 from fdro_core.contracts.messages import Probe, Reply, Request, Train, Trained
 from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.federation import kernels
+from fdro_core.federation import kernels, preconditioner
 from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.master import FederatedMaster, Figures, Outgoing
+from fdro_core.federation.master import FederatedMaster, Figures, Outgoing, Standing
 from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
 from fdro_core.federation.roster import NEVER
@@ -46,14 +47,14 @@ class RoundMaster(FederatedMaster):
         self.next_report = method.report_interval
         losses, gradient_sq, curvature = handshake.measured()
         shares = _shares(handshake)
-        largest = float(curvature.max())
         self.state = RoundState(
             w=handshake.z.copy(),
             weights=method.start_weights(handshake.reference, shares),
             prior=handshake.reference.copy(),
             shares=shares,
             losses=losses,
-            step=method.step or (1.0 / largest if largest > 0 else 1.0),
+            step=method.start_step(float(curvature.max())),
+            average=handshake.z.copy() if method.averaging else None,
         )
         self.outliers = Outliers(workers, handshake.z, losses, gradient_sq, curvature)
         self._enter_handshake(handshake)
@@ -64,11 +65,18 @@ class RoundMaster(FederatedMaster):
     def _derive(self) -> None:
         super()._derive()
         self.last, self.report_interval = self.method.iterations, self.method.report_interval
+        self._derive_inverse()
+
+    def _derive_inverse(self) -> None:
+        """Set 1/P, which workers need from their second local step on; None if v is not known."""
+        squares = self.state.squares
+        self.inverse = None if squares is None else 1.0 / preconditioner.metric(squares)
 
     @property
     def z(self) -> Array:
-        """The model."""
-        return self.state.w
+        """The model: w, or its running mean."""
+        state = self.state
+        return state.w if state.average is None else state.average
 
     @property
     def reported(self) -> Array:
@@ -85,7 +93,7 @@ class RoundMaster(FederatedMaster):
         size = _largest_norm_sq(reply)
         if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
-        if reply.w is not None:
+        if reply.w is not None and not self.method.preconditioned:  # else it holds gradients
             book = self.outliers.books[j]
             book[1] = kernels.norm_sq(self.state.w)  # where its steps began
             kernels.enter(book, size, size)
@@ -117,15 +125,31 @@ class RoundMaster(FederatedMaster):
         replies: dict[int, Trained] = dict(self.roster.close(self.opened))
         for j, reply in replies.items():
             self.state.losses[j] = reply.loss
-        self.method.close(self.state, self.phase, self.job, replies, self._rng(closing=True))
+        self._close(replies)
         self._leave_out_lost()
         self.phase += 1
         if self.phase == self.method.phases:
             self.phase = 0
             self.iteration += 1
+            self._average()
         self.opened += 1
         self.job = self._draw()
         return self.start()
+
+    def _close(self, replies: Mapping[int, Trained]) -> None:
+        state, rng = self.state, self._rng(closing=True)
+        if self.method.preconditioned and self.job.steps > 0:
+            close_preconditioned(self.method, state, self.phase, self.job, replies, rng)
+            self._derive_inverse()
+        else:
+            self.method.close(state, self.phase, self.job, replies, rng)
+
+    def _average(self) -> None:
+        """Take w into its running mean, over the last share `averaging` of the rounds."""
+        state = self.state
+        if state.average is not None:
+            pace = 1.0 / max(1.0, self.method.averaging * self.iteration)
+            state.average = state.average + pace * (state.w - state.average)
 
     def _leave_out_lost(self) -> None:
         """Guess the losses that were never measured, and give no weight to workers that may have none."""
@@ -161,7 +185,8 @@ class RoundMaster(FederatedMaster):
     def _message(self, ticket: int) -> Train:
         state, job = self.state, self.job
         w = state.w if state.marked is None or self.phase == 0 else state.marked
-        message = Train(ticket, w, job.steps, state.step, job.mark)
+        inverse = self.inverse if job.steps > 1 else None
+        message = Train(ticket, w, job.steps, state.step, job.mark, inverse)
         self.sent += message.numbers
         return message
 
@@ -180,13 +205,13 @@ class RoundMaster(FederatedMaster):
 
     def probes(self) -> dict[int, Request]:
         """The loss at the model, from every worker that is not dropped."""
-        w = self.state.w
+        w = self.z
         return {j: Probe(w, w, 0.0, 0.0) for j in self.roster.kept()}
 
-    def _standing(self, replies: Mapping[int, Reply | Exception]) -> tuple[Array, Array, float]:
+    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
         """Definition 1 is about ASPIRE's Lagrangian: here the gap is infinite."""
         weights = self.state.weights.copy()
-        return weights, weights[None, :], np.inf
+        return Standing(weights, weights[None, :], np.inf)
 
     def _last_visits(self) -> list[int]:
         """Visits are counted in phases: the rounds that those belong to."""
@@ -214,6 +239,8 @@ class RoundMaster(FederatedMaster):
         master = cls.__new__(cls)
         master.method = method
         master.state = RoundState(**saved["state"])
+        if master.state.average is None and method.averaging:  # a checkpoint from before it was a setting
+            master.state.average = master.state.w
         master.job = Job(**saved["job"])
         none = np.zeros(workers)
         master.outliers = Outliers(workers, master.state.w, master.state.losses, none, none)

@@ -15,7 +15,8 @@ import numpy as np
 from fdro_core.baselines.rounds.state import Job, RoundState, average
 from fdro_core.contracts.messages import Trained
 from fdro_core.contracts.settings import Number, OneOf, Whole, setting
-from fdro_core.contracts.tuning import Tunable
+from fdro_core.contracts.tuning import PRECONDITIONED, Tunable, Variant
+from fdro_core.federation import preconditioner
 from fdro_core.federation import settings as shared
 from fdro_core.federation.roster import RosterSettings
 from uncertainty_sets.arrays import Array
@@ -31,7 +32,18 @@ class RoundMethod:
         Number(),
         "step size of the local steps w ← w - η/D·∇f_j",
         letter="η",
-        why="1/max_j L_j, with L_j measured at the start",
+        why="1/max_j L_j, with L_j measured at the start; 0.003 with a preconditioner",
+    )
+    preconditioner: str = setting(
+        "none",
+        OneOf("none", "gradients"),
+        '"gradients" steps in the metric P of ASPIRE-EASE with mini-batches, which follows the gradients',
+        letter="P",
+    )
+    averaging: float = setting(
+        0.0,
+        Number(inclusive=True),
+        "share of the rounds so far over which w is averaged for the result; 0: the result is the last w",
     )
     local_steps: int = setting(1, Whole(), "local steps per round", letter="E")
     batch_size: int | None = shared.batch_size()
@@ -59,6 +71,7 @@ class RoundMethod:
     label: ClassVar[str] = ""  # the method's name in the experiments' tables; "": it has no row there
     year: ClassVar[int] = 0  # of its publication, which orders the rows
     tunable: ClassVar[Mapping[str, Tunable]] = {}  # what the experiments search, and from where
+    variants: ClassVar[tuple[Variant, ...]] = (PRECONDITIONED,)  # further rows of a method with a label
 
     def start_weights(self, prior: Array, shares: Array) -> Array:
         """λ⁰."""
@@ -78,6 +91,19 @@ class RoundMethod:
     ) -> None:
         """Use the replies of a phase: w ← Σ_j λ_jw_j / Σ_j λ_j over the workers that replied."""
         state.w = average({j: reply.w for j, reply in replies.items()}, state.weights, state.w)
+
+    @property
+    def preconditioned(self) -> bool:
+        """Whether steps are in the metric that follows the gradients."""
+        return self.preconditioner == "gradients"
+
+    def start_step(self, curvature: float) -> float:
+        """η: the setting, else a default; the curvature is max_j L_j."""
+        if self.step is not None:
+            return self.step
+        if self.preconditioned:
+            return preconditioner.STEP
+        return 1.0 / curvature if curvature > 0 else 1.0
 
     def roster(self, workers: int) -> RosterSettings:
         """What the roster needs of the settings."""

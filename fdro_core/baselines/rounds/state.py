@@ -23,6 +23,8 @@ class RoundState:
         losses: f_j as last reported.
         step: η.
         marked: a model that the next phase is about, or None.
+        squares: v of the preconditioner, None without one and before the first step.
+        average: the running mean of w, which is the result; None if w itself is.
     """
 
     w: Array
@@ -32,6 +34,8 @@ class RoundState:
     losses: Array
     step: float
     marked: Array | None = None
+    squares: Array | None = None
+    average: Array | None = None
 
 
 @dataclass

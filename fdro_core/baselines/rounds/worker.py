@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.contracts.messages import Reply, Request, Train, Trained
 from fdro_core.contracts.problem import Problem
+from fdro_core.federation import preconditioner
 from fdro_core.federation.worker import FederatedWorker
 from uncertainty_sets.arrays import Array
+
+Walk = tuple[Array, float | None, Array | None]
 
 
 class RoundWorker(FederatedWorker):
     """E times w ← w - η/D·∇f_j(w) from the model sent. Costs E gradients and O(p).
 
-    Its curvature is measured only if no step is set, since nothing else uses it. Of its state it needs the
-    metric alone: its random draws depend on the ticket, so a repeated message gets the same answer again.
+    With a preconditioner it steps in P instead of D, and sends the mean of its gradients.
+    Its curvature is measured only if the default step needs it, since nothing else uses it. Of its state it
+    needs the metric alone: its random draws depend on the ticket, so a repeated message gets the same answer
+    again.
     """
 
     def __init__(self, index: int, problem: Problem, settings: RoundMethod) -> None:
@@ -25,11 +32,21 @@ class RoundWorker(FederatedWorker):
         return self._train(message) if isinstance(message, Train) else super().handle(message)
 
     def _measure_curvature(self, z: Array, gradient: Array, metric: Array) -> float:
-        return super()._measure_curvature(z, gradient, metric) if self.settings.step is None else 0.0
+        needed = self.settings.step is None and not self.settings.preconditioned
+        return super()._measure_curvature(z, gradient, metric) if needed else 0.0
 
     def _train(self, message: Train) -> Trained:
-        assert self.state is not None
         rng, reported = self._rng(message.ticket), self.settings.reported_loss
+        walk = self._walk_preconditioned if self.settings.preconditioned else self._walk
+        w, loss, marked = walk(message, rng)
+        if loss is None or (self.batch_size is not None and reported == "full"):
+            batch = reported == "batch"
+            loss = (self._evaluate_batch(message.w, rng) if batch else self._evaluate(message.w))[0]
+        return Trained(message.ticket, w if message.steps else None, loss, marked)
+
+    def _walk(self, message: Train, rng: np.random.Generator) -> Walk:
+        """Take the local steps: the last model, the loss before the first step, the marked model."""
+        assert self.state is not None
         w, loss, marked = message.w, None, None
         for step in range(1, message.steps + 1):
             value, gradient = self._evaluate_batch(w, rng)
@@ -37,7 +54,23 @@ class RoundWorker(FederatedWorker):
             w = w - message.step * self.state.inverse * gradient
             if step == message.mark:
                 marked = w
-        if loss is None or (self.batch_size is not None and reported == "full"):
-            batch = reported == "batch"
-            loss = (self._evaluate_batch(message.w, rng) if batch else self._evaluate(message.w))[0]
-        return Trained(message.ticket, w if message.steps else None, loss, marked)
+        return w, loss, marked
+
+    def _walk_preconditioned(self, message: Train, rng: np.random.Generator) -> Walk:
+        """Take the local steps in P: minus the mean of the gradients, the loss, the same mean up to the mark.
+
+        Before the master knows P, a worker uses the one that follows from its own first gradient.
+        """
+        w, loss, marked, inverse = message.w, None, None, message.inverse
+        total = np.zeros_like(w)
+        for step in range(1, message.steps + 1):
+            value, gradient = self._evaluate_batch(w, rng)
+            loss = value if loss is None else loss
+            total = total - gradient
+            if step == message.mark:
+                marked = total / step
+            if step < message.steps:
+                if inverse is None:
+                    inverse = 1.0 / preconditioner.metric(preconditioner.follow(None, gradient))
+                w = w - message.step * inverse * gradient
+        return total / max(1, message.steps), loss, marked

@@ -1,0 +1,54 @@
+"""A proven lower bound on the optimum of convex problems, from losses and gradients at one model.
+
+If f_j - μ_j/2·‖·‖² is convex for every j, then for any s in P and any model z
+
+    min over w of max over p in P of pᵀf(w)  >=  min over w of sᵀf(w)
+                                             >=  sᵀf(z) - ‖Σ_j s_j∇f_j(z)‖² / (2 Σ_j s_jμ_j)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.arrays import Array
+
+EPS = float(np.finfo(np.float64).eps)
+OUTSIDE = 1e-9  # weights that violate the set by more are not in it; the same as in `UncertaintySet.contains`
+SPARE = 64  # operations per number that rounding is allowed for, beside those of the sums here
+
+
+def lower_bound(
+    weights: Array, violation: float, losses: Array, gradients: Array, convexities: Array
+) -> float:
+    """The bound for weights s; -inf if s is not in the set, or Σ_j s_jμ_j is not known to be positive.
+
+    It is lowered by what rounding can change in it, and by what another s can: every s whose entries differ
+    by no more than N times the violation, in sum, has at least this bound.
+
+    Args:
+        weights: s.
+        violation: how far s may be outside the set (`WorstCase.violation`).
+        losses: f_j(z).
+        gradients: ∇f_j(z), (N, p).
+        convexities: μ_j, -inf if unknown.
+
+    >>> f, g, mu = np.array([0.5, 0.5]), np.array([[1.0], [-1.0]]), np.ones(2)  # ½(w ± 1)² at w = 0
+    >>> lower_bound(np.array([0.5, 0.5]), 0.0, f, g, mu), lower_bound(np.array([1.0, 0.0]), 0.0, f, g, mu)
+    (0.4999..., -0.0000...)
+    """
+    N, p = gradients.shape
+    if not (violation <= OUTSIDE and np.isfinite(convexities).all()):
+        return -np.inf
+    s = np.maximum(weights, 0.0)
+    s /= s.sum()
+    off = N * (max(violation, 0.0) + EPS)
+    rounding = (N + p + SPARE) * EPS
+    convexity = float(s @ convexities) - (off + rounding) * float(np.abs(convexities).max())
+    if not convexity > 0.0:
+        return -np.inf
+    lengths = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
+    slope = float(np.linalg.norm(s @ gradients)) + rounding * float(s @ lengths) + off * float(lengths.max())
+    fall = slope * slope / (2.0 * convexity)
+    value = float(s @ losses) - off * float(np.ptp(losses))
+    bound: float = value - fall - rounding * (float(s @ np.abs(losses)) + fall)
+    return bound

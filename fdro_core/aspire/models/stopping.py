@@ -1,0 +1,102 @@
+"""When a run with full batches has converged: the rule behind `tolerance`.
+
+At a plane update the master knows m(z), the worst case p of those values and its own weights s = Pᵀλ. Since z
+minimises Σ_j s_jm_j,
+
+    δ = [pᵀm(z) - sᵀm(z)] + max_j c_j‖z - x_j‖²_D
+
+measures how far the models are from a saddle point, and from the losses that they stand for. Both parts are
+in units of the loss. A slow worker keeps δ large until it was heard near z. If δ falls by the factor ρ² per
+epoch, about δ/(1 - ρ) of the objective is still to be gained: while δ hardly falls, a small δ means nothing.
+This is an estimate. It proves nothing, and on a plateau of a network it can be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from fdro_core.aspire.planes import VIOLATION
+from uncertainty_sets.arrays import Array
+
+WINDOW = 3  # values of δ of which the largest counts: one small value can be luck
+ROUNDING = 1e-14  # of the largest |m_j(z)|: below it δ is rounding
+
+STATE = ("epochs", "highest", "records", "scale", "floor")
+
+
+class Convergence:
+    """The last values of δ, one per epoch, and what they are compared with. A look costs O(N).
+
+    Attributes:
+        tolerance: 0 if the run does not stop by itself.
+        epochs: replies so far, over N.
+        highest: the largest objective seen.
+        records: [epochs, δ] of the last `2·WINDOW` looks.
+        scale: what the tolerance is relative to: the objective or its fall from `highest`, whichever is
+            smaller. The first does not depend on the starting point, the second not on a constant that is
+            added to all losses.
+        floor: the size of rounding in δ.
+    """
+
+    def __init__(self, tolerance: float, objective: float) -> None:
+        self.tolerance = tolerance
+        self.epochs = 0.0
+        self.highest = objective
+        self.records: list[list[float]] = []
+        self.scale = self.floor = 0.0
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values."""
+        return {name: getattr(self, name) for name in STATE}
+
+    @classmethod
+    def restored(cls, tolerance: float, state: Mapping[str, Any]) -> Convergence:
+        """The rule at a snapshot, perhaps with another tolerance."""
+        rule = cls(tolerance, 0.0)
+        for name in STATE:
+            setattr(rule, name, state[name])
+        return rule
+
+    def look(self, objective: float, values: Array, ahead: float, moved: float) -> None:
+        """Record δ; more than one look per epoch is ignored.
+
+        Args:
+            objective: the largest pᵀm(z).
+            values: m(z).
+            ahead: pᵀm(z) - sᵀm(z).
+            moved: the largest c_j‖z - x_j‖²_D of the workers that count.
+        """
+        self.highest = max(self.highest, objective)
+        if self.records and self.epochs - self.records[-1][0] < 1.0 - 1e-9:
+            return
+        self.scale = min(abs(objective), self.highest - objective)
+        self.floor = ROUNDING * float(np.abs(values).max())
+        # Planes that are ahead by less than VIOLATION of the losses' range are never added.
+        unseen = 2.0 * VIOLATION * float(np.ptp(values))
+        self.records.append([self.epochs, max(ahead - unseen, 0.0) + moved])
+        del self.records[: -2 * WINDOW]
+
+    def restart(self) -> None:
+        """Forget δ: something is about to change that it does not show."""
+        self.records.clear()
+
+    @property
+    def reached(self) -> bool:
+        """Whether what is still to be gained is within the tolerance, or δ is rounding."""
+        if self.tolerance == 0.0 or len(self.records) < WINDOW:
+            return False
+        level = max(delta for _, delta in self.records[-WINDOW:])
+        if level <= self.floor:
+            return True
+        if len(self.records) < 2 * WINDOW:
+            return False
+        before = max(delta for _, delta in self.records[:WINDOW])
+        if level >= before:
+            return False
+        epochs = self.records[-1][0] - self.records[WINDOW - 1][0]
+        rate = sqrt((level / before) ** (1.0 / epochs))
+        return level <= self.tolerance * self.scale * (1.0 - rate)

@@ -1,0 +1,40 @@
+"""A metric that follows the gradients, as in RMSprop: P = √v + 1e-3·√mean(v) + 1e-12, v a running mean of d².
+
+d is the descent of one step, a weighted mean of the workers' gradients. A step d/P has the same length
+whatever the scale of the losses is.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from uncertainty_sets.arrays import Array
+
+MEMORY = 0.05  # weight of the newest epoch in v
+FLOOR = 1e-3  # of the root of the mean of v
+TINY = 1e-12
+STEP = 0.003  # the usual step in this metric, for networks and softmax regression alike
+
+
+def follow(squares: Array | None, descent: Array, share: float = 1.0) -> Array:
+    """v after a step by d, which stands for this share of an epoch: v + 0.05·share·(d² - v); d² at first.
+
+    >>> follow(follow(None, np.array([1.0, 2.0])), np.array([1.0, 0.0]))
+    array([1. , 3.8])
+    """
+    if squares is None:
+        return descent * descent
+    return squares + MEMORY * share * (descent * descent - squares)
+
+
+def metric(squares: Array) -> Array:
+    """P."""
+    found: Array = np.sqrt(squares) + floor(float(squares.mean()))
+    return found
+
+
+def floor(mean: float) -> float:
+    """What is added to √v, from the mean of v."""
+    return FLOOR * sqrt(mean) + TINY
