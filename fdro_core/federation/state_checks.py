@@ -264,8 +264,18 @@ def _plane_losses(saved: Saved, name: str, at: str, planes: NDArray[np.float64])
 def _models(saved: Saved) -> None:
     """Check the form of ASPIRE with quadratic models at the master; these check their shapes themselves."""
     at = "master.models"
-    for name in ("objective", "value"):
+    numbers = (
+        "objective",
+        "value",
+        *(f"convergence.{name}" for name in ("epochs", "highest", "scale", "floor")),
+    )
+    for name in numbers:
         saved.number(f"master.{name}")
+    if not isinstance(saved.get("master.violation"), float) or not saved.get("master.violation") >= 0.0:
+        raise saved.error("master.violation", f"must be a number >= 0, got {saved.get('master.violation')!r}")
+    for record in saved.listing("master.convergence.records"):
+        if not isinstance(record, list) or len(record) != 2 or not np.isfinite(record).all():
+            raise saved.error("master.convergence.records", f"must be pairs of numbers, got {record!r}")
     if not (saved.array("master.metric", "p") > 0).all():
         raise saved.error("master.metric", "must be > 0")
     for name in ("master.sent_points", f"{at}.X", f"{at}.G"):

@@ -21,7 +21,7 @@ FORMS = ("models", "admm")
 
 
 def in_form(form: str, **settings: Any) -> AspireEase:
-    """`AspireEase` in one of its forms, with all its iterations: "models" would end before, at the optimum."""
+    """`AspireEase` in one of its forms, for all its iterations: "models" would stop at the optimum."""
     to_the_end = {"tolerance": 0.0} if form == "models" else {}
     return AspireEase(consensus=form, **to_the_end | settings)
 

@@ -101,10 +101,10 @@ def test_a_resumed_run_knows_it_still(tmp_path, aspire):
     assert np.array_equal(rest.known_at, whole.known_at)
 
 
-def test_the_last_state_of_a_run_without_workers():
+def test_the_last_state_of_a_run_without_workers(aspire):
     engine = VirtualEngine(crashes=[Crash(j, 10.0 + j) for j in range(N)])
     with pytest.raises(NoWorkersLeft) as caught:
-        solve(quadratics(), middle_box(N), engine=engine)
+        solve(quadratics(), middle_box(N), algorithm=aspire(), engine=engine)
     result = caught.value.result
     assert not result.proved
     assert "worker 0" in result.caveat()

@@ -74,16 +74,16 @@ def test_progress_bar_draws_and_prints_notices(aspire):
     assert "150/150" in text
 
 
-def test_stop_when_stationary():
-    problems = softmax_problems(4)
-    result = solve(problems, middle_box(4), observers=[StopWhenStationary(1e-8, every=5)])
+def test_stop_when_stationary(aspire):
+    problems, rule = softmax_problems(4), StopWhenStationary(1e-8, every=5)
+    result = solve(problems, middle_box(4), algorithm=aspire(), observers=[rule])
     assert result.stop_reason == "stationary"
     assert result.stationarity <= 1e-8
     assert result.iterations < 6000
 
 
-def test_stop_after_time():
-    result = solve(softmax_problems(4), middle_box(4), observers=[StopAfter(25.0)])
+def test_stop_after_time(aspire):
+    result = solve(softmax_problems(4), middle_box(4), algorithm=aspire(), observers=[StopAfter(25.0)])
     assert result.stop_reason == "time"
     assert 25.0 <= result.clock < 35.0
 
