@@ -45,7 +45,7 @@ LATER = 300  # steps, after which the first ones of a new process are forgotten
 
 
 def begin_calls(config):
-    """How often a worker evaluates its problem before the first step: a gradient at z, and power iterations."""
+    """How often a worker evaluates its problem before the first step: at z, and in power iterations."""
     return 1 + config.worker(0, Quadratic([0.0]))().power_iterations
 
 
@@ -224,12 +224,15 @@ def test_a_worker_that_hangs_in_the_last_round(kind, short, hung, aspire):
 
 
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_a_worker_that_is_never_made_again(kind, short, tmp_path):
+def test_a_worker_that_is_never_made_again(kind, short, tmp_path, aspire):
     """The only worker raises, and its second life does not begin: `restarts` attempts, and the run ends."""
     problem = ProblemFrom(one_life, tmp_path)
     try:
         with pytest.raises(NoWorkersLeft, match="not created again within"):
-            solve([problem], middle_box(1), engine=short(kind, restarts=2), observers=[impatient(2.0)])
+            solve(
+                [problem], middle_box(1), algorithm=aspire(), engine=short(kind, restarts=2),
+                observers=[impatient(2.0)],
+            )  # fmt: skip
     finally:
         (tmp_path / "release").touch()
 
