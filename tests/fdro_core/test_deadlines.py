@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -42,6 +43,12 @@ from tests.fdro_core.helpers import (
 LAST = [3.0, 1.0]
 FLOOR = 2.0  # a busy machine lets a process wait for a second now and then
 LATER = 300  # steps, after which the first ones of a new process are forgotten
+
+
+# On Ray in one form only: a process that hangs is waited for, and engines know nothing of forms.
+in_both_forms = pytest.mark.parametrize(
+    ("kind", "aspire"), [*kinds("models", survives_hangs=True), (THREAD, "admm")], indirect=["aspire"]
+)
 
 
 def begin_calls(config):
@@ -91,7 +98,7 @@ def hung(tmp_path):
 
 
 @pytest.mark.parametrize(("S", "iterations"), [(1, 2400), (N, 600)])
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@in_both_forms
 def test_a_worker_that_hangs_does_not_stop_the_run(kind, S, iterations, short, hung, aspire):
     engine = short(kind)
     config = aspire(active_workers=S, iterations=iterations)
@@ -118,7 +125,7 @@ def test_a_worker_that_hangs_does_not_stop_a_baseline(config, short, hung):
     assert events == ["worker-silent", "asked-again", "worker-lost"]
 
 
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@in_both_forms
 def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path, aspire):
     def release(run, entry):
         if entry["event"] == "worker-lost":
@@ -149,7 +156,7 @@ def test_more_workers_hang_than_there_are_threads(short, hung, aspire):
     assert len(seen) == 3
 
 
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@in_both_forms
 def test_everyone_hangs_and_the_run_ends_with_its_last_state(kind, short, hung, aspire):
     problems = [hung(at=LATER + j, centre=[float(j)]) for j in range(2)]
     with pytest.warns(WorkerSilent), pytest.raises(NoWorkersLeft, match="silent for") as caught:
@@ -173,7 +180,11 @@ def test_without_a_deadline_it_waits(make, hung, tmp_path, aspire):
 # -- before the first step and after the last -----------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "at"), [(THREAD, "last"), *kinds("first", survives_hangs=True)])
+@pytest.mark.parametrize(
+    ("kind", "aspire", "at"),
+    [*product([THREAD], FORMS, ["last"]), *kinds("models", "first", survives_hangs=True)],
+    indirect=["aspire"],
+)
 def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung, aspire):
     engine = short(kind)
     config = aspire(iterations=40, on_failed_start="warn")
@@ -184,7 +195,7 @@ def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung, asp
     assert result.iterations == 40
 
 
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@in_both_forms
 def test_problems_that_are_never_made(kind, short, tmp_path, aspire):
     """Two threads are not enough for two that hang: the others get new ones."""
     stuck = [ProblemFrom(hang_until_released, tmp_path)] * 2
@@ -208,7 +219,7 @@ def test_no_problem_is_ever_made(short, tmp_path):
         (tmp_path / "release").touch()
 
 
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@in_both_forms
 def test_a_worker_that_hangs_in_the_last_round(kind, short, hung, aspire):
     iterations = 50
     engine = short(kind)
@@ -223,7 +234,7 @@ def test_a_worker_that_hangs_in_the_last_round(kind, short, hung, aspire):
     assert np.isnan(result.losses).tolist() == [False, False, False, True]
 
 
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@in_both_forms
 def test_a_worker_that_is_never_made_again(kind, short, tmp_path, aspire):
     """The only worker raises, and its second life does not begin: `restarts` attempts, and the run ends."""
     problem = ProblemFrom(one_life, tmp_path)

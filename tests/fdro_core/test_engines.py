@@ -186,7 +186,7 @@ def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_pat
 
 @pytest.mark.parametrize("kind", kinds(own_processes=True))
 def test_a_host_killed_before_the_first_step(kind, make, tmp_path, aspire):
-    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=5))
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=2))
     result = solve(problems, middle_box(N), algorithm=aspire(iterations=800), engine=make(kind))
     assert not happened(result, "worker-dropped")
     assert happened(result, "report")[-1]["live_workers"] == N

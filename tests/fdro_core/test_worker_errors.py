@@ -15,7 +15,7 @@ from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.engines.wall_clock.host import portable
 from fdro_core.errors import NoWorkersLeft, WorkerFailed, WorkerWarning
 from tests.fdro_core.command import RUN_FILE, fdro
-from tests.fdro_core.engine_kinds import EVERY, happened
+from tests.fdro_core.engine_kinds import EVERY, THREAD, VIRTUAL, happened, kinds
 from tests.fdro_core.helpers import Faulty, Mishap, Quadratic, broken_shard, middle_box
 from tests.fdro_core.twisted import Mute, NoTraveller, Raising
 
@@ -32,8 +32,13 @@ FAILING = {
     "its factory": lambda: ProblemFrom(broken_shard, "nowhere.npz"),
     "its metric": lambda: Raising([1.0, 0.0], KeyError("age"), metric=True),
     "its first gradient": lambda: Raising([1.0, 0.0], KeyError("age"), at=1),
-    "its third gradient": lambda: Raising([1.0, 0.0], KeyError("age"), at=3),
+    "its second gradient": lambda: Raising([1.0, 0.0], KeyError("age"), at=2),
 }
+
+# On Ray in one form only, to save time: engines know nothing of forms.
+in_both_forms = pytest.mark.parametrize(
+    ("kind", "aspire"), [*kinds("models"), (VIRTUAL, "admm"), (THREAD, "admm")], indirect=["aspire"]
+)
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -50,7 +55,7 @@ def test_a_failure_before_the_first_step_ends_the_run(kind, where, make):
     assert "helpers.py" in printed or "twisted.py" in printed  # where it was raised, from another process too
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@in_both_forms
 @pytest.mark.parametrize("where", FAILING)
 def test_the_run_goes_on_where_that_is_asked_for(kind, where, make, aspire):
     config = aspire(iterations=60, on_failed_start="warn")
@@ -104,7 +109,7 @@ def test_all_that_failed_are_named(aspire):
 # -- later ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@in_both_forms
 def test_a_later_failure_warns_once_with_the_traceback(kind, make, tmp_path, aspire):
     problems = with_one(Mishap([1.0, 0.0], tmp_path, "raise", at=20, times=3))
     config = aspire(iterations=400)
@@ -115,11 +120,11 @@ def test_a_later_failure_warns_once_with_the_traceback(kind, make, tmp_path, asp
         assert "_happen" in lost["traceback"]
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_nobody_left_names_and_chains_the_last_exception(kind, make, tmp_path):
+@in_both_forms
+def test_nobody_left_names_and_chains_the_last_exception(kind, make, tmp_path, aspire):
     problems = [Mishap([float(j), 0.0], tmp_path, "raise", at=20 + j, times=99) for j in range(N)]
     with pytest.warns(WorkerWarning), pytest.raises(NoWorkersLeft, match="OSError: disk gone") as caught:
-        solve(problems, middle_box(N), engine=make(kind, restarts=0))
+        solve(problems, middle_box(N), algorithm=aspire(), engine=make(kind, restarts=0))
     assert isinstance(caught.value.__cause__, OSError)
     assert "_happen" in traceback_of(caught.value)
 
@@ -156,7 +161,7 @@ def test_a_worker_that_fails_when_it_is_probed():
 # -- exceptions of an awkward kind ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@in_both_forms
 @pytest.mark.parametrize("error", [Mute, partial(NoTraveller, 1, 2)])
 def test_awkward_exceptions_reach_the_user_too(kind, error, make, aspire):
     name = type(error()).__name__
