@@ -63,6 +63,12 @@ def machines(problems: list[Any], uncertainty_set: Any, config: Any) -> tuple[An
     return config.master(uncertainty_set, len(problems), ask, None), workers
 
 
+def begin_calls(config: AspireEase) -> int:
+    """How often a worker evaluates its problem before the first step: at z, and in power iterations."""
+    worker: Any = config.worker(0, Quadratic([0.0]))()
+    return 1 + int(worker.power_iterations)
+
+
 class Quadratic:
     """½a‖w - c‖² + shift, without metric or starting point."""
 

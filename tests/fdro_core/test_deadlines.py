@@ -32,6 +32,7 @@ from tests.fdro_core.helpers import (
     Parrot,
     Quadratic,
     Slow,
+    begin_calls,
     forms,
     hang_until_released,
     machines,
@@ -49,11 +50,6 @@ LATER = 300  # steps, after which the first ones of a new process are forgotten
 in_both_forms = pytest.mark.parametrize(
     ("kind", "aspire"), [*kinds("models", survives_hangs=True), (THREAD, "admm")], indirect=["aspire"]
 )
-
-
-def begin_calls(config):
-    """How often a worker evaluates its problem before the first step: at z, and in power iterations."""
-    return 1 + config.worker(0, Quadratic([0.0]))().power_iterations
 
 
 @pytest.fixture(scope="module", autouse=True)

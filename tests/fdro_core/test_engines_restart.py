@@ -29,6 +29,7 @@ from tests.fdro_core.engine_kinds import (
 from tests.fdro_core.helpers import (
     Mishap,
     Quadratic,
+    begin_calls,
     load_shard,
     middle_box,
     softmax_problems,
@@ -74,8 +75,8 @@ def test_mini_batches_go_on_with_the_same_draws(make, tmp_path, aspire):
 
 
 def test_a_worker_that_was_away_is_back_for_the_new_master(make, tmp_path, aspire):
-    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "raise", at=20))
     path, config = tmp_path / "run.npz", aspire(iterations=60)
+    problems = quadratics(Mishap([3.0, 1.0], tmp_path, "raise", at=begin_calls(config) + 8))
     engine = make(THREAD, restarts=0)
     with pytest.warns(WorkerWarning, match="disk gone"):
         gone = solve(problems, middle_box(N), algorithm=config, engine=engine, observers=[Checkpoint(path)])

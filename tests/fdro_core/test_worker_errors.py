@@ -129,7 +129,7 @@ def test_nobody_left_names_and_chains_the_last_exception(kind, make, tmp_path, a
     assert "_happen" in traceback_of(caught.value)
 
 
-def test_an_exception_before_a_crash_is_not_lost():
+def test_an_exception_before_a_crash_is_not_lost(aspire):
     problems = with_one(Faulty([1.0, 0.0], broken=[20]))
     engine = VirtualEngine(crashes=[Crash(0, 60.0), Crash(2, 61.0)])
     with (
@@ -138,11 +138,11 @@ def test_an_exception_before_a_crash_is_not_lost():
             NoWorkersLeft, match="worker 2: crashed; the last exception was worker 1's: OSError"
         ) as caught,
     ):
-        solve(problems, middle_box(N), engine=engine)
+        solve(problems, middle_box(N), algorithm=aspire(), engine=engine)
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_a_worker_that_fails_when_it_is_probed():
+def test_a_worker_that_fails_when_it_is_probed(aspire):
     problems = with_one(Raising([1.0, 0.0], KeyError("age"), at=10**9))
 
     def break_it(run, entry):
@@ -152,7 +152,7 @@ def test_a_worker_that_fails_when_it_is_probed():
         return None
 
     with pytest.warns(WorkerWarning, match="(?s)probe-failed.*KeyError"):
-        result = solve(problems, middle_box(N), observers=[break_it])
+        result = solve(problems, middle_box(N), algorithm=aspire(), observers=[break_it])
     assert np.isnan(result.losses[1])
     assert result.stationarity == np.inf  # the sums have it in them, and its part is not known
     assert "with the last known loss of worker 1 from iteration" in result.caveat()
