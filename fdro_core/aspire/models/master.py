@@ -19,7 +19,7 @@ from fdro_core.aspire.models.stopping import Convergence
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.contracts.algorithm import CONVERGED, Oracle
+from fdro_core.contracts.algorithm import Oracle
 from fdro_core.contracts.forms import LARGEST, LARGEST_SQ
 from fdro_core.contracts.messages import Reply, Request
 from fdro_core.errors import CheckpointMismatch
@@ -28,6 +28,7 @@ from fdro_core.federation.kernels import norm_sq
 from fdro_core.federation.master import Figures, Outgoing, Standing
 from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
+from fdro_core.result import CONVERGED
 from uncertainty_sets.arrays import Array
 
 
