@@ -9,9 +9,9 @@ from fdro_core.contracts.setting_checks import check_number, check_whole
 
 
 class StopWhenStationary:
-    """Stop when `Result.stationarity` would be at most epsilon: ε-stationary by Definitions 1 and 2 for "admm".
+    """Stop when `Result.stationarity` would be at most epsilon (for "admm": Definitions 1 and 2).
 
-    Every check is a round of probes, up to two evaluations per worker, so it is made every `every` reports only.
+    Every check is a round of probes, up to two evaluations per worker, so only every `every`-th report has one.
     """
 
     def __init__(self, epsilon: float, every: int = 20) -> None:
