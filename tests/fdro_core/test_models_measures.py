@@ -235,3 +235,40 @@ def test_the_limit_of_an_asynchronous_run_is_stationary():
     gradients = np.array([problem.loss_and_gradient(result.w)[1] for problem in problems])
     assert float(np.abs(weights @ gradients).max()) < 1e-6
     assert float(chosen.worst_case(f).value) - float(weights @ f) < 1e-9
+
+
+def local_ends(run: Run, z: Array, s: Array, scale: Array, pull: float, steps: int) -> tuple[Array, Array]:
+    """Where every worker's local steps end, (N, p), and the sum of all gradients on the way, each times s_j."""
+    v = run.at(z)[1]
+    ends, total = np.repeat(z[None, :], N, axis=0), np.zeros_like(z)
+    for _ in range(steps):
+        slopes = np.array([run.at(ends[j])[1][j] for j in range(N)])
+        total += s @ slopes
+        ends = ends - scale * (slopes - v + s @ v) - pull * (ends - z)
+    return ends, total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", [1, 4])
+def test_corrected_local_steps_make_the_means_steps(kind, steps):
+    run, s = Run(kind), np.array([0.1, 0.2, 0.3, 0.4])
+    z, scale = run.models.z, 0.3 / run.metric / run.c.max()
+    ends, total = local_ends(run, z, s, scale, 0.0, steps)
+    np.testing.assert_allclose(s @ ends, z - scale * total, atol=1e-12)
+    assert float(np.abs(ends - s @ ends).max()) > 1e-4 or steps == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("steps", [1, 3, 20])
+def test_local_steps_have_no_other_fixed_points_on_convex_quadratics(seed, steps):
+    """‖Σ_j s_j∇m_j(z)‖ >= ‖Σ_j s_j∇f_j(z)‖ in 1/D, m_j the model where worker j's local steps ended."""
+    run = Run("quadratic", seed=seed)
+    rng = np.random.default_rng(seed)
+    z, s, damping = rng.normal(size=P), rng.dirichlet(np.ones(N)), 0.5
+    scale = 1.0 / ((1 + damping) * run.c[:, None] * run.metric)
+    ends, _ = local_ends(run, z, s, scale, damping / (1 + damping), steps)
+    slopes = np.array([run.at(ends[j])[1][j] for j in range(N)])
+    models = s @ (slopes + run.c[:, None] * run.metric * (z - ends))
+    losses = s @ run.at(z)[1]
+    assert models**2 @ (1 / run.metric) >= losses**2 @ (1 / run.metric) - ROUNDING
+    assert float(np.abs(ends - z).max()) > 1e-3

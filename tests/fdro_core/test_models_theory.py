@@ -177,7 +177,7 @@ def test_one_worker_after_the_other(kind, seed):
             value = now
     drop = start - value
     assert drop > 1e-3
-    bound = 2 * run.c.max() / run.c.min() * (interval + 1) ** 2 * drop / len(deltas)
+    bound = 2 * run.c.max() / run.c.min() * interval**2 * drop / len(deltas)
     assert min(deltas) <= bound + ROUNDING
 
 
