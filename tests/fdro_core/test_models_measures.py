@@ -166,7 +166,7 @@ def test_the_measure_is_above_definition_1(seed):
 
 def saddle(problems: Sequence[Any], chosen: Any) -> tuple[Array, Array, Array]:
     """z, the planes with weight as rows, and their λ, by a long run of the driver."""
-    result = solve(problems, chosen, algorithm=AspireEase(consensus="models", iterations=3000))
+    result = solve(problems, chosen, algorithm=AspireEase(consensus="models", iterations=3000, tolerance=0))
     assert result.stationarity < 1e-12
     return result.w, result.planes, result.weights
 
@@ -230,7 +230,8 @@ def test_the_limit_of_an_asynchronous_run_is_stationary():
     """Delays, a straggler and one oracle call per epoch: where z comes to rest, R is zero."""
     problems, chosen = softmax_problems(N), middle_box(N)
     engine = VirtualEngine(seed=3, stragglers=[Straggler(1, factor=7.0)])
-    result = solve(problems, chosen, algorithm=AspireEase(consensus="models", iterations=2000), engine=engine)
+    algorithm = AspireEase(consensus="models", iterations=2000, tolerance=0)
+    result = solve(problems, chosen, algorithm=algorithm, engine=engine)
     weights, f = result.weights, result.losses
     gradients = np.array([problem.loss_and_gradient(result.w)[1] for problem in problems])
     assert float(np.abs(weights @ gradients).max()) < 1e-6
@@ -238,7 +239,7 @@ def test_the_limit_of_an_asynchronous_run_is_stationary():
 
 
 def local_ends(run: Run, z: Array, s: Array, scale: Array, pull: float, steps: int) -> tuple[Array, Array]:
-    """Where every worker's local steps end, (N, p), and the sum of all gradients on the way, each times s_j."""
+    """Where every worker's local steps end, (N, p), and the sum of s_j∇f_j over all points on the way."""
     v = run.at(z)[1]
     ends, total = np.repeat(z[None, :], N, axis=0), np.zeros_like(z)
     for _ in range(steps):
