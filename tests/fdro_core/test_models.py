@@ -29,7 +29,7 @@ from fdro_core.aspire.planes import Planes
 from fdro_core.errors import InvalidSetting
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, same, softmax_problems
-from uncertainty_sets import KL, UncertaintySet
+from uncertainty_sets import KL, Box, UncertaintySet
 
 N, P = 5, 4
 
@@ -240,6 +240,17 @@ def test_negative_losses_one_worker_one_parameter():
     np.testing.assert_allclose(low.w, high.w, atol=1e-9)
     alone = solve([Quadratic([3.0])], KL([1.0], 0.1), algorithm=models(iterations=20))
     np.testing.assert_allclose(alone.w, [3.0], atol=1e-9)
+
+
+def test_losses_that_are_linear_at_the_start():
+    class Huber(Quadratic):
+        def loss_and_gradient(self, w, rng=None, batch_size=None):
+            away = w - self.centre
+            size = np.abs(away)
+            return float(np.where(size > 1.0, size - 0.5, 0.5 * away**2).sum()), np.clip(away, -1.0, 1.0)
+
+    result = solve([Huber([5.0]), Huber([9.0])], Box([0, 0], [1, 1]), algorithm=models(iterations=200))
+    np.testing.assert_allclose(result.w, [7.0], atol=1e-6)
 
 
 def test_threads_take_the_same_path_if_everyone_is_waited_for():

@@ -27,6 +27,7 @@ from uncertainty_sets.arrays import Array
 
 SHRINK = 0.9  # c_j falls by no more than this at a reply
 FLOOR = 1e-3  # of the first c_j
+REACH = 1e6  # the first step is at most this long, relative to ‖z‖ or 1: losses may be linear at the start
 SAME_POINT = 1e-16  # ‖Δx‖² below this of ‖x‖² is rounding
 STILL = 1e-28  # and below this of ‖z‖² in the distance of z: z does not move any more
 TINY = 1e-300
@@ -61,7 +62,9 @@ class FullModels:
         self.X = np.repeat(z[None, :], workers, axis=0)
         self.G = gradients.copy()
         self.losses = losses.copy()
-        self.curvature = np.maximum(curvature, TINY)
+        length = max(1.0, float(np.sqrt(metric @ (z * z))))
+        least = np.sqrt(np.einsum("ij,ij,j->i", gradients, gradients, 1.0 / metric)) / (REACH * length)
+        self.curvature = np.maximum(curvature, np.maximum(least, TINY))
         self.first_curvature = self.curvature.copy()
         self._derive()
         self.recentre()
