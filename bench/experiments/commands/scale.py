@@ -25,6 +25,11 @@ PATIENCE = (
 )
 LEVELS = (0.80, 0.85)
 
+FORMS: dict[str, dict[str, Any]] = {
+    "models": {"consensus": "models", "tolerance": 0.0},  # the clock ends the synchronous run, nothing else
+    "admm": {"consensus": "admm"},
+}
+
 Runs = dict[str, list[dict[str, Any]]]
 
 
@@ -34,7 +39,7 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--seconds", type=float, help="virtual seconds of the synchronous run (4,000)")
     made.add_argument("--active", nargs="+", type=int, default=[1, 100], help="S of the asynchronous runs")
     made.add_argument("--pool", type=int, default=2, help="average images over so many pixels squared")
-    made.add_argument("--consensus", choices=["models", "admm"], default="models", help="ASPIRE's form")
+    made.add_argument("--consensus", choices=FORMS, default="models", help="ASPIRE's form")
     session = Session(made, arguments, COMMAND)
     given = session.given
     given.seconds = given.seconds or (1000.0 if given.quick else 4000.0)
@@ -57,7 +62,7 @@ def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
         given.seed,
         given.seconds,
         method="ASPIRE-EASE(-)",
-        settings={"consensus": given.consensus},
+        settings=FORMS[given.consensus],
         l2=1e-3,
         points=int(given.seconds),
         options={"pool": given.pool} if "pool" in options.SMALLER.get(data, {}) else {},
@@ -77,7 +82,7 @@ def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
             continue
         epoch = -(-N // S)
         settings = {
-            "consensus": given.consensus,
+            **FORMS[given.consensus],
             "active_workers": S,
             "max_staleness": PATIENCE * epoch,
             "report_interval": max(1, epoch // 4),
