@@ -154,7 +154,9 @@ def traffic() -> None:
     """Bits on the wire against Theorem 2's count: N = 1,000, p = 7,850, S = 1, k = 10, |A| = 10."""
     workers, iterations = 1000, 2000
     q = np.full(workers, 1 / workers)
-    config = AspireEase(iterations=iterations, plane_interval=10, max_planes=10, report_interval=100)
+    config = AspireEase(
+        consensus="admm", iterations=iterations, plane_interval=10, max_planes=10, report_interval=100
+    )
     history = solve(images(workers), KL(q, 0.1), algorithm=config).history
     full = [entry for entry in history if entry["event"] == "report" and entry["planes"] == 10]
     first, last = full[0], full[-1]

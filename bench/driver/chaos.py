@@ -1,9 +1,9 @@
 """Hosts killed at random while a run goes on: raised errors on threads, SIGKILL on Ray's actors and nodes.
 
-`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4]`; all without a scene.
-A scene passes if the run ends within 1 % of the undisturbed objective and its books are in order: the
-master's sums are those of its workers' variables, every w_j is the one of the last reply that was taken, and
-every reply that was counted and not taken belongs to a loss in the history.
+`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4] [--consensus admm]`; all scenes
+if none is named. A scene passes if the run ends within 1 % of the undisturbed objective and its books are in
+order: the master's sums are those of its workers' variables, every w_j or g_j is that of the last replies,
+and replies that one side counts and the other does not belong to losses in the history.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from rich.console import Console
 
 from fdro_core import AspireEase, ProblemFrom, RayEngine, SoftmaxRegression, ThreadEngine, solve
+from fdro_core.aspire.models.messages import Evaluation
 from fdro_core.contracts.engine import Event, WorkerFactory
 from fdro_core.contracts.messages import Reply, Request, Step, Update
 from fdro_core.engines.ray_.cluster import several_nodes
@@ -62,6 +64,7 @@ class Witness:
         self.tickets: dict[int, int] = {}
         self.w: dict[int, Any] = {}
         self.heard: dict[int, Update] = {}
+        self.evaluations: dict[int, list[Evaluation]] = defaultdict(list)
 
     @property
     def clock(self) -> float:
@@ -90,6 +93,10 @@ class Witness:
         event: Event = self.engine.receive(until)
         if isinstance(event.payload, Update):
             self.heard[event.worker] = event.payload
+        elif isinstance(event.payload, Evaluation):
+            last = self.evaluations[event.worker]
+            self.taken += not last or last[-1].ticket != event.payload.ticket
+            last[:] = [*last[-3:], event.payload]
         return event
 
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
@@ -112,9 +119,33 @@ class Witness:
 
     def faults(self, master: Any, history: list[dict[str, Any]]) -> list[str]:
         """What is not in order between these books, the master's state and the history."""
+        live = [j for j in range(WORKERS) if master.roster.alive[j]]
+        lost = sum(entry["event"] == "worker-lost" for entry in history)
+        return (self._model_faults if hasattr(master, "models") else self._consensus_faults)(
+            master, live, lost
+        )
+
+    def _model_faults(self, master: Any, live: list[int], lost: int) -> list[str]:
+        """The planes' sums against the workers' models, and these against the last replies."""
+        models, planes = master.models, master.planes
         found = []
-        consensus, roster = master.consensus, master.roster
-        live = [j for j in range(WORKERS) if roster.alive[j]]
+        error = float(np.abs(models.curvature @ planes.table[:, : planes.size] - models.C).max())
+        if error > 1e-8 * float(models.curvature.max()):
+            found.append(f"the planes' curvatures are off by {error:.1e}")
+        for j in live:
+            last = self.evaluations[j]
+            if last and not any(np.array_equal(models.G[j], reply.gradient) for reply in last):
+                found.append(f"the master's g_{j} is not that of one of the last replies")
+        if not 0 <= self.taken - master.gradients <= lost:  # the reply under way at a loss is ignored
+            found.append(
+                f"{self.taken} replies came, {master.gradients} were counted, and there were {lost} losses"
+            )
+        return found
+
+    def _consensus_faults(self, master: Any, live: list[int], lost: int) -> list[str]:
+        """The master's sum against the workers' variables, and these against the last replies."""
+        consensus = master.consensus
+        found = []
         total = sum(consensus.w[j] - consensus.U[j] / consensus.penalty for j in live)
         error = float(np.abs(total - consensus.total).max())
         if error > 1e-8 * max(1.0, float(np.abs(total).max())):
@@ -123,24 +154,23 @@ class Witness:
             known = self.w.get(j)
             if known is not None and not np.array_equal(known, consensus.w[j]):
                 found.append(f"the master's w_{j} is not that of the last reply taken")
-        lost = sum(entry["event"] == "worker-lost" for entry in history)
-        missing = master.gradients - self.taken - len(roster.pending)
+        waiting = len(master.roster.pending)
+        missing = master.gradients - self.taken - waiting
         if not 0 <= missing <= lost:
             found.append(
-                f"{master.gradients} replies were counted, {self.taken} taken, {len(roster.pending)} wait, "
-                f"and there were {lost} losses"
+                f"{master.gradients} replies were counted, {self.taken} taken, {waiting} wait, and there "
+                f"were {lost} losses"
             )
         return found
 
 
-def scene(
-    name: str, engine: Any, kill: Callable[[Any], str], seconds: float, every: float, seed: int
-) -> bool:
+def scene(name: str, engine: Any, kill: Callable[[Any], str], options: argparse.Namespace) -> bool:
     """A run with kills; whether it came through."""
+    seconds, every = options.seconds, options.every
     sources = [ProblemFrom(shard, j) for j in range(WORKERS)]
     chosen = KL(np.full(WORKERS, 1 / WORKERS), 0.1)
     best = solve(sources, chosen).objective
-    witness, rng = Witness(engine), np.random.default_rng(seed)
+    witness, rng = Witness(engine), np.random.default_rng(options.seed)
     over = threading.Event()
     kills: list[str] = []
     masters: list[Any] = []
@@ -167,7 +197,7 @@ def scene(
         done = now > seconds + LONGEST or (complete and now > complete[0] + SETTLING)
         return "time" if done else None
 
-    config = AspireEase(iterations=10**9, deadline=10.0, report_interval=WORKERS)
+    config = AspireEase(consensus=options.consensus, iterations=10**9, deadline=10.0, report_interval=WORKERS)
     begin = time.perf_counter()
     try:
         result = solve(sources, chosen, algorithm=config, engine=witness, observers=[look])
@@ -199,7 +229,7 @@ def threads(options: argparse.Namespace) -> bool:
         return f"host {host}"
 
     engine = ThreadEngine(restart_after=1.0)
-    return scene("threads, errors", engine, kill, options.seconds, options.every, options.seed)
+    return scene("threads, errors", engine, kill, options)
 
 
 def actors(options: argparse.Namespace) -> bool:
@@ -217,7 +247,7 @@ def actors(options: argparse.Namespace) -> bool:
         return f"process {victim.pid}"
 
     engine = RayEngine(hosts=HOSTS)
-    return scene("Ray, actors", engine, kill, options.seconds, options.every, options.seed)
+    return scene("Ray, actors", engine, kill, options)
 
 
 def _is_host(process: Any) -> bool:
@@ -243,7 +273,7 @@ def nodes(options: argparse.Namespace) -> bool:
             return cluster.kill(int(rng.integers(10**6))) if cluster.size > 1 else "nobody"
 
         engine = RayEngine(address=cluster.address, hosts=[{"host": 0.01}] * HOSTS)
-        return scene("Ray, nodes", engine, kill, options.seconds, options.every, options.seed)
+        return scene("Ray, nodes", engine, kill, options)
 
 
 SCENES = {part.__name__: part for part in (threads, actors, nodes)}
@@ -256,6 +286,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--every", type=float, default=4.0, help="seconds between two kills, on average")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--consensus", choices=["models", "admm"], default="models")
     options = parser.parse_args(arguments)
     passed = [SCENES[name](options) for name in options.scenes or SCENES]
     return 0 if all(passed) else 1

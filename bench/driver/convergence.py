@@ -104,7 +104,7 @@ def _measure(
         return
     start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
     target = best + 1e-3 * max(abs(best), start - best)
-    columns[0].append(trace(problems, chosen, best, AspireEase(), **engine).epochs)
+    columns[0].append(trace(problems, chosen, best, AspireEase(consensus="admm"), **engine).epochs)
     for column, S in zip(columns[1:4], (1, N // 2, N), strict=True):
         config = AspireEase(consensus="models", active_workers=S, iterations=EPOCHS * N // S)
         run = trace(problems, chosen, best, config, **engine)

@@ -69,7 +69,7 @@ def bare(make: Callable[[int], Any], iterations: int) -> float:
 
     The same actors, workers and messages as RayEngine's, on two actors of eight workers.
     """
-    ray, config = cluster.load(), AspireEase()
+    ray, config = cluster.load(), AspireEase(consensus="admm")
     hosts = [ray.remote(Host).options(num_cpus=0).remote(ray.get) for _ in range(2)]
     of = [hosts[j * 2 // WORKERS] for j in range(WORKERS)]
     packed = [ray.cloudpickle.dumps(config.worker(j, ProblemFrom(make, j))) for j in range(WORKERS)]

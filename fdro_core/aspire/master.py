@@ -250,6 +250,11 @@ class Master(PlaneMaster):
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
         """The master of a snapshot."""
+        if "models" in state:
+            raise CheckpointMismatch(
+                'the checkpoint is one of consensus="models": give AspireEase(consensus="models", ...) with '
+                "the settings of the first time"
+            )
         if "consensus" not in state:
             raise CheckpointMismatch(
                 "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first "

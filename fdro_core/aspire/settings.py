@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, fields
 from math import ceil, inf
+
+import numpy as np
 
 from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.contracts.settings import (
@@ -42,11 +45,12 @@ class AspireSettings:
         letter="S",
         why="fully asynchronous, as in the paper's experiments",
     )
-    consensus: str = setting(
-        "admm",
-        OneOf("admm", "models"),
-        '"admm" is the paper\'s update of w_j, φ_j and z, "models" moves z by quadratic models at the master',
-        why="the paper's",
+    consensus: str | None = setting(
+        None,
+        OneOf("models", "admm"),
+        '"models" moves z by quadratic models at the master, "admm" is the paper\'s update of w_j, φ_j and z',
+        why='"models": several times fewer gradients; "admm", with a `DeprecationWarning`, if a setting that '
+        "only it has is given",
     )
     model_step: float = setting(
         0.003,
@@ -241,6 +245,29 @@ class AspireSettings:
     )
     seed: int = shared.seed()
 
+    def __post_init__(self) -> None:
+        """Choose `consensus` if it is not given."""
+        if self.consensus is None:
+            object.__setattr__(self, "consensus", self._default_form())
+
+    def _default_form(self) -> str:
+        """ "models", or "admm" if only settings of that form are given: until 0.2 it was the default."""
+        given = self._given("admm")
+        if not given or self._given("models"):
+            return "models"
+        warnings.warn(
+            f'{given[0]} belongs to consensus="admm", which is no longer the default: write '
+            f'AspireEase(consensus="admm", {given[0]}=...). From 0.3 on, {given[0]} without it is an error',
+            DeprecationWarning,
+            stacklevel=4,  # where AspireEase(...) is called
+        )
+        return "admm"
+
+    def _given(self, form: str) -> list[str]:
+        """The settings that only this form has and that are not at their default."""
+        defaults = {item.name: item.default for item in fields(AspireSettings)}
+        return [name for name in ONLY[form] if np.any(getattr(self, name) != defaults[name])]
+
     def resolve(self, workers: int) -> Plan:
         """Check the settings for N workers and work out the counts."""
         check_settings(self, workers)
@@ -268,16 +295,15 @@ class AspireSettings:
 
     def _check_pairs(self) -> None:
         """Raise `InvalidSetting` for settings that do not go together."""
-        defaults = {item.name: item.default for item in fields(AspireSettings)}
-        for form, names in ONLY.items():
-            for name in names:
-                value = getattr(self, name)
-                if form != self.consensus and value != defaults[name]:
-                    raise InvalidSetting(
-                        f"{name} belongs to consensus={form!r}, and consensus is {self.consensus!r}",
-                        parameter=name,
-                        value=value,
-                    )
+        for form in ONLY:
+            given = [] if form == self.consensus else self._given(form)
+            if given:
+                raise InvalidSetting(
+                    f'{given[0]} belongs to consensus="{form}" and consensus is "{self.consensus}": write '
+                    f'AspireEase(consensus="{form}", {given[0]}=...), or leave {given[0]} out',
+                    parameter=given[0],
+                    value=getattr(self, given[0]),
+                )
         if self.planes == "ease" and self.max_planes < 2:
             raise InvalidSetting(
                 f"max_planes (M) must be at least 2 for planes='ease', got {self.max_planes}",

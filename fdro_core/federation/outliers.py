@@ -2,7 +2,8 @@
 
 A worker may send numbers that are finite and still wrong: a model that it scaled, a curvature in other units.
 Nothing here bounds what that does to the run; it is reported, with the worker's index. A comparison costs
-O(N) and no pass over parameters: the master's own pass over every w_j gives ‖w_j‖².
+O(N) and no pass over parameters: the master's own pass over every w_j gives ‖w_j‖². If workers send gradients
+instead of models, ‖w_j‖ is how far the gradient alone would lead.
 """
 
 from __future__ import annotations
@@ -31,14 +32,24 @@ class Outliers:
     """What the master keeps to compare its workers.
 
     Attributes:
-        books: one row per worker, written by `kernels.enter`: ‖w_j‖² as last received, the square of what
-            it was sent since, and its excess over that.
+        books: one row per worker, written by the master: ‖w_j‖² as last received, the square of what it was
+            sent, and its excess over that.
+        subject: the begin of the sentence that names a worker.
         scale: of the losses at the start, |f_j| + ‖g_j‖²/L_j.
         baseline: the model's norm after the first answers, 0 before.
         told: workers that were named, each once.
     """
 
-    def __init__(self, workers: int, z: Array, losses: Array, gradient_sq: Array, curvature: Array) -> None:
+    def __init__(
+        self,
+        workers: int,
+        z: Array,
+        losses: Array,
+        gradient_sq: Array,
+        curvature: Array,
+        subject: str = "its model has",
+    ) -> None:
+        self.subject = subject
         self.books = np.zeros((workers, 3))
         self.books[:, :2] = float(z @ z)
         drop = np.divide(gradient_sq, curvature, out=np.zeros(workers), where=curvature > 0)
@@ -70,7 +81,7 @@ class Outliers:
         excess = float(np.sqrt(self.books[leader, 2]))
         if excess <= self._needed(grown):
             return []  # no worker stands out yet
-        reason = f"its model has up to {excess:.2g} times the norm of what it was sent, and "
+        reason = f"{self.subject} up to {excess:.2g} times the norm of what it was sent, and "
         if grown > GROWTH:
             reason += f"model or losses have grown {grown:.1g}-fold since the start"
         else:

@@ -120,6 +120,8 @@ def check(
     master, engine = saved.get("master"), saved.get("engine")
     if "consensus" in master:
         model = "master.consensus.z"
+    elif "models" in master:
+        model = "master.models.z"
     elif "job" in master:
         model = "master.state.w"
     else:
@@ -132,7 +134,7 @@ def check(
     _roster(saved)
     if "outliers" in master:  # checkpoints of 0.1 have none
         _outliers(saved)
-    (_aspire if "consensus" in master else _rounds)(saved)
+    (_aspire if "consensus" in master else _models if "models" in master else _rounds)(saved)
     if "events" in engine:
         _virtual(saved)
     elif "memory" in engine:
@@ -185,7 +187,7 @@ def _roster(saved: Saved) -> None:
     saved.count("master.roster.stalest")
     busy = {*saved.get("master.roster.under_way"), *(pair[0] for pair in saved.get("master.roster.pending"))}
     idle = [j for j, lives in enumerate(saved.get("master.roster.alive")) if lives and j not in busy]
-    everyone = "consensus" in saved.get("master")  # in rounds a worker may be left out
+    everyone = "job" not in saved.get("master")  # in rounds a worker may be left out
     if idle and (everyone or not busy):
         raise saved.error("master.roster.under_way", f"leaves out workers {idle}, who would wait forever")
 
@@ -224,30 +226,76 @@ def _aspire(saved: Saved) -> None:
 
 def _adversary(saved: Saved) -> None:
     at = "master.adversary"
-    losses = saved.array(f"{at}.losses", "N")
-    for name in ("gradient_sq", "curvature"):
+    for name in ("losses", "gradient_sq", "curvature"):
         saved.array(f"{at}.{name}", "N")
     for name in ("value", "objective", "step", "caution"):
         saved.number(f"{at}.{name}")
-    table = saved.array(f"{at}.planes.table", "N", "capacity")
-    for name in ("_multipliers", "_previous", "_losses"):
-        saved.array(f"{at}.planes.{name}", "capacity")
-    saved.array(f"{at}.planes.dropped", "dropped", "N")
     saved.array(f"{at}.stiffness", "stiffness", "stiffness")
+    _plane_losses(saved, f"{at}.losses", f"{at}.planes", _planes(saved, f"{at}.planes"))
+
+
+def _planes(saved: Saved, at: str) -> NDArray[np.float64]:
+    """Check the planes; the active ones, (N, |A|)."""
+    table = saved.array(f"{at}.table", "N", "capacity")
+    for name in ("_multipliers", "_previous", "_losses"):
+        saved.array(f"{at}.{name}", "capacity")
+    saved.array(f"{at}.dropped", "dropped", "N")
     for name in ("peak", "added", "returned", "limit"):
-        saved.count(f"{at}.planes.{name}")
-    if not isinstance(saved.get(f"{at}.planes.keep_all"), bool):
-        raise saved.error(f"{at}.planes.keep_all", "must be true or false")
-    size = saved.count(f"{at}.planes.size", least=1)
+        saved.count(f"{at}.{name}")
+    if not isinstance(saved.get(f"{at}.keep_all"), bool):
+        raise saved.error(f"{at}.keep_all", "must be true or false")
+    size = saved.count(f"{at}.size", least=1)
     if size > saved.sizes["capacity"]:
-        raise saved.error(f"{at}.planes.size", f"is {size}, with room for {saved.sizes['capacity']}")
+        raise saved.error(f"{at}.size", f"is {size}, with room for {saved.sizes['capacity']}")
     planes = table[:, :size]
     if np.abs(planes.sum(axis=0) - 1.0).max() > AGREE or planes.min() < -AGREE:
-        raise saved.error(f"{at}.planes.table", "holds a plane that is not a distribution")
-    off = np.abs(losses @ planes - saved.get(f"{at}.planes._losses")[:size]).max()
+        raise saved.error(f"{at}.table", "holds a plane that is not a distribution")
+    return planes
+
+
+def _plane_losses(saved: Saved, name: str, at: str, planes: NDArray[np.float64]) -> None:
+    """Check P·f against the workers' losses."""
+    losses = saved.get(name)
+    off = np.abs(losses @ planes - saved.get(f"{at}._losses")[: planes.shape[1]]).max()
     scale = max(np.abs(losses).max(), np.abs(saved.get("losses")).max(initial=1.0))  # as large as they were
-    words = "do not agree with the planes and the workers' losses"
-    saved.agree(f"{at}.planes._losses", off, scale, words)
+    saved.agree(f"{at}._losses", off, scale, "do not agree with the planes and the workers' losses")
+
+
+def _models(saved: Saved) -> None:
+    """Check the form of ASPIRE with quadratic models at the master; these check their shapes themselves."""
+    at = "master.models"
+    numbers = (
+        "objective",
+        "value",
+        *(f"convergence.{name}" for name in ("epochs", "highest", "scale", "floor")),
+    )
+    for name in numbers:
+        saved.number(f"master.{name}")
+    if not isinstance(saved.get("master.violation"), float) or not saved.get("master.violation") >= 0.0:
+        raise saved.error("master.violation", f"must be a number >= 0, got {saved.get('master.violation')!r}")
+    for record in saved.listing("master.convergence.records"):
+        if not isinstance(record, list) or len(record) != 2 or not np.isfinite(record).all():
+            raise saved.error("master.convergence.records", f"must be pairs of numbers, got {record!r}")
+    if not (saved.array("master.metric", "p") > 0).all():
+        raise saved.error("master.metric", "must be > 0")
+    for name in ("master.sent_points", f"{at}.X", f"{at}.G"):
+        saved.array(name, "N", "p")
+    for name in ("master.reach", f"{at}.losses"):
+        saved.array(name, "N")
+    planes = _planes(saved, "master.planes")
+    multipliers = saved.get("master.planes._multipliers")[: planes.shape[1]]
+    if abs(multipliers.sum() - 1.0) > AGREE or multipliers.min() < 0.0:
+        raise saved.error("master.planes._multipliers", "is not a distribution")
+    saved.sizes["planes"] = planes.shape[1]
+    if "curvature" in saved.get(at):  # full batches
+        curvature = saved.array(f"{at}.curvature", "N")
+        if not (curvature > 0).all():
+            raise saved.error(f"{at}.curvature", "must be > 0")
+        off = np.abs(curvature @ planes - saved.array(f"{at}.C", "planes")).max()
+        words = "do not agree with the planes and the workers' curvatures"
+        saved.agree(f"{at}.C", off, curvature.max(), words)
+    else:
+        _plane_losses(saved, f"{at}.losses", "master.planes", planes)
 
 
 def _rounds(saved: Saved) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from fdro_core.engines.ray_ import cluster
 from tests.fdro_core.command import furnish
 from tests.fdro_core.engine_kinds import ENGINES, HAS_RAY, RAY, make_engine
+from tests.fdro_core.helpers import FORMS, in_form
 
 
 @pytest.fixture
@@ -37,3 +40,9 @@ def make(request):
         return make_engine(ENGINES[kind], settings)
 
     return engine
+
+
+@pytest.fixture(params=FORMS)
+def aspire(request):
+    """Makes `AspireEase` in each of its two forms: a test that takes it runs once for each."""
+    return partial(in_form, request.param)

@@ -10,12 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core import LeastSquares, Result, SoftmaxRegression
-from fdro_core.aspire.worker import Worker
+from fdro_core import AspireEase, LeastSquares, Result, SoftmaxRegression
 from fdro_core.contracts.messages import Step
 from uncertainty_sets import Box
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+FORMS = ("models", "admm")
+"""The two forms of ASPIRE-EASE, as its setting `consensus` calls them."""
+
+
+def in_form(form: str, **settings: Any) -> AspireEase:
+    """`AspireEase` in one of its forms, for all its iterations: "models" would stop at the optimum."""
+    to_the_end = {"tolerance": 0.0} if form == "models" else {}
+    return AspireEase(consensus=form, **to_the_end | settings)
+
+
+def forms(**settings: Any) -> list[AspireEase]:
+    """`AspireEase` with these settings in each of its forms, for lists of parameters."""
+    return [in_form(form, **settings) for form in FORMS]
 
 
 def softmax_problems(
@@ -40,11 +53,9 @@ def middle_box(workers: int) -> Box:
     return Box(np.full(workers, 0.2 / workers), np.full(workers, min(1.0, 2.5 / workers)))
 
 
-def machines(
-    problems: list[Any], uncertainty_set: Any, config: Any, kind: type[Any] = Worker
-) -> tuple[Any, list[Any]]:
+def machines(problems: list[Any], uncertainty_set: Any, config: Any) -> tuple[Any, list[Any]]:
     """A master and its workers with nothing between them."""
-    workers = [kind(j, problem, config) for j, problem in enumerate(problems)]
+    workers = [config.worker(j, problem)() for j, problem in enumerate(problems)]
 
     def ask(messages: dict[int, Any]) -> dict[int, Any]:
         return {j: workers[j].handle(message) for j, message in messages.items()}

@@ -84,7 +84,7 @@ def test_drfa_prox_by_hand():
 
 
 def machine(config, problems, chosen):
-    return machines(problems, chosen, config, RoundWorker)
+    return machines(problems, chosen, config)
 
 
 def test_drfa_asks_a_few_and_scales_their_losses():

@@ -317,7 +317,7 @@ def test_a_tolerance_that_is_none(value):
 
 
 def test_only_the_form_with_models_has_a_tolerance():
-    with pytest.raises(InvalidSetting, match="tolerance belongs to consensus='models'"):
+    with pytest.raises(InvalidSetting, match='tolerance belongs to consensus="models"'):
         solve(softmax_problems(2), middle_box(2), algorithm=AspireEase(consensus="admm", tolerance=1e-6))
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from fdro_core import (
     Adaptive,
-    AspireEase,
     Constant,
     Crash,
     Exponential,
@@ -31,12 +30,10 @@ N = 5
 SCENES = {
     "plain": ({}, {}),
     "synchronous": ({"active_workers": N}, {"delays": Exponential()}),
-    "mini-batches": (
-        {"batch_size": 4, "local_steps": 3, "active_workers": 2},
-        {"delays": LogNormal(2.0, 1.0)},
-    ),
+    "mini-batches": ({"batch_size": 4, "active_workers": 2}, {"delays": LogNormal(2.0, 1.0)}),
     "cp": ({"planes": "cp"}, {"delays": Constant()}),
     "adaptive": ({"adaptive": Adaptive(few=2)}, {"stragglers": [Straggler(1, 15.0, 20.0, 50.0)]}),
+    "dropped": ({"dead_losses": "drop"}, {"crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]}),
     "faults": (
         {"deadline": 5.0, "active_workers": 2},
         {"lost": 0.03, "repeated": 0.1, "crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]},
@@ -45,21 +42,21 @@ SCENES = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-@pytest.mark.parametrize("stop", [37, 120])
-def test_resume_equals_uninterrupted(scene, stop, tmp_path):
+@pytest.mark.parametrize("stop", [3, 37, 120])
+def test_resume_equals_uninterrupted(scene, stop, tmp_path, aspire):
     settings, engine = SCENES[scene]
     problems, box = softmax_problems(N), middle_box(N)
     whole = solve(
         problems,
         box,
-        algorithm=AspireEase(iterations=300, **settings),
+        algorithm=aspire(iterations=300, **settings),
         engine=VirtualEngine(seed=2, **engine),
     )
     path = tmp_path / "run.npz"
     solve(
         problems,
         box,
-        algorithm=AspireEase(iterations=stop, **settings),
+        algorithm=aspire(iterations=stop, **settings),
         engine=VirtualEngine(seed=2, **engine),
         observers=[Checkpoint(path)],
     )
@@ -67,14 +64,14 @@ def test_resume_equals_uninterrupted(scene, stop, tmp_path):
         path,
         problems,
         box,
-        algorithm=AspireEase(iterations=300, **settings),
+        algorithm=aspire(iterations=300, **settings),
         engine=VirtualEngine(seed=2, **engine),
     )
     same(whole, rest)
 
 
 @pytest.mark.parametrize("kind", ["kl", "polyhedron"])
-def test_resume_does_not_depend_on_what_an_oracle_remembers(kind, tmp_path):
+def test_resume_does_not_depend_on_what_an_oracle_remembers(kind, tmp_path, aspire):
     q = np.full(N, 1 / N)
     make = {
         "kl": lambda: KL(q, 0.3),
@@ -83,22 +80,22 @@ def test_resume_does_not_depend_on_what_an_oracle_remembers(kind, tmp_path):
         ),
     }[kind]
     problems, path = softmax_problems(N), tmp_path / "run.npz"
-    whole = solve(problems, make(), algorithm=AspireEase(iterations=400))
-    solve(problems, make(), algorithm=AspireEase(iterations=123), observers=[Checkpoint(path)])
-    same(whole, resume(path, problems, make(), algorithm=AspireEase(iterations=400)))
+    whole = solve(problems, make(), algorithm=aspire(iterations=400))
+    solve(problems, make(), algorithm=aspire(iterations=123), observers=[Checkpoint(path)])
+    same(whole, resume(path, problems, make(), algorithm=aspire(iterations=400)))
 
 
-def test_the_history_file_goes_on_where_it_was(tmp_path):
+def test_the_history_file_goes_on_where_it_was(tmp_path, aspire):
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
     whole, parts = HistoryFile(tmp_path / "whole.jsonl"), tmp_path / "parts.jsonl"
-    solve(problems, box, algorithm=AspireEase(iterations=100), observers=[whole])
+    solve(problems, box, algorithm=aspire(iterations=100), observers=[whole])
     solve(
         problems,
         box,
-        algorithm=AspireEase(iterations=40),
+        algorithm=aspire(iterations=40),
         observers=[HistoryFile(parts), Checkpoint(path, every=3)],
     )
-    resume(path, problems, box, algorithm=AspireEase(iterations=100), observers=[HistoryFile(parts)])
+    resume(path, problems, box, algorithm=aspire(iterations=100), observers=[HistoryFile(parts)])
     assert read_history(parts) == read_history(tmp_path / "whole.jsonl")
     with parts.open("a") as file:
         file.write('{"event": "rep')
@@ -114,14 +111,14 @@ def ctrl_c():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupt_leaves_a_checkpoint_and_a_result(tmp_path):
+def test_an_interrupt_leaves_a_checkpoint_and_a_result(tmp_path, aspire):
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
 
     def press(run, entry):
         if entry["iteration"] == 50:
             os.kill(os.getpid(), signal.SIGINT)
 
-    config = AspireEase(iterations=300)
+    config = aspire(iterations=300)
     result = solve(problems, box, algorithm=config, observers=[press, Checkpoint(path, every=10**6)])
     assert result.stop_reason == "interrupted"
     assert 50 <= result.iterations < 60
@@ -142,11 +139,9 @@ def test_a_run_that_fails_leaves_a_checkpoint(tmp_path):
     assert files.read(path)["master"]["iteration"] > 0
 
 
-def test_no_pickle_in_the_file(tmp_path):
+def test_no_pickle_in_the_file(tmp_path, aspire):
     path = tmp_path / "run.npz"
-    solve(
-        softmax_problems(N), middle_box(N), algorithm=AspireEase(iterations=20), observers=[Checkpoint(path)]
-    )
+    solve(softmax_problems(N), middle_box(N), algorithm=aspire(iterations=20), observers=[Checkpoint(path)])
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
 
@@ -162,7 +157,7 @@ def test_values_survive_packing():
         files.pack(object(), {}, {})
 
 
-def test_wrong_files_are_refused(tmp_path):
+def test_wrong_files_are_refused(tmp_path, aspire):
     problems, box = softmax_problems(N), middle_box(N)
     with pytest.raises(InvalidSetting, match="no checkpoint"):
         resume(tmp_path / "none.npz", problems, box)
@@ -171,7 +166,7 @@ def test_wrong_files_are_refused(tmp_path):
     with pytest.raises(InvalidSetting, match="damaged"):
         resume(damaged, problems, box)
     path = tmp_path / "run.npz"
-    solve(problems, box, algorithm=AspireEase(iterations=20), observers=[Checkpoint(path)])
+    solve(problems, box, algorithm=aspire(iterations=20), observers=[Checkpoint(path)])
     with pytest.raises(InvalidSetting, match="5 workers"):
         resume(path, problems[:3], middle_box(3))
     newer = tmp_path / "newer.npz"

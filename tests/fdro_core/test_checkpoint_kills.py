@@ -26,9 +26,11 @@ def virtual():
 
 
 SCENES = {
-    "aspire": (AspireEase(iterations=FOR_EVER, batch_size=5), virtual),
+    "models": (AspireEase(iterations=FOR_EVER, tolerance=0.0), virtual),
+    "mini-batches": (AspireEase(iterations=FOR_EVER, batch_size=5), virtual),
+    "admm": (AspireEase(consensus="admm", iterations=FOR_EVER, batch_size=5), virtual),
     "drfa-prox": (DRFAProx(iterations=FOR_EVER, clients=3), virtual),
-    "threads": (AspireEase(iterations=FOR_EVER, active_workers=N), lambda: ThreadEngine(2)),
+    "threads": (AspireEase(iterations=FOR_EVER, active_workers=N, tolerance=0.0), lambda: ThreadEngine(2)),
 }
 
 # The first life solves, the others resume; each writes as often as it can, so that some are hit writing.

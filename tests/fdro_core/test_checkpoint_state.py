@@ -25,10 +25,14 @@ def old(name):
     return DATA / f"checkpoint-0.1-{name}.npz"
 
 
+ADMM = AspireEase(consensus="admm")
 OLD = {
-    "aspire-virtual": (AspireEase(iterations=40), lambda: VirtualEngine(seed=2)),
+    "aspire-virtual": (AspireEase(consensus="admm", iterations=40), lambda: VirtualEngine(seed=2)),
     "fedavg-virtual": (FedAvg(iterations=12), lambda: VirtualEngine(seed=2)),
-    "aspire-threads": (AspireEase(active_workers=3, iterations=40), lambda: ThreadEngine(2)),
+    "aspire-threads": (
+        AspireEase(consensus="admm", active_workers=3, iterations=40),
+        lambda: ThreadEngine(2),
+    ),
 }
 
 
@@ -47,10 +51,12 @@ def test_a_checkpoint_of_0_1_goes_on_with_a_warning(name):
     ("name", "config", "engine", "message"),
     [
         ("fedavg-virtual", AspireEase(), VirtualEngine(), "not one of AspireEase"),
+        ("fedavg-virtual", ADMM, VirtualEngine(), "not one of AspireEase"),
         ("aspire-virtual", FedAvg(), VirtualEngine(), "not one of FedAvg"),
-        ("aspire-threads", AspireEase(), VirtualEngine(), "from an engine on a wall clock"),
-        ("aspire-virtual", AspireEase(), ThreadEngine(2), "not from an engine on a wall clock"),
-        ("aspire-virtual", AspireEase(), VirtualEngine(delays=[Constant()] * 3), "1 delay laws"),
+        ("aspire-virtual", AspireEase(), VirtualEngine(), r'default before 0\.2: give .*consensus="admm"'),
+        ("aspire-threads", ADMM, VirtualEngine(), "from an engine on a wall clock"),
+        ("aspire-virtual", ADMM, ThreadEngine(2), "not from an engine on a wall clock"),
+        ("aspire-virtual", ADMM, VirtualEngine(delays=[Constant()] * 3), "1 delay laws"),
     ],
 )
 def test_an_old_checkpoint_of_something_else_is_refused_in_words(name, config, engine, message):
@@ -70,10 +76,15 @@ def test_an_old_checkpoint_for_other_numbers_of_things():
 
 
 METHODS = {
-    "aspire": AspireEase(iterations=20, active_workers=2),
+    "models": AspireEase(tolerance=0.0, iterations=20, active_workers=2),
+    "mini-batches": AspireEase(iterations=20, active_workers=2, batch_size=4),
+    "admm": AspireEase(consensus="admm", iterations=20, active_workers=2),
     "drfa-prox": DRFAProx(iterations=8),
     "afl": AFL(iterations=8),
 }
+
+
+MODELS = ["models", "mini-batches"]
 
 
 @pytest.fixture(scope="module")
@@ -117,29 +128,39 @@ def remove(state, name):
 
 
 CHANGES = {
-    "model": (["aspire"], "master.consensus.z", lambda z: z * np.nan, "NaN"),
+    "model": (["admm"], "master.consensus.z", lambda z: z * np.nan, "NaN"),
     "round's model": (["drfa-prox", "afl"], "master.state.w", lambda w: w * np.inf, "NaN or infinity"),
     "iteration": (METHODS, "master.iteration", lambda t: -1, "whole number >= 0, got -1"),
     "half an iteration": (METHODS, "master.iteration", lambda t: t + 0.5, "whole number"),
     "no iteration": (METHODS, "master.iteration", lambda t: None, "whole number"),
-    "a short model": (["aspire"], "master.consensus.z", lambda z: z[:-1], "parameters"),
-    "short duals": (["aspire"], "master.consensus.U", lambda U: U[:, :-1], "8 entries where p is 9"),
-    "a worker too few": (["aspire"], "master.consensus.w", lambda w: w[:-1], "2 entries where N is 3"),
-    "sum": (["aspire"], "master.consensus.total", lambda total: total + 1e-3, "not the sum"),
-    "a point": (["aspire"], "master.consensus.w", lambda w: [w[0] + 1.0, *w[1:]], "not the sum"),
-    "penalty": (["aspire"], "master.consensus.penalty", lambda k: 0.0, "> 0"),
-    "metric": (["aspire"], "master.consensus.metric", lambda D: -D, "> 0"),
+    "a short model": (["admm"], "master.consensus.z", lambda z: z[:-1], "parameters"),
+    "short duals": (["admm"], "master.consensus.U", lambda U: U[:, :-1], "8 entries where p is 9"),
+    "a worker too few": (["admm"], "master.consensus.w", lambda w: w[:-1], "2 entries where N is 3"),
+    "sum": (["admm"], "master.consensus.total", lambda total: total + 1e-3, "not the sum"),
+    "a point": (["admm"], "master.consensus.w", lambda w: [w[0] + 1.0, *w[1:]], "not the sum"),
+    "penalty": (["admm"], "master.consensus.penalty", lambda k: 0.0, "> 0"),
+    "metric": (["admm"], "master.consensus.metric", lambda D: -D, "> 0"),
     "live": (METHODS, "master.roster.live", lambda n: n - 1, "workers are alive"),
     "nobody": (METHODS, "master.roster.under_way", lambda w: [7], "worker 7"),
-    "plane": (["aspire"], "master.adversary.planes.table", lambda P: 2 * P, "not a distribution"),
-    "loss": (["aspire"], "master.adversary.losses", lambda f: f + 1.0, "do not agree"),
-    "planes": (["aspire"], "master.adversary.planes.size", lambda n: 99, "with room for 20"),
+    "plane": (["admm"], "master.adversary.planes.table", lambda P: 2 * P, "not a distribution"),
+    "loss": (["admm"], "master.adversary.losses", lambda f: f + 1.0, "do not agree"),
+    "planes": (["admm"], "master.adversary.planes.size", lambda n: 99, "with room for 20"),
     "weights": (["drfa-prox", "afl"], "master.state.weights", lambda p: 2 * p, "not a distribution"),
     "step": (["drfa-prox", "afl"], "master.state.step", lambda s: float("inf"), "finite number > 0"),
-    "float32": (["aspire"], "master.consensus.z", lambda z: z.astype(np.float32), "float64"),
+    "float32": (["admm"], "master.consensus.z", lambda z: z.astype(np.float32), "float64"),
     "clock": (METHODS, "engine.clock", lambda t: float("nan"), "finite number"),
     "events": (METHODS, "engine.events", lambda e: [[1.0]], "lists of six"),
-    "a worker's model": (METHODS, "engine.workers", lambda w: [{**w[0], "w": w[0]["w"][:2]}, *w[1:]], "p"),
+    "a worker's model": (["admm", "drfa-prox", "afl"],
+        "engine.workers", lambda w: [{**w[0], "w": w[0]["w"][:2]}, *w[1:]], "p"),
+    "model of models": (MODELS, "master.models.z", lambda z: z * np.nan, "NaN"),
+    "float32 in models": (MODELS, "master.models.X", lambda X: X.astype(np.float32), "float64"),
+    "a gradient too few": (MODELS, "master.models.G", lambda G: G[:-1], "2 entries where N is 3"),
+    "a short plane": (["models"], "master.models.E", lambda E: E[:, :-1], r"E must be .*\(planes, p\)"),
+    "a curvature": (["models"], "master.models.curvature", lambda c: 2 * c, "do not agree"),
+    "no curvature": (["models"], "master.models.curvature", lambda c: 0 * c, "> 0"),
+    "a running loss": (["mini-batches"], "master.models.losses", lambda f: f + 1.0, "do not agree"),
+    "a short average": (["mini-batches"], "master.models.average", lambda z: z[:-1], r"must be .*\(p\)"),
+    "negative weight": (MODELS, "master.planes._multipliers", lambda v: -v, "not a distribution"),
     "history": (METHODS, "history", lambda h: [3], "dicts"),
     "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
 }  # fmt: skip
@@ -159,7 +180,7 @@ def test_values_are_checked(what, sound):
         go_on(state)
 
 
-@pytest.mark.parametrize("sound", ["aspire"], indirect=True)
+@pytest.mark.parametrize("sound", ["admm"], indirect=True)
 def test_sums_that_do_not_agree_can_be_forced(sound):
     fresh, go_on = sound
     state = fresh()
@@ -171,7 +192,7 @@ def test_sums_that_do_not_agree_can_be_forced(sound):
 def test_a_model_that_came_to_lie_at_zero(tmp_path):
     """What was rounded when the numbers were large is large beside numbers that are tiny now: no damage."""
     path, problems = tmp_path / "run.npz", [Quadratic([0.0], scale=each) for each in (1.0, 2.0, 3.0)]
-    config = AspireEase(iterations=3000, plane_horizon=3)
+    config = AspireEase(consensus="admm", iterations=3000, plane_horizon=3)
     run = {"problems": problems, "uncertainty_set": middle_box(3)}
     solve(**run, algorithm=config, start=[1e6], observers=[Checkpoint(path)])
     assert abs(snapshots.read(path)["master"]["consensus"]["z"]).max() < 1e-6

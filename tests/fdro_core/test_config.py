@@ -26,18 +26,20 @@ BAD = [
     ({"plane_horizon": -1}, r"plane_horizon \(T₁\)"),
     ({"max_planes": 1}, "max_planes"),
     ({"planes": "some"}, "ease, cp"),
-    ({"penalty": 0.0}, r"penalty \(κ₁\)"),
-    ({"worker_step": float("nan")}, r"worker_step \(η_w\)"),
-    ({"value_update": "gradient"}, "value_step"),
-    ({"value_floor": 1.0, "value_bound": 0.5}, "value_floor"),
-    ({"plane_dual_bound": 0.5}, "α₃"),
-    ({"parameter_bound": -1.0}, r"parameter_bound \(α₁\)"),
-    ({"consensus_damping_floor": -1.0}, "c̲₂"),
-    ({"regularisation": "l2"}, "setting-2"),
+    ({"consensus": "average"}, "models, admm"),
+    ({"model_step": 0.0}, r"model_step \(η\)"),
+    ({"consensus": "admm", "penalty": 0.0}, r"penalty \(κ₁\)"),
+    ({"consensus": "admm", "worker_step": float("nan")}, r"worker_step \(η_w\)"),
+    ({"consensus": "admm", "value_update": "gradient"}, "value_step"),
+    ({"consensus": "admm", "value_floor": 1.0, "value_bound": 0.5}, "value_floor"),
+    ({"consensus": "admm", "plane_dual_bound": 0.5}, "α₃"),
+    ({"consensus": "admm", "parameter_bound": -1.0}, r"parameter_bound \(α₁\)"),
+    ({"consensus": "admm", "consensus_damping_floor": -1.0}, "c̲₂"),
+    ({"consensus": "admm", "regularisation": "l2"}, "setting-2"),
     ({"metric": "full"}, "problem, none"),
-    ({"local_steps": 0}, "local_steps"),
+    ({"consensus": "admm", "local_steps": 0}, "local_steps"),
     ({"batch_size": 0}, "batch_size"),
-    ({"reported_loss": "batch"}, "full, average"),
+    ({"consensus": "admm", "reported_loss": "batch"}, "full, average"),
     ({"dead_losses": "forget"}, "freeze, drop"),
     ({"deadline": 0.0}, "deadline"),
     ({"resends": -1}, "resends"),
@@ -103,6 +105,7 @@ def test_the_paper_mode_runs_and_descends():
     """Gradient steps on h, Setting 2, given step sizes, boxes: the paper to the letter."""
     problems = [Quadratic([0.0, 1.0]), Quadratic([1.0, 0.0]), Quadratic([2.0, 2.0])]
     config = AspireEase(
+        consensus="admm",
         active_workers=1,
         iterations=4000,
         penalty=1.0,
@@ -138,6 +141,33 @@ def test_the_table_has_every_setting():
 def test_the_page_has_the_table_as_it_is():
     page = (Path(__file__).parents[2] / "docs" / "driver.md").read_text(encoding="utf-8")
     assert settings_table(AspireEase) in page, "docs/driver.md: put in what settings_table(AspireEase) gives"
+
+
+@pytest.mark.parametrize("given", [{"penalty": 0.1}, {"step_scale": 0.5}, {"reported_loss": "average"}])
+def test_a_setting_of_the_paper_alone_selects_its_form_and_warns(given):
+    """So did every run before 0.2, when "admm" was the default."""
+    (name,) = given
+    with pytest.warns(DeprecationWarning, match=f'write AspireEase\\(consensus="admm", {name}=') as told:
+        old = AspireEase(**given)
+    assert [each.filename for each in told] == [__file__]
+    assert old == AspireEase(consensus="admm", **given)
+    assert AspireEase().consensus == AspireEase(model_step=0.1).consensus == "models"
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "form"),
+    [
+        ({"consensus": "models", "penalty": 0.1}, "penalty", "admm"),
+        ({"consensus": "models", "penalty": np.ones(2)}, "penalty", None),
+        ({"consensus": "admm", "model_step": 0.1}, "model_step", "models"),
+        ({"penalty": 0.1, "model_step": 0.1}, "penalty", "admm"),
+    ],
+)
+def test_settings_of_the_other_form_are_refused(given, name, form):
+    words = "must be" if form is None else rf'write AspireEase\(consensus="{form}", {name}=\.\.\.\)'
+    with pytest.raises(InvalidSetting, match=words) as caught:
+        AspireEase(**given).resolve(2)
+    assert caught.value.parameter == name
 
 
 def test_the_old_name_of_algorithm_works_and_warns(tmp_path):

@@ -16,7 +16,7 @@ from bench.driver.problems import (
     robust_value,
     six_sets,
 )
-from fdro_core import AspireEase, LogNormal, Straggler, VirtualEngine, solve
+from fdro_core import LogNormal, Straggler, VirtualEngine, solve
 from tests.fdro_core.helpers import softmax_problems, square_problems
 from uncertainty_sets import Box, UncertaintySet
 
@@ -33,22 +33,22 @@ def gap(problems, uncertainty_set, config, **engine):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_defaults_reach_the_conic_optimum(name):
+def test_defaults_reach_the_conic_optimum(name, aspire):
     problems = classification(8, seed=11)
     active = {"box": 1, "cd-norm": 4, "ellipsoid": 8, "kl": 1, "polyhedron": 8, "wasserstein-1": 4}[name]
-    assert abs(gap(problems, six_sets(8, seed=11)[name], AspireEase(active_workers=active))) < TARGET
+    assert abs(gap(problems, six_sets(8, seed=11)[name], aspire(active_workers=active))) < TARGET
 
 
 @pytest.mark.parametrize("factor", [100.0, 0.01])
-def test_units_delays_and_a_straggler_do_not_matter(factor):
+def test_units_delays_and_a_straggler_do_not_matter(factor, aspire):
     problems = [Scaled(problem, factor) for problem in regression(8, seed=12)]
     delays = {"delays": LogNormal(1.0, 0.8), "stragglers": [Straggler(5, 20.0)]}
-    assert abs(gap(problems, six_sets(8, seed=12)["kl"], AspireEase(), **delays)) < TARGET
+    assert abs(gap(problems, six_sets(8, seed=12)["kl"], aspire(), **delays)) < TARGET
 
 
-def test_features_of_condition_1e4():
+def test_features_of_condition_1e4(aspire):
     problems = classification(8, seed=13, condition=1e4)
-    assert abs(gap(problems, six_sets(8, seed=13)["box"], AspireEase(active_workers=4))) < 10 * TARGET
+    assert abs(gap(problems, six_sets(8, seed=13)["box"], aspire(active_workers=4))) < 10 * TARGET
 
 
 class AtMostHalf(UncertaintySet):
@@ -63,9 +63,9 @@ class AtMostHalf(UncertaintySet):
         return [p <= 0.5]
 
 
-def test_a_plug_in_set_of_ten_lines():
+def test_a_plug_in_set_of_ten_lines(aspire):
     problems = softmax_problems(3)
-    assert abs(gap(problems, AtMostHalf(3), AspireEase(active_workers=3, iterations=400))) < TARGET
+    assert abs(gap(problems, AtMostHalf(3), aspire(active_workers=3, iterations=400))) < TARGET
 
 
 def test_one_worker_is_plain_minimisation():
@@ -78,9 +78,9 @@ def test_one_worker_is_plain_minimisation():
     np.testing.assert_allclose(result.w, best, atol=1e-8)
 
 
-def test_the_result_carries_what_is_needed_to_check_it():
+def test_the_result_carries_what_is_needed_to_check_it(aspire):
     problems = softmax_problems(4)
-    result = solve(problems, six_sets(4)["kl"], algorithm=AspireEase(iterations=2000))
+    result = solve(problems, six_sets(4)["kl"], algorithm=aspire(iterations=2000))
     losses = [problem.loss_and_gradient(result.w)[0] for problem in problems]
     np.testing.assert_allclose(result.losses, losses)
     assert result.objective == pytest.approx(float(result.worst_case.p @ losses))

@@ -31,7 +31,8 @@ from tests.fdro_core.helpers import Mishap, Quadratic, middle_box
 kind, stage, folder = sys.argv[1:4]
 slow = dict(patience=3600.0, deadline_floor=3600.0)
 calls = {"start": 2, "run": 40, "last round": 9 + 30 + 2, "busy": 10**9}[stage]
-config = AspireEase(active_workers=2, iterations=30 if stage == "last round" else 10**9, report_interval=20)
+iterations = 30 if stage == "last round" else 10**9
+config = AspireEase(active_workers=2, iterations=iterations, report_interval=20, tolerance=0.0)
 problems = [Mishap([float(j)], folder, "hang", at=calls) for j in range(2)]
 engine = engines_by_name()[kind]
 engine = engine(**slow) if engine.wall_clock else engine()

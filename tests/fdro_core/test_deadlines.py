@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, LogNormal, ProblemFrom, Straggler, VirtualEngine, resume, solve
-from fdro_core.aspire.worker import Worker
 from fdro_core.baselines import AFL, FedAvg
-from fdro_core.baselines.rounds.worker import RoundWorker
 from fdro_core.contracts.engine import Away, Event, Silent
 from fdro_core.contracts.messages import Begin, Hello, Introduction, Step, Update
 from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerSilent, WorkerWarning
@@ -28,10 +26,12 @@ from tests.fdro_core.engine_kinds import (
     quadratics,
 )
 from tests.fdro_core.helpers import (
+    FORMS,
     Mishap,
     Parrot,
     Quadratic,
     Slow,
+    forms,
     hang_until_released,
     machines,
     middle_box,
@@ -87,9 +87,9 @@ def hung(tmp_path):
 
 @pytest.mark.parametrize(("S", "iterations"), [(1, 2400), (N, 600)])
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_a_worker_that_hangs_does_not_stop_the_run(kind, S, iterations, short, hung):
+def test_a_worker_that_hangs_does_not_stop_the_run(kind, S, iterations, short, hung, aspire):
     engine = short(kind)
-    config = AspireEase(active_workers=S, iterations=iterations)
+    config = aspire(active_workers=S, iterations=iterations)
     said = r"worker 3 has been silent for .* past the deadline of .* s: "
     with pytest.warns(WorkerSilent, match=said) as seen:
         result = solve(quadratics(hung(at=LATER)), middle_box(N), algorithm=config, engine=engine)
@@ -114,12 +114,12 @@ def test_a_worker_that_hangs_does_not_stop_a_baseline(config, short, hung):
 
 
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path):
+def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path, aspire):
     def release(run, entry):
         if entry["event"] == "worker-lost":
             (tmp_path / "release").touch()
 
-    config = AspireEase(iterations=10**6, report_interval=4)
+    config = aspire(iterations=10**6, report_interval=4)
     stop = StopWhen("worker-silent", "worker-back", after=400)
     with pytest.warns(WorkerSilent, match="worker 3"):
         result = solve(
@@ -131,11 +131,11 @@ def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path):
     assert result.objective == pytest.approx(clean.objective, rel=1e-3)
 
 
-def test_more_workers_hang_than_there_are_threads(short, hung):
+def test_more_workers_hang_than_there_are_threads(short, hung, aspire):
     """Those that only wait for a thread are not silent, and get one."""
     problems = [hung(at=20 + j, centre=[float(j), 9.0]) for j in range(3)]
     problems += [Quadratic([float(j), 0.0]) for j in range(20)]
-    config = AspireEase(active_workers=len(problems), iterations=60)
+    config = aspire(active_workers=len(problems), iterations=60)
     with pytest.warns(WorkerSilent) as seen:
         result = solve(problems, middle_box(len(problems)), algorithm=config, engine=short(THREAD))
     assert result.stop_reason == "iterations"
@@ -145,19 +145,19 @@ def test_more_workers_hang_than_there_are_threads(short, hung):
 
 
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_everyone_hangs_and_the_run_ends_with_its_last_state(kind, short, hung):
+def test_everyone_hangs_and_the_run_ends_with_its_last_state(kind, short, hung, aspire):
     problems = [hung(at=LATER + j, centre=[float(j)]) for j in range(2)]
     with pytest.warns(WorkerSilent), pytest.raises(NoWorkersLeft, match="silent for") as caught:
-        solve(problems, middle_box(2), algorithm=AspireEase(active_workers=2), engine=short(kind))
+        solve(problems, middle_box(2), algorithm=aspire(active_workers=2), engine=short(kind))
     assert caught.value.result.iterations > 0
     assert np.isfinite(caught.value.result.w).all()
 
 
-def test_without_a_deadline_it_waits(make, hung, tmp_path):
+def test_without_a_deadline_it_waits(make, hung, tmp_path, aspire):
     """None still means that: the worker is let go after many times the deadline that "auto" would have."""
     timer = threading.Timer(4.0, (tmp_path / "release").touch)
     timer.start()
-    config = AspireEase(active_workers=N, iterations=60, deadline=None)
+    config = aspire(active_workers=N, iterations=60, deadline=None)
     engine = make(THREAD, deadline_floor=0.1, patience=0.2)
     result = solve(quadratics(hung(at=30)), middle_box(N), algorithm=config, engine=engine)
     timer.join()
@@ -169,9 +169,9 @@ def test_without_a_deadline_it_waits(make, hung, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "at"), [(THREAD, BEGIN_CALLS), *kinds(1, survives_hangs=True)])
-def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung):
+def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung, aspire):
     engine = short(kind)
-    config = AspireEase(iterations=40, on_failed_start="warn")
+    config = aspire(iterations=40, on_failed_start="warn")
     with pytest.warns(WorkerWarning, match="worker 3, iteration 0: worker-dropped.*gave no answer"):
         result = solve(quadratics(hung(at=at)), middle_box(N), algorithm=config, engine=engine)
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
@@ -179,12 +179,12 @@ def test_a_worker_that_hangs_at_the_start_is_left_out(kind, at, short, hung):
 
 
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_problems_that_are_never_made(kind, short, tmp_path):
+def test_problems_that_are_never_made(kind, short, tmp_path, aspire):
     """Two threads are not enough for two that hang: the others get new ones."""
     stuck = [ProblemFrom(hang_until_released, tmp_path)] * 2
     try:
         engine = short(kind)
-        config = AspireEase(iterations=40, on_failed_start="warn")
+        config = aspire(iterations=40, on_failed_start="warn")
         with pytest.warns(WorkerWarning, match="gave no answer"):
             result = solve([*stuck, *quadratics()[:2]], middle_box(N), algorithm=config, engine=engine)
         assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [0, 1]
@@ -203,10 +203,10 @@ def test_no_problem_is_ever_made(short, tmp_path):
 
 
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_a_worker_that_hangs_in_the_last_round(kind, short, hung):
+def test_a_worker_that_hangs_in_the_last_round(kind, short, hung, aspire):
     iterations = 50
     engine = short(kind)
-    config = AspireEase(active_workers=N, iterations=iterations)
+    config = aspire(active_workers=N, iterations=iterations)
     # Every reply of the last iteration is in and the next step is under way: that one and the probe are left.
     problem = hung(at=BEGIN_CALLS + iterations + 2)
     with pytest.warns(WorkerWarning, match="worker 3, iteration 50: probe-failed"):
@@ -228,9 +228,9 @@ def test_a_worker_that_is_never_made_again(kind, short, tmp_path):
         (tmp_path / "release").touch()
 
 
-def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path):
-    path, first = tmp_path / "run.npz", AspireEase(iterations=40, on_failed_start="warn")
-    more = AspireEase(iterations=90, on_failed_start="warn")
+def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path, aspire):
+    path, first = tmp_path / "run.npz", aspire(iterations=40, on_failed_start="warn")
+    more = aspire(iterations=90, on_failed_start="warn")
     solve(quadratics(), middle_box(3), algorithm=first, engine=make(THREAD), observers=[Checkpoint(path)])
     stuck = ProblemFrom(hang_until_released, tmp_path)
     try:
@@ -246,14 +246,14 @@ def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path):
     assert [entry["worker"] for entry in happened(rest, "worker-lost")] == [2]
 
 
-def test_what_was_seen_survives_a_checkpoint(make, tmp_path):
-    path, config = tmp_path / "run.npz", AspireEase(iterations=20)
+def test_what_was_seen_survives_a_checkpoint(make, tmp_path, aspire):
+    path, config = tmp_path / "run.npz", aspire(iterations=20)
     engine = make(THREAD)
     solve(quadratics(), middle_box(3), algorithm=config, engine=engine, observers=[Checkpoint(path)])
     seen = []
     later = make(THREAD)
     resume(
-        path, quadratics(), middle_box(3), algorithm=AspireEase(iterations=40), engine=later,
+        path, quadratics(), middle_box(3), algorithm=aspire(iterations=40), engine=later,
         observers=[lambda run, entry: seen.append(list(run.engine.answer_times.longest)) and None],
     )  # fmt: skip
     assert all(seconds > 0 for seconds in seen[0])
@@ -271,8 +271,8 @@ def test_what_was_seen_survives_a_checkpoint(make, tmp_path):
 
 @pytest.mark.parametrize(
     "config",
-    [AspireEase(iterations=300), AspireEase(iterations=60, active_workers=3), FedAvg(iterations=40)],
-    ids=["S=1", "S=N", "fedavg"],
+    [*forms(iterations=300), *forms(iterations=60, active_workers=3), FedAvg(iterations=40)],
+    ids=[*(f"{form}, S={S}" for S in ("1", "N") for form in FORMS), "fedavg"],
 )
 def test_a_straggler_on_the_virtual_clock_is_waited_for(config):
     def run(deadline):
@@ -289,10 +289,9 @@ def test_a_straggler_on_the_virtual_clock_is_waited_for(config):
 # -- the masters, without an engine ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("config", [AspireEase(active_workers=2), FedAvg()], ids=["aspire", "fedavg"])
+@pytest.mark.parametrize("config", [*forms(active_workers=2), FedAvg()], ids=[*FORMS, "fedavg"])
 def test_what_the_master_does_about_silence(config):
-    kind = Worker if isinstance(config, AspireEase) else RoundWorker
-    master, workers = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), config, kind)
+    master, workers = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), config)
     sent = dict(master.start())
     assert master.wake_at is None  # the engine watches
     out = master.handle(Event(7.0, 1, Silent(7.0, 5.0, "as the test says")))
@@ -317,8 +316,8 @@ def test_what_the_master_does_about_silence(config):
 
 
 @pytest.mark.parametrize("deadline", [None, 100.0])
-def test_a_deadline_that_was_given_is_the_one_that_counts(deadline):
-    for config in (AspireEase(deadline=deadline), FedAvg(deadline=deadline)):
+def test_a_deadline_that_was_given_is_the_one_that_counts(deadline, aspire):
+    for config in (aspire(deadline=deadline), FedAvg(deadline=deadline)):
         master, _ = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), config)
         master.start()
         assert master.handle(Event(7.0, 1, Silent(7.0, 5.0, "says the engine"))) == []
@@ -326,23 +325,23 @@ def test_a_deadline_that_was_given_is_the_one_that_counts(deadline):
         assert master.wake_at == deadline
 
 
-def test_a_state_with_another_deadline_asks_nobody_in_vain():
+def test_a_state_with_another_deadline_asks_nobody_in_vain(aspire):
     """Retries of a run with a deadline in seconds mean nothing where there is none, or another."""
-    timed = AspireEase(deadline=5.0, resends=0)
-    master, _ = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), timed)
-    master.start()
-    master.handle(Event(1.0, 0, Update(1, np.zeros(1), 0.0, 0.0, 1.0)))
+    timed = aspire(deadline=5.0, resends=0)
+    master, workers = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), timed)
+    first = dict(master.start())
+    master.handle(Event(1.0, 0, workers[0].handle(first[0])))
     master.handle(Event(5.5, -1, None))
     state = master.snapshot()
     assert state["roster"]["retries"]
     assert timed.restore(middle_box(2), 2, state).wake_at is not None
     for deadline in (None, "auto"):
-        assert AspireEase(deadline=deadline).restore(middle_box(2), 2, state).wake_at is None
+        assert aspire(deadline=deadline).restore(middle_box(2), 2, state).wake_at is None
 
 
 @pytest.mark.parametrize("deadline", ["soon", "", True, 0, -1.0, float("inf"), float("nan"), [5.0]])
-def test_what_is_no_deadline_is_refused(deadline):
-    for config in (AspireEase(deadline=deadline), FedAvg(deadline=deadline)):
+def test_what_is_no_deadline_is_refused(deadline, aspire):
+    for config in (aspire(deadline=deadline), FedAvg(deadline=deadline)):
         with pytest.raises(InvalidSetting, match='deadline must be "auto", None or a finite number'):
             solve(quadratics(), middle_box(3), algorithm=config)
 

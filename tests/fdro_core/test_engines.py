@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, ProblemFrom, solve
+from fdro_core import ProblemFrom, solve
 from fdro_core.contracts.engine import Lost
 from fdro_core.contracts.messages import Begin, Hello, Introduction, Step, Update
 from fdro_core.errors import Deadlock, InvalidProblem, NoWorkersLeft, WorkerFailed, WorkerWarning
@@ -46,9 +46,9 @@ from tests.fdro_core.helpers import (
 
 
 @pytest.mark.parametrize("kind", WALL)
-def test_engines_agree_when_everyone_is_waited_for(kind, make):
+def test_engines_agree_when_everyone_is_waited_for(kind, make, aspire):
     problems, box = softmax_problems(N), middle_box(N)
-    config = AspireEase(active_workers=N, iterations=150)
+    config = aspire(active_workers=N, iterations=150)
     one = solve(problems, box, algorithm=config, engine=make(VIRTUAL))
     other = solve(problems, box, algorithm=config, engine=make(kind))
     assert np.abs(one.w - other.w).max() <= 1e-12
@@ -60,9 +60,9 @@ def test_engines_agree_when_everyone_is_waited_for(kind, make):
 
 
 @pytest.mark.parametrize("kind", WALL)
-def test_asynchronous_runs_reach_the_same_objective(kind, make):
+def test_asynchronous_runs_reach_the_same_objective(kind, make, aspire):
     problems, box = softmax_problems(N), middle_box(N)
-    config = AspireEase(active_workers=1, iterations=1000)
+    config = aspire(active_workers=1, iterations=1000)
     best = solve(problems, box, engine=make(VIRTUAL)).objective
     result = solve(problems, box, algorithm=config, engine=make(kind))
     assert result.iterations == 1000
@@ -70,14 +70,14 @@ def test_asynchronous_runs_reach_the_same_objective(kind, make):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_data_stays_where_it_is(kind, make, tmp_path):
+def test_data_stays_where_it_is(kind, make, tmp_path, aspire):
     rng = np.random.default_rng(0)
     sources = []
     for j in range(N):
         path = tmp_path / f"shard{j}.npz"
         np.savez(path, X=rng.normal(size=(5, 2)), y=rng.normal(size=5))
         sources.append(ProblemFrom(load_shard, path, made_in=tmp_path))
-    config = AspireEase(active_workers=N, iterations=20)
+    config = aspire(active_workers=N, iterations=20)
     result = solve(sources, middle_box(N), algorithm=config, engine=make(kind))
     assert result.iterations == 20
     makers = {int(file.name.partition("_")[2]) for file in tmp_path.glob("shard?_*")}
@@ -86,10 +86,10 @@ def test_data_stays_where_it_is(kind, make, tmp_path):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
-    config = AspireEase(iterations=50)
+def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make, aspire):
+    config = aspire(iterations=50)
     sources = [*quadratics(), ProblemFrom(broken_shard, "nowhere.npz")]
-    patient = AspireEase(iterations=50, on_failed_start="warn")
+    patient = aspire(iterations=50, on_failed_start="warn")
     with pytest.warns(WorkerWarning, match="no shard at nowhere"):
         result = solve(sources, middle_box(N), algorithm=patient, engine=make(kind))
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [3]
@@ -102,9 +102,9 @@ def test_a_problem_that_cannot_be_made_is_left_out_or_refused(kind, make):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_an_engine_serves_twice_and_from_another_thread(kind, make):
+def test_an_engine_serves_twice_and_from_another_thread(kind, make, aspire):
     engine, found = make(kind), []
-    config = AspireEase(active_workers=3, iterations=30)
+    config = aspire(active_workers=3, iterations=30)
 
     def run():
         found.append(solve(quadratics(), middle_box(3), algorithm=config, engine=engine))
@@ -166,9 +166,9 @@ def test_questions_and_answers_one_by_one(kind, make):
 @pytest.mark.parametrize(
     ("kind", "what"), [*kinds("raise", wall_clock=True), *kinds("kill", own_processes=True)]
 )
-def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_path):
+def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_path, aspire):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, what, at=40))
-    config = AspireEase(iterations=10**6, report_interval=4)
+    config = aspire(iterations=10**6, report_interval=4)
     stop = StopWhen("worker-lost", "worker-back", after=1600)
     told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
     with told:
@@ -185,9 +185,9 @@ def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_pat
 
 
 @pytest.mark.parametrize("kind", kinds(own_processes=True))
-def test_a_host_killed_before_the_first_step(kind, make, tmp_path):
+def test_a_host_killed_before_the_first_step(kind, make, tmp_path, aspire):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=5))
-    result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=800), engine=make(kind))
+    result = solve(problems, middle_box(N), algorithm=aspire(iterations=800), engine=make(kind))
     assert not happened(result, "worker-dropped")
     assert happened(result, "report")[-1]["live_workers"] == N
     clean = solve(quadratics(Quadratic([3.0, 1.0])), middle_box(N))
@@ -195,9 +195,9 @@ def test_a_host_killed_before_the_first_step(kind, make, tmp_path):
 
 
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path):
+def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path, aspire):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "hang", at=30))
-    config = AspireEase(iterations=10**6, deadline=1.0, resends=0, report_interval=4)
+    config = aspire(iterations=10**6, deadline=1.0, resends=0, report_interval=4)
 
     def release(run, entry):
         if entry["event"] == "worker-lost":
@@ -225,11 +225,11 @@ def test_all_hosts_die_for_good(kind, make, tmp_path):
 
 
 @pytest.mark.parametrize("kind", WALL)
-def test_all_hosts_die_and_return(kind, make, tmp_path):
+def test_all_hosts_die_and_return(kind, make, tmp_path, aspire):
     """The loss of the last one is not told while somebody may come back."""
     what = "kill" if ENGINES[kind].own_processes else "raise"
     problems = [Mishap([float(j)], tmp_path, what, at=30) for j in range(N)]
-    config = AspireEase(active_workers=N, iterations=300)
+    config = aspire(active_workers=N, iterations=300)
     engine = make(kind, hosts=1)
     told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
     with told:
@@ -240,8 +240,8 @@ def test_all_hosts_die_and_return(kind, make, tmp_path):
     assert result.objective == pytest.approx(clean.objective, rel=1e-2)
 
 
-def test_a_lone_worker_that_dies_is_only_slow_for_the_master(make, tmp_path):
-    config = AspireEase(iterations=60)
+def test_a_lone_worker_that_dies_is_only_slow_for_the_master(make, tmp_path, aspire):
+    config = aspire(iterations=60)
     problem = Mishap([3.0, 1.0], tmp_path, "raise", at=40)
     result = solve([problem], middle_box(1), algorithm=config, engine=make(THREAD))
     assert np.abs(result.w - solve([Quadratic([3.0, 1.0])], middle_box(1), algorithm=config).w).max() <= 1e-12
@@ -249,7 +249,7 @@ def test_a_lone_worker_that_dies_is_only_slow_for_the_master(make, tmp_path):
 
 
 @pytest.mark.parametrize("kind", SURVIVES_HANGS)
-def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
+def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path, aspire):
     problems = [Mishap([float(j)], tmp_path, "hang", at=20) for j in range(2)]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     engine, over = make(kind), threading.Event()
@@ -264,7 +264,7 @@ def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path):
     thread.start()
     try:
         with pytest.warns(WorkerWarning, match="gave no answer"):
-            result = solve(problems, middle_box(2), algorithm=AspireEase(active_workers=2), engine=engine)
+            result = solve(problems, middle_box(2), algorithm=aspire(active_workers=2), engine=engine)
     finally:
         over.set()
         thread.join()

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, ProblemFrom, RayEngine, ThreadEngine, resume, solve
+from fdro_core import ProblemFrom, RayEngine, ThreadEngine, resume, solve
 from fdro_core.baselines import FedAvg
 from fdro_core.engines.ray_ import cluster
 from fdro_core.errors import InvalidProblem, InvalidSetting, WorkerWarning
@@ -40,11 +40,11 @@ from uncertainty_sets.errors import BackendMissing
 
 @pytest.mark.parametrize("kind", WALL)
 @pytest.mark.parametrize("first", ["the same", THREAD])
-def test_a_new_master_goes_on_from_the_checkpoint(first, kind, make, tmp_path):
+def test_a_new_master_goes_on_from_the_checkpoint(first, kind, make, tmp_path, aspire):
     """A checkpoint passes from one engine on a wall clock to any other."""
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
-    whole = solve(problems, box, algorithm=AspireEase(active_workers=N, iterations=120))
-    short, long = (AspireEase(active_workers=N, iterations=i) for i in (50, 120))
+    whole = solve(problems, box, algorithm=aspire(active_workers=N, iterations=120))
+    short, long = (aspire(active_workers=N, iterations=i) for i in (50, 120))
     before = make(kind if first == "the same" else first)
     solve(problems, box, algorithm=short, engine=before, observers=[Checkpoint(path)])
     rest = resume(path, problems, box, algorithm=long, engine=make(kind))
@@ -63,47 +63,47 @@ def test_a_baseline_loses_a_worker_and_gets_it_back(make, tmp_path):
     assert result.objective == pytest.approx(solve(same, middle_box(N), algorithm=config).objective, rel=1e-3)
 
 
-def test_mini_batches_go_on_with_the_same_draws(make, tmp_path):
+def test_mini_batches_go_on_with_the_same_draws(make, tmp_path, aspire):
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
-    settings = {"active_workers": N, "batch_size": 4, "local_steps": 3}
-    whole = solve(problems, box, algorithm=AspireEase(iterations=60, **settings))
-    config = AspireEase(iterations=25, **settings)
+    settings = {"active_workers": N, "batch_size": 4}
+    whole = solve(problems, box, algorithm=aspire(iterations=60, **settings))
+    config = aspire(iterations=25, **settings)
     solve(problems, box, algorithm=config, engine=make(THREAD), observers=[Checkpoint(path)])
-    rest = resume(path, problems, box, algorithm=AspireEase(iterations=60, **settings), engine=make(THREAD))
+    rest = resume(path, problems, box, algorithm=aspire(iterations=60, **settings), engine=make(THREAD))
     assert np.abs(rest.w - whole.w).max() <= 1e-12
 
 
-def test_a_worker_that_was_away_is_back_for_the_new_master(make, tmp_path):
+def test_a_worker_that_was_away_is_back_for_the_new_master(make, tmp_path, aspire):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "raise", at=20))
-    path, config = tmp_path / "run.npz", AspireEase(iterations=60)
+    path, config = tmp_path / "run.npz", aspire(iterations=60)
     engine = make(THREAD, restarts=0)
     with pytest.warns(WorkerWarning, match="disk gone"):
         gone = solve(problems, middle_box(N), algorithm=config, engine=engine, observers=[Checkpoint(path)])
     assert len(happened(gone, "worker-lost")) == 1
-    rest = resume(path, problems, middle_box(N), algorithm=AspireEase(iterations=900), engine=make(THREAD))
+    rest = resume(path, problems, middle_box(N), algorithm=aspire(iterations=900), engine=make(THREAD))
     assert [entry["worker"] for entry in happened(rest, "worker-back")] == [3]
     assert np.isfinite(rest.losses).all()
 
 
 MASTER = """
 import sys
-from fdro_core import AspireEase, RayEngine, ThreadEngine, solve
+from fdro_core import RayEngine, ThreadEngine, solve
 from fdro_core.observers import Checkpoint
-from tests.fdro_core.helpers import middle_box, softmax_problems
+from tests.fdro_core.helpers import in_form, middle_box, softmax_problems
 engine = RayEngine(address=sys.argv[2]) if len(sys.argv) > 2 else ThreadEngine(2)
-config = AspireEase(active_workers={N}, iterations=10**7)
+config = in_form({form!r}, active_workers={N}, iterations=10**7)
 checkpoint = Checkpoint(sys.argv[1], every=10)
 solve(softmax_problems({N}), middle_box({N}), algorithm=config, engine=engine, observers=[checkpoint])
 """
 
 
 @pytest.mark.parametrize("kind", [THREAD, pytest.param(RAY, marks=needs_ray)])
-def test_a_master_that_is_killed(kind, make, tmp_path):
+def test_a_master_that_is_killed(kind, make, tmp_path, aspire):
     path, arguments = tmp_path / "run.npz", []
     engine = make(kind)
     if kind == RAY:
         arguments = [cluster.load().get_runtime_context().gcs_address]
-    script = MASTER.replace("{N}", str(N))
+    script = MASTER.format(N=N, form=aspire().consensus)
     master = subprocess.Popen([sys.executable, "-c", script, str(path), *arguments], cwd=ROOT)
     try:
         while not path.exists():
@@ -114,17 +114,15 @@ def test_a_master_that_is_killed(kind, make, tmp_path):
         master.kill()
         master.wait()
     problems, box = softmax_problems(N), middle_box(N)
-    saved = resume(
-        path, problems, box, algorithm=AspireEase(active_workers=N, iterations=1), engine=make(THREAD)
-    )
+    saved = resume(path, problems, box, algorithm=aspire(active_workers=N, iterations=1), engine=make(THREAD))
     last = saved.iterations + 50
-    rest = resume(path, problems, box, algorithm=AspireEase(active_workers=N, iterations=last), engine=engine)
-    whole = solve(problems, box, algorithm=AspireEase(active_workers=N, iterations=last))
+    rest = resume(path, problems, box, algorithm=aspire(active_workers=N, iterations=last), engine=engine)
+    whole = solve(problems, box, algorithm=aspire(active_workers=N, iterations=last))
     assert np.abs(rest.w - whole.w).max() <= 1e-12
 
 
-def test_checkpoints_of_other_clocks_are_refused(make, tmp_path):
-    path, config = tmp_path / "run.npz", AspireEase(iterations=20)
+def test_checkpoints_of_other_clocks_are_refused(make, tmp_path, aspire):
+    path, config = tmp_path / "run.npz", aspire(iterations=20)
     solve(quadratics(), middle_box(3), algorithm=config, observers=[Checkpoint(path)])
     with pytest.raises(InvalidSetting, match="wall clock"):
         resume(path, quadratics(), middle_box(3), algorithm=config, engine=make(THREAD))

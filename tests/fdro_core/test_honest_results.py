@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Crash, VirtualEngine, resume, solve
+from fdro_core import Crash, VirtualEngine, resume, solve
 from fdro_core.app.commands.demo import show as show_demo
 from fdro_core.baselines import AFL, DRFAProx, FedAvg
 from fdro_core.errors import NoWorkersLeft
@@ -16,7 +16,7 @@ from fdro_core.observers import Checkpoint, StopWhenStationary
 from fdro_core.result import NAMED, in_words
 from tests.fdro_core.command import RUN_FILE, asked, fdro
 from tests.fdro_core.engine_kinds import happened
-from tests.fdro_core.helpers import Quadratic, middle_box, same
+from tests.fdro_core.helpers import Quadratic, forms, middle_box, same
 
 N = 3
 GONE = "crashes = [{ worker = 1, at = 20.0 }]"
@@ -31,7 +31,7 @@ def lossy(config=None, **engine):
         quadratics(),
         middle_box(N),
         algorithm=config,
-        engine=VirtualEngine(crashes=[Crash(2, 10.0)], **engine),
+        engine=VirtualEngine(crashes=[Crash(2, 4.0)], **engine),
     )
 
 
@@ -49,9 +49,9 @@ def test_with_everyone_there_it_is_proved():
 @pytest.mark.parametrize(
     "config",
     [
-        AspireEase(iterations=300),
-        AspireEase(iterations=100, active_workers=N),
-        AspireEase(iterations=300, dead_losses="drop"),
+        *forms(iterations=300),
+        *forms(iterations=100, active_workers=N),
+        *forms(iterations=300, dead_losses="drop"),
         FedAvg(iterations=60),
         AFL(iterations=60),
         DRFAProx(iterations=60, step=0.05),
@@ -75,9 +75,9 @@ def when(iteration):
     return f"iteration {iteration:,}" if iteration else "the start"
 
 
-def test_the_iteration_is_that_of_the_last_report():
+def test_the_iteration_is_that_of_the_last_report(aspire):
     """Every worker's last report is in the history: known_at names the one whose loss is used."""
-    result = lossy(AspireEase(iterations=300, report_interval=1))
+    result = lossy(aspire(iterations=300, report_interval=1))
     at = result.known_at[2]
     losses = {entry["iteration"]: entry["losses"][2] for entry in happened(result, "report")}
     assert losses[at] == losses[300]  # frozen from there on
@@ -89,10 +89,10 @@ def test_a_worker_that_is_back_is_proved_again():
     assert solve(quadratics(), middle_box(N), engine=engine).proved
 
 
-def test_a_resumed_run_knows_it_still(tmp_path):
+def test_a_resumed_run_knows_it_still(tmp_path, aspire):
     path = tmp_path / "run.npz"
     engine = {"crashes": [Crash(2, 10.0)]}
-    config, longer = (AspireEase(iterations=i) for i in (100, 300))
+    config, longer = (aspire(iterations=i) for i in (100, 300))
     box = middle_box(N)
     solve(quadratics(), box, algorithm=config, engine=VirtualEngine(**engine), observers=[Checkpoint(path)])
     rest = resume(path, quadratics(), box, algorithm=longer, engine=VirtualEngine(**engine))
@@ -101,10 +101,10 @@ def test_a_resumed_run_knows_it_still(tmp_path):
     assert np.array_equal(rest.known_at, whole.known_at)
 
 
-def test_the_last_state_of_a_run_without_workers():
+def test_the_last_state_of_a_run_without_workers(aspire):
     engine = VirtualEngine(crashes=[Crash(j, 10.0 + j) for j in range(N)])
     with pytest.raises(NoWorkersLeft) as caught:
-        solve(quadratics(), middle_box(N), engine=engine)
+        solve(quadratics(), middle_box(N), algorithm=aspire(), engine=engine)
     result = caught.value.result
     assert not result.proved
     assert "worker 0" in result.caveat()
@@ -119,9 +119,9 @@ def test_words_for_many():
     assert text.endswith(f"and {100 - NAMED} more")
 
 
-def test_stationary_is_not_said_while_a_worker_is_away():
+def test_stationary_is_not_said_while_a_worker_is_away(aspire):
     """A live worker that does not answer leaves ‖∇G‖² unknown."""
-    config = AspireEase(iterations=2000)
+    config = aspire(iterations=2000)
     problems = quadratics()
     stop = StopWhenStationary(1e-3, every=1)
     result = solve(problems, middle_box(N), algorithm=config, observers=[stop])

@@ -17,11 +17,11 @@ from fdro_core.errors import (
     WorkerWarning,
 )
 from fdro_core.observers import Checkpoint
-from tests.fdro_core.helpers import Quadratic, middle_box
+from tests.fdro_core.helpers import FORMS, Quadratic, forms, middle_box
 from uncertainty_sets import KL, UncertaintySet
 
 CENTRES = [[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]]
-SHORT = AspireEase(iterations=60)
+SHORT = AspireEase(iterations=60, tolerance=0.0)
 engines = pytest.mark.parametrize("engine", [VirtualEngine, ThreadEngine])
 
 
@@ -58,7 +58,7 @@ class Leaves(Quadratic):
         return super().loss_and_gradient(w, rng, batch_size)
 
 
-@pytest.mark.parametrize("config", [SHORT, FedAvg(iterations=5)], ids=["aspire", "fedavg"])
+@pytest.mark.parametrize("config", [*forms(iterations=60), FedAvg(iterations=5)], ids=[*FORMS, "fedavg"])
 def test_a_problem_cannot_write_to_the_model(config):
     with pytest.raises(WorkerFailed, match="read-only"):
         solve([Writes(CENTRES[0]), *quadratics()[1:]], middle_box(3), algorithm=config)
@@ -95,8 +95,8 @@ def failing():
     raise KeyError("ctor")
 
 
-def test_a_worker_that_fails_when_the_run_is_resumed(saved):
-    longer = AspireEase(iterations=90)
+def test_a_worker_that_fails_when_the_run_is_resumed(saved, aspire):
+    longer = aspire(iterations=90)
     with pytest.raises(WorkerFailed, match=r"worker 1 failed.*KeyError: 'ctor'"):
         resume(saved, [Named(CENTRES[0]), failing, Named(CENTRES[2])], middle_box(3), algorithm=longer)
 
@@ -155,7 +155,7 @@ class Tired:
         return self.inner.reference()
 
 
-def test_an_oracle_that_raises_leaves_the_last_checkpoint_alone(tmp_path):
+def test_an_oracle_that_raises_leaves_the_last_checkpoint_alone(tmp_path, aspire):
     path, finished = tmp_path / "run.npz", []
 
     class Ends:
@@ -165,7 +165,7 @@ def test_an_oracle_that_raises_leaves_the_last_checkpoint_alone(tmp_path):
         def finish(self, run):
             finished.append(run.stop_reason)
 
-    config = AspireEase(iterations=200, report_interval=3)
+    config = aspire(iterations=200, report_interval=3)
     with pytest.raises(RuntimeError, match="no more answers"):
         solve(
             quadratics(),
@@ -184,12 +184,12 @@ def test_an_observer_returns_words_or_nothing(answer):
         solve(quadratics(), middle_box(3), algorithm=SHORT, observers=[lambda run, entry: answer])
 
 
-def test_a_class_is_a_factory():
+def test_a_class_is_a_factory(aspire):
     class Fixed(Quadratic):
         dimension = 2
 
         def __init__(self):
             super().__init__([1.0, 1.0])
 
-    result = solve([Fixed, Fixed, Fixed], middle_box(3), algorithm=AspireEase(iterations=300))
+    result = solve([Fixed, Fixed, Fixed], middle_box(3), algorithm=aspire(iterations=300))
     assert result.w == pytest.approx([1.0, 1.0], abs=1e-6)

@@ -8,16 +8,9 @@ import pytest
 
 from bench.driver.problems import classification, reference, regression, relative_gap, robust_value, six_sets
 from fdro_core import (
-    Adaptive,
     AspireEase,
-    Constant,
     Crash,
-    Exponential,
-    LogNormal,
-    Straggler,
-    ThreadEngine,
     VirtualEngine,
-    resume,
     solve,
 )
 from fdro_core.aspire.models import kernels
@@ -26,9 +19,7 @@ from fdro_core.aspire.models.messages import Evaluate
 from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.planes import Planes
-from fdro_core.errors import InvalidSetting
-from fdro_core.observers import Checkpoint
-from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, same, softmax_problems
+from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, softmax_problems
 from uncertainty_sets import KL, Box, UncertaintySet
 
 N, P = 5, 4
@@ -147,38 +138,6 @@ def test_a_set_without_a_size_of_its_own():
     assert ours.objective == pytest.approx(paper.objective, rel=1e-5)
 
 
-SCENES = {
-    "plain": ({}, {}),
-    "synchronous": ({"active_workers": N}, {"delays": Exponential()}),
-    "mini-batches": ({"batch_size": 4, "active_workers": 2}, {"delays": LogNormal(2.0, 1.0)}),
-    "cp": ({"planes": "cp"}, {"delays": Constant()}),
-    "adaptive": ({"adaptive": Adaptive(few=2)}, {"stragglers": [Straggler(1, 15.0, 20.0, 50.0)]}),
-    "dropped": ({"dead_losses": "drop"}, {"crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]}),
-    "faults": (
-        {"deadline": 5.0, "active_workers": 2},
-        {"lost": 0.03, "repeated": 0.1, "crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]},
-    ),
-}
-
-
-@pytest.mark.filterwarnings("ignore::fdro_core.errors.WorkerWarning")
-@pytest.mark.parametrize("scene", SCENES)
-@pytest.mark.parametrize("stop", [3, 37, 120])
-def test_resume_equals_uninterrupted(scene, stop, tmp_path):
-    settings, engine = SCENES[scene]
-    problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
-
-    def engines():
-        return VirtualEngine(seed=2, **engine)
-
-    whole = solve(problems, box, algorithm=models(iterations=200, **settings), engine=engines())
-    same(whole, solve(problems, box, algorithm=models(iterations=200, **settings), engine=engines()))
-    first = models(iterations=stop, **settings)
-    solve(problems, box, algorithm=first, engine=engines(), observers=[Checkpoint(path)])
-    rest = resume(path, problems, box, algorithm=models(iterations=200, **settings), engine=engines())
-    same(whole, rest)
-
-
 @pytest.mark.parametrize("when", [0.5, 1.5, 7.3, 20.0])
 def test_a_worker_may_crash_and_return_at_any_time(when):
     problems, box = softmax_problems(N), middle_box(N)
@@ -253,14 +212,6 @@ def test_losses_that_are_linear_at_the_start():
     np.testing.assert_allclose(result.w, [7.0], atol=1e-6)
 
 
-def test_threads_take_the_same_path_if_everyone_is_waited_for():
-    problems, box = softmax_problems(N), middle_box(N)
-    settings = {"active_workers": N, "iterations": 40}
-    virtual = solve(problems, box, algorithm=models(**settings))
-    threads = solve(problems, box, algorithm=models(**settings), engine=ThreadEngine(2))
-    np.testing.assert_array_equal(virtual.w, threads.w)
-
-
 def test_mini_batches_come_near_the_optimum():
     problems, chosen = classification(4, seed=5), six_sets(4, seed=5)["kl"]
     best, _ = reference(problems, chosen)
@@ -283,17 +234,3 @@ def test_the_sampled_sums_follow_every_reply():
         np.testing.assert_allclose(state.points, (table * state.trust[:, None]).T @ state.X, atol=1e-10)
         np.testing.assert_allclose(state.trusts, state.trust @ table, atol=1e-12)
         np.testing.assert_allclose(planes.losses, state.losses @ table, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"consensus": "models", "penalty": 1.0}, "penalty"),
-        ({"consensus": "models", "local_steps": 2}, "local_steps"),
-        ({"model_step": 0.1}, "model_step"),
-    ],
-)
-def test_settings_of_the_other_form_are_refused(settings, name):
-    with pytest.raises(InvalidSetting, match=f"{name} belongs to consensus=") as caught:
-        solve(softmax_problems(2), middle_box(2), algorithm=AspireEase(**settings))
-    assert caught.value.parameter == name

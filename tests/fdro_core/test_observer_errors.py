@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fdro_core import AspireEase, Crash, ThreadEngine, VirtualEngine, resume, solve
+from fdro_core import Crash, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import DRFAProx
 from fdro_core.errors import DriverError, NoWorkersLeft, ObserverFailed, WorkerWarning
 from fdro_core.observers import Checkpoint, HistoryFile, read_history
-from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, same, softmax_problems
+from tests.fdro_core.helpers import FORMS, Faulty, Quadratic, forms, middle_box, same, softmax_problems
 
 N = 4
 CONFIGS = {
-    "aspire": AspireEase(iterations=60, report_interval=5),
+    **dict(zip(FORMS, forms(iterations=60, report_interval=5), strict=True)),
     "drfa-prox": DRFAProx(iterations=60, report_interval=5),
 }
 
@@ -46,7 +46,7 @@ class Calm:
         self.finished += 1
 
 
-def run(*observers, config=CONFIGS["aspire"], engine=None):
+def run(*observers, config=CONFIGS["models"], engine=None):
     return solve(softmax_problems(N), middle_box(N), algorithm=config, engine=engine, observers=observers)
 
 
@@ -113,7 +113,7 @@ def test_an_exit_passes_through_after_the_others_have_finished(kind, in_finish, 
         run(leaving, calm, Checkpoint(path, every=10**6))
     assert caught.value is leaving.error
     assert calm.finished == 1
-    same(run(), resume(path, softmax_problems(N), middle_box(N), algorithm=CONFIGS["aspire"]))
+    same(run(), resume(path, softmax_problems(N), middle_box(N), algorithm=CONFIGS["models"]))
 
 
 def test_an_exit_names_the_others_that_failed():
@@ -122,10 +122,10 @@ def test_an_exit_names_the_others_that_failed():
     assert "disk gone" in caught.value.__notes__[0]
 
 
-def test_all_notices_of_an_event_are_kept():
+def test_all_notices_of_an_event_are_kept(aspire):
     """The first of two notices kills an observer: the second still reaches the history and the others."""
     problems = [Quadratic([0.0]), Quadratic([1.0]), Faulty([2.0], bad=[20])]
-    config, calm = AspireEase(iterations=150, max_bad_updates=1), []
+    config, calm = aspire(iterations=150, max_bad_updates=1), []
 
     def clumsy(run, entry):
         if entry["event"] == "bad-update":
@@ -159,9 +159,9 @@ def test_an_exit_while_a_failed_run_finishes():
     assert isinstance(caught.value.__cause__, NoWorkersLeft)
 
 
-def test_on_threads(tmp_path):
+def test_on_threads(tmp_path, aspire):
     path, calm = tmp_path / "run.npz", Calm()
-    config = AspireEase(active_workers=N, iterations=40, report_interval=5)
+    config = aspire(active_workers=N, iterations=40, report_interval=5)
     observers = [Clumsy(OSError("x"), at=20), Checkpoint(path), calm]
     with pytest.raises(ObserverFailed) as caught:
         run(*observers, config=config, engine=ThreadEngine(2))

@@ -27,10 +27,10 @@ FIELDS = {
 }  # fmt: skip
 
 
-def test_history_file(tmp_path):
+def test_history_file(tmp_path, aspire):
     path = tmp_path / "deep" / "run.jsonl"
     result = solve(
-        softmax_problems(4), middle_box(4), algorithm=AspireEase(iterations=80), observers=[HistoryFile(path)]
+        softmax_problems(4), middle_box(4), algorithm=aspire(iterations=80), observers=[HistoryFile(path)]
     )
     entries = read_history(path)
     assert len(entries) == len(result.history) == 20
@@ -39,17 +39,21 @@ def test_history_file(tmp_path):
     assert json.loads(path.read_text().splitlines()[0])["iteration"] == 4
 
 
-def test_traffic_is_counted_on_both_sides():
+def test_traffic_is_counted_on_both_sides(aspire):
     N, iterations = 4, 40
     problems = softmax_problems(N)
     p = problems[0].dimension
-    config = AspireEase(active_workers=2, iterations=iterations, report_interval=1, plane_interval=10)
+    config = aspire(active_workers=2, iterations=iterations, report_interval=1, plane_interval=10)
     result = solve(problems, middle_box(N), algorithm=config, engine=VirtualEngine(delays=Constant()))
     last = result.history[-1]
-    setup_down, setup_up = N * (2 * p + 1), N * ((2 + p) + (p + 4))
-    assert last["bits_down"] == 32 * (setup_down + (N + 2 * iterations) * (p + 3))
-    assert last["bits_up"] == 32 * (setup_up + 2 * iterations * (p + 4))
+    down, up, first = (p + 1, p + 2, p + 3) if config.consensus == "models" else (p + 3, p + 4, p + 4)
+    setup_down, setup_up = N * (2 * p + 1), N * ((2 + p) + first)
+    assert last["bits_down"] == 32 * (setup_down + (N + 2 * iterations) * down)
+    assert last["bits_up"] == 32 * (setup_up + 2 * iterations * up)
     assert last["bytes"] * 4 == last["bits_down"] + last["bits_up"]
+    if config.consensus == "models":  # Theorem 2 does not count its messages
+        assert last["bits_theorem_2"] == last["bits_down"] + last["bits_up"]
+        return
     planes = [entry["planes"] for entry in result.history]
     before = [1, *planes[:-1]]
     expected = sum(2 * (2 * p + 1 + size) for size in before) + sum(
@@ -60,26 +64,26 @@ def test_traffic_is_counted_on_both_sides():
     assert last["bits_down"] + last["bits_up"] == 32 * (setup_down + setup_up + N * (p + 3)) + steps
 
 
-def test_progress_bar_draws_and_prints_notices():
+def test_progress_bar_draws_and_prints_notices(aspire):
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     problems = [Quadratic([0.0]), Quadratic([1.0]), Faulty([2.0], bad=[20])]
-    solve(problems, middle_box(3), algorithm=AspireEase(iterations=150), observers=[Progress(console)])
+    solve(problems, middle_box(3), algorithm=aspire(iterations=150), observers=[Progress(console)])
     text = console.file.getvalue()
     assert "bad-update" in text
     assert "objective" in text
     assert "150/150" in text
 
 
-def test_stop_when_stationary():
-    problems = softmax_problems(4)
-    result = solve(problems, middle_box(4), observers=[StopWhenStationary(1e-8, every=5)])
+def test_stop_when_stationary(aspire):
+    problems, rule = softmax_problems(4), StopWhenStationary(1e-8, every=5)
+    result = solve(problems, middle_box(4), algorithm=aspire(), observers=[rule])
     assert result.stop_reason == "stationary"
     assert result.stationarity <= 1e-8
     assert result.iterations < 6000
 
 
-def test_stop_after_time():
-    result = solve(softmax_problems(4), middle_box(4), observers=[StopAfter(25.0)])
+def test_stop_after_time(aspire):
+    result = solve(softmax_problems(4), middle_box(4), algorithm=aspire(), observers=[StopAfter(25.0)])
     assert result.stop_reason == "time"
     assert 25.0 <= result.clock < 35.0
 
@@ -113,7 +117,7 @@ def test_stationarity_by_hand():
     result = solve(
         [Quadratic([3.0]), Quadratic([3.0])],
         middle_box(2),
-        algorithm=AspireEase(iterations=1, penalty=1e12, active_workers=2),
+        algorithm=AspireEase(consensus="admm", iterations=1, penalty=1e12, active_workers=2),
         observers=[look],
     )
     # The penalty pins w to z = 0: two gradients of weight ½·(-3), and φ stays near zero.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fdro_core import AspireEase, VirtualEngine, solve
+from fdro_core import VirtualEngine, solve
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import middle_box, softmax_problems
 from uncertainty_sets import KL
@@ -80,14 +80,14 @@ def test_a_plane_that_returns_is_counted():
     assert planes.returned == 1
 
 
-def test_ease_has_fewer_planes_than_cp_at_the_same_objective():
+def test_ease_has_fewer_planes_than_cp_at_the_same_objective(aspire):
     problems = softmax_problems(6)
     results = {}
     for mode in ("ease", "cp"):
         results[mode] = solve(
             problems,
             KL(np.full(6, 1 / 6), 0.3),
-            algorithm=AspireEase(planes=mode, iterations=3000),
+            algorithm=aspire(planes=mode, iterations=3000),
             engine=VirtualEngine(seed=0),
         )
     peaks = {
@@ -97,11 +97,11 @@ def test_ease_has_fewer_planes_than_cp_at_the_same_objective():
     np.testing.assert_allclose(results["ease"].objective, results["cp"].objective, rtol=1e-5)
 
 
-def test_no_plane_after_the_horizon():
+def test_no_plane_after_the_horizon(aspire):
     result = solve(
         softmax_problems(6),
         middle_box(6),
-        algorithm=AspireEase(plane_horizon=60, iterations=600, planes="cp"),
+        algorithm=aspire(plane_horizon=60, iterations=600, planes="cp"),
     )
     sizes = {e["planes"] for e in result.history if e["event"] == "report" and e["iteration"] >= 60}
     assert len(sizes) == 1

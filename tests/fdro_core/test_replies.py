@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,9 +25,9 @@ from fdro_core.contracts.messages import (
 )
 from fdro_core.contracts.replies import fault
 from fdro_core.errors import InvalidProblem, InvalidReply, WorkerFailed, WorkerWarning
-from tests.fdro_core.engine_kinds import EVERY, happened
-from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
-from tests.fdro_core.twisted import OF_STEPS, STRANGE, WRONG, With, changed, scaled
+from tests.fdro_core.engine_kinds import EVERY, VIRTUAL, happened, kinds
+from tests.fdro_core.helpers import FORMS, Quadratic, forms, in_form, middle_box, softmax_problems
+from tests.fdro_core.twisted import OF_STEPS, PROBES, STEPS, STRANGE, WRONG, With, changed, scaled
 
 N = 4
 TWO = np.ones(2)
@@ -97,10 +98,10 @@ def test_bad_replies_do_not(request_, reply):
 # -- whole runs -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize(("kind", "form"), [*kinds("models"), (VIRTUAL, "admm")])
 @pytest.mark.parametrize("what", STRANGE)
-def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, what, make):
-    config = With(AspireEase(iterations=40), 1, Step, STRANGE[what])
+def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, form, what, make):
+    config = With(in_form(form, iterations=40), 1, STEPS, STRANGE[what])
     with pytest.warns(WorkerWarning, match="InvalidReply: worker 1 replied"):
         result = solve(quadratics(), middle_box(N), algorithm=config, engine=make(kind, restarts=0))
     (lost,) = happened(result, "worker-lost")
@@ -110,9 +111,10 @@ def test_a_reply_of_the_wrong_form_is_as_if_the_worker_had_raised(kind, what, ma
 
 
 @pytest.mark.parametrize("S", [1, N])
-@pytest.mark.parametrize("what", WRONG | OF_STEPS)
-def test_numbers_out_of_range_are_refused_and_counted(what, S):
-    config = With(AspireEase(iterations=60, active_workers=S), 1, Step, (WRONG | OF_STEPS)[what])
+@pytest.mark.parametrize(("form", "what"), [*product(FORMS, WRONG), *product(["admm"], OF_STEPS)])
+def test_numbers_out_of_range_are_refused_and_counted(form, what, S):
+    config = in_form(form, iterations=60, active_workers=S)
+    config = With(config, 1, STEPS, (WRONG | OF_STEPS)[what])
     with pytest.warns(WorkerWarning, match="worker 1.*3 updates with NaN"):
         result = solve(quadratics(), middle_box(N), algorithm=config)
     assert [entry["worker"] for entry in happened(result, "bad-update")] == [1, 1, 1]
@@ -135,8 +137,8 @@ def test_baselines_refuse_the_same(method, what):
 @pytest.mark.parametrize(
     "what", ["huge curvature", "negative curvature", "negative square", "NaN", "a huge loss"]
 )
-def test_what_would_freeze_the_run_at_its_start_ends_it(kind, what, make):
-    config = With(AspireEase(iterations=40), 1, Begin, (WRONG | OF_STEPS)[what])
+def test_what_would_freeze_the_run_at_its_start_ends_it(kind, what, make, aspire):
+    config = With(aspire(iterations=40), 1, Begin, (WRONG | OF_STEPS)[what])
     with pytest.raises(WorkerFailed, match="at the starting point") as caught:
         solve(quadratics(), middle_box(N), algorithm=config, engine=make(kind))
     assert caught.value.worker == 1
@@ -152,8 +154,8 @@ def test_a_metric_out_of_range_is_refused():
 
 
 @pytest.mark.parametrize("worst", [1e300, -1e300, math.nan])
-def test_a_probe_out_of_range_is_no_answer(worst):
-    config = With(AspireEase(iterations=40), 1, Probe, lambda reply: changed(reply, loss_at_z=worst))
+def test_a_probe_out_of_range_is_no_answer(worst, aspire):
+    config = With(aspire(iterations=40), 1, PROBES, lambda reply: changed(reply, loss_at_z=worst))
     with pytest.warns(WorkerWarning, match="loss_at_z"):
         result = solve(quadratics(), middle_box(N), algorithm=config)
     assert abs(result.objective) < 10
@@ -192,7 +194,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("config", [AspireEase(iterations=300), FedAvg(iterations=60)])
+@pytest.mark.parametrize("config", [*forms(iterations=300), FedAvg(iterations=60)])
 def test_every_gradient_is_checked_not_only_the_first(odd, config):
     problems = [*quadratics()[:3], Odd([3.0, 1.0], 20, **odd)]
     with pytest.warns(WorkerWarning, match=r"InvalidProblem: .*problems\[3\].loss_and_gradient"):
@@ -239,8 +241,9 @@ class Reusing:
 @pytest.mark.parametrize(
     "config",
     [
-        AspireEase(iterations=200),
-        AspireEase(iterations=60, active_workers=N, local_steps=3, batch_size=4),
+        *forms(iterations=200),
+        *forms(iterations=60, active_workers=N, batch_size=4),
+        AspireEase(consensus="admm", iterations=60, active_workers=N, local_steps=3, batch_size=4),
         FedAvg(iterations=40, local_steps=3),
     ],
 )
@@ -261,7 +264,7 @@ def test_a_problem_may_give_its_gradients_in_one_array(config, buffers):
 
 
 def test_snapshots_of_a_worker_do_not_change_with_it():
-    worker = Worker(0, Quadratic([0.0, 1.0]), AspireEase())
+    worker = Worker(0, Quadratic([0.0, 1.0]), AspireEase(consensus="admm"))
     worker.handle(Begin(np.zeros(2), np.ones(2)))
     before = worker.snapshot()
     answers = []
@@ -274,16 +277,15 @@ def test_snapshots_of_a_worker_do_not_change_with_it():
 
 # -- numbers that are finite, and far beyond the others' ----------------------------------------------
 
-LIES = {"scaled by 1e6": 1e6, "turned round": -5.0}  # the first ends in overflow if the run is long
+LIES = [("admm", 1e6, 40), ("admm", -5.0, 400), ("models", 1e6, 40), ("models", -50.0, 400)]
+"""Forms, factors and numbers of replies; a lie ends in overflow if the run is long."""
 
 
 @pytest.mark.parametrize("S", [1, N])
-@pytest.mark.parametrize("lie", LIES)
-def test_a_worker_that_scales_its_model_is_named(lie, S):
-    twist = partial(scaled, LIES[lie])
-    config = With(
-        AspireEase(iterations=(40 if LIES[lie] > 0 else 400) // S, active_workers=S), 1, Step, twist
-    )
+@pytest.mark.parametrize(("form", "factor", "replies"), LIES)
+def test_a_worker_that_scales_its_model_or_gradient_is_named(form, factor, replies, S):
+    config = in_form(form, iterations=replies // S, active_workers=S)
+    config = With(config, 1, STEPS, partial(scaled, factor))
     with pytest.warns(WorkerWarning) as told:
         result = solve(softmax_problems(N), middle_box(N), algorithm=config)
     assert list(result.suspicious) == [1]
@@ -299,20 +301,20 @@ def test_in_a_baseline_too(factor, iterations):
 
 
 @pytest.mark.parametrize("factor", [1e12, -1e12])
-def test_a_loss_that_nobody_would_believe_is_told(factor):
+def test_a_loss_that_nobody_would_believe_is_told(factor, aspire):
     config = With(
-        AspireEase(iterations=40), 2, Probe, lambda reply: changed(reply, loss_at_z=factor * reply.loss_at_z)
+        aspire(iterations=40), 2, PROBES, lambda reply: changed(reply, loss_at_z=factor * reply.loss_at_z)
     )
     with pytest.warns(WorkerWarning, match=r"worker 2.*its loss at the model"):
         result = solve(quadratics(), middle_box(N), algorithm=config)
     assert list(result.suspicious) == [2]
 
 
-def test_units_that_leave_the_others_no_step_are_told():
+def test_units_that_leave_the_others_no_step_are_told(aspire):
     problems = quadratics()
     problems[3] = Quadratic([3.0, 1.0], scale=1e10)
     with pytest.warns(WorkerWarning, match=r"worker 3.*its curvature is 1e\+10"):
-        result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=40))
+        result = solve(problems, middle_box(N), algorithm=aspire(iterations=40))
     assert list(result.suspicious) == [3]
     problems = quadratics()
     problems[3].metric = lambda: np.array([1e10, 1.0])
@@ -320,10 +322,10 @@ def test_units_that_leave_the_others_no_step_are_told():
         solve(problems, middle_box(N), algorithm=FedAvg(iterations=4))
 
 
-def test_honest_workers_of_different_size_are_not():
+def test_honest_workers_of_different_size_are_not(aspire):
     """The control: scales a million apart, a worker without weight, and starting points far away."""
     problems = [Quadratic([float(j), 1.0], scale=10.0 ** (2 * j)) for j in range(N)]
-    result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=400), start=[1e6, -1e6])
+    result = solve(problems, middle_box(N), algorithm=aspire(iterations=400), start=[1e6, -1e6])
     assert result.suspicious == {}
     assert result.proved
     assert solve(problems, middle_box(N), algorithm=FedAvg(iterations=40)).suspicious == {}

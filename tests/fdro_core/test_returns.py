@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Constant, Crash, VirtualEngine, resume, solve
+from fdro_core import Constant, Crash, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from fdro_core.contracts.engine import Back, Event, Lost
 from fdro_core.errors import NoWorkersLeft, WorkerWarning
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import happened, quadratics
-from tests.fdro_core.helpers import Faulty, Quadratic, machines, middle_box, same
+from tests.fdro_core.helpers import FORMS, Faulty, Quadratic, forms, machines, middle_box, same
 
 N = 3
 ALL_AWAY = [Crash(0, 10.0, 80.0), Crash(1, 20.0, 60.0), Crash(2, 30.0, 70.0)]
 CONFIGS = [
-    AspireEase(iterations=900),
-    AspireEase(iterations=300, active_workers=N),
-    AspireEase(iterations=300, active_workers=N, deadline=5.0, resends=0),
-    AspireEase(iterations=900, dead_losses="drop"),
+    *forms(iterations=900),
+    *forms(iterations=300, active_workers=N),
+    *forms(iterations=300, active_workers=N, deadline=5.0, resends=0),
+    *forms(iterations=900, dead_losses="drop"),
     FedAvg(iterations=300),
     MixEven(iterations=300),
     AFL(iterations=300, weight_step=0.02),
@@ -52,18 +52,18 @@ def test_the_run_ends_when_nobody_is_to_return(config):
     assert caught.value.result.clock == 120.0
 
 
-def test_somebody_is_dropped_and_the_others_return():
+def test_somebody_is_dropped_and_the_others_return(aspire):
     """The engine cannot know whom the master dropped: the master waits for the others all the same."""
     problems = [*quadratics()[:2], Faulty([2.0, 2.0], bad=range(15, 10**6))]
     engine = VirtualEngine(seed=1, delays=Constant(1.0), crashes=[Crash(0, 40.0, 60.0), Crash(1, 41.0, 50.0)])
     with pytest.warns(WorkerWarning, match="worker 2, iteration .*: worker-dropped"):
-        result = solve(problems, middle_box(N), algorithm=AspireEase(iterations=300), engine=engine)
+        result = solve(problems, middle_box(N), algorithm=aspire(iterations=300), engine=engine)
     assert result.stop_reason == "iterations"
     assert [entry["worker"] for entry in happened(result, "worker-dropped")] == [2]
     assert {entry["worker"] for entry in happened(result, "worker-back")} == {0, 1}
 
 
-@pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[1], CONFIGS[4]], ids=repr)
+@pytest.mark.parametrize("config", [*CONFIGS[:4], FedAvg(iterations=300)], ids=repr)
 def test_a_checkpoint_written_while_everybody_is_away(config, tmp_path):
     def engine():
         return VirtualEngine(seed=1, crashes=ALL_AWAY)
@@ -80,7 +80,7 @@ def test_a_checkpoint_written_while_everybody_is_away(config, tmp_path):
     same(whole, resume(path, quadratics(), middle_box(N), algorithm=config, engine=engine()))
 
 
-@pytest.mark.parametrize("config", [AspireEase(), FedAvg()], ids=["aspire", "fedavg"])
+@pytest.mark.parametrize("config", [*forms(), FedAvg()], ids=[*FORMS, "fedavg"])
 def test_a_return_that_comes_to_nothing_ends_the_wait(config):
     master, _ = machines([Quadratic([0.0]), Quadratic([1.0])], middle_box(2), config)
     master.start()
@@ -96,11 +96,11 @@ def test_a_return_that_comes_to_nothing_ends_the_wait(config):
     assert [j for j, _ in master.handle(Event(3.0, 1, Back()))] == [1]
 
 
-def test_states_of_the_first_version_load(tmp_path):
+def test_states_of_the_first_version_load(tmp_path, aspire):
     """Its rosters knew nothing of expected returns or of deadlines by what was seen."""
-    config, path = AspireEase(iterations=60), tmp_path / "run.npz"
+    config, path = aspire(iterations=60), tmp_path / "run.npz"
     whole = solve(quadratics(), middle_box(N), algorithm=config)
-    halfway = AspireEase(iterations=30)
+    halfway = aspire(iterations=30)
     solve(quadratics(), middle_box(N), algorithm=halfway, observers=[Checkpoint(path)])
     master, _ = machines(quadratics(), middle_box(N), config)
     old = master.snapshot()

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, VirtualEngine, baselines, resume, solve
+from fdro_core import VirtualEngine, baselines, resume, solve
 from fdro_core.app.runs.run_file import load
 from fdro_core.app.written_sets import written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
@@ -21,7 +22,7 @@ from fdro_core.estimators.named_set import build_set
 from fdro_core.observers import Checkpoint
 from fdro_core.sklearn import RobustClassifier
 from tests.fdro_core.command import ROOT, RUN_FILE, asked, furnish
-from tests.fdro_core.helpers import softmax_problems
+from tests.fdro_core.helpers import FORMS, in_form, softmax_problems
 from tests.uncertainty_sets.plugins import TotalVariation as Sized
 from tests.uncertainty_sets.sizeless import EVERY, Tail, TotalVariation
 from uncertainty_sets import registry
@@ -37,18 +38,18 @@ def objective(result):
 
 
 @every_kind
-def test_solve(make):
+def test_solve(make, aspire):
     free = make(3)
-    result = solve(softmax_problems(3), free, algorithm=AspireEase(iterations=60))
+    result = solve(softmax_problems(3), free, algorithm=aspire(iterations=60))
     assert result.objective == pytest.approx(objective(result))
     assert free.with_size(3).contains(result.worst_case.p, tol=1e-7)
     assert free.size is None
 
 
-def test_solve_gives_what_a_set_with_its_size_gives():
+def test_solve_gives_what_a_set_with_its_size_gives(aspire):
     q = np.full(3, 1 / 3)
     free, fixed = (
-        solve(softmax_problems(3), each, algorithm=AspireEase(iterations=60))
+        solve(softmax_problems(3), each, algorithm=aspire(iterations=60))
         for each in (TotalVariation(q, 0.2), Sized(q, 0.2))
     )
     np.testing.assert_array_equal(free.w, fixed.w)
@@ -63,7 +64,7 @@ def test_every_baseline(name):
 
 
 @every_kind
-@pytest.mark.parametrize("config", [AspireEase, baselines.DRFAProx])
+@pytest.mark.parametrize("config", [*(partial(in_form, form) for form in FORMS), baselines.DRFAProx])
 def test_resume(make, config, tmp_path):
     def engine():
         return VirtualEngine(seed=3)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, SoftmaxRegression, solve
+from fdro_core import SoftmaxRegression, solve
 from fdro_core.errors import InvalidProblem
 from fdro_core.problems.torch import TorchProblem
 from tests.fdro_core.helpers import machines, middle_box
@@ -70,11 +70,11 @@ def test_dropout_repeats_with_the_seed():
     assert first == again != other
 
 
-def test_a_network_is_trained_and_becomes_stationary():
+def test_a_network_is_trained_and_becomes_stationary(aspire):
     network = module()
     parts = [np.flatnonzero(k == Y) for k in range(3)]
     problems = [TorchProblem(network, X[rows], Y[rows], l2=1e-2) for rows in parts]
-    config = AspireEase(active_workers=3, iterations=300)
+    config = aspire(active_workers=3, iterations=300)
     master, workers = machines(problems, middle_box(3), config)
     start = master.assess({j: workers[j].handle(probe) for j, probe in master.probes().items()})
     result = solve(problems, middle_box(3), algorithm=config)

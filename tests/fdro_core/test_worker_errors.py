@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Crash, ProblemFrom, VirtualEngine, solve
+from fdro_core import Crash, ProblemFrom, VirtualEngine, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg
 from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.engines.wall_clock.host import portable
@@ -52,8 +52,8 @@ def test_a_failure_before_the_first_step_ends_the_run(kind, where, make):
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("where", FAILING)
-def test_the_run_goes_on_where_that_is_asked_for(kind, where, make):
-    config = AspireEase(iterations=60, on_failed_start="warn")
+def test_the_run_goes_on_where_that_is_asked_for(kind, where, make, aspire):
+    config = aspire(iterations=60, on_failed_start="warn")
     with pytest.warns(
         WorkerWarning, match=r"(?s)worker 1.*(twisted|helpers)\.py.*(KeyError|FileNotFound)"
     ) as told:
@@ -81,10 +81,10 @@ def test_baselines_do_the_same(method):
     assert result.known_at[1] == -1
 
 
-def test_a_worker_that_never_answered_follows_the_others():
+def test_a_worker_that_never_answered_follows_the_others(aspire):
     """Its loss is a guess, the mean of the others' now; at the start that mean was 100 times larger."""
     problems = [Quadratic([0.0]), Raising([1.0], KeyError("age"), at=1), Quadratic([1.0])]
-    config = AspireEase(on_failed_start="warn")
+    config = aspire(on_failed_start="warn")
     with pytest.warns(WorkerWarning):
         result = solve(problems, middle_box(N), algorithm=config, start=[10.0])
     alone = solve([problems[0], problems[2]], middle_box(2), start=[10.0])
@@ -92,12 +92,12 @@ def test_a_worker_that_never_answered_follows_the_others():
     assert result.objective <= alone.objective + 1e-6
 
 
-def test_all_that_failed_are_named():
+def test_all_that_failed_are_named(aspire):
     problems = [Quadratic([0.0]), *[Raising([1.0], KeyError("age"), at=1) for _ in range(3)]]
     with pytest.raises(WorkerFailed, match=r"worker 1 failed.*so did 2 and 3"):
         solve(problems, middle_box(4))
     with pytest.raises(NoWorkersLeft, match="every worker failed before the first step") as caught:
-        solve(problems[1:], middle_box(3), algorithm=AspireEase(on_failed_start="warn"))
+        solve(problems[1:], middle_box(3), algorithm=aspire(on_failed_start="warn"))
     assert isinstance(caught.value.__cause__, KeyError)
 
 
@@ -105,9 +105,9 @@ def test_all_that_failed_are_named():
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_later_failure_warns_once_with_the_traceback(kind, make, tmp_path):
+def test_a_later_failure_warns_once_with_the_traceback(kind, make, tmp_path, aspire):
     problems = with_one(Mishap([1.0, 0.0], tmp_path, "raise", at=20, times=3))
-    config = AspireEase(iterations=400)
+    config = aspire(iterations=400)
     with pytest.warns(WorkerWarning, match=r"(?s)worker 1.*helpers\.py.*OSError: disk gone") as told:
         result = solve(problems, middle_box(N), algorithm=config, engine=make(kind))
     assert len([each for each in told if each.category is WorkerWarning]) == 1
@@ -158,7 +158,7 @@ def test_a_worker_that_fails_when_it_is_probed():
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("error", [Mute, partial(NoTraveller, 1, 2)])
-def test_awkward_exceptions_reach_the_user_too(kind, error, make):
+def test_awkward_exceptions_reach_the_user_too(kind, error, make, aspire):
     name = type(error()).__name__
     with pytest.raises(WorkerFailed, match=name) as caught:
         solve(with_one(Raising([1.0, 0.0], error, at=1)), middle_box(N), engine=make(kind))
@@ -167,7 +167,7 @@ def test_awkward_exceptions_reach_the_user_too(kind, error, make):
         solve(
             with_one(Raising([1.0, 0.0], error, at=20)),
             middle_box(N),
-            algorithm=AspireEase(iterations=60),
+            algorithm=aspire(iterations=60),
             engine=make(kind, restarts=0),
         )
 

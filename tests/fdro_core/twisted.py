@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from fdro_core.contracts.messages import from_fields, to_fields
+from fdro_core.aspire.models.messages import Evaluate, Inspect
+from fdro_core.contracts.messages import Probe, Step, from_fields, to_fields
 from fdro_core.contracts.replies import LARGEST
 from tests.fdro_core.helpers import Quadratic
 
@@ -52,28 +53,42 @@ def _twisted(factory, asked, twist):
     return Twisted(factory(), asked, twist)
 
 
+STEPS, PROBES = (Step, Evaluate), (Probe, Inspect)
+"""What both forms of ASPIRE-EASE send in every iteration, and to measure the model."""
+
+
+def vector(reply):
+    """The name of the vector in a reply: a model, or a gradient."""
+    return "gradient" if hasattr(reply, "gradient") else "w"
+
+
+def with_vector(reply, by):
+    """The reply with by(vector) in the place of its vector."""
+    return changed(reply, **{vector(reply): by(getattr(reply, vector(reply)))})
+
+
 def scaled(factor, reply):
-    return changed(reply, w=factor * reply.w)
+    return with_vector(reply, lambda v: factor * v)
 
 
 STRANGE = {
-    "an array": lambda reply: reply.w,
+    "an array": lambda reply: getattr(reply, vector(reply)),
     "a function": lambda reply: len,
     "nothing": lambda reply: None,
-    "too short": lambda reply: changed(reply, w=reply.w[:1]),
-    "too long": lambda reply: changed(reply, w=np.append(reply.w, 1.0)),
-    "single precision": lambda reply: changed(reply, w=reply.w.astype(np.float32)),
+    "too short": lambda reply: with_vector(reply, lambda v: v[:1]),
+    "too long": lambda reply: with_vector(reply, lambda v: np.append(v, 1.0)),
+    "single precision": lambda reply: with_vector(reply, lambda v: v.astype(np.float32)),
     "a huge whole number": lambda reply: changed(reply, loss=10**400),
     "words": lambda reply: changed(reply, loss="low"),
 }
 WRONG = {
     "NaN": lambda reply: changed(reply, loss=math.nan),
-    "infinity in w": lambda reply: changed(reply, w=reply.w * np.inf),
-    "a huge w": lambda reply: changed(reply, w=reply.w + 10 * LARGEST),
+    "infinity in the vector": lambda reply: with_vector(reply, lambda v: np.full_like(v, np.inf)),
+    "a huge vector": lambda reply: with_vector(reply, lambda v: v + 10 * LARGEST),
     "a huge loss": lambda reply: changed(reply, loss=1e300),
     "a ticket of the future": lambda reply: changed(reply, ticket=10**9),
 }
-OF_STEPS = {
+OF_STEPS = {  # of consensus="admm"
     "negative curvature": lambda reply: changed(reply, curvature=-1.0),
     "negative square": lambda reply: changed(reply, gradient_sq=-1.0),
     "huge curvature": lambda reply: changed(reply, curvature=1e300),

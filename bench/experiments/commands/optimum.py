@@ -60,7 +60,11 @@ def measure(
     began = time.process_time()
     usual = step_sizes.penalty(q, curvatures.measure(problems, seed))
     config = AspireEase(
-        iterations=epochs * len(problems), penalty=penalty * usual, step_scale=step, seed=seed
+        consensus="admm",
+        iterations=epochs * len(problems),
+        penalty=penalty * usual,
+        step_scale=step,
+        seed=seed,
     )
     result = solve(
         problems, chosen, algorithm=config, engine=VirtualEngine(seed=seed), observers=[Progress()]

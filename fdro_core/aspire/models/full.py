@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
 from uncertainty_sets.arrays import Array
 
@@ -34,7 +35,11 @@ TINY = 1e-300
 MOVES = 200  # of weight between planes in one step
 CHUNK = 64  # workers at a time when planes are summed anew
 
-STATE = ("z", "metric", "X", "G", "losses", "curvature", "first_curvature", "origin", "E", "e", "C", "gram")
+STATE = {
+    "z": "p", "metric": "p", "X": "N p", "G": "N p", "losses": "N", "curvature": "N", "first_curvature": "N",
+    "origin": "p", "E": "planes p", "e": "planes", "C": "planes", "gram": "planes planes",
+}  # fmt: skip
+"""What a snapshot keeps, with its shape."""
 
 
 class FullModels:
@@ -83,8 +88,7 @@ class FullModels:
         """The models of a snapshot."""
         models = cls.__new__(cls)
         models.planes = planes
-        for name in STATE:
-            setattr(models, name, state[name])
+        vars(models).update(arrays(STATE, state, planes))
         models._derive()
         return models
 

@@ -108,6 +108,17 @@ def secant(x: Array, old_x: Array, g: Array, old_g: Array, metric: Array) -> tup
 
 
 @summing
+def lengths(x: Array, g: Array, inverse: Array) -> tuple[float, float]:
+    """‖x‖ and ‖D⁻¹g‖."""
+    point, slope = 0.0, 0.0
+    for i in range(x.size):
+        step = inverse[i] * g[i]
+        point += x[i] * x[i]
+        slope += step * step
+    return np.sqrt(point), np.sqrt(slope)
+
+
+@summing
 def replace_model(
     x: Array, g: Array, c: float, old_x: Array, old_g: Array, old_c: float, origin: Array, metric: Array,
     difference: Array,

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.certificate import lower_bound
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.messages import Evaluate, Evaluation, Inspect, Inspected
@@ -31,30 +32,38 @@ from fdro_core.federation.outliers import Outliers
 from fdro_core.result import CONVERGED
 from uncertainty_sets.arrays import Array
 
+SUBJECT = "its gradient leads to"  # in notices of suspicious workers
+
 
 class ModelMaster(PlaneMaster):
     """The master for `consensus="models"`.
-
-    Attributes:
-        violation: how far outside the uncertainty set a plane may be: the largest certified violation of the
-            oracle's answers, infinite once weight was moved from lost workers to others.
-        convergence: the rule that ends a run with full batches.
 
     Args:
         plan: the settings, worked out for N workers.
         oracle: the uncertainty set.
         handshake: where to start, and what every worker reported there.
+
+    Attributes:
+        objective: the set's value at the models' values, from the last plane update.
+        value: the value of λ's mix of planes then.
+        metric: D of the handshake.
+        reach: 1/L_j with L_j of the handshake: the step of worker j's own gradient; 0 if L_j is 0.
+        sent_points: x_j, where each worker was last asked.
+        violation: how far outside the uncertainty set a plane may be: the largest certified violation of the
+            oracle's answers, infinite once weight was moved from lost workers to others.
+        convergence: the rule that ends a run with full batches.
     """
 
     reply_kind = Evaluation
-    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "gradient_sq", "metric", "violation")
+    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "metric", "reach", "violation")
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
         super().__init__(plan.roster(), oracle, handshake)
         config = plan.config
         self.plan = plan
         self.next_report = plan.report_interval
-        losses, self.gradient_sq, curvature = handshake.measured()
+        losses, gradient_sq, curvature = handshake.measured()
+        self.reach = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0)
         self.metric = handshake.metric
         self._planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
         self._planes.refresh(losses)
@@ -64,7 +73,7 @@ class ModelMaster(PlaneMaster):
         nothing = np.zeros_like(handshake.z)
         gradients = np.array([nothing if first is None else first.gradient for first in handshake.first])
         self.models = self._models(handshake.z, losses, gradients, curvature)
-        self.outliers = Outliers(plan.workers, handshake.z, losses, self.gradient_sq, curvature)
+        self.outliers = Outliers(plan.workers, handshake.z, losses, gradient_sq, curvature, SUBJECT)
         self.sent_points: list[Array] = [handshake.z] * plan.workers
         self._enter_handshake(handshake)
         if handshake.failures:
@@ -81,6 +90,11 @@ class ModelMaster(PlaneMaster):
     def _sampled(self) -> dict[str, float]:
         config = self.plan.config
         return {"step": config.model_step, "prox": config.weight_step, "window": config.averaging}
+
+    def _derive(self) -> None:
+        """Set what follows from the state and is not saved."""
+        super()._derive()
+        self.inverse = 1.0 / self.metric
 
     def _tolerance(self) -> float:
         """With mini-batches 0: their noise cannot be told from slow progress."""
@@ -121,6 +135,7 @@ class ModelMaster(PlaneMaster):
         active = self.roster.close(self.iteration)
         share = len(active) / self.plan.workers
         for j, reply in active:
+            self._enter(j, reply.gradient)
             self.models.learn(j, self.sent_points[j], reply.loss, reply.gradient)
         self.models.step(share)
         self.convergence.epochs += share
@@ -130,6 +145,18 @@ class ModelMaster(PlaneMaster):
         if self.plan.config.adaptive is not None:
             self._adapt(tick=False)
         return [(j, self._fresh(j)) for j, _ in active]
+
+    def _enter(self, j: int, gradient: Array) -> None:
+        """Enter how far j's gradient alone would lead into the books that compare workers.
+
+        That is ‖x_j‖ + ‖D⁻¹g_j‖/L_j at most. L_j is that of the handshake: if a worker uses other units, both
+        g_j and L_j are in them.
+        """
+        sent, slope = kernels.lengths(self.sent_points[j], gradient, self.inverse)
+        size = sent + self.reach[j] * slope
+        book = self.outliers.rows[j]
+        book[0], book[1] = size * size, sent * sent
+        book[2] = max(0.9 * book[2], (size / sent) ** 2 if sent > 0.0 else 0.0)
 
     def _update_planes(self) -> None:
         """Ask the oracle about the models' values, take its plane in, drop idle ones, and sum anew."""
@@ -210,7 +237,7 @@ class ModelMaster(PlaneMaster):
             losses=self.models.losses.copy(),
             planes=self._planes.size,
             active_workers=min(self.roster.active, self.roster.live),
-            theorem_numbers=0,  # Theorem 2 counts the messages of the other form
+            theorem_numbers=self.sent + self.received,  # Theorem 2 is about the other form's messages
         )
 
     def probes(self) -> dict[int, Request]:
@@ -272,9 +299,15 @@ class ModelMaster(PlaneMaster):
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> ModelMaster:
         """The master of a snapshot."""
+        if "consensus" in state:
+            raise CheckpointMismatch(
+                'the checkpoint is one of consensus="admm", the default before 0.2: give '
+                'AspireEase(consensus="admm", ...) with the settings of the first time'
+            )
         if "models" not in state:
             raise CheckpointMismatch(
-                'the checkpoint is not one of consensus="models": give the same algorithm as the first time'
+                "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first "
+                "time"
             )
         master = cls.__new__(cls)
         master.plan = plan
@@ -286,7 +319,7 @@ class ModelMaster(PlaneMaster):
             master.models = SampledModels.restored(master._planes, kept, **master._sampled())
         master.sent_points = list(state["sent_points"])
         N = plan.workers
-        master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N))
+        master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N), SUBJECT)
         master._restore(plan.roster(), oracle, state)
         master.convergence = Convergence.restored(master._tolerance(), state["convergence"])
         master.finished = CONVERGED if master.convergence.reached else ""

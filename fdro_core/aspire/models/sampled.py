@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
 from fdro_core.federation import preconditioner
 from uncertainty_sets.arrays import Array
@@ -30,10 +31,12 @@ INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
 MOVES = 200  # of weight between planes in one step
 CHUNK = 64  # workers at a time when planes are summed anew
 
-STATE = (
-    "z", "average", "X", "G", "losses", "visits", "seen_at", "interval", "trust", "epochs", "squares",
-    "stiffness", "slopes", "points", "trusts", "overlap",
-)  # fmt: skip
+STATE = {
+    "z": "p", "average": "p", "X": "N p", "G": "N p", "losses": "N", "visits": "N", "seen_at": "N",
+    "interval": "N", "trust": "N", "epochs": "", "squares": "p", "stiffness": "planes planes",
+    "slopes": "planes p", "points": "planes p", "trusts": "planes", "overlap": "planes planes",
+}  # fmt: skip
+"""What a snapshot keeps, with its shape."""
 
 
 class SampledModels:
@@ -95,8 +98,7 @@ class SampledModels:
         """The models of a snapshot."""
         models = cls.__new__(cls)
         models.planes = planes
-        for name in STATE:
-            setattr(models, name, state[name])
+        vars(models).update(arrays(STATE, state, planes))
         models.configure(step, prox, window)
         return models
 
