@@ -195,10 +195,9 @@ def draw(folder: Path, name: str, runs: Runs, slowed: Runs | None) -> None:
     """Draw test Acc_w against gradients, and against virtual time with slow workers; means over repeats."""
     file = f"curve-{name.replace(', ', '-')}"
     with figures.canvas(folder, file, columns=1 if slowed is None else 2) as panels:
-        panels = np.atleast_1d(panels)
         ends: dict[Any, list[Any]] = {axes: [] for axes in panels}
         for axes, some, x_axis in zip(panels, (runs, slowed or {}), ("gradients", "clock"), strict=False):
-            for number, (method, records) in enumerate(runs.items()):
+            for number, method in enumerate(runs):
                 if method in some:
                     look = figures.look(number)
                     stop = min(record["curve"][x_axis][-1] for record in some[method])
