@@ -91,7 +91,8 @@ class AspireSettings:
         Whole(),
         "the most iterations between two updates of one worker",
         letter="τ",
-        why="10·⌈N/S⌉: the worker that answers most rarely limits progress; more steps of others are wasted",
+        why="10·⌈N/S⌉: the worker that answers most rarely limits progress; more steps of others are wasted; "
+        "3·⌈N/S⌉ with mini-batches, where an old gradient is old noise",
     )
     planes: str = setting(
         "ease",
@@ -275,7 +276,7 @@ class AspireSettings:
         if self.adaptive is not None:
             self.adaptive.check(workers)
         rounds = ceil(workers / self.active_workers)
-        staleness = 10 * rounds if self.max_staleness is None else self.max_staleness
+        staleness = self._patience() * rounds if self.max_staleness is None else self.max_staleness
         if staleness * self.active_workers < workers:
             raise InvalidSetting(
                 f"max_staleness (τ) = {staleness} is too small for active_workers (S) = "
@@ -292,6 +293,10 @@ class AspireSettings:
             plane_horizon=self.plane_horizon,
             report_interval=rounds if self.report_interval is None else self.report_interval,
         )
+
+    def _patience(self) -> int:
+        """Epochs that the default rule waits for a slow worker (docs/driver.md has what was measured)."""
+        return 3 if self.consensus == "models" and self.batch_size is not None else 10
 
     def _check_pairs(self) -> None:
         """Raise `InvalidSetting` for settings that do not go together."""
