@@ -22,6 +22,13 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 """Settings of each form; none stops by itself, so that all make the same number of iterations."""
 
+CASES: tuple[tuple[int, str, int | None, int], ...] = (
+    (99, "every epoch", None, 10_000),  # a turn is an epoch of the larger N: it has one plane update
+    (99, "never", 10**9, 10_000),
+    (784, "never", 10**9, 500),
+)
+"""Features, when planes are updated, `plane_interval`, and the iterations of a turn."""
+
 
 class Bowl:
     """½‖w - t_j‖²/p with t_j a window of one vector: a gradient in two passes, and no data to hold."""
@@ -82,29 +89,29 @@ def scale_models() -> None:
 
 
 def iteration_models() -> None:
-    """p = 1,000: an iteration at N = 10,000 over one at N = 10, with and without plane updates."""
-    print("| form | planes updated | N = 10, µs | N = 10,000, µs | ratio, median of turns |")
-    print("|---|---|---|---|---|")
+    """An iteration at N = 10,000 over one at N = 10, gradients included; takes 7 GB for p = 7,850."""
+    print("| form | p | planes updated | N = 10, µs | N = 10,000, µs | ratio, median (least–most) of turns |")
+    print("|---|---|---|---|---|---|")
     for name, settings in FORMS.items():
-        for updated, interval in (("every epoch", None), ("never", 10**9)):
+        for features, updated, interval, chunk in CASES:
             config = AspireEase(plane_interval=interval, max_planes=2, **settings)
-            small, large = _turns(config, (10, 10_000))
-            ratio = float(np.median(large / small))
-            cells = f"{np.median(small):.0f} | {np.median(large):.0f} | {ratio:.2f}"
-            print(f"| {name} | {updated} | {cells} |", flush=True)
+            small, large = _turns(config, (10, 10_000), features, chunk)
+            ratios = large / small
+            cells = f"{np.median(small):.0f} | {np.median(large):.0f} | {np.median(ratios):.2f}"
+            spread = f"{ratios.min():.2f}–{ratios.max():.2f}"
+            print(f"| {name} | {10 * (features + 1):,} | {updated} | {cells} ({spread}) |", flush=True)
 
 
-def _turns(config: AspireEase, sizes: tuple[int, ...], chunk: int = 10_000, turns: int = 5) -> list[Array]:
-    """Microseconds of processor time per iteration, gradients included, turn by turn.
-
-    A turn is one epoch of the largest N, so it has one plane update there.
-    """
+def _turns(
+    config: AspireEase, sizes: tuple[int, ...], features: int, chunk: int, turns: int = 7
+) -> list[Array]:
+    """Microseconds of processor time per iteration, gradients included, for turns of `chunk` iterations."""
 
     def make(workers: int) -> Callable[[Any], None]:
         def run(observer: Any) -> None:
             chosen = replace(config, iterations=chunk * (turns + 2), report_interval=chunk)
             solve(
-                images(workers, features=99),
+                images(workers, features=features),
                 KL(np.full(workers, 1 / workers), 0.1),
                 algorithm=chosen,
                 observers=[observer],
