@@ -77,5 +77,6 @@ def make_worker(index: int, source: ProblemSource, settings: AspireSettings) -> 
             seed=settings.seed,
             batch_size=settings.batch_size,
             local_steps=settings.local_steps,
+            model_step=settings.model_step,
         )
     return Worker(index, problem, settings)

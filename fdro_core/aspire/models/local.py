@@ -7,11 +7,15 @@ A worker takes local steps from z on its own loss, corrected for what the others
 v_i the last gradient of worker i, a = step·D⁻¹: as the control variates of SCAFFOLD. At a stationary point
 ∇f_j(z) = v_j and d = 0, so y stays at z: local steps change the path, not its end. A message carries a and
 b = a∘(d - v_j), so a worker needs no memory.
+
+Full batches: step = 1/((1 + μ)c_j), θ = μ/(1 + μ). Mini-batches: step = η/√E, θ = 0, and no parameter moves
+by more than κ·η/√E in a step: D knows the size of d, and one worker's batch is noisier by far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,14 @@ from uncertainty_sets.arrays import Array
 CHUNK = 64  # workers at a time when planes are summed anew
 DAMPING = 0.5  # μ, full batches: pull back to z, of c_j; without it many steps overshoot where workers differ
 RETURN = DAMPING / (1.0 + DAMPING)  # θ
+CLIP = 2.0  # κ, mini-batches
+
+
+
+def long_step(step: float, steps: int) -> float:
+    """η√E, the step of z after E local steps: their noise adds up to as much."""
+    return sqrt(steps) * step
+
 
 Evaluator = Callable[[Array, int], tuple[float, Array]]
 """From a point and the number of the local step to loss and gradient."""
@@ -41,15 +53,18 @@ def look_ahead(evaluate: Evaluator, z: Array, scale: Array, shift: Array, steps:
 
 
 def mean_gradient(
-    evaluate: Evaluator, z: Array, scale: Array, shift: Array, steps: int
+    evaluate: Evaluator, z: Array, scale: Array, shift: Array, steps: int, reach: float
 ) -> tuple[float, Array]:
-    """The mean loss and the mean gradient of as many local steps, each on a batch of its own."""
+    """The mean loss and the mean gradient of as many local steps, each on a batch of its own.
+
+    No parameter moves by more than `reach` in a step.
+    """
     y, total, losses = z, np.zeros_like(z), 0.0
     for step in range(steps):
         loss, gradient = evaluate(y, step)
         losses += loss
         total += gradient
-        y = y - scale * gradient - shift
+        y = y - np.clip(scale * gradient + shift, -reach, reach)
     return losses / steps, total / steps
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fdro_core.aspire.models.certificate import lower_bound
 from fdro_core.aspire.models.full import FullModels
+from fdro_core.aspire.models.local import long_step
 from fdro_core.aspire.models.messages import (
     Evaluate,
     EvaluateAhead,
@@ -92,7 +93,7 @@ class ModelMaster(PlaneMaster):
 
     def _sampled(self) -> dict[str, float]:
         config = self.plan.config
-        step = config.local_steps * config.model_step
+        step = long_step(config.model_step, config.local_steps)
         return {"step": step, "prox": config.weight_step, "window": config.averaging}
 
     def _tolerance(self) -> float:
