@@ -124,7 +124,7 @@ class FullModels:
         return self.z
 
     def local_step(self, j: int, steps: int) -> tuple[Array, Array]:
-        """a and b of worker j's local steps (`models.local`); their number matters to `SampledModels` only."""
+        """a and b of worker j's local steps (`models.local`); `steps` matters to `SampledModels` only."""
         assert self.controls is not None
         scale: Array = self.inverse / ((1.0 + DAMPING) * self.curvature[j])
         return scale, scale * self.controls.correction(j)

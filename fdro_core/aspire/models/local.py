@@ -28,15 +28,13 @@ DAMPING = 0.5  # μ, full batches: pull back to z, of c_j; without it many steps
 RETURN = DAMPING / (1.0 + DAMPING)  # θ
 CLIP = 2.0  # κ, mini-batches
 
+Evaluator = Callable[[Array, int], tuple[float, Array]]
+"""From a point and the number of the local step to loss and gradient."""
 
 
 def long_step(step: float, steps: int) -> float:
     """η√E, the step of z after E local steps: their noise adds up to as much."""
     return sqrt(steps) * step
-
-
-Evaluator = Callable[[Array, int], tuple[float, Array]]
-"""From a point and the number of the local step to loss and gradient."""
 
 
 def look_ahead(evaluate: Evaluator, z: Array, scale: Array, shift: Array, steps: int) -> Any:

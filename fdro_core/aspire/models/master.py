@@ -86,9 +86,7 @@ class ModelMaster(PlaneMaster):
         """Full batches are modelled by their own curvatures, mini-batches by one step size."""
         if self.plan.config.batch_size is None:
             local = self.plan.config.local_steps > 1
-            return FullModels(
-                self._planes, z, self.metric, losses, gradients, curvature, local_steps=local
-            )
+            return FullModels(self._planes, z, self.metric, losses, gradients, curvature, local_steps=local)
         return SampledModels(self._planes, z, losses, gradients, **self._sampled())
 
     def _sampled(self) -> dict[str, float]:
@@ -152,7 +150,8 @@ class ModelMaster(PlaneMaster):
         """Replace worker j's model: at the point that was sent, or where its local steps ended."""
         point = self.sent_points[j]
         if isinstance(reply, EvaluationAhead):
-            assert isinstance(self.models, FullModels) and self.models.controls is not None
+            assert isinstance(self.models, FullModels)
+            assert self.models.controls is not None
             self.models.controls.learn(j, reply.first)
             point = reply.point
         self.models.learn(j, point, reply.loss, reply.gradient)

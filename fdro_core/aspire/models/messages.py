@@ -83,7 +83,7 @@ class EvaluateAhead(EvaluateMean):
 
     __slots__ = ()
 
-    answer = EvaluationAhead
+    answer: ClassVar[type[Message] | None] = EvaluationAhead  # type: ignore[assignment]  # a narrower form
 
     def fault(self, reply: EvaluationAhead) -> str:  # type: ignore[override]  # the class is checked before
         """Check the form of the reply; its numbers are for the master to judge."""

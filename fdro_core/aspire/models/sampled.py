@@ -124,7 +124,7 @@ class SampledModels:
         self.trust[j] = now
 
     def local_step(self, j: int, steps: int) -> tuple[Array, Array]:
-        """a and b of worker j's local steps (`models.local`), of which `steps` make η."""
+        """a and b of worker j's local steps (`models.local`), each of η over their number."""
         scale: Array = self.step_size / steps / self.metric
         return scale, scale * (self.planes.multipliers @ self.slopes - self.G[j])
 

@@ -1,7 +1,7 @@
 """The worker: it evaluates its problem where it is told to, and remembers nothing.
 
-A batch is drawn by seed, worker, ticket and local step, so a repeated message gets the same answer, and a worker that is
-replaced by a new one goes on as if nothing had happened.
+A batch is drawn by seed, worker, ticket and local step, so a repeated message gets the same answer, and a
+worker that is replaced by a new one goes on as if nothing had happened.
 """
 
 from __future__ import annotations
