@@ -27,7 +27,7 @@ ONLY = {
         "penalty", "worker_step", "step_scale", "consensus_step", "value_update", "value_step",
         "plane_dual_step", "consensus_dual_step", "regularisation", "plane_damping_floor",
         "consensus_damping_floor", "parameter_bound", "value_bound", "value_floor", "plane_dual_bound",
-        "consensus_dual_bound", "local_steps", "reported_loss",
+        "consensus_dual_bound", "reported_loss",
     ),
     "models": ("model_step", "weight_step", "averaging", "tolerance"),
 }  # fmt: skip

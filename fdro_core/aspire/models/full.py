@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models.local import DAMPING, Controls
 from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
 from uncertainty_sets.arrays import Array
@@ -56,10 +57,19 @@ class FullModels:
         origin: o.
         strayed: c_j‖z - x_j‖²_D at the last call of `values`, 0 if z and x_j differ by rounding only.
         E, e, C, gram: E_l, e_l, C_l and Γ.
+        controls: what local steps are corrected by, None without them.
     """
 
     def __init__(
-        self, planes: Planes, z: Array, metric: Array, losses: Array, gradients: Array, curvature: Array
+        self,
+        planes: Planes,
+        z: Array,
+        metric: Array,
+        losses: Array,
+        gradients: Array,
+        curvature: Array,
+        *,
+        local_steps: bool = False,
     ) -> None:
         workers = losses.size
         self.planes = planes
@@ -71,6 +81,7 @@ class FullModels:
         least = np.sqrt(np.einsum("ij,ij,j->i", gradients, gradients, 1.0 / metric)) / (REACH * length)
         self.curvature = np.maximum(curvature, np.maximum(least, TINY))
         self.first_curvature = self.curvature.copy()
+        self.controls = Controls(planes, gradients) if local_steps else None
         self._derive()
         self.recentre()
 
@@ -81,7 +92,8 @@ class FullModels:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE}
+        state = {name: getattr(self, name) for name in STATE}
+        return state if self.controls is None else state | {"controls": self.controls.snapshot()}
 
     @classmethod
     def restored(cls, planes: Planes, state: Mapping[str, Any]) -> FullModels:
@@ -89,6 +101,8 @@ class FullModels:
         models = cls.__new__(cls)
         models.planes = planes
         vars(models).update(arrays(STATE, state, planes))
+        kept = state.get("controls")
+        models.controls = None if kept is None else Controls.restored(planes, kept)
         models._derive()
         return models
 
@@ -115,6 +129,12 @@ class FullModels:
     def average(self) -> Array:
         """The result: z itself."""
         return self.z
+
+    def local_step(self, j: int, steps: int) -> tuple[Array, Array]:
+        """a and b of worker j's local steps (`models.local`); `steps` matters to `SampledModels` only."""
+        assert self.controls is not None
+        scale: Array = self.inverse / ((1.0 + DAMPING) * self.curvature[j])
+        return scale, scale * self.controls.correction(j)
 
     def step(self, share: float) -> None:
         """λ and z from the planes' models; share, S/N, matters to `SampledModels` only."""
@@ -158,3 +178,5 @@ class FullModels:
             slopes += self.G[rows]
             self.E += table[rows].T @ slopes
         self.gram = (self.E * self.inverse) @ self.E.T
+        if self.controls is not None:
+            self.controls.recentre()
