@@ -29,7 +29,7 @@ ONLY = {
         "consensus_damping_floor", "parameter_bound", "value_bound", "value_floor", "plane_dual_bound",
         "consensus_dual_bound", "reported_loss",
     ),
-    "models": ("model_step", "weight_step", "averaging", "tolerance"),
+    "models": ("model_step", "weight_step", "averaging", "rest", "tolerance"),
 }  # fmt: skip
 """Settings that only one form of `consensus` has."""
 
@@ -71,6 +71,12 @@ class AspireSettings:
         Number(inclusive=True),
         'share of the epochs so far over which consensus="models" with mini-batches averages z',
         why="the noise of the last steps cancels",
+    )
+    rest: float = setting(
+        3.0,
+        Number(inclusive=True),
+        'most epochs that consensus="models" with mini-batches lets a worker of little weight rest; 0: none',
+        why="a gradient counts by its weight; a worker without weight is asked for its loss's sake only",
     )
     iterations: int | None = setting(
         None,

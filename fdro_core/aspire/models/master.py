@@ -24,12 +24,14 @@ from fdro_core.aspire.models.messages import (
     Inspect,
     Inspected,
 )
+from fdro_core.aspire.models.resting import Resting
 from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.models.stopping import Convergence
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.contracts.algorithm import Oracle
+from fdro_core.contracts.engine import Event
 from fdro_core.contracts.forms import LARGEST, LARGEST_SQ
 from fdro_core.contracts.messages import Reply, Request
 from fdro_core.errors import CheckpointMismatch
@@ -85,6 +87,7 @@ class ModelMaster(PlaneMaster):
         self.outliers = Outliers(plan.workers, handshake.z, losses, gradient_sq, curvature, SUBJECT)
         self.sent_points: list[Array] = [handshake.z] * plan.workers
         nowhere = np.zeros((2, handshake.z.size))
+        self.resting = Resting(self._longest_rest(), plan.workers)
         self.sent_steps: list[Array] = [nowhere] * (plan.workers if config.local_steps > 1 else 0)
         self._enter_handshake(handshake)
         if handshake.failures:
@@ -108,6 +111,10 @@ class ModelMaster(PlaneMaster):
         """Set what follows from the state and is not saved."""
         super()._derive()
         self.inverse = 1.0 / self.metric
+
+    def _longest_rest(self) -> float:
+        """With full batches 0: an old model is of use as long as nothing moves, an old batch never."""
+        return 0.0 if self.plan.config.batch_size is None else self.plan.config.rest
 
     def _tolerance(self) -> float:
         """With mini-batches 0: their noise cannot be told from slow progress."""
@@ -160,7 +167,27 @@ class ModelMaster(PlaneMaster):
             self._update_planes()
         if self.plan.config.adaptive is not None:
             self._adapt(tick=False)
-        return [(j, self._fresh(j)) for j, _ in active]
+        return [(j, self._fresh(j)) for j in self._to_ask([j for j, _ in active])]
+
+    def _to_ask(self, active: list[int]) -> list[int]:
+        """The workers to ask after an iteration: active ones that do not rest, and those that rested enough."""
+        planes, resting = self._planes, self.resting
+        ask = resting.leave(active, planes.weight, self.iteration)
+        if resting.until and self.plan.updates_planes(self.iteration):
+            ask += resting.reconsider(planes.weights())
+        return ask + resting.wake(self._missing() - len(ask))
+
+    def _missing(self) -> int:
+        """How many more workers must be under way for an iteration to become ready."""
+        roster = self.roster
+        return min(roster.active, roster.live) - len(roster.under_way) - len(roster.pending)
+
+    def handle(self, event: Event) -> Outgoing:
+        """The messages to send after an event; workers that rest are asked if too few others are left."""
+        out = super().handle(event)
+        if self.resting.until and self._missing() > 0:
+            out += [(j, self._fresh(j)) for j in self.resting.wake(self._missing())]
+        return out
 
     def _enter(self, j: int, gradient: Array) -> None:
         """Enter how far j's gradient alone would lead into the books that compare workers.
@@ -230,6 +257,7 @@ class ModelMaster(PlaneMaster):
     # -- messages -------------------------------------------------------------------------------------
 
     def _fresh(self, j: int) -> Evaluate:
+        self.resting.forget(j)
         self.sent_points[j] = self.models.z
         if self.steps_each > 1:
             self.sent_steps[j] = np.array(self.models.local_step(j, self.steps_each))
@@ -250,6 +278,7 @@ class ModelMaster(PlaneMaster):
     def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         """Stop waiting for worker j; its model stays, or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
+        self.resting.forget(j)
         if self.plan.config.dead_losses == "drop" and self.roster.live:
             self._drop(self.roster.alive)
 
@@ -327,6 +356,7 @@ class ModelMaster(PlaneMaster):
             "convergence": self.convergence.snapshot(),
             "sent_points": np.array(self.sent_points),
             "sent_steps": np.array(self.sent_steps),
+            "resting": self.resting.snapshot(),
         }
         return super().snapshot() | own
 
@@ -353,6 +383,7 @@ class ModelMaster(PlaneMaster):
             master.models = SampledModels.restored(master._planes, kept, **master._sampled())
         master.sent_points = list(state["sent_points"])
         master.sent_steps = list(state["sent_steps"])
+        master.resting = Resting(master._longest_rest(), plan.workers, state["resting"])
         N = plan.workers
         master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N), SUBJECT)
         master._restore(plan.roster(), oracle, state)
