@@ -153,6 +153,11 @@ class ModelMaster(PlaneMaster):
             vectors += [reply.point, reply.first]
         return -LARGEST <= reply.loss <= LARGEST and all(norm_sq(each) <= LARGEST_SQ for each in vectors)
 
+    def _accept(self, j: int, reply: Evaluation) -> Outgoing:
+        if j in self.resting.until:
+            return []  # a repeated message: the reply was used before its rest
+        return super()._accept(j, reply)
+
     def _advance(self) -> Outgoing:
         """Learn from the active workers, move λ and z, and ask the same workers again."""
         active = self.roster.close(self.iteration)
@@ -170,7 +175,7 @@ class ModelMaster(PlaneMaster):
         return [(j, self._fresh(j)) for j in self._to_ask([j for j, _ in active])]
 
     def _to_ask(self, active: list[int]) -> list[int]:
-        """The workers to ask after an iteration: active ones that do not rest, and those that rested enough."""
+        """The workers to ask after an iteration: active ones that do not rest, and those that have rested."""
         planes, resting = self._planes, self.resting
         ask = resting.leave(active, planes.weight, self.iteration)
         if resting.until and self.plan.updates_planes(self.iteration):
