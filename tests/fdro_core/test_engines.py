@@ -212,12 +212,12 @@ def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path, aspire)
 
 
 @pytest.mark.parametrize("kind", WALL)
-def test_all_hosts_die_for_good(kind, make, tmp_path):
+def test_all_hosts_die_for_good(kind, make, tmp_path, aspire):
     what = "kill" if ENGINES[kind].own_processes else "raise"
     problems = [Mishap([float(j)], tmp_path, what, at=30 + j, times=99) for j in range(N)]
     told = pytest.warns(WorkerWarning, match="disk gone") if what == "raise" else nullcontext()
     with told, pytest.raises(NoWorkersLeft) as caught:
-        solve(problems, middle_box(N), engine=make(kind, restarts=0))
+        solve(problems, middle_box(N), algorithm=aspire(), engine=make(kind, restarts=0))
     result = caught.value.result
     assert result.iterations > 0
     assert np.isfinite(result.w).all()
