@@ -115,6 +115,16 @@ def test_the_sums_of_the_controls_follow_every_reply():
     )
 
 
+@pytest.mark.parametrize("name", ["gradients", "slopes"])
+def test_damaged_controls_are_refused(name):
+    rng = np.random.default_rng(3)
+    planes = planes_of(rng)
+    state = local.Controls(planes, rng.normal(size=(N, P))).snapshot() | {"z": np.zeros(P)}
+    local.Controls.restored(planes, state)
+    with pytest.raises(ValueError, match=f"models.{name} must be numbers of shape"):
+        local.Controls.restored(planes, state | {name: state[name][1:]})
+
+
 # -- the fixed point ----------------------------------------------------------------------------------------
 
 

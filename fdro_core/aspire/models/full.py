@@ -102,7 +102,7 @@ class FullModels:
         models.planes = planes
         vars(models).update(arrays(STATE, state, planes))
         kept = state.get("controls")
-        models.controls = None if kept is None else Controls.restored(planes, kept)
+        models.controls = None if kept is None else Controls.restored(planes, {**kept, "z": models.z})
         models._derive()
         return models
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
 from uncertainty_sets.arrays import Array
 
@@ -27,6 +28,9 @@ CHUNK = 64  # workers at a time when planes are summed anew
 DAMPING = 0.5  # μ, full batches: pull back to z, of c_j; without it many steps overshoot where workers differ
 RETURN = DAMPING / (1.0 + DAMPING)  # θ
 CLIP = 2.0  # κ, mini-batches
+
+STATE = {"gradients": "N p", "slopes": "planes p"}
+"""What a snapshot of the controls keeps, with its shape."""
 
 Evaluator = Callable[[Array, int], tuple[float, Array]]
 """From a point and the number of the local step to loss and gradient."""
@@ -98,12 +102,12 @@ class Controls:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        return {"gradients": self.gradients, "slopes": self.slopes}
+        return {name: getattr(self, name) for name in STATE}
 
     @classmethod
     def restored(cls, planes: Planes, state: Mapping[str, Any]) -> Controls:
         """The controls of a snapshot."""
         controls = cls.__new__(cls)
         controls.planes = planes
-        controls.gradients, controls.slopes = state["gradients"], state["slopes"]
+        vars(controls).update(arrays(STATE, state, planes))
         return controls
