@@ -35,7 +35,8 @@ radius = 0.5
 [algorithm]
 name = "aspire-ease"
 active_workers = 1           # the master updates as soon as one worker has answered
-iterations = 10_000
+iterations = 10_000          # at most
+tolerance = 1e-6             # stop before, once no more than this share of the objective is left to gain
 
 [engine]
 name = "virtual"
