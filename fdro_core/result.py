@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.contracts.algorithm import CONVERGED
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import join_names
+
+CONVERGED = "converged"
+"""The stop reason of a run that ends because more iterations would gain nothing."""
 
 NAMED = 8  # how many workers a sentence names at most
 

@@ -95,8 +95,8 @@ def resume(
 ) -> Result:
     """Continue from a checkpoint, bit for bit as if the run had never stopped.
 
-    Give the same problems, set, settings and engine arguments as the first time; `iterations` and
-    `report_interval` may differ. A checkpoint of another run is refused with `CheckpointMismatch`, which
+    Give the same problems, set, settings and engine arguments as the first time; `iterations`, `tolerance`
+    and `report_interval` may differ. A checkpoint of another run is refused with `CheckpointMismatch`, which
     lists what differs; with `force` that is a `CheckpointWarning`, and the run continues if the state fits.
     """
     algorithm = _chosen(algorithm, config)

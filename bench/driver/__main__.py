@@ -7,7 +7,6 @@ runs, meant as ratios.
 from __future__ import annotations
 
 import resource
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,8 +24,10 @@ from bench.driver.problems import (
     robust_value,
     six_sets,
 )
+from bench.driver.size import iteration_models, scale_models
+from bench.driver.turns import Interleaved, Timed, images
 from bench.measuring import sections
-from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
+from fdro_core import AspireEase, VirtualEngine, solve
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=140)
@@ -98,59 +99,6 @@ def planes() -> None:
             configs = [AspireEase(planes=mode, iterations=400 * 8) for mode in ("ease", "cp")]
             cells = [trace(problems, chosen, best, config) for config in configs]
             row(f"{name}, N=8", kind, *(str(c.planes) for c in cells), *(f"{c.gap:.0e}" for c in cells))
-
-
-class Timed(SoftmaxRegression):
-    """Softmax regression that adds up the time of its gradients."""
-
-    seconds = 0.0
-
-    def loss_and_gradient(self, *arguments: Any) -> tuple[float, Any]:
-        """The gradient, timed."""
-        begin = time.perf_counter()
-        answer = super().loss_and_gradient(*arguments)
-        Timed.seconds += time.perf_counter() - begin
-        return answer
-
-
-def images(workers: int, seed: int = 0) -> list[Timed]:
-    """Workers with 60 samples of 784 features and a bias, ten classes: p = 7,850."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 784))
-    labels = rng.integers(0, 10, size=60)
-    return [Timed(np.roll(X, j, axis=1), labels, 10, l2=1e-3, intercept=True) for j in range(workers)]
-
-
-class Interleaved:
-    """Run several solves in turns, from one report to the next, so that noise affects all of them."""
-
-    def __init__(self, runs: list[Callable[[Any], None]]) -> None:
-        self.locks = [threading.Semaphore(0) for _ in runs]
-        self.ready = threading.Semaphore(0)
-        self.chunks: list[list[tuple[float, float]]] = [[] for _ in runs]
-        self.begun = [(0.0, 0.0)] * len(runs)
-        threads = [threading.Thread(target=run, args=(self._observer(i),)) for i, run in enumerate(runs)]
-        for thread in threads:  # one at a time up to its first report
-            thread.start()
-            self.ready.acquire()
-        self.locks[0].release()
-        for thread in threads:
-            thread.join()
-
-    def _observer(self, index: int) -> Callable[[Any, dict[str, Any]], None]:
-        def pass_on(run: Any, entry: dict[str, Any]) -> None:
-            now = (time.perf_counter(), Timed.seconds)
-            if self.begun[index] != (0.0, 0.0):
-                before = self.begun[index]
-                self.chunks[index].append((now[0] - before[0], now[1] - before[1]))
-                self.locks[(index + 1) % len(self.locks)].release()
-            else:
-                self.ready.release()
-            if run.master.iteration < run.master.last:
-                self.locks[index].acquire()
-            self.begun[index] = (time.perf_counter(), Timed.seconds)
-
-        return pass_on
 
 
 def iteration() -> None:
@@ -269,8 +217,11 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireEase) -> flo
 
 SECTIONS = {
     part.__name__: part
-    for part in (models, gradients, eight, fifty, stress, planes, iteration, scale, traffic, network)
-}
+    for part in (
+        models, gradients, eight, fifty, stress, planes, iteration, scale, iteration_models, scale_models,
+        traffic, network,
+    )
+}  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

@@ -41,7 +41,8 @@ class Trace(NamedTuple):
 
 def trace(problems: Any, chosen: Any, best: float, config: AspireEase, **engine: Any) -> Trace:
     """Run the solver and look at the gap at every report."""
-    N, rows = len(problems), []
+    N = len(problems)
+    rows: list[tuple[float, int, float, int]] = []
     start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
 
     def look(run: Any, entry: dict[str, Any]) -> None:

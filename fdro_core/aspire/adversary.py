@@ -103,7 +103,7 @@ class Adversary:
 
     def weight(self, j: int) -> float:
         """s_j = Σ_l λ_l p_{l,j}."""
-        return kernels.weight_of(self.planes.table[j], self.planes.multipliers)
+        return self.planes.weight(j)
 
     def guess(self, never: Sequence[int]) -> None:
         """Give those that never reported a loss the mean loss of the others."""

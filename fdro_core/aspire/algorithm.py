@@ -71,5 +71,12 @@ def make_worker(index: int, source: ProblemSource, settings: AspireSettings) -> 
     """Make worker j; called on the machine where it runs."""
     problem = build(source, index)
     if settings.consensus == "models":
-        return ModelWorker(index, problem, seed=settings.seed, batch_size=settings.batch_size)
+        return ModelWorker(
+            index,
+            problem,
+            seed=settings.seed,
+            batch_size=settings.batch_size,
+            local_steps=settings.local_steps,
+            model_step=settings.model_step,
+        )
     return Worker(index, problem, settings)

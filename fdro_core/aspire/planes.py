@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.aspire.kernels.planes import weight_of
 from uncertainty_sets.arrays import Array
 
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that
@@ -85,6 +86,10 @@ class Planes:
         """s = Pᵀλ for every worker."""
         weights: Array = self.table[:, : self.size] @ self.multipliers
         return weights
+
+    def weight(self, j: int) -> float:
+        """s_j = Σ_l λ_l p_{l,j}."""
+        return weight_of(self.table[j], self.multipliers)
 
     def update(self, p: Array, losses: Array) -> bool:
         """Add the oracle's answer p if it is violated, Eq. (19)-(20), and remove inactive planes, Eq. (21).

@@ -27,9 +27,9 @@ ONLY = {
         "penalty", "worker_step", "step_scale", "consensus_step", "value_update", "value_step",
         "plane_dual_step", "consensus_dual_step", "regularisation", "plane_damping_floor",
         "consensus_damping_floor", "parameter_bound", "value_bound", "value_floor", "plane_dual_bound",
-        "consensus_dual_bound", "local_steps", "reported_loss",
+        "consensus_dual_bound", "reported_loss",
     ),
-    "models": ("model_step", "weight_step", "averaging", "tolerance"),
+    "models": ("model_step", "weight_step", "averaging", "rest", "tolerance"),
 }  # fmt: skip
 """Settings that only one form of `consensus` has."""
 
@@ -72,6 +72,12 @@ class AspireSettings:
         'share of the epochs so far over which consensus="models" with mini-batches averages z',
         why="the noise of the last steps cancels",
     )
+    rest: float = setting(
+        3.0,
+        Number(inclusive=True),
+        'most epochs that consensus="models" with mini-batches lets a worker of little weight rest; 0: none',
+        why="a gradient counts by its weight; a worker without weight is asked for its loss's sake only",
+    )
     iterations: int | None = setting(
         None,
         Whole(),
@@ -91,7 +97,8 @@ class AspireSettings:
         Whole(),
         "the most iterations between two updates of one worker",
         letter="τ",
-        why="10·⌈N/S⌉: the worker that answers most rarely limits progress; more steps of others are wasted",
+        why="10·⌈N/S⌉: the worker that answers most rarely limits progress; more steps of others are wasted; "
+        "3·⌈N/S⌉ with mini-batches, where an old gradient is old noise",
     )
     planes: str = setting(
         "ease",
@@ -275,7 +282,7 @@ class AspireSettings:
         if self.adaptive is not None:
             self.adaptive.check(workers)
         rounds = ceil(workers / self.active_workers)
-        staleness = 10 * rounds if self.max_staleness is None else self.max_staleness
+        staleness = self._patience() * rounds if self.max_staleness is None else self.max_staleness
         if staleness * self.active_workers < workers:
             raise InvalidSetting(
                 f"max_staleness (τ) = {staleness} is too small for active_workers (S) = "
@@ -292,6 +299,10 @@ class AspireSettings:
             plane_horizon=self.plane_horizon,
             report_interval=rounds if self.report_interval is None else self.report_interval,
         )
+
+    def _patience(self) -> int:
+        """Epochs that the default rule waits for a slow worker (docs/driver.md has what was measured)."""
+        return 3 if self.consensus == "models" and self.batch_size is not None else 10
 
     def _check_pairs(self) -> None:
         """Raise `InvalidSetting` for settings that do not go together."""

@@ -17,9 +17,6 @@ from fdro_core.contracts.messages import Reply, Request
 from fdro_core.contracts.problem import ProblemSource
 from uncertainty_sets.arrays import Array
 
-CONVERGED = "converged"
-"""The reason of a master that ends its run because more iterations would gain nothing."""
-
 Ask = Callable[[Mapping[int, Request]], dict[int, Reply | Exception]]
 
 

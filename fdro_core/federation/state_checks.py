@@ -186,10 +186,21 @@ def _roster(saved: Saved) -> None:
     saved.count("master.roster.active", least=1)
     saved.count("master.roster.stalest")
     busy = {*saved.get("master.roster.under_way"), *(pair[0] for pair in saved.get("master.roster.pending"))}
-    idle = [j for j, lives in enumerate(saved.get("master.roster.alive")) if lives and j not in busy]
+    resting = set(_resting(saved))
+    alive_ones = [j for j, lives in enumerate(saved.get("master.roster.alive")) if lives]
+    idle = [j for j in alive_ones if j not in busy | (resting if busy else set())]
     everyone = "job" not in saved.get("master")  # in rounds a worker may be left out
     if idle and (everyone or not busy):
         raise saved.error("master.roster.under_way", f"leaves out workers {idle}, who would wait forever")
+
+
+def _resting(saved: Saved) -> list[int]:
+    """The workers that rest, of ASPIRE-EASE with mini-batches."""
+    if "resting" not in saved.get("master"):
+        return []
+    workers = [pair[0] for pair in saved.listing("master.resting")]
+    saved.workers("master.resting", workers)
+    return workers
 
 
 def _outliers(saved: Saved) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fdro_core.contracts.algorithm import CONVERGED
 from fdro_core.contracts.observer import RunView
-from fdro_core.result import ending
+from fdro_core.result import CONVERGED, ending
 
 if TYPE_CHECKING:
     from rich.console import Console

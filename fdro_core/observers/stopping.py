@@ -9,9 +9,9 @@ from fdro_core.contracts.setting_checks import check_number, check_whole
 
 
 class StopWhenStationary:
-    """Stop at an ε-stationary point: ‖∇G‖² <= epsilon (Definitions 1 and 2).
+    """Stop when `Result.stationarity` would be at most epsilon (for "admm": Definitions 1 and 2).
 
-    Every check is a round of probes, two evaluations per worker, so it is made every `every` reports only.
+    Every check is a round of probes, up to two evaluations per worker, so only one report in `every` has it.
     """
 
     def __init__(self, epsilon: float, every: int = 20) -> None:
@@ -20,7 +20,7 @@ class StopWhenStationary:
         self._reports = 0
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
-        """Measure ‖∇G‖² at every `every`-th report."""
+        """Measure the stationarity at every `every`-th report."""
         if entry["event"] != "report":
             return None
         self._reports += 1

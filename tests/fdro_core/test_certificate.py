@@ -1,4 +1,4 @@
-"""`consensus="models"`: a run stops by itself at the optimum and nowhere else, and its bound on the optimum holds."""
+"""`consensus="models"`: a run stops by itself at the optimum, not before, and its bound holds."""
 
 from __future__ import annotations
 
@@ -242,26 +242,28 @@ class Network:
 def test_a_network_stops_at_a_stationary_point_or_goes_on():
     problems = [Network(seed) for seed in range(3)]
     start = np.random.default_rng(0).normal(size=7)
-    result = solve(problems, middle_box(3), algorithm=models(iterations=6000), start=start)
+    short = solve(problems, middle_box(3), algorithm=models(iterations=6000), start=start)
+    assert short.stop_reason == "iterations"  # its objective is 3e-3 above the one below
+    result = solve(problems, middle_box(3), algorithm=models(iterations=40_000), start=start)
     assert result.stop_reason == "converged"
+    assert result.objective < short.objective
     assert result.stationarity < 1e-6 * result.objective
-    longer = solve(problems, middle_box(3), algorithm=models(iterations=6000, tolerance=0.0), start=start)
-    assert result.objective <= longer.objective * (1.0 + 1e-6)
     assert result.lower_bound == -np.inf  # nothing is known of its convexity
 
 
-@given(exponent=st.integers(-20, 20), seed=st.integers(0, 50))
-@settings(max_examples=12)
+@given(exponent=st.floats(-6.0, 6.0), seed=st.integers(0, 50))
+@settings(max_examples=12, deadline=None)
 def test_units_change_neither_the_stop_nor_the_bound(exponent, seed):
-    """Powers of two change no digit: every iteration must be the same."""
-    factor = 2.0**exponent
+    """Only the first look at the curvature, at a distance of 1e-4 in the metric, depends on them a little."""
+    factor = 10.0**exponent
     problems, box = softmax_problems(3, seed), middle_box(3)
     plain = solve(problems, box, algorithm=models())
     scaled = solve([Scaled(each, factor) for each in problems], box, algorithm=models())
     assert plain.stop_reason == scaled.stop_reason == "converged"
-    assert scaled.iterations == plain.iterations
-    np.testing.assert_array_equal(scaled.w, plain.w)
-    assert scaled.lower_bound == pytest.approx(factor * plain.lower_bound, rel=1e-14)
+    assert scaled.iterations == pytest.approx(plain.iterations, abs=4 * 3)
+    assert robust_value(problems, box, scaled.w) == pytest.approx(plain.objective, rel=NEAR)
+    assert scaled.lower_bound <= factor * plain.objective
+    assert scaled.gap <= 1e-4 * factor * plain.objective
 
 
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
@@ -361,13 +363,14 @@ def test_the_rule():
     assert not rule(*[1e-15] * (WINDOW - 1)).reached
     assert not rule(*[1e-15] * 9, tolerance=0.0).reached
     assert len(rule(*[1e-15] * 9, apart=0.1).records) == 1  # one look per epoch
+    assert rule(1e-15, apart=0.0).records == []  # at z⁰
 
 
 def test_a_fall_over_many_epochs_counts_as_slow():
-    """δ falls tenfold between looks; if that takes 1,000 epochs, 870 times δ is still to be gained."""
+    """δ falls tenfold between looks; if that takes 10,000 epochs, 8,700 times δ is still to be gained."""
     deltas = [10.0 ** (-k) for k in range(5, 14)]
     assert rule(*deltas).reached
-    assert not rule(*deltas, apart=1000.0).reached
+    assert not rule(*deltas, apart=10_000.0).reached
 
 
 # -- the bound ---------------------------------------------------------------------------------------
@@ -438,15 +441,24 @@ def test_a_wrong_convexity_is_refused_before_the_run(value):
 
 
 @pytest.mark.filterwarnings("ignore::fdro_core.errors.WorkerWarning")
-def test_redistributed_weights_prove_nothing_unless_they_are_in_the_set():
-    """The weight of a dropped worker went to the others: with a worker that never weighs, s is outside P."""
-    problems, box = softmax_problems(3), Box([0.3, 0.0, 0.0], [1.0, 1.0, 1.0])
-    engine = VirtualEngine(seed=2, crashes=[Crash(0, 3.0, 40.0)])
-    result = solve(problems, box, algorithm=models(dead_losses="drop", iterations=44), engine=engine)
+@pytest.mark.parametrize("horizon", [12, None])
+def test_redistributed_weights_prove_nothing_unless_they_are_in_the_set(horizon):
+    """The set gives worker 0 at least 0.3, and its weight went to the others while it was away.
+
+    Without further plane updates s stays outside of the set; with them the planes of that time are dropped.
+    """
+    problems, box = softmax_problems(3), Box([0.3, 0.1, 0.1], [0.5, 0.6, 0.6])
+    best = solve(problems, box, algorithm=models()).objective
+    result = solve(
+        problems,
+        box,
+        algorithm=models(dead_losses="drop", plane_horizon=horizon, iterations=300),
+        engine=VirtualEngine(seed=2, crashes=[Crash(0, 3.0, 20.0)]),
+    )
     assert result.proved
-    assert not box.contains(result.weights)
-    best = solve(problems, box, algorithm=models(iterations=900)).objective
+    assert box.contains(result.weights) == (horizon is None)
     assert result.lower_bound <= best
+    assert (result.gap < 1e-7) == (horizon is None)
 
 
 def test_the_final_round_asks_the_oracle_once():
@@ -459,7 +471,7 @@ def test_the_final_round_asks_the_oracle_once():
 
     q = np.full(3, 1 / 3)
     solve(softmax_problems(3), Counting(q, 0.1), algorithm=models(iterations=2, plane_interval=10))
-    assert Counting.calls == 1
+    assert Counting.calls == 2  # the other one is the first plane update, at z⁰
 
 
 # -- words -------------------------------------------------------------------------------------------

@@ -53,6 +53,29 @@ def test_train_writes_a_folder():
     assert len(history[-1]["test_accuracy"]) == 3
 
 
+def test_a_run_that_converges_ends_by_itself_and_says_so():
+    text = RUN_FILE.replace("iterations = 120", 'iterations = 5_000\nconsensus = "models"')
+    Path("run.toml").write_text(text)
+    printed = fdro("train", "run.toml").stdout
+    numbers = json.loads(Path("run/result.json").read_text())
+    assert (numbers["stop_reason"], numbers["planned"], numbers["model"]) == ("converged", 5000, "z")
+    assert numbers["iterations"] < 1000
+    ended = f"converged after {numbers['iterations']:,} of 5,000 iterations"
+    assert ended in printed
+    assert 0.0 <= numbers["optimality_gap"] < 1e-6
+    assert f"and at most {numbers['optimality_gap']:.2g} above the optimum" in printed
+    assert numbers["lower_bound"] <= numbers["objective"]
+    fdro("report", "run")
+    page = Path("run/report.html").read_text()
+    assert ended in page
+    assert 'data-value="optimality_gap"' in page
+    assert 'data-value="stationarity"' in page
+    assert fdro("resume", "run", "--json").stdout  # ends at once, in the same state
+    again = json.loads(Path("run/result.json").read_text())
+    for name in ("iterations", "objective", "lower_bound", "stop_reason"):
+        assert again[name] == numbers[name]
+
+
 def model_accuracy(arrays):
     """The saved model on the file it came from, by the recipe of docs/cli.md."""
     rows = [line.split(",") for line in Path("samples.csv").read_text().splitlines()[1:]]

@@ -12,8 +12,7 @@ from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.formatting import percent
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
-from fdro_core.contracts.algorithm import CONVERGED
-from fdro_core.result import ending
+from fdro_core.result import CONVERGED, ending
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
@@ -36,7 +35,8 @@ radius = 0.5
 [algorithm]
 name = "aspire-ease"
 active_workers = 1           # the master updates as soon as one worker has answered
-iterations = 10_000
+iterations = 10_000          # at most
+tolerance = 1e-6             # stop before, once no more than this share of the objective is left to gain
 
 [engine]
 name = "virtual"

@@ -33,8 +33,8 @@ def lower_bound(
         convexities: μ_j, -inf if unknown.
 
     >>> f, g, mu = np.array([0.5, 0.5]), np.array([[1.0], [-1.0]]), np.ones(2)  # ½(w ± 1)² at w = 0
-    >>> lower_bound(np.array([0.5, 0.5]), 0.0, f, g, mu), lower_bound(np.array([1.0, 0.0]), 0.0, f, g, mu)
-    (0.4999..., -0.0000...)
+    >>> [round(lower_bound(np.array(s), 0.0, f, g, mu), 9) for s in ([0.5, 0.5], [0.75, 0.25])]
+    [0.5, 0.375]
     """
     N, p = gradients.shape
     if not (violation <= OUTSIDE and np.isfinite(convexities).all()):

@@ -22,12 +22,14 @@ from typing import Any
 import numpy as np
 
 from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models.local import DAMPING, Controls
 from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
 from uncertainty_sets.arrays import Array
 
 SHRINK = 0.9  # c_j falls by no more than this at a reply
 FLOOR = 1e-3  # of the first c_j
+REACH = 1e6  # the first step is at most this long, relative to ‖z‖ or 1: losses may be linear at the start
 SAME_POINT = 1e-16  # ‖Δx‖² below this of ‖x‖² is rounding
 STILL = 1e-28  # and below this of ‖z‖² in the distance of z: z does not move any more
 TINY = 1e-300
@@ -55,10 +57,19 @@ class FullModels:
         origin: o.
         strayed: c_j‖z - x_j‖²_D at the last call of `values`, 0 if z and x_j differ by rounding only.
         E, e, C, gram: E_l, e_l, C_l and Γ.
+        controls: what local steps are corrected by, None without them.
     """
 
     def __init__(
-        self, planes: Planes, z: Array, metric: Array, losses: Array, gradients: Array, curvature: Array
+        self,
+        planes: Planes,
+        z: Array,
+        metric: Array,
+        losses: Array,
+        gradients: Array,
+        curvature: Array,
+        *,
+        local_steps: bool = False,
     ) -> None:
         workers = losses.size
         self.planes = planes
@@ -66,8 +77,11 @@ class FullModels:
         self.X = np.repeat(z[None, :], workers, axis=0)
         self.G = gradients.copy()
         self.losses = losses.copy()
-        self.curvature = np.maximum(curvature, TINY)
+        length = max(1.0, float(np.sqrt(metric @ (z * z))))
+        least = np.sqrt(np.einsum("ij,ij,j->i", gradients, gradients, 1.0 / metric)) / (REACH * length)
+        self.curvature = np.maximum(curvature, np.maximum(least, TINY))
         self.first_curvature = self.curvature.copy()
+        self.controls = Controls(planes, gradients) if local_steps else None
         self._derive()
         self.recentre()
 
@@ -78,7 +92,8 @@ class FullModels:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE}
+        state = {name: getattr(self, name) for name in STATE}
+        return state if self.controls is None else state | {"controls": self.controls.snapshot()}
 
     @classmethod
     def restored(cls, planes: Planes, state: Mapping[str, Any]) -> FullModels:
@@ -86,6 +101,8 @@ class FullModels:
         models = cls.__new__(cls)
         models.planes = planes
         vars(models).update(arrays(STATE, state, planes))
+        kept = state.get("controls")
+        models.controls = None if kept is None else Controls.restored(planes, {**kept, "z": models.z})
         models._derive()
         return models
 
@@ -112,6 +129,12 @@ class FullModels:
     def average(self) -> Array:
         """The result: z itself."""
         return self.z
+
+    def local_step(self, j: int, steps: int) -> tuple[Array, Array]:
+        """a and b of worker j's local steps (`models.local`); `steps` matters to `SampledModels` only."""
+        assert self.controls is not None
+        scale: Array = self.inverse / ((1.0 + DAMPING) * self.curvature[j])
+        return scale, scale * self.controls.correction(j)
 
     def step(self, share: float) -> None:
         """λ and z from the planes' models; share, S/N, matters to `SampledModels` only."""
@@ -155,3 +178,5 @@ class FullModels:
             slopes += self.G[rows]
             self.E += table[rows].T @ slopes
         self.gram = (self.E * self.inverse) @ self.E.T
+        if self.controls is not None:
+            self.controls.recentre()

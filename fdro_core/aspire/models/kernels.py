@@ -52,7 +52,7 @@ def balance(values: Array, gram: Array, curvature: Array, multipliers: Array, mo
             bend += multipliers[i] * image[i]
             total += multipliers[i] * curvature[i]
         for i in range(size):
-            gain[i] = values[i] - image[i] / total + 0.5 * curvature[i] * bend / (total * total)
+            gain[i] = values[i] - image[i] / total + 0.5 * curvature[i] * (bend / total / total)
             top = max(top, abs(gain[i]), abs(values[i]))
         # 2. The pair between which weight moves; none if all used planes are level.
         up, down = _pair(gain, multipliers)

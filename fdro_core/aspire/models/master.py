@@ -14,13 +14,24 @@ import numpy as np
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.certificate import lower_bound
 from fdro_core.aspire.models.full import FullModels
-from fdro_core.aspire.models.messages import Evaluate, Evaluation, Inspect, Inspected
+from fdro_core.aspire.models.local import long_step
+from fdro_core.aspire.models.messages import (
+    Evaluate,
+    EvaluateAhead,
+    EvaluateMean,
+    Evaluation,
+    EvaluationAhead,
+    Inspect,
+    Inspected,
+)
+from fdro_core.aspire.models.resting import Resting
 from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.models.stopping import Convergence
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.contracts.algorithm import CONVERGED, Oracle
+from fdro_core.contracts.algorithm import Oracle
+from fdro_core.contracts.engine import Event
 from fdro_core.contracts.forms import LARGEST, LARGEST_SQ
 from fdro_core.contracts.messages import Reply, Request
 from fdro_core.errors import CheckpointMismatch
@@ -29,6 +40,7 @@ from fdro_core.federation.kernels import norm_sq
 from fdro_core.federation.master import Figures, Outgoing, Standing
 from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
+from fdro_core.result import CONVERGED
 from uncertainty_sets.arrays import Array
 
 SUBJECT = "its gradient leads to"  # in notices of suspicious workers
@@ -74,6 +86,9 @@ class ModelMaster(PlaneMaster):
         self.models = self._models(handshake.z, losses, gradients, curvature)
         self.outliers = Outliers(plan.workers, handshake.z, losses, gradient_sq, curvature, SUBJECT)
         self.sent_points: list[Array] = [handshake.z] * plan.workers
+        nowhere = np.zeros((2, handshake.z.size))
+        self.resting = Resting(self._longest_rest(), plan.workers)
+        self.sent_steps: list[Array] = [nowhere] * (plan.workers if config.local_steps > 1 else 0)
         self._enter_handshake(handshake)
         if handshake.failures:
             self._drop(self._may_weigh() or self.roster.alive)
@@ -83,17 +98,23 @@ class ModelMaster(PlaneMaster):
     ) -> FullModels | SampledModels:
         """Full batches are modelled by their own curvatures, mini-batches by one step size."""
         if self.plan.config.batch_size is None:
-            return FullModels(self._planes, z, self.metric, losses, gradients, curvature)
+            local = self.plan.config.local_steps > 1
+            return FullModels(self._planes, z, self.metric, losses, gradients, curvature, local_steps=local)
         return SampledModels(self._planes, z, losses, gradients, **self._sampled())
 
     def _sampled(self) -> dict[str, float]:
         config = self.plan.config
-        return {"step": config.model_step, "prox": config.weight_step, "window": config.averaging}
+        step = long_step(config.model_step, config.local_steps)
+        return {"step": step, "prox": config.weight_step, "window": config.averaging}
 
     def _derive(self) -> None:
         """Set what follows from the state and is not saved."""
         super()._derive()
         self.inverse = 1.0 / self.metric
+
+    def _longest_rest(self) -> float:
+        """With full batches 0: an old model is of use as long as nothing moves, an old batch never."""
+        return 0.0 if self.plan.config.batch_size is None else self.plan.config.rest
 
     def _tolerance(self) -> float:
         """With mini-batches 0: their noise cannot be told from slow progress."""
@@ -127,7 +148,15 @@ class ModelMaster(PlaneMaster):
         return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
 
     def _usable(self, reply: Evaluation) -> bool:
-        return -LARGEST <= reply.loss <= LARGEST and norm_sq(reply.gradient) <= LARGEST_SQ
+        vectors = [reply.gradient]
+        if isinstance(reply, EvaluationAhead):
+            vectors += [reply.point, reply.first]
+        return -LARGEST <= reply.loss <= LARGEST and all(norm_sq(each) <= LARGEST_SQ for each in vectors)
+
+    def _accept(self, j: int, reply: Evaluation) -> Outgoing:
+        if j in self.resting.until:
+            return []  # a repeated message: the reply was used before its rest
+        return super()._accept(j, reply)
 
     def _advance(self) -> Outgoing:
         """Learn from the active workers, move λ and z, and ask the same workers again."""
@@ -135,15 +164,35 @@ class ModelMaster(PlaneMaster):
         share = len(active) / self.plan.workers
         for j, reply in active:
             self._enter(j, reply.gradient)
-            self.models.learn(j, self.sent_points[j], reply.loss, reply.gradient)
-        self.models.step(share)
+            self._learn(j, reply)
+        self.models.step(share * self.steps_each)
         self.convergence.epochs += share
         self.iteration += 1
         if self.plan.updates_planes(self.iteration):
             self._update_planes()
         if self.plan.config.adaptive is not None:
             self._adapt(tick=False)
-        return [(j, self._fresh(j)) for j, _ in active]
+        return [(j, self._fresh(j)) for j in self._to_ask([j for j, _ in active])]
+
+    def _to_ask(self, active: list[int]) -> list[int]:
+        """The workers to ask after an iteration: active ones that do not rest, and those that have rested."""
+        planes, resting = self._planes, self.resting
+        ask = resting.leave(active, planes.weight, self.iteration)
+        if resting.until and self.plan.updates_planes(self.iteration):
+            ask += resting.reconsider(planes.weights())
+        return ask + resting.wake(self._missing() - len(ask))
+
+    def _missing(self) -> int:
+        """How many more workers must be under way for an iteration to become ready."""
+        roster = self.roster
+        return min(roster.active, roster.live) - len(roster.under_way) - len(roster.pending)
+
+    def handle(self, event: Event) -> Outgoing:
+        """The messages to send after an event; workers that rest are asked if too few others are left."""
+        out = super().handle(event)
+        if self.resting.until and self._missing() > 0:
+            out += [(j, self._fresh(j)) for j in self.resting.wake(self._missing())]
+        return out
 
     def _enter(self, j: int, gradient: Array) -> None:
         """Enter how far j's gradient alone would lead into the books that compare workers.
@@ -156,6 +205,16 @@ class ModelMaster(PlaneMaster):
         book = self.outliers.rows[j]
         book[0], book[1] = size * size, sent * sent
         book[2] = max(0.9 * book[2], (size / sent) ** 2 if sent > 0.0 else 0.0)
+
+    def _learn(self, j: int, reply: Evaluation) -> None:
+        """Replace worker j's model: at the point that was sent, or where its local steps ended."""
+        point = self.sent_points[j]
+        if isinstance(reply, EvaluationAhead):
+            assert isinstance(self.models, FullModels)
+            assert self.models.controls is not None
+            self.models.controls.learn(j, reply.first)
+            point = reply.point
+        self.models.learn(j, point, reply.loss, reply.gradient)
 
     def _update_planes(self) -> None:
         """Ask the oracle about the models' values, take its plane in, drop idle ones, and sum anew."""
@@ -203,19 +262,28 @@ class ModelMaster(PlaneMaster):
     # -- messages -------------------------------------------------------------------------------------
 
     def _fresh(self, j: int) -> Evaluate:
-        self.sent_points[j] = z = self.models.z
-        self.sent += z.size + 1
-        return Evaluate(self.roster.dispatch(j, self.time, self.iteration), z)
+        self.resting.forget(j)
+        self.sent_points[j] = self.models.z
+        if self.steps_each > 1:
+            self.sent_steps[j] = np.array(self.models.local_step(j, self.steps_each))
+        self.roster.dispatch(j, self.time, self.iteration)
+        return self._repeat(j)
 
     def _repeat(self, j: int) -> Evaluate:
-        self.sent += self.z.size + 1
-        return Evaluate(self.roster.tickets[j], self.sent_points[j])
+        ticket, z = self.roster.tickets[j], self.sent_points[j]
+        if self.steps_each == 1:
+            self.sent += z.size + 1
+            return Evaluate(ticket, z)
+        self.sent += 3 * z.size + 1
+        kind = EvaluateAhead if self.plan.config.batch_size is None else EvaluateMean
+        return kind(ticket, z, *self.sent_steps[j])
 
     # -- lost workers ---------------------------------------------------------------------------------
 
     def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         """Stop waiting for worker j; its model stays, or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
+        self.resting.forget(j)
         if self.plan.config.dead_losses == "drop" and self.roster.live:
             self._drop(self.roster.alive)
 
@@ -292,6 +360,8 @@ class ModelMaster(PlaneMaster):
             "models": self.models.snapshot(),
             "convergence": self.convergence.snapshot(),
             "sent_points": np.array(self.sent_points),
+            "sent_steps": np.array(self.sent_steps),
+            "resting": self.resting.snapshot(),
         }
         return super().snapshot() | own
 
@@ -317,6 +387,8 @@ class ModelMaster(PlaneMaster):
         else:
             master.models = SampledModels.restored(master._planes, kept, **master._sampled())
         master.sent_points = list(state["sent_points"])
+        master.sent_steps = list(state["sent_steps"])
+        master.resting = Resting(master._longest_rest(), plan.workers, state["resting"])
         N = plan.workers
         master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N), SUBJECT)
         master._restore(plan.roster(), oracle, state)

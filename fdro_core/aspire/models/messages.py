@@ -47,6 +47,52 @@ class Evaluate(Message):
         )
 
 
+class EvaluateMean(Evaluate):
+    """Take local steps from z, each on a batch of its own, and report the mean loss and the mean gradient.
+
+    Attributes:
+        scale, shift: a and b of the local steps (`models.local`).
+    """
+
+    __slots__ = ("scale", "shift")
+
+    def __init__(self, ticket: int, z: Array, scale: Array, shift: Array) -> None:
+        super().__init__(ticket, z)
+        self.scale = scale
+        self.shift = shift
+
+
+class EvaluationAhead(Evaluation):
+    """f_j and ∇f_j at the end of local steps.
+
+    Attributes:
+        point: the end.
+        first: ∇f_j at the point that was sent.
+    """
+
+    __slots__ = ("first", "point")
+
+    def __init__(self, ticket: int, loss: float, gradient: Array, point: Array, first: Array) -> None:
+        super().__init__(ticket, loss, gradient)
+        self.point = point
+        self.first = first
+
+
+class EvaluateAhead(EvaluateMean):
+    """Take local steps from z on all data and report where they end, with loss and gradient there."""
+
+    __slots__ = ()
+
+    answer: ClassVar[type[Message] | None] = EvaluationAhead  # type: ignore[assignment]  # a narrower form
+
+    def fault(self, reply: EvaluationAhead) -> str:  # type: ignore[override]  # the class is checked before
+        """Check the form of the reply; its numbers are for the master to judge."""
+        size = self.z.size
+        return (
+            super().fault(reply) or vector_fault(reply, "point", size) or vector_fault(reply, "first", size)
+        )
+
+
 class Begun(Message):
     """f_j, ∇f_j and the largest curvature c_j at the starting point, in the metric."""
 

@@ -125,13 +125,18 @@ class SampledModels:
         self.trusts += row * (now - before)
         self.trust[j] = now
 
+    def local_step(self, j: int, steps: int) -> tuple[Array, Array]:
+        """a and b of worker j's local steps (`models.local`), each of η over their number."""
+        scale: Array = self.step_size / steps / self.metric
+        return scale, scale * (self.planes.multipliers @ self.slopes - self.G[j])
+
     def step(self, share: float) -> None:
-        """D, λ, z and its average; share is S/N."""
+        """D, λ, z and its average; share is S/N, times the local steps."""
         planes = self.planes
         self.epochs += share
         slope = np.empty_like(self.z)
         kernels.mix(self.slopes, planes.multipliers, slope)
-        mean = kernels.follow_squares(self.squares, slope, preconditioner.MEMORY * share)
+        mean = kernels.follow_squares(self.squares, slope, min(1.0, preconditioner.MEMORY * share))
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
             pull = self.overlap / (self.prox * share)

@@ -62,7 +62,7 @@ class Convergence:
         return rule
 
     def look(self, objective: float, values: Array, ahead: float, moved: float) -> None:
-        """Record δ; more than one look per epoch is ignored.
+        """Record δ; a second look in an epoch is ignored, and one at z⁰, which no step has chosen.
 
         Args:
             objective: the largest pᵀm(z).
@@ -71,7 +71,7 @@ class Convergence:
             moved: the largest c_j‖z - x_j‖²_D of the workers that count.
         """
         self.highest = max(self.highest, objective)
-        if self.records and self.epochs - self.records[-1][0] < 1.0 - 1e-9:
+        if self.epochs == 0.0 or (self.records and self.epochs - self.records[-1][0] < 1.0 - 1e-9):
             return
         self.scale = min(abs(objective), self.highest - objective)
         self.floor = ROUNDING * float(np.abs(values).max())

@@ -1,7 +1,7 @@
 """The worker: it evaluates its problem where it is told to, and remembers nothing.
 
-A batch is drawn by seed, worker and ticket, so a repeated message gets the same answer, and a worker that is
-replaced by a new one goes on as if nothing had happened.
+A batch is drawn by seed, worker, ticket and local step, so a repeated message gets the same answer, and a
+worker that is replaced by a new one goes on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -9,14 +9,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from fdro_core.aspire.models.messages import Begun, Evaluate, Evaluation, Inspect, Inspected
+import numpy as np
+
+from fdro_core.aspire.models.local import CLIP, long_step, look_ahead, mean_gradient
+from fdro_core.aspire.models.messages import (
+    Begun,
+    Evaluate,
+    EvaluateAhead,
+    EvaluateMean,
+    Evaluation,
+    EvaluationAhead,
+    Inspect,
+    Inspected,
+)
 from fdro_core.contracts.messages import Begin, Reply, Request
+from fdro_core.contracts.problem import Problem
 from fdro_core.federation import kernels
 from fdro_core.federation.worker import FederatedWorker
+from uncertainty_sets.arrays import Array
 
 
 class ModelWorker(FederatedWorker):
-    """Worker j. A step costs one gradient."""
+    """Worker j. A step costs E gradients, one without local steps."""
+
+    def __init__(
+        self,
+        index: int,
+        problem: Problem,
+        *,
+        seed: int,
+        batch_size: int | None,
+        local_steps: int = 1,
+        model_step: float = 0.0,
+    ) -> None:
+        super().__init__(index, problem, seed=seed, batch_size=batch_size)
+        self.local_steps = local_steps
+        self.reach = CLIP * long_step(model_step, local_steps) / local_steps
 
     power_iterations: ClassVar[int] = (
         1  # replies raise a c_j that is too small; one too large only falls slowly
@@ -30,10 +58,25 @@ class ModelWorker(FederatedWorker):
             else:
                 loss, gradient = self._evaluate_batch(message.z, self._rng(message.ticket))
             return Evaluation(message.ticket, loss, gradient.copy())
+        if isinstance(message, EvaluateMean):
+            return self._take_steps(message)
         if isinstance(message, Inspect):
             loss, gradient = self._evaluate(message.z)
             return Inspected(loss, gradient.copy(), self._strong_convexity())
         return super().handle(message)
+
+    def _take_steps(self, message: EvaluateMean) -> Evaluation:
+        """Local steps from z, each on a batch of its own."""
+
+        def evaluate(y: Array, step: int) -> tuple[float, Array]:
+            rng = np.random.default_rng([self.seed, self.index, message.ticket, step])
+            return self._evaluate_batch(y, rng)
+
+        sent = (message.z, message.scale, message.shift)
+        if isinstance(message, EvaluateAhead):
+            point, loss, gradient, first = look_ahead(evaluate, *sent, self.local_steps)
+            return EvaluationAhead(message.ticket, loss, gradient, point, first)
+        return Evaluation(message.ticket, *mean_gradient(evaluate, *sent, self.local_steps, self.reach))
 
     def _begin(self, message: Begin) -> Begun:  # type: ignore[override]  # the gradient comes along
         z = message.z

@@ -1,0 +1,129 @@
+"""The kernels of the model steps against NumPy, and what a run costs before its first step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.driver.problems import Counted, classification
+from fdro_core import AspireEase, VirtualEngine, solve
+from fdro_core.aspire.models import kernels
+from tests.fdro_core.helpers import middle_box
+
+CLOSE = {"rtol": 1e-12, "atol": 1e-12}
+P, PLANES = 37, 5
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def vectors(rng, count):
+    return [rng.normal(size=P) for _ in range(count)]
+
+
+def weights(rng):
+    """Weights of planes, one of them zero."""
+    found = rng.dirichlet(np.ones(PLANES))
+    found[2] = 0.0
+    return found
+
+
+def test_replacing_a_model(rng):
+    x, g, old_x, old_g, origin = vectors(rng, 5)
+    metric, c, old_c = rng.uniform(0.5, 2.0, size=P), 1.7, 0.6
+    rows, difference = (old_x.copy(), old_g.copy()), np.empty(P)
+    after, before = kernels.replace_model(x, g, c, rows[0], rows[1], old_c, origin, metric, difference)
+
+    def slope_and_value(x, g, c):
+        away = origin - x
+        return g + c * metric * away, g @ away + 0.5 * c * away @ (metric * away)
+
+    (new_slope, new_value), (old_slope, old_value) = (
+        slope_and_value(x, g, c),
+        slope_and_value(old_x, old_g, old_c),
+    )
+    np.testing.assert_allclose(difference, new_slope - old_slope, **CLOSE)
+    np.testing.assert_allclose([after, before], [new_value, old_value], **CLOSE)
+    np.testing.assert_array_equal(rows, [x, g])
+
+
+def test_planes_follow_a_model(rng):
+    E, difference = rng.normal(size=(PLANES, P)), rng.normal(size=P)
+    inverse, share = rng.uniform(0.5, 2.0, size=P), weights(rng)
+    planes, gram = E.copy(), (E * inverse) @ E.T
+    kernels.follow(planes, gram, share, difference, inverse, np.empty(PLANES))
+    expected = E + np.outer(share, difference)
+    np.testing.assert_allclose(planes, expected, **CLOSE)
+    np.testing.assert_allclose(gram, (expected * inverse) @ expected.T, **CLOSE)
+
+
+def test_mixing_planes_and_descending(rng):
+    E, share, out = rng.normal(size=(PLANES, P)), weights(rng), np.full(P, np.nan)
+    kernels.mix(E, share, out)
+    np.testing.assert_allclose(out, share @ E, **CLOSE)
+    origin, inverse = rng.normal(size=P), rng.uniform(0.5, 2.0, size=P)
+    kernels.descend(origin, inverse, out, 3.0)
+    np.testing.assert_allclose(out, origin - inverse * (share @ E) / 3.0, **CLOSE)
+
+
+def test_a_plane_without_weight_does_not_spoil_the_mix(rng):
+    E, share, out = rng.normal(size=(PLANES, P)), weights(rng), np.empty(P)
+    E[2] = np.nan
+    kernels.mix(E, share, out)
+    assert np.isfinite(out).all()
+
+
+def test_replacing_sums(rng):
+    slopes, points, share = rng.normal(size=(PLANES, P)), rng.normal(size=(PLANES, P)), weights(rng)
+    g, old_g, x, old_x = vectors(rng, 4)
+    found = slopes.copy(), points.copy()
+    rows = old_g.copy(), old_x.copy()
+    kernels.replace_sums(*found, share, g, rows[0], x, 0.8, rows[1], 0.3)
+    np.testing.assert_allclose(found[0], slopes + np.outer(share, g - old_g), **CLOSE)
+    np.testing.assert_allclose(found[1], points + np.outer(share, 0.8 * x - 0.3 * old_x), **CLOSE)
+    np.testing.assert_array_equal(rows, [g, x])
+
+
+def test_the_preconditioned_step(rng):
+    slope, anchor, average = vectors(rng, 3)
+    squares = rng.uniform(0.0, 2.0, size=P)
+    followed = squares.copy()
+    mean = kernels.follow_squares(followed, slope, 0.05)
+    expected = squares + 0.05 * (slope**2 - squares)
+    np.testing.assert_allclose(followed, expected, **CLOSE)
+    assert mean == pytest.approx(expected.mean(), rel=1e-12)
+    z, moved = anchor.copy(), average.copy()
+    kernels.precondition(z, moved, slope, followed, 0.01, 0.003, 0.9, 0.25)
+    step = anchor / 0.9 - 0.003 * slope / (np.sqrt(expected) + 0.01)
+    np.testing.assert_allclose(z, step, **CLOSE)
+    np.testing.assert_allclose(moved, average + 0.25 * (step - average), **CLOSE)
+
+
+@pytest.mark.parametrize(("consensus", "before"), [("models", 2), ("admm", 9)])
+def test_gradients_before_the_first_step(consensus, before):
+    """At the first report all workers have made their start-up and the steps that `gradients` counts."""
+    problems = [Counted(problem) for problem in classification(4, seed=1)]
+    seen = []
+
+    def look(run, entry):
+        seen.append(sum(problem.calls for problem in problems) - entry["gradients"])
+
+    config = AspireEase(consensus=consensus, active_workers=4, iterations=1)
+    solve(problems, middle_box(4), algorithm=config, engine=VirtualEngine(), observers=[look])
+    assert seen == [4 * before]
+
+
+def test_the_first_question_is_after_the_first_step():
+    """With full batches the handshake's gradients are used, so no worker is asked at z⁰ again."""
+    problems = classification(4, seed=1)
+    engine, config = VirtualEngine(), AspireEase(consensus="models")
+    engine.start([config.worker(j, problem) for j, problem in enumerate(problems)])
+    master = config.master(middle_box(4), 4, engine.ask, None)
+    start = master.z
+    sent = [message.z for _, message in master.start()]
+    assert len(sent) == 4
+    losses = [[problem.loss_and_gradient(z)[0] for problem in problems] for z in (start, sent[0])]
+    before, after = (middle_box(4).worst_case(np.array(f)).value for f in losses)
+    assert after < before
