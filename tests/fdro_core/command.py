@@ -37,6 +37,9 @@ stragglers = [{ worker = 0, factor = 5.0 }]
 folder = "run"
 """
 
+TO_THE_END = RUN_FILE.replace("[algorithm]\n", "[algorithm]\ntolerance = 0.0\n")
+"""The run file for all its iterations: by default a run stops at the optimum."""
+
 
 def furnish() -> None:
     """Write samples and a run file to the current folder."""

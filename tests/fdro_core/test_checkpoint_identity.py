@@ -38,7 +38,7 @@ q = np.full(N, 1 / N)
 FIRST = {
     "problems": softmax_problems(N),
     "uncertainty_set": KL(q, 0.3),
-    "algorithm": AspireEase(iterations=20, active_workers=2),
+    "algorithm": AspireEase(iterations=20, active_workers=2, tolerance=0.0),
 }
 
 
@@ -85,7 +85,7 @@ OTHERS = {
     "centre": ({"uncertainty_set": KL([0.1, 0.2, 0.3, 0.4], 0.3)}, ["set.center: "], True),
     "seed": ({"algorithm": replace(CONFIG, seed=1)}, ["algorithm.seed: 0 → 1"], True),
     "S": ({"algorithm": replace(CONFIG, active_workers=3)}, ["algorithm.active_workers: 2 → 3"], True),
-    "batch": ({"algorithm": replace(CONFIG, batch_size=4)}, ["algorithm.batch_size: None → 4"], True),
+    "batch": ({"algorithm": replace(CONFIG, batch_size=4)}, ["algorithm.batch_size: None → 4"], False),
     "rule": (
         {"algorithm": replace(CONFIG, adaptive=Adaptive(few=1))},
         ["algorithm.adaptive"],
@@ -108,6 +108,11 @@ OTHERS = {
     "size": (
         {"problems": softmax_problems(N, features=4)},
         [rf"problems\[{j}\]: .* 9 parameters, .* 12 parameters" for j in range(N)],
+        False,
+    ),
+    "form": (
+        {"algorithm": replace(CONFIG, consensus="admm", tolerance=1e-8)},
+        ["algorithm.consensus: models → admm"],
         False,
     ),
     "algorithm": ({"algorithm": FedAvg(iterations=20)}, ["algorithm: AspireEase → FedAvg"], False),
@@ -171,7 +176,10 @@ def test_force_cannot_make_a_state_fit(what, path):
     with pytest.warns(CheckpointWarning), pytest.raises(CheckpointMismatch) as caught:
         resume(path, **forced, force=True)
     assert caught.value.differences == []
-    assert re.search(r"4 workers|9 parameters|FedAvg|delay laws|wall clock", str(caught.value))
+    assert re.search(
+        r'4 workers|9 parameters|FedAvg|delay laws|wall clock|one of consensus="models"|with full batches',
+        str(caught.value),
+    )
 
 
 def test_a_forced_run_writes_what_it_is_now(path, tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fdro_core.app.report.curves import POINTS, curves
-from tests.fdro_core.command import RUN_FILE, asked, fdro, furnish
+from tests.fdro_core.command import RUN_FILE, TO_THE_END, asked, fdro, furnish
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
@@ -27,7 +27,7 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         furnish()
-        text = RUN_FILE.replace("iterations = 120", f"iterations = 300\n{FAULTS}", 1).replace(
+        text = TO_THE_END.replace("iterations = 120", f"iterations = 300\n{FAULTS}", 1).replace(
             "[engine]\nseed", "seed"
         )
         Path("run.toml").write_text(text)

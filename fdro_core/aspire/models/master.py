@@ -368,16 +368,7 @@ class ModelMaster(PlaneMaster):
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> ModelMaster:
         """The master of a snapshot."""
-        if "consensus" in state:
-            raise CheckpointMismatch(
-                'the checkpoint is one of consensus="admm", the default before 0.2: give '
-                'AspireEase(consensus="admm", ...) with the settings of the first time'
-            )
-        if "models" not in state:
-            raise CheckpointMismatch(
-                "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first "
-                "time"
-            )
+        _check_form(plan, state)
         master = cls.__new__(cls)
         master.plan = plan
         master._planes = Planes.restored(state["planes"])
@@ -395,3 +386,22 @@ class ModelMaster(PlaneMaster):
         master.convergence = Convergence.restored(master._tolerance(), state["convergence"])
         master.finished = CONVERGED if master.convergence.reached else ""
         return master
+
+
+def _check_form(plan: Plan, state: Mapping[str, Any]) -> None:
+    """Raise `CheckpointMismatch` for the snapshot of another algorithm, or of another form of this one."""
+    if "consensus" in state:
+        raise CheckpointMismatch(
+            'the checkpoint is one of consensus="admm", the default before 0.2: give '
+            'AspireEase(consensus="admm", ...) with the settings of the first time'
+        )
+    if "models" not in state:
+        raise CheckpointMismatch(
+            "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first time"
+        )
+    full, batch = "curvature" in state["models"], plan.config.batch_size
+    if full != (batch is None):
+        kind = "full batches" if full else "mini-batches"
+        raise CheckpointMismatch(
+            f"the checkpoint is one with {kind}, and batch_size is {batch}: give that of the first time"
+        )
