@@ -79,7 +79,7 @@ def test_leaving_the_process_later_is_told_too(engine):
     runner = engine(restarts=0) if engine is ThreadEngine else engine()
     with pytest.warns(WorkerWarning, match="SystemExit: enough"):
         result = solve(
-            [Leaves(CENTRES[0], after=20), *quadratics()[1:]], middle_box(3), algorithm=SHORT, engine=runner
+            [Leaves(CENTRES[0], after=8), *quadratics()[1:]], middle_box(3), algorithm=SHORT, engine=runner
         )
     assert not result.proved
 

@@ -101,7 +101,7 @@ def test_the_marked_model_of_drfa_is_on_the_way_to_the_next():
     seen = set()
     for seed in range(6):
         config = DRFAProx(preconditioner="gradients", step=0.01, local_steps=2, seed=seed)
-        master, (worker,) = machines([Quadratic([2.0, -1.0])], Box([1.0], [1.0]), config, RoundWorker)
+        master, (worker,) = machines([Quadratic([2.0, -1.0])], Box([1.0], [1.0]), config)
         ((_, message),) = master.start()
         ((_, asked),) = master.handle(Event(1.0, 0, worker.handle(message)))
         first = -np.array([2.0, -1.0])
@@ -150,7 +150,7 @@ def test_no_curvature_is_measured():
 
     for config, calls in ((AFL(preconditioner="gradients"), 1), (AFL(step=0.1), 1), (AFL(), 9)):
         problems = [Counted([0.0]), Counted([2.0])]
-        master, _ = machines(problems, anywhere(2), config, RoundWorker)
+        master, _ = machines(problems, anywhere(2), config)
         assert [problem.calls for problem in problems] == [calls, calls]
         if config.preconditioned:
             assert master.state.step == 0.003
@@ -194,7 +194,7 @@ def test_the_steps_do_not_depend_on_the_average():
     plain = AFL(iterations=30, batch_size=4)
     masters = []
     for config in (plain, replace(plain, averaging=0.1)):
-        master, workers = machines(problems, middle_box(3), config, RoundWorker)
+        master, workers = machines(problems, middle_box(3), config)
         out = master.start()
         for _ in range(30):
             events = [Event(1.0, j, workers[j].handle(message)) for j, message in out]
