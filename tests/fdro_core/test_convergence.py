@@ -68,9 +68,9 @@ def test_a_plug_in_set_of_ten_lines(aspire):
     assert abs(gap(problems, AtMostHalf(3), aspire(active_workers=3, iterations=400))) < TARGET
 
 
-def test_one_worker_is_plain_minimisation():
+def test_one_worker_is_plain_minimisation(aspire):
     (problem,) = square_problems(1)
-    result = solve([problem], Box([1.0], [1.0]))
+    result = solve([problem], Box([1.0], [1.0]), algorithm=aspire())
     best = np.linalg.solve(
         problem.X.T @ problem.X / 6 + 0.1 * np.eye(2),
         problem.X.T @ problem.y / 6,
