@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "bench" / "results" / "experiments"
-PAGES = [ROOT / "docs" / "paper-experiments.md", ROOT / "docs" / "paper-efficiency.md"]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("paper-experiments", "paper-efficiency", "networks")]
 PLACE = re.compile(r"<!-- results: ([^,\n]+?)(?:, ([^\n]+?))? -->\n.*?<!-- results end -->", re.DOTALL)
 
 
@@ -57,7 +57,7 @@ def filled(text: str, folder: Path = RESULTS) -> str:
 def main(arguments: list[str]) -> int:
     """Rewrite the pages."""
     parser = argparse.ArgumentParser(prog="python -m bench quote", description=__doc__)
-    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, help="by default the paper's two")
+    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, help="by default all that show results")
     for page in parser.parse_args(arguments).pages:
         text = page.read_text(encoding="utf-8")
         page.write_text(filled(text), encoding="utf-8")
