@@ -22,7 +22,7 @@ RIDGE = 3e-3
 disadvantage."""
 
 ROUNDS, ITERATIONS = 1_200, 12_000
-"""12,000 gradients each; with three times as many the worst worker's accuracy was the same (seeds 0 to 2)."""
+"""At most 12,000 gradients each; three times as many gave the same worst accuracy (seeds 0 to 2)."""
 
 NAMES = {"fedavg": "FedAvg", "robust": "robust"}
 
