@@ -197,7 +197,10 @@ def scene(name: str, engine: Any, kill: Callable[[Any], str], options: argparse.
         done = now > seconds + LONGEST or (complete and now > complete[0] + SETTLING)
         return "time" if done else None
 
-    config = AspireEase(consensus=options.consensus, iterations=10**9, deadline=10.0, report_interval=WORKERS)
+    settings: dict[str, Any] = {"iterations": 10**9, "deadline": 10.0, "report_interval": WORKERS}
+    if options.consensus == "models":
+        settings["tolerance"] = 0.0  # it would stop at the optimum
+    config = AspireEase(consensus=options.consensus, **settings)
     begin = time.perf_counter()
     try:
         result = solve(sources, chosen, algorithm=config, engine=witness, observers=[look])
