@@ -7,12 +7,7 @@ import pytest
 
 from bench.driver.problems import reference, regression, relative_gap, robust_value, six_sets
 from fdro_core import (
-    Adaptive,
     AspireEase,
-    Constant,
-    Crash,
-    Exponential,
-    LogNormal,
     Straggler,
     VirtualEngine,
     resume,
@@ -27,6 +22,7 @@ from fdro_core.aspire.planes import Planes
 from fdro_core.contracts.replies import fault
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import Quadratic, middle_box, same, softmax_problems
+from tests.fdro_core.test_checkpoint import SCENES
 from uncertainty_sets import Box
 
 N, P, E = 5, 4, 3
@@ -268,20 +264,6 @@ def test_a_bad_local_step_is_left_out(batch_size):
 
 
 # -- resume -------------------------------------------------------------------------------------------------
-
-
-SCENES = {
-    "plain": ({}, {}),
-    "synchronous": ({"active_workers": N}, {"delays": Exponential()}),
-    "mini-batches": ({"batch_size": 4, "active_workers": 2}, {"delays": LogNormal(2.0, 1.0)}),
-    "cp": ({"planes": "cp"}, {"delays": Constant()}),
-    "adaptive": ({"adaptive": Adaptive(few=2)}, {"stragglers": [Straggler(1, 15.0, 20.0, 50.0)]}),
-    "dropped": ({"dead_losses": "drop"}, {"crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]}),
-    "faults": (
-        {"deadline": 5.0, "active_workers": 2},
-        {"lost": 0.03, "repeated": 0.1, "crashes": [Crash(0, 9.0, 14.0), Crash(3, 30.0)]},
-    ),
-}
 
 
 @pytest.mark.filterwarnings("ignore::fdro_core.errors.WorkerWarning")
