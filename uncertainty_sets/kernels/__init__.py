@@ -14,6 +14,7 @@ What several of them use:
 | file | has |
 |---|---|
 | `jit` | how kernels are compiled |
+| `cache` | compiled kernels on disk |
 | `scan` | the first and last step of each: read the losses, write and judge the answer |
 | `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein1) |
 | `selection` | the threshold at which sorted weights reach a target, without sorting (Box, CDNorm) |

@@ -1,7 +1,7 @@
 """How kernels are compiled.
 
-All decorators release the GIL and cache on disk: in NUMBA_CACHE_DIR, beside the source, or in the user's
-cache folder. If none of them can be written, every process compiles again.
+All decorators release the GIL and keep what they compile on disk (cache.py): in NUMBA_CACHE_DIR, beside the
+source, or in the user's cache folder. If none of them can be written, every process compiles again.
 
 | decorator | allows | use it for |
 |---|---|---|
@@ -17,15 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 
+from uncertainty_sets.kernels.cache import KernelCache
+
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-_checked: set[Path] = set()
 
 
 def _compile(function: Function, flags: set[str]) -> Function:
@@ -33,40 +31,11 @@ def _compile(function: Function, flags: set[str]) -> Function:
     compiled: Any = numba.njit(**options)(function)
     if compiled is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
         return function
-    try:
-        compiled.enable_caching()
-    except RuntimeError:  # numba found no folder that it may write to, as in a container without a home
-        return compiled  # type: ignore[no-any-return]  # numba has no types
-    folder = Path(compiled.stats.cache_path)
-    if folder not in _checked:
-        _checked.add(folder)
-        with suppress(OSError):  # a cache that cannot be written is one that nobody else writes either
-            _drop_if_stale(folder, _sources(Path(function.__code__.co_filename)))
+    # RuntimeError: numba found no folder that it may write to, as in a container without a home. OSError: the
+    # sources are not files that can be read, as in a zip file.
+    with suppress(RuntimeError, OSError):
+        compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]  # numba has no types
-
-
-def _sources(file: Path) -> list[Path]:
-    """The files of all functions that a kernel may call: this folder, and its own package's `kernels`."""
-    package = file.parent
-    while (package.parent / "__init__.py").exists():
-        package = package.parent
-    own = [path for path in package.rglob("*.py") if "kernels" in path.with_suffix("").parts]
-    return sorted({*Path(__file__).parent.glob("*.py"), *own})
-
-
-def _drop_if_stale(cache: Path, sources: list[Path]) -> None:
-    """Forget what is cached if any of the kernels' files has changed.
-
-    numba checks a kernel's own file only and would miss an edit of a function that it calls in another file.
-    """
-    now = "\n".join(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in sources)
-    stamp = cache / "kernels.stamp"
-    if stamp.is_file() and stamp.read_text() == now:
-        return
-    for index in cache.glob("*.nbi"):
-        index.unlink(missing_ok=True)
-    cache.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(now)
 
 
 def strict(function: Function) -> Function:
