@@ -14,8 +14,7 @@ import pkgutil
 import threading
 import warnings
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -27,6 +26,9 @@ from uncertainty_sets.building import build
 from uncertainty_sets.errors import InvalidInput, InvalidParameter, UnknownName
 from uncertainty_sets.names import instead, join_names
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 ENTRY_POINTS = "uncertainty_sets"
 
 _sets = NAMED  # a later class of the same name replaces an earlier one
@@ -36,6 +38,8 @@ _discovered = False
 
 
 def _discover() -> None:
+    from importlib.metadata import entry_points  # a third of the time that `import uncertainty_sets` took
+
     global _discovered  # noqa: PLW0603 - whether discovery has run is the one piece of module state here
     with _lock:
         if _discovered:

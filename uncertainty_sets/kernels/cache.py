@@ -73,7 +73,7 @@ class KernelFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba has no typ
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """A function's cache, in the folder that numba chooses. Raises RuntimeError if it finds none to write to."""
+    """A function's cache, in the folder that numba chooses; RuntimeError if there is none to write to."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
