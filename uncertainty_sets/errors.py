@@ -10,7 +10,7 @@
     │   └── UnknownName (LookupError)     no set or backend has that name
     ├── BrokenSet (RuntimeError)          a set's own code breaks what every set promises
     └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
-        ├── BackendMissing (ImportError)  its package is not installed
+        ├── BackendMissing (ImportError)  a package that this needs is not installed
         ├── BackendUnsuitable (ValueError)  it lacks a cone that the set needs
         └── SolverFailed                  it gave no answer with a good certificate; `.answer`, `.rows`
 
@@ -90,7 +90,7 @@ class BackendError(FdroError, RuntimeError):
 
 
 class BackendMissing(BackendError, ImportError):
-    """The backend's package is not installed; the message says what to install."""
+    """A package that a backend or a function needs is not installed; the message says what to install."""
 
 
 class BackendUnsuitable(BackendError, ValueError):

@@ -142,7 +142,7 @@ class Highs(Backend):
 
     name: ClassVar[str] = "highs"
     package: ClassVar[str] = "highspy"
-    install: ClassVar[str] = "highspy"
+    install: ClassVar[str] = '"fdro[conic]"'
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg"})
     preference: ClassVar[int | None] = 1
 

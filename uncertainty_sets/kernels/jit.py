@@ -19,14 +19,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import numba
+from uncertainty_sets.packages import load
 
-from uncertainty_sets.kernels.cache import KernelCache
+numba = load("numba", "a kernel that is not compiled ahead of time")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _compile(function: Function, flags: set[str]) -> Function:
+    from uncertainty_sets.kernels.cache import KernelCache  # imports numba, which `load` has found by now
+
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": flags}
     compiled: Any = numba.njit(**options)(function)
     if compiled is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
