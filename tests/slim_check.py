@@ -13,18 +13,58 @@ from typing import Any
 
 import numpy as np
 
+from uncertainty_sets import (
+    KL,
+    Box,
+    CDNorm,
+    Ellipsoid,
+    Polyhedron,
+    UncertaintySet,
+    Wasserstein1,
+    available_backends,
+    available_sets,
+    calibration,
+    check_set,
+    get_set,
+    robust,
+)
+from uncertainty_sets.errors import BackendMissing, FdroError, SolverFailed
+
 ABSENT = ("cvxpy", "clarabel", "highspy", "scs", "ot", "scipy")
 LOSSES = np.array([1.0, 3.0, 2.0, 4.0])
 CENTER = np.full(4, 0.25)
 
 
+class Plugin(UncertaintySet):
+    """A set with nothing but constraints."""
+
+    size = 4
+
+    def constraints(self, p: Any) -> Any:
+        return [p <= 0.5]
+
+
+class Claiming(Plugin):
+    """A set whose closed form is checked against its constraints."""
+
+    def _closed_form(self, losses: Any, warm_start: Any) -> Any:
+        return KL(CENTER, radius=0.0).worst_case(losses)
+
+
+class Unproved(Plugin):
+    """A set whose closed form gives up."""
+
+    def _closed_form(self, losses: Any, warm_start: Any) -> Any:
+        answer = KL(CENTER, radius=0.0).worst_case(losses)
+        answer.unproved = (0,)
+        return answer
+
+
 def check_closed_forms() -> None:
     """Ask every set with a closed form, in single calls and batches, and check each answer's certificate."""
-    import uncertainty_sets
-
     sets = closed_forms()
-    for name in uncertainty_sets.available_sets():
-        cls = uncertainty_sets.get_set(name)
+    for name in available_sets():
+        cls = get_set(name)
         assert not cls.has_closed_form or any(isinstance(each, cls) for each in sets), f"{name} is not asked"
     for each in sets:
         if "numba" in sys.modules and np.ndim(getattr(each, "shape", 0)) == 2:
@@ -38,8 +78,6 @@ def check_closed_forms() -> None:
 
 def closed_forms() -> list[Any]:
     """A set for every kernel."""
-    from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Wasserstein1
-
     distances = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     return [
         Box(np.zeros(4), np.full(4, 0.5)),
@@ -55,22 +93,6 @@ def closed_forms() -> list[Any]:
 
 def needing() -> dict[str, tuple[str, Callable[[], Any]]]:
     """What cannot be done without a package: the package that the error must name, and a call."""
-    from uncertainty_sets import KL, Polyhedron, UncertaintySet, Wasserstein1, calibration, check_set, robust
-
-    class Plugin(UncertaintySet):
-        """A set with nothing but constraints."""
-
-        size = 4
-
-        def constraints(self, p: Any) -> Any:
-            return [p <= 0.5]
-
-    class Claiming(Plugin):
-        """A set whose closed form is checked against its constraints."""
-
-        def _closed_form(self, losses: Any, warm_start: Any) -> Any:
-            return KL(CENTER, radius=0.0).worst_case(losses)
-
     kl = KL(CENTER, radius=0.1)
     matrix = Wasserstein1(CENTER, radius=0.5, cost=1.0 - np.eye(4))
     return {
@@ -87,19 +109,32 @@ def needing() -> dict[str, tuple[str, Callable[[], Any]]]:
     }
 
 
+def error_of(call: Callable[[], Any]) -> FdroError | None:
+    """The error that a call raises."""
+    try:
+        call()
+    except FdroError as error:
+        return error
+    return None
+
+
 def check_errors() -> None:
     """Ask for what needs a package, and see that the error names it and the extra that has it."""
-    from uncertainty_sets.errors import BackendMissing
-
     for what, (package, call) in needing().items():
-        try:
-            found = call()
-        except BackendMissing as error:
-            assert f"needs the package {package}: pip install" in str(error), f"{what}: {error}"
-            assert '"fdro[' in str(error), f"{what}: {error}"
-            assert isinstance(error.__cause__, ImportError), f"{what}: {error.__cause__!r}"
-        else:
-            raise AssertionError(f"{what} needs {package}, and answered {found!r}")
+        error = error_of(call)
+        assert isinstance(error, BackendMissing), f"{what}: {error!r}"
+        assert f"needs the package {package}: pip install" in str(error), f"{what}: {error}"
+        assert '"fdro[' in str(error), f"{what}: {error}"
+        assert isinstance(error.__cause__, ImportError), f"{what}: {error.__cause__!r}"
+
+
+def check_an_unproved_answer() -> None:
+    """A closed form without a proof asks a solver; the error has its answer and its cause."""
+    error = error_of(lambda: Unproved().worst_case(LOSSES))
+    assert isinstance(error, SolverFailed), repr(error)
+    assert error.answer is not None
+    assert isinstance(error.__cause__, BackendMissing), repr(error.__cause__)
+    assert "needs the package cvxpy: pip install" in str(error.__cause__), str(error.__cause__)
 
 
 def main() -> None:
@@ -108,8 +143,7 @@ def main() -> None:
     assert not present, f"this checks an install without {', '.join(present)}"
     check_closed_forms()
     check_errors()
-    from uncertainty_sets import available_backends
-
+    check_an_unproved_answer()
     assert available_backends() == ["closed-form"], available_backends()
     loaded = sorted({name.partition(".")[0] for name in sys.modules}.intersection({*ABSENT, "typer", "rich"}))
     assert not loaded, loaded

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncertainty_sets.answer import name_rows, padded
-from uncertainty_sets.errors import BackendMissing, FdroError, SolverFailed
+from uncertainty_sets.errors import FdroError, SolverFailed
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
@@ -31,7 +31,7 @@ def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backe
         try:
             return _by_solver(uncertainty_set, losses)
         except FdroError as error:  # a solver may also find a set of extreme numbers empty or unusable
-            raise failure(uncertainty_set, answer, (0,), error) from error
+            raise failure(uncertainty_set, answer, (0,)) from error
     failed: list[int] = []
     cause: FdroError | None = None
     for row in answer.unproved:
@@ -41,7 +41,7 @@ def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backe
             failed.append(row)
             cause = error
     if failed:
-        raise failure(uncertainty_set, answer, tuple(failed), cause) from cause
+        raise failure(uncertainty_set, answer, tuple(failed)) from cause
     answer.unproved = ()
     return answer
 
@@ -61,13 +61,8 @@ def _by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
     return found
 
 
-def failure(
-    uncertainty_set: SetContract, answer: WorstCase, rows: tuple[int, ...], cause: FdroError | None = None
-) -> SolverFailed:
+def failure(uncertainty_set: SetContract, answer: WorstCase, rows: tuple[int, ...]) -> SolverFailed:
     """The error for rows that no method could answer with a good certificate."""
-    advice = "try backend='clarabel', or parameters and losses that span fewer orders of magnitude"
-    if isinstance(cause, BackendMissing):
-        advice = f"a solver might answer, but {cause}"
     name = type(uncertainty_set).__name__
     gap, violation = (np.atleast_1d(each)[list(rows)] for each in (answer.gap, answer.violation))
     found = f"the best has a gap of {gap[0]:.3g} and a violation of {violation[0]:.3g}"
@@ -79,7 +74,7 @@ def failure(
         what = f"{name_rows(rows)} of {len(answer.p)}"
     return SolverFailed(
         f"no answer of {name} for {what} has a certificate within the promise: {found}. It is in `.answer`; "
-        f"{advice}",
+        f"try backend='clarabel', or parameters and losses that span fewer orders of magnitude",
         answer=answer,
         rows=where,
     )
