@@ -250,12 +250,12 @@ def test_import_is_light() -> None:
 
 
 def test_import_of_the_driver_is_light() -> None:
-    """Its names, too: they load what solving needs, which is numba's kernels if they are not compiled."""
     loaded = loaded_by("import fdro_core", ROOT)
     assert "fdro_core" in loaded
     assert loaded.isdisjoint({*LAZY, *COMMAND_LINE})
     loaded = loaded_by("from fdro_core import *; solve", ROOT)
-    assert loaded.isdisjoint({*LAZY, *COMMAND_LINE} - {"numba"})
+    jit = {"numba", "scipy"} if "numba" in loaded else set()  # kernels not compiled; numba imports scipy
+    assert loaded.isdisjoint({*LAZY, *COMMAND_LINE} - jit)
 
 
 def test_help_of_the_command_waits_for_nothing() -> None:

@@ -36,6 +36,12 @@ def test_closed_forms_need_no_solver_and_errors_say_what_to_install() -> None:
     assert "closed forms answer" in run_without((*ABSENT, "typer", "rich"), "tests/slim_check.py")
 
 
+def test_the_driver_is_imported_without_solvers(tmp_path: Path) -> None:
+    program = tmp_path / "ask.py"
+    program.write_text("import fdro_core\nfrom fdro_core import *\nprint(len(fdro_core.__all__), solve)\n")
+    assert "function solve" in run_without((*ABSENT, "typer", "rich"), str(program))
+
+
 def test_a_kernel_that_is_not_compiled_needs_numba(tmp_path: Path) -> None:
     program = tmp_path / "ask.py"
     program.write_text(

@@ -11,6 +11,11 @@ source, or in the user's cache folder. If none of them can be written, every pro
 | `comparing` | NaN ignored | min and max, which then are single instructions |
 
 A callee without flags inherits its caller's, hence a flag for `strict` too.
+
+The last bits of an answer may depend on what else the process has compiled or loaded: numba copies a callee
+into every caller, optimised there once more, under one name, and the copy that was loaded first runs for all.
+So a process that compiles KL and one that loads it from the cache may differ there. Only kernels compiled
+ahead of time, each with its own copies, give the same bits in every process.
 """
 
 from __future__ import annotations
