@@ -25,7 +25,8 @@ from uncertainty_sets.kernels.tangent import (
     settle_bracket,
     update_bracket,
 )
-from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below, reach
+from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below
+from uncertainty_sets.kernels.wasserstein1_sweep import reach
 
 EVALUATIONS = 200
 
