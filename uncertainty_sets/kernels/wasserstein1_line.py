@@ -32,7 +32,7 @@ from uncertainty_sets.kernels.tangent import (
     settle_bracket,
     update_bracket,
 )
-from uncertainty_sets.kernels.wasserstein1_prune import changing, deposit, keep, mark, settled
+from uncertainty_sets.kernels.wasserstein1_prune import changing, deposit, keep, mark, sources, weigh
 from uncertainty_sets.kernels.wasserstein1_sweep import Indices, sweep
 
 EVALUATIONS = 200
@@ -244,15 +244,17 @@ def search(
                 factor = factor**2
                 set_end(ends, 4, trial)
         # 3. Drop what is settled between the ends, if that is most of it.
-        elif not over and f.size >= pruned_from and 3 * changing(low, high) < f.size:
-            marks = np.empty(f.size, np.uint8)
-            kept = mark(x, low, high, marks)
-            if 2 * kept < f.size:
-                more, spent = settled(f, x, q, top, low, high)
-                gain, cost = gain + more, cost + spent
-                deposit(q, low, high, 1.0, index, p)
-                f, x, q, index, low, high = keep(f, x, q, index, low, high, marks, spare, kept)
-                spare = np.empty(kept, np.uint32)
+        elif not over and f.size >= pruned_from:
+            count = changing(low, high)
+            if 3 * count < f.size:
+                changed, marks = sources(low, high, count), np.empty(f.size, np.uint8)
+                kept = mark(x, low, high, changed, marks)
+                if 2 * kept < f.size:
+                    more, spent = weigh(f, x, q, top, low, changed)
+                    gain, cost = ends[0, GAIN] - more, ends[0, MASS] + radius - spent
+                    deposit(q, low, high, 1.0, index, p)
+                    f, x, q, index, low, high = keep(f, x, q, index, low, high, marks, spare, kept)
+                    spare = np.empty(kept, np.uint32)
     # 4. The mixture of both ends that costs the radius; an end that was not evaluated above is at 0 or `still`.
     mix = mixture(ends)
     if mix > 0.0:

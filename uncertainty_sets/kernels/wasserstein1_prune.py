@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.wasserstein1_sweep import Indices
+from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Indices
 
 DROPPED, TARGET, SOURCE = np.uint8(0), np.uint8(1), np.uint8(2)
 
@@ -29,43 +29,60 @@ def changing(low: Indices, high: Indices) -> int:
 
 
 @kernel
-def mark(x: Array, low: Indices, high: Indices, marks: Marks) -> int:
+def sources(low: Indices, high: Indices, count: int) -> Indices:
+    """The entries with different targets at both ends, of which there are `count`."""
+    found = np.empty(count, np.uint32)
+    k = ZERO
+    for j in range(np.uint64(low.size)):
+        if low[j] != high[j]:
+            found[k] = j
+            k += ONE
+    return found
+
+
+@kernel
+def mark(x: Array, low: Indices, high: Indices, changed: Indices, marks: Marks) -> int:
     """Mark the entries whose target changes (SOURCE) and those that may become one (TARGET); count both."""
     n = np.uint64(x.size)
     marks[:] = DROPPED
-    # Before and after: whether an entry still to come reaches back here, whether an earlier one reaches here.
-    nearest, farthest = np.inf, -np.inf
-    for i in range(n):
-        j = n - np.uint64(1) - i
-        if low[j] != high[j]:
-            nearest = min(nearest, x[j] - abs(x[low[j]] - x[j]))
-        elif x[j] >= nearest and high[j] == j:
-            marks[j] = TARGET
-    for j in range(n):
-        if low[j] != high[j]:
-            farthest = max(farthest, x[j] + abs(x[low[j]] - x[j]))
-        elif x[j] <= farthest and high[j] == j:
-            marks[j] = TARGET
-    # Its targets at both ends are kept in any case: rounding may have put them out of reach.
+    # 1. The entries in reach after and before a source; what an earlier source reached is not visited again.
+    done, count = ZERO, np.uint64(changed.size)
+    for k in range(count):
+        j = np.uint64(changed[k])
+        reach = x[j] + abs(x[low[j]] - x[j])
+        done = max(done, j)
+        while done < n and x[done] <= reach:
+            marks[done] = TARGET if high[done] == done else DROPPED
+            done += ONE
+    done = n
+    for k in range(count):
+        j = np.uint64(changed[count - ONE - k])
+        reach = x[j] - abs(x[low[j]] - x[j])
+        done = min(done, j + ONE)
+        while done > ZERO and x[done - ONE] >= reach:
+            done -= ONE
+            marks[done] = TARGET if high[done] == done else DROPPED
+    # 2. The sources; their targets at both ends in any case: rounding may have put them out of reach.
+    for k in range(count):
+        j = changed[k]
+        marks[low[j]], marks[high[j]] = TARGET, TARGET
+    for k in range(count):
+        marks[changed[k]] = SOURCE
     kept = 0
-    for j in range(n):
-        if low[j] != high[j]:
-            marks[low[j]], marks[high[j]] = max(marks[low[j]], TARGET), max(marks[high[j]], TARGET)
-            marks[j] = SOURCE
     for j in range(n):
         kept += marks[j] != DROPPED
     return kept
 
 
 @summing
-def settled(f: Array, x: Array, q: Array, top: float, low: Indices, high: Indices) -> tuple[float, float]:
-    """Σ q·(f_target - top) and Σ q·distance over the entries whose target is settled."""
+def weigh(f: Array, x: Array, q: Array, top: float, goal: Indices, changed: Indices) -> tuple[float, float]:
+    """Σ q·(f_target - top) and Σ q·distance over the given entries."""
     gain, cost = 0.0, 0.0
-    for j in range(f.size):
-        target = np.uint64(low[j])
-        mass = q[j] if low[j] == high[j] else 0.0
-        gain += mass * (f[target] - top)
-        cost += mass * abs(x[target] - x[j])
+    for k in range(changed.size):
+        j = changed[k]
+        target = goal[j]
+        gain += q[j] * (f[target] - top)
+        cost += q[j] * abs(x[target] - x[j])
     return gain, cost
 
 
@@ -87,12 +104,12 @@ def keep(
     """
     F, X, Q = np.empty(kept), np.empty(kept), np.empty(kept)
     which = np.empty(kept, np.uint32)
-    k = np.uint64(0)
+    k = ZERO
     for j in range(np.uint64(f.size)):
         if marks[j] != DROPPED:
             F[k], X[k], Q[k] = f[j], x[j], q[j] if marks[j] == SOURCE else 0.0
             which[k], places[j] = j, k
-            k += np.uint64(1)
+            k += ONE
     first, second = np.empty(kept, np.uint32), np.empty(kept, np.uint32)
     for k in range(np.uint64(kept)):
         j = np.uint64(which[k])
