@@ -34,10 +34,9 @@ from uncertainty_sets.kernels.cd_norm_search import (
 )
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import larger, smaller
-from uncertainty_sets.kernels.tangent import X
+from uncertainty_sets.kernels.tangent import LOWEST, X
 
 SAMPLES = 4
-SAMPLE_SHARE = 128  # a sample has one of so many entries
 MARGIN = 0.75  # of the range of the samples' answers, to either side: about five standard errors in all
 WIDER = 8.0  # times, if the window did not hold the minimum
 WINDOWS = 2  # tried before all entries are searched
@@ -47,15 +46,14 @@ Counts = NDArray[np.int64]
 
 
 @summing
-def weighted_sums(f: Array, s: Array, top: float) -> tuple[float, float, float]:
-    """Σ s·(f - top), Σ s and max s, with spreads above 1 counted as 1: no entry moves by more."""
-    total, weight, most = 0.0, 0.0, 0.0
+def weighted_sums(f: Array, s: Array, top: float) -> tuple[float, float]:
+    """Σ s·(f - top) and Σ s, with spreads above 1 counted as 1: no entry moves by more."""
+    total, weight = 0.0, 0.0
     for i in range(f.size):
         x = smaller(s[i], 1.0)
         total += x * (f[i] - top)
         weight += x
-        most = larger(most, x)
-    return total, weight, most
+    return total, weight
 
 
 @summing
@@ -122,56 +120,45 @@ def sampled_window(
     budget: float,
     top: float,
     spread: float,
+    start: float,
+    whole: Array,
     work: Array,
     sample: Array,
     ends: Array,
     memory: Array,
-    whole: Array,
     window: Array,
-) -> None:
-    """Solve the samples; the window holds their answers with a margin."""
+) -> float:
+    """Solve the samples; the window holds their answers with a margin. Returns the last one's ν - top."""
     # 1. Draw them; a third of the chances goes by heights, by spreads and by numbers each.
-    total, weight, most = weighted_sums(f, s, top)
-    n = total / weight
+    total, weight = weighted_sums(f, s, top)
+    n = start if np.isfinite(start) else total / weight
     heights = total_height(f, s, top, n)
-    size = f.size // SAMPLE_SHARE
-    samples, counts = np.empty((SAMPLES, 4, SAMPLES * size + SAMPLES)), np.empty(SAMPLES, np.int64)
+    size = int(f.size ** (2.0 / 3.0))
+    samples, counts = np.empty((SAMPLES, 4, SAMPLES * (size + 1))), np.empty(SAMPLES, np.int64)
     share = size / 3.0
     by_height = share / heights if heights > 0.0 else 0.0
     draw_samples(f, s, rise, cap, top, n, by_height, share / weight, share / f.size, samples, counts)
-    # 2. Solve them, each from the answer of the one before.
-    tolerance = 1e-6 * spread * min(weight, budget * most)
-    reach, pi = 0.03 * spread, np.nan
-    for k in range(SAMPLES):
+    # 2. Solve them, each from the answer of the one before; the first one twice, since its own start may be
+    #    so far off that the tolerance, a part of the gain there, is too large.
+    reach, pi, tolerance = 0.03 * spread, np.nan, 1e-3 * heights
+    for turn in range(SAMPLES + 1):
+        k = max(0, turn - 1)
         c = counts[k]
         fs, ss, rs, cs = samples[k, 0, :c], samples[k, 1, :c], samples[k, 2, :c], samples[k, 3, :c]
-        search(
-            fs,
-            ss,
-            rs,
-            cs,
-            budget,
-            top,
-            n,
-            reach,
-            pi,
-            tolerance,
-            spread / c**2,
-            whole,
-            work,
-            sample,
-            ends,
-            memory,
-        )
+        kink = 10.0 * spread / c**2
+        search(fs, ss, rs, cs, budget, top, n, reach, pi, tolerance, kink, whole, work, sample, ends, memory)
         found, pi = ends[2, X], ends[2, PI]
-        if k == 0:
-            window[LOW], window[HIGH], window[PI_LOW], window[PI_HIGH] = found, found, pi, pi
-        window[LOW], window[HIGH] = min(window[LOW], found), max(window[HIGH], found)
-        window[PI_LOW], window[PI_HIGH] = min(window[PI_LOW], pi), max(window[PI_HIGH], pi)
-        reach = 1e-3 * spread if k == 0 else max(abs(found - n), 1e-9 * spread)
+        tolerance = 1e-6 * memory[LOWEST]
+        reach = max(abs(found - n), 1e-9 * spread) if turn > 1 else 1e-3 * spread
         n = found
+        if turn == 1:
+            window[LOW], window[HIGH], window[PI_LOW], window[PI_HIGH] = n, n, pi, pi
+        elif turn > 1:
+            window[LOW], window[HIGH] = min(window[LOW], n), max(window[HIGH], n)
+            window[PI_LOW], window[PI_HIGH] = min(window[PI_LOW], pi), max(window[PI_HIGH], pi)
     # 3. A margin to either side.
     widen(window, MARGIN, whole)
+    return n
 
 
 @kernel
@@ -198,7 +185,10 @@ def decide_block(
     after: int,
     undecided: Array,
 ) -> tuple[float, float, float]:
-    """Sums of the entries taken for all n in [n0, n1] and all thresholds in [least, most]; 1.0 if undecided."""
+    """Sums of the entries that are taken at all n in [n0, n1] and thresholds in [least, most].
+
+    `undecided` becomes 1.0 for each entry that is neither taken nor left at all of them, else 0.0.
+    """
     taken, gain, mass = 0.0, 0.0, 0.0
     for i in range(first, after):
         g = below_top(f[i], top)
@@ -217,12 +207,17 @@ def decide_block(
 
 
 @kernel
-def decide(f: Array, s: Array, rise: Array, cap: Array, top: float, window: Array, places: Indices) -> int:
-    """Sum what is taken everywhere in the window into it; return how many are undecided, with their places."""
+def decide(
+    f: Array, s: Array, rise: Array, cap: Array, top: float, window: Array, places: Indices, stride: int
+) -> int:
+    """Sum what is taken everywhere in the window into it; return how many are undecided, and their places.
+
+    One block of each `stride` blocks is read: with 1 all of them, with more it only tells what to expect.
+    """
     state = np.empty(BLOCK)
     n0, n1, least, most = window[LOW], window[HIGH], window[PI_LOW], window[PI_HIGH]
     taken, gain, mass, kept = 0.0, 0.0, 0.0, 0
-    for first in range(0, f.size, BLOCK):
+    for first in range(0, f.size, BLOCK * stride):
         after = min(f.size, first + BLOCK)
         weight, product, move = decide_block(f, s, rise, cap, top, n0, n1, least, most, first, after, state)
         taken += weight
@@ -236,6 +231,18 @@ def decide(f: Array, s: Array, rise: Array, cap: Array, top: float, window: Arra
 
 
 @kernel
+def gathered(
+    f: Array, s: Array, rise: Array, cap: Array, places: Indices
+) -> tuple[Array, Array, Array, Array]:
+    """The entries at some places."""
+    part = np.empty((4, places.size))
+    for k in range(places.size):
+        i = places[k]
+        part[0, k], part[1, k], part[2, k], part[3, k] = f[i], s[i], rise[i], cap[i]
+    return part[0], part[1], part[2], part[3]
+
+
+@kernel
 def search_windows(
     f: Array,
     s: Array,
@@ -244,6 +251,7 @@ def search_windows(
     budget: float,
     top: float,
     spread: float,
+    start: float,
     tolerance: float,
     kink: float,
     whole: Array,
@@ -251,46 +259,35 @@ def search_windows(
     sample: Array,
     ends: Array,
     memory: Array,
-) -> tuple[int, bool]:
-    """`search` in a window around the minimum; evaluations, and whether it was found."""
+) -> int:
+    """`search` in a window around the minimum, or among all entries if it is not found there.
+
+    `start` is where the samples' searches begin, or NaN.
+    """
     window, places = np.empty(WINDOW), np.empty(f.size + 1, np.int32)
-    sampled_window(f, s, rise, cap, budget, top, spread, work, sample, ends, memory, whole, window)
+    n = sampled_window(f, s, rise, cap, budget, top, spread, start, whole, work, sample, ends, memory, window)
     evaluations = 0
     for _ in range(WINDOWS):
         # 1. Leave out what is decided, unless that is little.
-        kept = decide(f, s, rise, cap, top, window, places)
-        if kept > USEFUL * f.size:
+        reach = 0.1 * (window[HIGH] - window[LOW])
+        pi = 0.5 * window[PI_LOW] + 0.5 * window[PI_HIGH]
+        stride = 1 + f.size // (16 * BLOCK)
+        if decide(f, s, rise, cap, top, window, places, stride) * stride > USEFUL * f.size:
             break
+        kept = decide(f, s, rise, cap, top, window, places, 1)
+        # 2. Search among the others, if what is taken leaves them a budget.
         if window[TAKEN] <= budget:
-            # 2. Search among the others.
-            part = np.empty((4, kept))
-            for k in range(kept):
-                i = places[k]
-                part[0, k], part[1, k], part[2, k], part[3, k] = f[i], s[i], rise[i], cap[i]
-            start = 0.5 * window[LOW] + 0.5 * window[HIGH]
-            reach = 0.1 * (window[HIGH] - window[LOW])
-            pi = 0.5 * window[PI_LOW] + 0.5 * window[PI_HIGH]
+            fk, sk, rk, ck = gathered(f, s, rise, cap, places[:kept])
             used, found = search(
-                part[0],
-                part[1],
-                part[2],
-                part[3],
-                budget,
-                top,
-                start,
-                reach,
-                pi,
-                tolerance,
-                kink,
-                window,
-                work,
-                sample,
-                ends,
-                memory,
+                fk, sk, rk, ck, budget, top, n, reach, pi, tolerance, kink, window, work, sample, ends, memory
             )
             evaluations += used
             if found:
-                return evaluations, True
+                return evaluations
         # 3. The window did not hold the minimum.
         widen(window, WIDER, whole)
-    return evaluations, False
+    reach = max(reach, 1e-9 * spread)
+    more, _ = search(
+        f, s, rise, cap, budget, top, n, reach, pi, tolerance, kink, whole, work, sample, ends, memory
+    )
+    return evaluations + more
