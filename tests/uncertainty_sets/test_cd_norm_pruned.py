@@ -135,7 +135,7 @@ def test_a_start_that_is_far_off_changes_nothing():
 
 
 def test_what_a_window_leaves_out_is_decided_everywhere_in_it():
-    """At any point of the window the entries left out are all taken whole, or not at all, as they were summed."""
+    """At any point of the window, those left out that are taken are the ones that were summed."""
     rng = np.random.default_rng(7)
     q, f = centre(rng, 3_000), rng.normal(size=3_000)
     subject = CDNorm(q, SPREADS["wide"](rng, q), 50.0)

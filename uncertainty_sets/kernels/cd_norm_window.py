@@ -127,8 +127,8 @@ def sampled_window(
     ends: Array,
     memory: Array,
     window: Array,
-) -> float:
-    """Solve the samples; the window holds their answers with a margin. Returns the last one's ν - top."""
+) -> tuple[float, float]:
+    """Solve the samples; the window holds their answers with a margin. Returns ν - top and π of the last."""
     # 1. Draw them; a third of the chances goes by heights, by spreads and by numbers each.
     total, weight = weighted_sums(f, s, top)
     n = start if np.isfinite(start) else total / weight
@@ -158,7 +158,7 @@ def sampled_window(
             window[PI_LOW], window[PI_HIGH] = min(window[PI_LOW], pi), max(window[PI_HIGH], pi)
     # 3. A margin to either side.
     widen(window, MARGIN, whole)
-    return n
+    return n, pi
 
 
 @kernel
@@ -265,12 +265,13 @@ def search_windows(
     `start` is where the samples' searches begin, or NaN.
     """
     window, places = np.empty(WINDOW), np.empty(f.size + 1, np.int32)
-    n = sampled_window(f, s, rise, cap, budget, top, spread, start, whole, work, sample, ends, memory, window)
+    n, pi = sampled_window(
+        f, s, rise, cap, budget, top, spread, start, whole, work, sample, ends, memory, window
+    )
     evaluations = 0
     for _ in range(WINDOWS):
         # 1. Leave out what is decided, unless that is little.
         reach = 0.1 * (window[HIGH] - window[LOW])
-        pi = 0.5 * window[PI_LOW] + 0.5 * window[PI_HIGH]
         stride = 1 + f.size // (16 * BLOCK)
         if decide(f, s, rise, cap, top, window, places, stride) * stride > USEFUL * f.size:
             break
@@ -284,8 +285,10 @@ def search_windows(
             evaluations += used
             if found:
                 return evaluations
-        # 3. The window did not hold the minimum.
+        # 3. The window did not hold the minimum. If the budget is that of a few entries, samples miss most of
+        #    them, and the threshold is higher than they say.
         widen(window, WIDER, whole)
+        window[PI_HIGH] = whole[PI_HIGH]
     reach = max(reach, 1e-9 * spread)
     more, _ = search(
         f, s, rise, cap, budget, top, n, reach, pi, tolerance, kink, whole, work, sample, ends, memory
