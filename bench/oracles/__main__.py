@@ -12,6 +12,7 @@ from rich.console import Console
 
 from bench.measuring import machine
 from bench.measuring.targets import Row, table
+from bench.oracles import cd_norm as oracle_cd_norm
 from bench.oracles import exact as oracle_exact
 from bench.oracles import hard as oracle_hard
 from bench.oracles import process as oracle_process
@@ -32,6 +33,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
     return {
         "exact": lambda: oracle_exact.measure(sizes, seed, say),
         "argsort": lambda: oracle_speed.against_argsort(n(10**6), few, seed, say),
+        "cd-norm": lambda: oracle_cd_norm.every_kind(n(10**6), few, seed, say),
         "hard": lambda: [
             *oracle_hard.against_ordinary(n(10**5), few, seed, say),
             *oracle_hard.against_selection(n(10**6), few, seed, say),
