@@ -111,14 +111,14 @@ class HighsSolver(Solver):
             status = self._run_from_last_basis()
         elif last is not None and self._far_iterations <= LONGER * self._cold_iterations + SHORT:
             status = self._run_from_last_basis()
-            self._far_iterations = int(highs.getInfo().simplex_iteration_count)
+            self._far_iterations = self._iterations()
         else:
             status = self._run_from_nothing()
         outcome = OUTCOMES.get(status, "failed")
         if last is not None and outcome in {"infeasible", "failed"}:
             status = self._run_from_nothing()
             outcome = OUTCOMES.get(status, "failed")
-        iterations = int(highs.getInfo().simplex_iteration_count)
+        iterations = self._iterations()
         if outcome in {"infeasible", "failed"}:
             self._last_cost = None
             return Solution(outcome, np.zeros(0), np.zeros(0), iterations, status)
@@ -140,8 +140,11 @@ class HighsSolver(Solver):
         self._highs.clearSolver()
         self._highs.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
         self._highs.run()
-        self._cold_iterations = int(self._highs.getInfo().simplex_iteration_count)
+        self._cold_iterations = self._iterations()
         return str(self._highs.getModelStatus().name)
+
+    def _iterations(self) -> int:
+        return int(self._highs.getInfoValue("simplex_iteration_count")[1])
 
     def _put_reduced_costs(self, y: Array, reduced: Array) -> None:
         """A column's reduced cost is the multiplier of the bound it sits at."""
