@@ -141,7 +141,7 @@ class FullModels:
         planes = self.planes
         planes.previous[:] = planes.multipliers
         kernels.balance(self.e, self.gram, self.C, planes.multipliers, MOVES)
-        total = float(self.C @ planes.multipliers)
+        total = float(self.C.dot(planes.multipliers))
         z = np.empty_like(self.z)
         kernels.mix(self.E, planes.multipliers, z)
         kernels.descend(self.origin, self.inverse, z, total)
