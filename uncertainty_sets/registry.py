@@ -24,6 +24,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import NAMED, UncertaintySet
 from uncertainty_sets.building import build
 from uncertainty_sets.errors import InvalidInput, InvalidParameter, UnknownName
+from uncertainty_sets.failures import OnFailure
 from uncertainty_sets.names import instead, join_names
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def worst_case(
     *,
     backend: str = "auto",
     warm_start: WorstCase | None = None,
+    on_failure: OnFailure = "raise",
     **parameters: Any,
 ) -> WorstCase:
     """The worst-case distribution of the set of that name with those parameters.
@@ -159,4 +161,4 @@ def worst_case(
     2.438...
     """
     uncertainty_set = make_set(get_set(name), parameters, None)
-    return uncertainty_set.worst_case(losses, backend=backend, warm_start=warm_start)
+    return uncertainty_set.worst_case(losses, backend=backend, warm_start=warm_start, on_failure=on_failure)

@@ -15,6 +15,7 @@ from bench.measuring.targets import Row, table
 from bench.oracles import cd_norm as oracle_cd_norm
 from bench.oracles import exact as oracle_exact
 from bench.oracles import hard as oracle_hard
+from bench.oracles import plugins as oracle_plugins
 from bench.oracles import process as oracle_process
 from bench.oracles import solvers as oracle_solvers
 from bench.oracles import speed as oracle_speed
@@ -45,6 +46,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
             n(60 if quick else 200), n(200 if quick else 500), few, seed, say
         ),
         "polyhedron": lambda: oracle_solvers.polyhedron(n(10**3), n(200), many, seed, say),
+        "plugins": lambda: oracle_plugins.rows(n(100), 10, few, seed, say),
         "import": lambda: oracle_process.imports(3 if quick else 9, say),
         "cache": lambda: oracle_process.cache(fresh=not quick, say=say),
         "memory": lambda: oracle_process.memory(n(10**6), say),

@@ -40,7 +40,7 @@ class _Stated:
 
     def at(self, point: Array) -> float:
         """The largest residual with p at the point and the auxiliary variables as they are."""
-        self.p.value = point
+        self.p.save_value(point)  # not `value`, whose checks take as long as the constraints
         worst = max((_residual(each) for each in self.constraints), default=0.0)
         # NaN: the point is outside a function's domain, as 0 is for log(p). No tolerance covers that.
         return np.inf if np.isnan(worst) else worst
