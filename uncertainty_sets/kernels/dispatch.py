@@ -2,19 +2,19 @@
 
 A kernel is ``rows(F, *parameters, warm, P, out)``: losses F (B, N), parameters whose first axis is 1 or B,
 starting multipliers `warm` (1 or B rows, NaN for none), and what it writes: P (B, N) and one row of
-`out` per loss vector (layout.py). It runs without the GIL, so batches are cut into pieces for a
-pool of threads; numba's own parallel loops would abort under some of its threading layers when two
-threads call them at once, and break after a fork.
+`out` per loss vector (layout.py). It runs without the GIL, so batches are cut into pieces that
+the threads of a pool take in turn; numba's own parallel loops would abort under some of its threading
+layers when two threads call them at once, and break after a fork.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from uncertainty_sets.kernels.layout import (
 )
 
 PARALLEL_FROM = 50_000  # entries in a batch; below, starting threads costs more than it saves
+PIECE = 8_192  # entries that a thread takes at a time: some hundred microseconds, which stay in the cache
 COLD = np.full((1, 2), np.nan)
 
 _pool: ThreadPoolExecutor | None = None
@@ -65,10 +66,10 @@ def answer(
     out = np.empty((F.shape[0], COLUMNS))
     warm = COLD if warm_start is None else _multipliers(warm_start, keys, F.shape[0])
     # 2. Run; large batches on several threads.
-    if single or F.size < PARALLEL_FROM:
+    if single:
         kernel(F, *parameters, warm, P, out)
     else:
-        _in_parallel(kernel, F, parameters, warm, P, out)
+        _run_rows(kernel, F, parameters, warm, P, out)
     # 3. One loss vector that came out: the fast way, since this is what a call at N = 10 spends its time on.
     if single:
         # All columns at once, in the order of layout.py: single look-ups in `out` would take longer.
@@ -160,15 +161,44 @@ def _redo(
     return tuple(int(b) for b in failed if out[b, STATUS] != OK)
 
 
-def _in_parallel(
+def run_pieces(run: Callable[[int, int], None], rows: int, entries: int) -> None:
+    """Call run(first, after) for pieces that together are all rows; large batches on several threads.
+
+    Threads take the next piece from a shared counter whenever they are done with one, so that a thread whose
+    core is busy, or whose rows are hard, holds up the others by no more than a piece.
+
+    Args:
+        run: answers the rows first, …, after - 1; several threads call it at once, each with rows of its own.
+        rows: how many rows there are.
+        entries: of all rows together, which decides whether threads are worth it and how long a piece is.
+    """
+    if entries < PARALLEL_FROM or rows == 1 or (threads := _cores()) == 1:
+        run(0, rows)
+        return
+    length = max(1, min(rows * PIECE // entries, -(-rows // threads)))
+    counter, end = itertools.count(0, length), rows  # next() on a counter is atomic
+
+    def work() -> None:
+        while (first := next(counter)) < end:
+            run(first, min(first + length, rows))
+
+    pool = _threads(threads - 1)
+    helpers = [pool.submit(work) for _ in range(min(threads, -(-rows // length)) - 1)]
+    try:
+        work()
+    finally:
+        end = 0  # after an error or Ctrl-C there is no point in the rest
+        # One that has not begun is not waited for: the pool may be busy with another caller's rows.
+        begun = [helper for helper in helpers if not helper.cancel()]
+        wait(begun)
+    for helper in begun:
+        helper.result()
+
+
+def _run_rows(
     kernel: Callable[..., None], F: Array, parameters: tuple[Array, ...], warm: Array, P: Array, out: Array
 ) -> None:
-    pool, threads = _threads()
-    pieces = min(len(F), threads)
-    if pieces == 1:
-        kernel(F, *parameters, warm, P, out)
-        return
-    edges = [len(F) * k // pieces for k in range(pieces + 1)]
+    """Run the kernel on all rows, in pieces."""
 
     def run(first: int, after: int) -> None:
         piece = slice(first, after)
@@ -178,19 +208,20 @@ def _in_parallel(
 
         kernel(F[piece], *(cut(parameter) for parameter in parameters), cut(warm), P[piece], out[piece])
 
-    waiting = [pool.submit(run, a, b) for a, b in pairwise(edges[1:])]
-    run(edges[0], edges[1])
-    for task in waiting:
-        task.result()
+    run_pieces(run, len(F), F.size)
 
 
-def _threads() -> tuple[ThreadPoolExecutor, int]:
-    """The pool of this process (a new one after a fork) and how many pieces to cut a batch into."""
-    global _pool, _pool_owner  # noqa: PLW0603 - one pool per process, made when first needed
+def _cores() -> int:
+    """How many cores this process may use."""
     affinity: Any = getattr(os, "sched_getaffinity", None)
-    count = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    """The pool of this process; a new one after a fork."""
+    global _pool, _pool_owner  # noqa: PLW0603 - one pool per process, made when first needed
     with _pool_lock:
         if _pool is None or _pool_owner != os.getpid():
-            _pool = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="uncertainty_sets")
+            _pool = ThreadPoolExecutor(count, thread_name_prefix="uncertainty_sets")
             _pool_owner = os.getpid()
-        return _pool, count
+        return _pool
