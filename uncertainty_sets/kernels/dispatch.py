@@ -50,28 +50,32 @@ def answer(
     parameters: tuple[Array, ...],
     keys: tuple[str, ...],
     warm_start: WorstCase | None,
+    p: Array | None,
     vectors: dict[str, Array] | None = None,
 ) -> WorstCase:
     """Run the kernel on one loss vector or a batch and name what it found.
 
-    `vectors` are multipliers with an entry for each loss, (B, N), which the kernel takes after the
-    parameters, reads as a start and overwrites.
+    Args:
+        kernel: the set's `rows`.
+        f: losses, (N,) or (B, N).
+        parameters: the set's, in the kernel's order.
+        keys: names of the multipliers, one or two.
+        warm_start: an earlier answer, whose multipliers start the search.
+        p: an array of the losses' shape for the distributions; None makes a new one.
+        vectors: multipliers with an entry for each loss, (B, N), which the kernel takes after the
+            parameters, reads as a start and overwrites.
     """
     # 1. Arrays to fill, and multipliers to start from.
     single = f.ndim == 1
     if vectors:
         parameters = (*parameters, *vectors.values())
     F = f.reshape(1, -1) if single else f
-    P = np.empty(F.shape)
-    out = np.empty((F.shape[0], COLUMNS))
+    P = np.empty(F.shape) if p is None else p.reshape(F.shape)
     warm = COLD if warm_start is None else _multipliers(warm_start, keys, F.shape[0])
-    # 2. Run; large batches on several threads.
+    # 2. One loss vector that comes out: the fast way, since this is what a call at N = 10 spends its time on.
     if single:
+        out = np.empty((1, COLUMNS))
         kernel(F, *parameters, warm, P, out)
-    else:
-        _run_rows(kernel, F, parameters, warm, P, out)
-    # 3. One loss vector that came out: the fast way, since this is what a call at N = 10 spends its time on.
-    if single:
         # All columns at once, in the order of layout.py: single look-ups in `out` would take longer.
         value, bound, gap, violation, iterations, status, first, second = out[0].tolist()
         if status == OK:
@@ -79,16 +83,18 @@ def answer(
             if vectors:
                 dual.update((key, vector[0]) for key, vector in vectors.items())
             return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))
-    # 4. Rows that did not come out: again, scaled.
+        columns = out.T
+    else:
+        columns = _run_rows(kernel, F, parameters, warm, P)
+    # 3. Rows that did not come out: again, scaled.
     unproved: tuple[int, ...] = ()
-    if (out[:, STATUS] != OK).any():
-        unproved = _redo(kernel, F, parameters, len(keys), vectors, P, out)
-    # 5. Name the columns.
-    columns = out.T.copy()
+    if columns[STATUS].any():
+        unproved = _redo(kernel, F, parameters, len(keys), vectors, P, columns)
+    # 4. Name the columns.
     named = {key: columns[DUAL + k] for k, key in enumerate(keys)} | (vectors or {})
     if single:
         dual = {key: each[0] if each.ndim > 1 else float(each[0]) for key, each in named.items()}
-        value, bound, gap, violation, iterations, *_ = out[0].tolist()
+        value, bound, gap, violation, iterations, *_ = columns[:, 0].tolist()
         return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations), unproved)
     return WorstCase(
         P,
@@ -140,25 +146,27 @@ def _redo(
     scalars: int,
     vectors: dict[str, Array] | None,
     P: Array,
-    out: Array,
+    columns: Array,
 ) -> tuple[int, ...]:
     """Try the rows without a proof again, cold and scaled by a power of two; raise if a loss is not finite.
 
     Returns the rows that are still without a proof.
     """
-    failed = np.flatnonzero(out[:, STATUS] != OK)
-    if (out[failed, STATUS] == NOT_FINITE).any():
+    failed = np.flatnonzero(columns[STATUS] != OK)
+    if (columns[STATUS, failed] == NOT_FINITE).any():
         reject_not_finite(F[0] if len(F) == 1 else F)
+    out = np.empty((1, COLUMNS))
     for b in map(int, failed):
         rows = tuple(parameter[b : b + 1] if len(parameter) > 1 else parameter for parameter in parameters)
         scale = unit(F[b])
-        kernel(F[b : b + 1] * scale, *rows, COLD, P[b : b + 1], out[b : b + 1])
+        kernel(F[b : b + 1] * scale, *rows, COLD, P[b : b + 1], out)
         with np.errstate(over="ignore"):
-            out[b, [VALUE, BOUND, GAP]] /= scale
-            out[b, DUAL : DUAL + scalars] /= scale
+            out[0, [VALUE, BOUND, GAP]] /= scale
+            out[0, DUAL : DUAL + scalars] /= scale
             for vector in (vectors or {}).values():
                 vector[b] /= scale
-    return tuple(int(b) for b in failed if out[b, STATUS] != OK)
+        columns[:, b] = out[0]
+    return tuple(int(b) for b in failed if columns[STATUS, b] != OK)
 
 
 def run_pieces(run: Callable[[int, int], None], rows: int, entries: int) -> None:
@@ -196,9 +204,10 @@ def run_pieces(run: Callable[[int, int], None], rows: int, entries: int) -> None
 
 
 def _run_rows(
-    kernel: Callable[..., None], F: Array, parameters: tuple[Array, ...], warm: Array, P: Array, out: Array
-) -> None:
-    """Run the kernel on all rows, in pieces."""
+    kernel: Callable[..., None], F: Array, parameters: tuple[Array, ...], warm: Array, P: Array
+) -> Array:
+    """Run the kernel on all rows, in pieces; return the columns of layout.py, (COLUMNS, B)."""
+    columns = np.empty((COLUMNS, len(F)))
 
     def run(first: int, after: int) -> None:
         piece = slice(first, after)
@@ -206,9 +215,12 @@ def _run_rows(
         def cut(array: Array) -> Array:
             return array[piece] if len(array) > 1 else array
 
-        kernel(F[piece], *(cut(parameter) for parameter in parameters), cut(warm), P[piece], out[piece])
+        out = np.empty((after - first, COLUMNS))
+        kernel(F[piece], *(cut(parameter) for parameter in parameters), cut(warm), P[piece], out)
+        columns[:, piece] = out.T  # while it is in the cache
 
     run_pieces(run, len(F), F.size)
+    return columns
 
 
 def _cores() -> int:

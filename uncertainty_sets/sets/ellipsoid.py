@@ -140,12 +140,14 @@ class Ellipsoid(Ball):
             return cvxpy.multiply(1.0 / np.sqrt(self._shape[0]), difference)
         return np.linalg.inv(self._root[0]) @ difference
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
         if not self._dense:
             from uncertainty_sets.kernels.ellipsoid_diagonal import rows
 
             diagonal = (self._center, self._shape, self._ratio, self._radius, self._heavy)
-            return answer(rows, losses, diagonal, ("nu", "tau"), warm_start)
+            return answer(rows, losses, diagonal, ("nu", "tau"), warm_start, out)
         from uncertainty_sets.kernels.ellipsoid_dense import rows as dense_rows
 
         mu = np.zeros((1, losses.size) if losses.ndim == 1 else losses.shape)
@@ -154,7 +156,7 @@ class Ellipsoid(Ball):
             mu[:] = before
         factors = (self._shape, self._root, self._inverse, self._condition)
         dense = (self._center, *factors, self._radius)
-        return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
+        return answer(dense_rows, losses, dense, ("nu",), None, out, {"mu": mu})
 
     def _by_solver(self, losses: Array) -> WorstCase:
         """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y.
