@@ -180,7 +180,7 @@ def run_pieces(run: Callable[[int, int], None], rows: int, entries: int) -> None
         rows: how many rows there are.
         entries: of all rows together, which decides whether threads are worth it and how long a piece is.
     """
-    if entries < PARALLEL_FROM or rows == 1 or (threads := _cores()) == 1:
+    if entries < PARALLEL_FROM or rows == 1 or (threads := cores()) == 1:
         run(0, rows)
         return
     length = max(1, min(rows * PIECE // entries, -(-rows // threads)))
@@ -223,7 +223,7 @@ def _run_rows(
     return columns
 
 
-def _cores() -> int:
+def cores() -> int:
     """How many cores this process may use."""
     affinity: Any = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
