@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import failures, fallback, recheck
+from uncertainty_sets import failures, fallback, recheck, reuse
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
@@ -113,6 +113,7 @@ class UncertaintySet(ABC):
         backend: str = "auto",
         warm_start: WorstCase | None = None,
         on_failure: failures.OnFailure = "raise",
+        out: Array | None = None,
     ) -> WorstCase:
         """Return the distribution in the set with the largest expected loss, with its certificate.
 
@@ -132,8 +133,20 @@ class UncertaintySet(ABC):
                 "nan": return the answers, with NaN and a gap of inf in the failed rows, and the reasons by
                 row in `.failed`. A row whose own set is empty is a failed row; losses that are not finite,
                 and a set that is empty for all rows, are always raised.
+            out: an array for the answer's p, to reuse memory in a loop: float64, C-contiguous, of the losses'
+                shape, apart from them in memory. An earlier answer's p will do; it is overwritten. What is in
+                it after an error is undefined.
+
+        >>> import numpy as np
+        >>> from uncertainty_sets import KL
+        >>> ball, p = KL([0.5, 0.5], 0.1), np.empty((2, 2))
+        >>> answer = ball.worst_case([[1.0, 0.0], [0.0, 2.0]], out=p)
+        >>> answer.p is p, p.round(3).tolist()
+        (True, [[0.718, 0.282], [0.282, 0.718]])
         """
         f = self._check_losses(losses)
+        if out is not None:
+            reuse.check(out, f, losses)
         if warm_start is not None and not isinstance(warm_start, WorstCase):
             raise InvalidInput(
                 f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}",
@@ -143,22 +156,26 @@ class UncertaintySet(ABC):
         if on_failure != "raise":
             failures.check_on_failure(on_failure)
             try:
-                return self.worst_case(f, backend=backend, warm_start=warm_start)
+                return self.worst_case(f, backend=backend, warm_start=warm_start, out=out)
             except SolverFailed as error:
-                return failures.in_place_of(error, f)
+                missing = failures.in_place_of(error, f)
+                return missing if out is None else reuse.place(missing, out)
+        answer: WorstCase | None = None
         if backend in {"auto", "closed-form"}:
             if self._certifies_itself:
-                answer = self._closed_form(f, warm_start)
+                answer = self._closed_form(f, warm_start, out)
             else:
                 answer = recheck.closed_form(self, f, warm_start)
-            if answer is not None:
-                return fallback.settle(self, f, answer, backend) if answer.unproved else answer
+            if answer is not None and answer.unproved:
+                answer = fallback.settle(self, f, answer, backend)
+        if answer is None:
             if backend == "closed-form":
                 raise BackendUnsuitable(
                     f"{type(self).__name__} has no closed form; use backend='auto' or one of "
                     "available_backends()"
                 )
-        return conic.worst_case(self, f, backend, warm_start)
+            answer = conic.worst_case(self, f, backend, warm_start)
+        return answer if out is None else reuse.place(answer, out)
 
     def violation(self, p: ArrayLike) -> float:
         """Return the largest residual of p over the simplex and the set's constraints, at least 0.
@@ -217,8 +234,13 @@ class UncertaintySet(ABC):
             )
         return build(cls, {}, size, center=center, fill=True)
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase | None:
-        """The exact answer by this set's own method, or None if it has none."""
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase | None:
+        """The exact answer by this set's own method, or None if it has none.
+
+        `out` (for p) is given only to classes that certify themselves; for others p is copied into it.
+        """
         return None
 
     def _by_solver(self, losses: Array) -> WorstCase:

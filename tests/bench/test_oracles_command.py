@@ -66,7 +66,8 @@ def test_a_failed_solve_is_counted():
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_runs_and_writes_its_numbers(tmp_path, capsys):
-    parts = ["exact", "argsort", "cd-norm", "small", "batch", "clarabel", "programs", "polyhedron", "plugins"]
+    parts = ["exact", "argsort", "cd-norm", "small", "batch", "rows", "clarabel", "programs", "polyhedron"]
+    parts += ["plugins"]
     file = tmp_path / "numbers.json"
     assert oracles.main(["--quick", "--scale", "1e-5", "--json", str(file), "--only", *parts]) == 0
     document = json.loads(file.read_text(encoding="utf-8"))
@@ -75,6 +76,8 @@ def test_the_command_runs_and_writes_its_numbers(tmp_path, capsys):
     exact = [row for row in document["rows"] if row["group"].startswith("exactness")]
     assert len(exact) == 2 * len(cases.ALL)
     assert all(row["met"] for row in exact)
+    for way in ("one thread", "all cores", "all cores, out="):
+        assert sum(row["what"].endswith(f": {way}") for row in document["rows"]) == 3 * len(cases.ALL)
     assert "targets met" in capsys.readouterr().out
 
 

@@ -8,7 +8,17 @@ import pytest
 from tests import tolerances
 from uncertainty_sets import Wasserstein1
 from uncertainty_sets.kernels import wasserstein1_line, wasserstein1_prune
-from uncertainty_sets.kernels.layout import BOUND, COLUMNS, DUAL, GAP, ITERATIONS, OK, STATUS, VALUE, VIOLATION
+from uncertainty_sets.kernels.layout import (
+    BOUND,
+    COLUMNS,
+    DUAL,
+    GAP,
+    ITERATIONS,
+    OK,
+    STATUS,
+    VALUE,
+    VIOLATION,
+)
 from uncertainty_sets.kernels.tangent import MEMORY
 
 SIZE = 400
@@ -77,9 +87,7 @@ def test_dropping_settled_entries_changes_nothing(kind, spacing, radius):
     for pruned_from in (EVERY, wasserstein1_line.PRUNED_FROM):
         p, out = solve(subject, f, pruned_from)
         assert_proved(subject, f, p, out)
-        assert out[VALUE] == pytest.approx(
-            every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE)
-        )
+        assert out[VALUE] == pytest.approx(every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE))
 
 
 @pytest.mark.parametrize("scale", [1e-140, 1e-7, 1e9, 1e140])
@@ -92,9 +100,7 @@ def test_dropping_at_other_scales_and_from_any_start(kind, scale):
     for start in (np.nan, every[DUAL], 1.01 * every[DUAL], 1e-6 * scale, 1e6 * scale):
         p, out = solve(subject, f, EVERY, start)
         assert_proved(subject, f, p, out)
-        assert out[VALUE] == pytest.approx(
-            every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE)
-        )
+        assert out[VALUE] == pytest.approx(every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE))
 
 
 @pytest.mark.parametrize("radius", [0.05, 1.0, 300.0])

@@ -349,7 +349,7 @@ def rows(
     out: Array,
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
-    many, started = center.shape[0] > 1, warm.shape[0] > 1
+    many, shapes, started = center.shape[0] > 1, shape.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
-        r, w = b if many else 0, b if started else 0
-        solve(F[b], center[r], shape[0], ratio[r], radius[r], heavy[0], warm[w, 0], warm[w, 1], P[b], out[b])
+        r, s, w = b if many else 0, b if shapes else 0, b if started else 0
+        solve(F[b], center[r], shape[s], ratio[r], radius[r], heavy[s], warm[w, 0], warm[w, 1], P[b], out[b])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.cholesky import dot
 from uncertainty_sets.kernels.jit import kernel, strict
 
 SPLIT = 2.0**27 + 1.0
@@ -39,10 +40,7 @@ def add_products(start: float, x: Array, y: Array, sign: float) -> float:
 def forward(root: Array, d: Array, y: Array) -> None:
     """y = root⁻¹d, for a lower triangular root."""
     for i in range(d.size):
-        x = d[i]
-        for j in range(i):
-            x -= root[i, j] * y[j]
-        y[i] = x / root[i, i]
+        y[i] = (d[i] - dot(root[i, :i], y)) / root[i, i]
 
 
 @kernel
@@ -61,7 +59,7 @@ def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
     z = np.empty(d.size)
     forward(root, d, z)
     if condition <= HARMLESS:
-        return float(np.dot(z, z))
+        return dot(z, z)
     # 2. Otherwise refine z ≈ Q⁻¹d until the remainder's own term no longer matters.
     r, y = np.empty(d.size), np.empty(d.size)
     backward(root, z)
@@ -70,8 +68,8 @@ def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
         for i in range(d.size):
             r[i] = add_products(d[i], Q[i], z, -1.0)
         forward(root, r, y)
-        last = np.dot(y, y)
-        total = add_products(np.dot(z, r) + last, z, d, 1.0)
+        last = dot(y, y)
+        total = add_products(dot(z, r) + last, z, d, 1.0)
         if last <= 1e-14 * total:
             break
         backward(root, y)
@@ -82,9 +80,11 @@ def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
 @kernel
 def quadratic(Q: Array, condition: float, y: Array) -> float:
     """yᵀQy, at least 0."""
-    if condition <= HARMLESS:
-        return max(0.0, float(np.dot(y, np.dot(Q, y))))
     image = np.empty(y.size)
+    if condition <= HARMLESS:
+        for i in range(y.size):
+            image[i] = dot(Q[i], y)
+        return max(0.0, dot(image, y))
     for i in range(y.size):
         image[i] = add_products(0.0, Q[i], y, 1.0)
     return max(0.0, add_products(0.0, image, y, 1.0))

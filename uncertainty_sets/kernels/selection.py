@@ -2,11 +2,12 @@
 
     find t with   Σ_{f > t} w  <=  target  <=  Σ_{f >= t} w
 
-A stratified sample brackets t, one pass keeps the entries inside the bracket, and the search goes on
-among those: about 1.2 passes over the data in all, against log N for a sort. Few entries are ranked one by
-one, which vector units do faster than any sort. The sample is the same in every call, so an input can be made
-for which it never helps: what is left after MISSES brackets is searched digit by digit, which takes at most
-twelve passes for any input.
+A few entries are ranked one by one, which vector units do faster than any sort. Among entries that fit into the
+fastest caches, passes narrow a bracket of t until few are inside. Among more, a stratified sample brackets t,
+one pass keeps the entries inside the bracket, and the search goes on among those: about 1.2 passes over the
+data in all, against log N for a sort. The sample is the same in every call, so an input can be made for which it
+never helps: what is left after MISSES brackets is searched digit by digit, which takes at most twelve passes for
+any input.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.scan import larger, smaller
 
-FEW = 1024  # up to this many entries, rank one after the other
+ALONE = 128  # up to this many entries, rank one after the other at once
+FEW = 1024  # up to this many entries of a bracket, rank one after the other
 TRIES = 64  # entries that are ranked at most, about 2·log N in any ordinary order; then sort
+AIM = 12.0  # entries in a bracket that are few enough to end the passes
+CACHED = 4096  # up to this many entries, passes over f and w cost less than moving entries about
+CUTS, IDLE = 16, 2  # such passes at most, and those among them that leave the bracket's entries as they are
 SAMPLE = 2048  # entries sampled at most
 MISSES = 1  # brackets that may fail before the search goes by digits
 DIGIT = 11  # bits; the buckets of one digit stay in the fastest cache
@@ -198,6 +204,76 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
     return (t if t < np.inf else f.max()), above, at, True
 
 
+@summing
+def extent(f: Array, w: Array) -> tuple[float, float, float]:
+    """min f, max f and Σw."""
+    least, most, total = f[0], f[0], 0.0
+    for i in range(f.size):
+        least = smaller(least, f[i])
+        most = larger(most, f[i])
+        total += w[i]
+    return least, most, total
+
+
+@summing
+def beyond(f: Array, w: Array, level: float) -> tuple[float, float]:
+    """The weight and the number of the entries above a level."""
+    above, count = 0.0, 0.0
+    for i in range(f.size):
+        above += w[i] if f[i] > level else 0.0
+        count += 1.0 if f[i] > level else 0.0
+    return above, count
+
+
+@kernel
+def between(f: Array, low: float, high: float, start: int) -> int:
+    """The place of an entry strictly inside the bracket; -1 if none of 32 entries from all over f is."""
+    place, stride = start, int(0.6180339887 * f.size) + 1
+    for _ in range(32):
+        place += stride
+        place -= f.size if place >= f.size else 0
+        if f[place] > low and f[place] < high:
+            return place
+    return -1
+
+
+@kernel
+def narrow(f: Array, w: Array, target: float) -> tuple[float, float]:
+    """(low, high) with the threshold in (low, high], and with few entries there if that takes few passes.
+
+    A pass counts what lies above a level: the one at which the weight above, interpolated, is the target. If
+    the last pass did not halve the entries, losses are far from evenly spread: the level of one of them then.
+    low is -∞ if the target is not below the total.
+    """
+    least, high, total = extent(f, w)
+    low, over = -np.inf, 0.0
+    if total <= target:
+        return low, high
+    heavy, inside, start = total, float(f.size), 0.0  # above low; entries in (low, high]; entries above high
+    bottom, halved, idle, place = least, True, 0, 0
+    for _ in range(CUTS):
+        level = bottom + (high - bottom) * ((heavy - target) / (heavy - over) if halved else 0.5)
+        if not halved:
+            found = between(f, low, high, place)
+            if found >= 0:
+                level, place = f[found], found
+        if not (level > low and level < high):
+            break
+        above, count = beyond(f, w, level)
+        before = inside
+        if above > target:
+            low, bottom, heavy = level, level, above
+            inside = count - start
+        else:
+            inside -= count - start
+            high, over, start = level, above, count
+        halved = inside <= 0.5 * before
+        idle += inside == before
+        if inside <= AIM or idle == IDLE:
+            break
+    return low, high
+
+
 @kernel
 def rank_bits(value: np.uint64) -> np.uint64:
     """A double's bits as a number in the order of the doubles (0.0 above -0.0)."""
@@ -254,7 +330,7 @@ def threshold(
     keys and weights are work space of f's length, sample of shape (2, SAMPLE).
     """
     # 1. Few entries: rank one after the other.
-    if f.size <= FEW:
+    if f.size <= ALONE:
         t, over, at, found = threshold_of_few(f, w, target)
         if found:
             return t, over, at
@@ -263,8 +339,18 @@ def threshold(
     n = f.size
     kept, misses = n, 0
     whole = True  # the candidates are still all of f, not yet what was gathered
+    if ALONE < n <= CACHED:
+        # 2. Everything in the cache: narrow the bracket by passes.
+        a, b = narrow(f, w, target)
+        if a > -np.inf:
+            low, high, whole = np.nextafter(a, np.inf), b, False
+            kept, inside, above = gather(f, w, n, low, high, keys, weights)
+            if kept > ALONE:
+                least, most, _ = extent(keys[:kept], weights[:kept])
+                if least == most:
+                    return most, above, inside
     while kept > FEW:
-        # 2. A sample's bracket of the threshold; keep what is inside if it holds and helps.
+        # 3. A sample's bracket of the threshold; keep what is inside if it holds and helps.
         source, mass = (f, w) if whole else (keys, weights)
         a, b, pivot = bracket(source, mass, kept, target - above, sample[0], sample[1])
         a, b = max(a, low), min(b, high)
@@ -274,7 +360,7 @@ def threshold(
             if a == b:
                 return a, above, inside
             continue
-        # 3. It missed or did not help (ties): split at the pivot, starting from all of f again.
+        # 4. It missed or did not help (ties): split at the pivot, starting from all of f again.
         misses += 1
         found, at, over = gather(f, w, n, pivot, pivot, keys, weights)
         if over > target:
@@ -285,19 +371,19 @@ def threshold(
             high = np.nextafter(pivot, -np.inf)
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
         whole = False
-        # 4. Missed too often: go by digits.
+        # 5. Missed too often: go by digits.
         if misses > MISSES and kept > FEW:
             return threshold_by_digits(keys, weights, kept, target, above)
-    # 5. Few are left: rank them as well.
+    # 6. Few are left: rank them as well.
     if whole:
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
     if kept == 0:
         return (high if high < np.inf else f.max()), above, 0.0
     if not whole:
-        t, over, at, found = threshold_of_few(keys[:kept], weights[:kept], target - above)
+        t, over, at, found = threshold_of_few(keys[:kept], weights[:kept], max(0.0, target - above))
         if found:
             return t, above + over, at
-    # 6. An order in which ranking takes too long: sort them and walk down to the target.
+    # 7. An order in which ranking takes too long: sort them and walk down to the target.
     sort_pairs(keys, weights, kept)
     at = 0.0
     for i in range(kept):

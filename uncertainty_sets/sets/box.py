@@ -128,10 +128,12 @@ class Box(UncertaintySet):
         part = np.divide(self._rest[:, None], room, out=np.zeros_like(room), where=room > 0.0)
         return as_rows(self, self._lower + self._width * np.minimum(part, 1.0)).copy()
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
         from uncertainty_sets.kernels.box import rows
 
-        return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start)
+        return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start, out)
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.budget_projection import nearest

@@ -133,11 +133,13 @@ class CDNorm(CenteredSet):
         u = cvxpy.Variable(q.size)
         return [p == q + cvxpy.multiply(s, u), cvxpy.abs(u) <= 1.0, cvxpy.norm1(u) <= budget]
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
         from uncertainty_sets.kernels.cd_norm import rows
 
         parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
-        return answer(rows, losses, parameters, ("nu", "pi"), warm_start)
+        return answer(rows, losses, parameters, ("nu", "pi"), warm_start, out)
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.budget_projection import nearest

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, unit
@@ -18,6 +19,7 @@ from uncertainty_sets.parameters import (
     broadcast,
     example_center,
     readonly,
+    same_rows,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ class Ellipsoid(Ball):
 
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
-        shape: Q: a number > 0, the diagonal (N,), or a symmetric positive definite matrix (N, N).
+        shape: Q: a number > 0, the diagonal (N,), or a symmetric positive definite matrix (N, N). One per
+            batch row: diagonals (B, N), or (B, 1, N) if B = N, which would be a matrix; matrices (B, N, N).
         radius: at least 0; compared with the squared norm, so Q = I and radius r² is a ball of radius r; a
             number, or (B,).
     """
@@ -71,49 +74,28 @@ class Ellipsoid(Ball):
 
     def __init__(self, center: ArrayLike, shape: ArrayLike, radius: ArrayLike) -> None:
         super().__init__(center, radius)
-        n = self._center.shape[1]
         self._given = as_array("shape", shape)
-        self._dense = self._given.ndim == 2 and self._given.shape == (n, n)
+        self._shape, differs = _as_rows_of_shape(self._given, self._center.shape[1], np.ndim(center) == 2)
+        if differs:
+            if self.rows not in {None, len(self._shape)}:
+                raise _bad_shape(
+                    f"have {self.rows} rows, as center or radius has, got {len(self._shape)}", shape
+                )
+            self._store(True, *same_rows(self._center, self._radius, self._shape)[:2])
+        self._dense = self._shape.ndim == 3
         if self._dense:
-            self._root = self._factor(self._given)[None]
-            self._shape = (0.5 * (self._given + self._given.T))[None]
-            self._inverse = np.linalg.inv(self._shape[0])[None]
-            sums = np.abs(self._shape[0]).sum(axis=1).max(), np.abs(self._inverse[0]).sum(axis=1).max()
-            self._condition = np.array([sums[0] * sums[1]])
-        elif self._given.shape in {(), (n,)}:
-            self._shape = broadcast(self._given, (1, n))
-            if (self._shape <= 0.0).any():
-                raise _bad_shape(f"be positive, got {self._shape.min()}", shape)
-            if (self._shape < SMALLEST).any() or (self._shape > 1.0 / SMALLEST).any():
-                worst = self._shape.min() if self._shape.min() < SMALLEST else self._shape.max()
-                raise _bad_shape(f"lie between 1e-100 and 1e100, got {worst}", shape)
+            self._root = _factor(self._shape)
+            self._shape = 0.5 * (self._shape + self._shape.transpose(0, 2, 1))
+            self._inverse = np.ascontiguousarray(np.linalg.inv(self._shape))
+            self._condition = _largest_row_sum(self._shape) * _largest_row_sum(self._inverse)
+        else:
+            _check_diagonal(self._shape, shape)
             self._ratio = self._center / self._shape
             self._heavy = self._shape.argmax(axis=1)
-        else:
-            raise _bad_shape(
-                f"be a number, a diagonal of shape ({n},) or a matrix of shape ({n}, {n}), "
-                f"got shape {self._given.shape}",
-                shape,
-            )
-
-    @staticmethod
-    def _factor(matrix: Array) -> Array:
-        """The Cholesky factor, or an error that says why there is none."""
-        skew = float(np.abs(matrix - matrix.T).max())
-        if skew > 1e-10 * float(np.abs(matrix).max()):
-            raise _bad_shape(f"be symmetric, got entries that differ by {skew:.3g}", matrix)
-        try:
-            root = np.linalg.cholesky(0.5 * (matrix + matrix.T))
-        except np.linalg.LinAlgError:
-            least = float(np.linalg.eigvalsh(0.5 * (matrix + matrix.T))[0])
-            raise _bad_shape(
-                f"be positive definite, got a smallest eigenvalue of {least:.3g}", matrix
-            ) from None
-        return np.ascontiguousarray(root)
 
     @property
     def shape(self) -> Array:
-        """Q as given, which is a number, its diagonal or the matrix."""
+        """Q as given, which is a number, its diagonal or the matrix, or one of these per row."""
         return readonly(self._given)
 
     @classmethod
@@ -140,12 +122,14 @@ class Ellipsoid(Ball):
             return cvxpy.multiply(1.0 / np.sqrt(self._shape[0]), difference)
         return np.linalg.inv(self._root[0]) @ difference
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
         if not self._dense:
             from uncertainty_sets.kernels.ellipsoid_diagonal import rows
 
             diagonal = (self._center, self._shape, self._ratio, self._radius, self._heavy)
-            return answer(rows, losses, diagonal, ("nu", "tau"), warm_start)
+            return answer(rows, losses, diagonal, ("nu", "tau"), warm_start, out)
         from uncertainty_sets.kernels.ellipsoid_dense import rows as dense_rows
 
         mu = np.zeros((1, losses.size) if losses.ndim == 1 else losses.shape)
@@ -154,7 +138,7 @@ class Ellipsoid(Ball):
             mu[:] = before
         factors = (self._shape, self._root, self._inverse, self._condition)
         dense = (self._center, *factors, self._radius)
-        return answer(dense_rows, losses, dense, ("nu",), None, {"mu": mu})
+        return answer(dense_rows, losses, dense, ("nu",), None, out, {"mu": mu})
 
     def _by_solver(self, losses: Array) -> WorstCase:
         """The conic answer; for a dense Q with its own multipliers: y from the cone, ν and μ from y.
@@ -199,6 +183,84 @@ class Ellipsoid(Ball):
         else:
             size = float((d * d / self._shape[0]).sum())
         return max((size - radius) / max(1.0, radius), 0.0)
+
+    def _row(self, index: int) -> UncertaintySet:
+        if self.rows is None:
+            return self
+        shape = self._shape[index if len(self._shape) > 1 else 0]
+        return Ellipsoid(self._center[index], shape, self._radius[index])
+
+
+def _as_rows_of_shape(given: Array, n: int, centers: bool) -> tuple[Array, bool]:
+    """Q as (1 or B, N) for diagonals or (1 or B, N, N) for matrices, and whether it was given by row.
+
+    `centers` is whether the centre was given by row: then an (N, N) that is no matrix may be meant as N
+    diagonals, and the error says how to write that.
+    """
+    if given.shape in {(), (n,)}:
+        return broadcast(given, (1, n)), False
+    if given.shape == (n, n):
+        if centers and n > 1 and not _is_symmetric(given):
+            raise _bad_shape(
+                f"be symmetric if it is one matrix of shape ({n}, {n}); for {n} diagonals, one per row, give "
+                f"shape[:, None], of shape ({n}, 1, {n})",
+                given,
+            )
+        return given[None], False
+    if given.size > 0 and given.ndim in {2, 3} and given.shape[1:] in {(n,), (1, n)}:
+        return given.reshape(-1, n), True
+    if given.size > 0 and given.ndim == 3 and given.shape[1:] == (n, n):
+        return given, True
+    raise _bad_shape(
+        f"be a number, a diagonal of shape ({n},) or a matrix of shape ({n}, {n}), or one per row, "
+        f"(B, {n}) or (B, {n}, {n}), got shape {given.shape}",
+        given,
+    )
+
+
+def _check_diagonal(diagonal: Array, given: ArrayLike) -> None:
+    if (diagonal <= 0.0).any():
+        raise _bad_shape(f"be positive, got {diagonal.min()}", given)
+    if (diagonal < SMALLEST).any() or (diagonal > 1.0 / SMALLEST).any():
+        worst = diagonal.min() if diagonal.min() < SMALLEST else diagonal.max()
+        raise _bad_shape(f"lie between 1e-100 and 1e100, got {worst}", given)
+
+
+def _skew(matrices: Array) -> Array:
+    """By how much mirrored entries differ at most, of each matrix."""
+    skew: Array = np.abs(matrices - np.swapaxes(matrices, -1, -2)).max(axis=(-1, -2))
+    return skew
+
+
+def _is_symmetric(matrices: Array) -> Any:
+    return _skew(matrices) <= 1e-10 * np.abs(matrices).max(axis=(-1, -2))
+
+
+def _largest_row_sum(matrices: Array) -> Array:
+    """The norm of each matrix, of which two make a condition number."""
+    largest: Array = np.abs(matrices).sum(axis=2).max(axis=1)
+    return largest
+
+
+def _factor(matrices: Array) -> Array:
+    """The Cholesky factor of each matrix, or an error that says why there is none."""
+    where = " in row {}" if len(matrices) > 1 else ""
+    skewed = np.flatnonzero(~_is_symmetric(matrices))
+    if skewed.size:
+        skew = float(_skew(matrices[skewed[0]]))
+        raise _bad_shape(
+            f"be symmetric, got entries that differ by {skew:.3g}{where.format(skewed[0])}", matrices
+        )
+    symmetric = 0.5 * (matrices + matrices.transpose(0, 2, 1))
+    try:
+        return np.ascontiguousarray(np.linalg.cholesky(symmetric))
+    except np.linalg.LinAlgError:
+        least = np.linalg.eigvalsh(symmetric)[:, 0]
+        raise _bad_shape(
+            f"be positive definite, got a smallest eigenvalue of {least.min():.3g}"
+            f"{where.format(least.argmin())}",
+            matrices,
+        ) from None
 
 
 def _bad_shape(words: str, value: ArrayLike) -> InvalidParameter:

@@ -77,11 +77,13 @@ class KL(Ball):
             limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
         return limits
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
         from uncertainty_sets.kernels.kl import rows
 
         f = losses if self._inside is None else self._on_support(losses, self._inside)
-        return answer(rows, f, (self._center, self._radius), ("eta",), warm_start)
+        return answer(rows, f, (self._center, self._radius), ("eta",), warm_start, out)
 
     def _on_support(self, losses: Array, inside: NDArray[np.bool_]) -> Array:
         """Losses where q = 0 do not count: replaced by one that does, so that they do not set the scale."""

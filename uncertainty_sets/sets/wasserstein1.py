@@ -158,7 +158,9 @@ class Wasserstein1(Ball):
         spent = cvxpy.sum(cvxpy.multiply(self._cost[0], plan))
         return [cvxpy.sum(plan, axis=1) == q, cvxpy.sum(plan, axis=0) == p, spent <= radius]
 
-    def _closed_form(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
         from uncertainty_sets.kernels import wasserstein1_line as line_transport
         from uncertainty_sets.kernels import wasserstein1_matrix as transport
 
@@ -166,9 +168,9 @@ class Wasserstein1(Ball):
         order = self._order
         f = losses if order is None else np.ascontiguousarray(losses[..., order])
         parameters = (self._sorted_center, self._radius, self._cost, self._step)
-        result = answer(rows, f, parameters, ("lam",), warm_start)
+        result = answer(rows, f, parameters, ("lam",), warm_start, out if order is None else None)
         if order is not None:
-            p = np.empty_like(result.p)
+            p = np.empty_like(result.p) if out is None else out
             p[..., order] = result.p
             result.p = p
         return result

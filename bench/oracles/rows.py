@@ -1,0 +1,62 @@
+"""Microseconds per row of batches: on one thread and on all cores, with new memory and with the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from unittest.mock import patch
+
+import numpy as np
+
+from bench.measuring import cases
+from bench.measuring.targets import Row, row
+from bench.measuring.timing import interleave
+from uncertainty_sets import UncertaintySet
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels import dispatch
+
+SIZES = (10, 100, 500)
+SPEEDUP = 1.7
+"""What two cores should give, if the second one is free."""
+
+ONE, ALL, REUSED = "one thread", "all cores", "all cores, out="
+
+
+def measure(entries: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """Every closed form, its middle set, on batches of that many entries."""
+    rows: list[Row] = []
+    for size in SIZES:
+        rng = np.random.default_rng([seed, size])
+        losses = rng.normal(size=(max(10, entries // size), size))
+        q = cases.center(size, rng)
+        group = f"a row of a ({len(losses):,}, {size}) batch"
+        for case in cases.ALL:
+            say(f"{case.label}: {group}")
+            rows.extend(_one_case(group, case.label, case.make(q, "middle", rng), losses, rounds))
+    return rows
+
+
+def _one_case(
+    group: str, label: str, uncertainty_set: UncertaintySet, losses: Array, rounds: int
+) -> list[Row]:
+    """Times by way of calling, by the least of the rounds; how much faster all cores are; what out= saves."""
+    calls: dict[str, Callable[[], object]] = {
+        ONE: partial(_on_one_thread, uncertainty_set, losses),
+        ALL: partial(uncertainty_set.worst_case, losses),
+        REUSED: partial(uncertainty_set.worst_case, losses, out=np.empty_like(losses)),
+    }
+    samples = interleave(calls, rounds, least=rounds)
+    unit, rows = 1e6 / len(losses), []
+    for way in calls:
+        found = samples.time(way)
+        low, high = found.low * unit, found.high * unit
+        rows.append(Row(group, f"{label}: {way}", found.least * unit, "µs", low=low, high=high))
+    faster = samples.ratio(ONE, ALL)
+    rows.append(row(group, f"{label}: all cores against one", faster, "×", SPEEDUP, at_least=True))
+    rows.append(row(group, f"{label}: time with out= against without", samples.ratio(REUSED, ALL), "×"))
+    return rows
+
+
+def _on_one_thread(uncertainty_set: UncertaintySet, losses: Array) -> None:
+    with patch.object(dispatch, "cores", return_value=1):
+        uncertainty_set.worst_case(losses)
