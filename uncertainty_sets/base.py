@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import cvxpy
 
     from uncertainty_sets.conic.program import ConicProgram
+    from uncertainty_sets.ragged import Ragged
 
 NAMED: dict[str, type[UncertaintySet]] = {}
 """Every class with a name, from the moment it is defined; the registry looks sets up here."""
@@ -37,7 +38,7 @@ NAMED: dict[str, type[UncertaintySet]] = {}
 
 FROM_CONSTRAINTS = (
     "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
-    "_singleton", "_projection",
+    "_singleton", "_projection", "ragged",
 )  # fmt: skip
 """What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
 
@@ -95,7 +96,7 @@ class UncertaintySet(ABC):
         if any("constraints" in vars(each) for each in cls.__mro__[1:] if each is not UncertaintySet):
             for method in FROM_CONSTRAINTS:
                 if method not in vars(cls):
-                    setattr(cls, method, getattr(UncertaintySet, method))
+                    setattr(cls, method, vars(UncertaintySet)[method])
 
     def __repr__(self) -> str:
         """The class and those parameters that it keeps as attributes of the same name."""
@@ -143,6 +144,21 @@ class UncertaintySet(ABC):
                     "available_backends()"
                 )
         return conic.worst_case(self, f, backend, warm_start)
+
+    @classmethod
+    def ragged(cls, *parameters: Any, **named: Any) -> Ragged:
+        """Return rows of this kind of set with different numbers of entries, over one shared value vector.
+
+        The parameters are those of the constructor, along the entries of all rows. Only sets with a closed
+        form have it. Others would take a conic program per row, milliseconds each, and their parameters are
+        not known to be cut by rows: for them call `worst_case` of a set per row.
+        """
+        own = vars(UncertaintySet)["ragged"].__func__
+        able = sorted(each.__name__ for each in NAMED.values() if each.ragged.__func__ is not own)
+        raise BackendUnsuitable(
+            f"{cls.__name__} has no closed form for ragged rows (sets that have one: {', '.join(able)}); make "
+            f"a {cls.__name__} for each row and call its worst_case with values[indices[indptr[b]:indptr[b+1]]]"
+        )
 
     def violation(self, p: ArrayLike) -> float:
         """Return the largest residual of p over the simplex and the set's constraints, at least 0.

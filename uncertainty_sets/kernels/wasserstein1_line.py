@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
+from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.tangent import (
     GAIN,
@@ -349,3 +350,47 @@ def rows(
         r = b if many else 0
         start = warm[b if started else 0, 0]
         solve(F[b], center[r], radius[r], x[0], step[0], start, P[b], out[b], left, right, ends, memory)
+
+
+@kernel
+def ragged(
+    values: Array,
+    indices: Integers,
+    offsets: Array,
+    scale: float,
+    unit: float,
+    indptr: Integers,
+    first: int,
+    after: int,
+    order: Integers,
+    center: Array,
+    radius: Array,
+    x: Array,
+    step: Array,
+    warm: Array,
+    P: Array,
+    out: Array,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py).
+
+    Positions x ascend within a row, the centre along with them; order[k] is the place in its row of the entry
+    that comes k-th, and is empty if all are in place.
+    """
+    most = longest_row(indptr, first, after)
+    scratch, ascending, moved, one = np.empty(most), np.empty(most), np.empty(most), np.full(COLUMNS, np.nan)
+    left, right = np.empty(most, np.int32), np.empty(most, np.int32)
+    ends, memory = np.empty((4, 3)), np.empty(MEMORY)
+    many, started, sort = radius.size > 1, warm.shape[1] > 1, order.size > 0
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f, p = losses_of(values, indices, offsets, scale, unit, i, j, scratch), P[i:j]
+        if sort:
+            given, f, p = f, ascending[: j - i], moved[: j - i]
+            for k in range(j - i):
+                f[k] = given[order[i + k]]
+        q, limit, start = center[i:j], radius[b if many else 0], warm[0, b if started else 0]
+        solve(f, q, limit, x[i:j], step[b], start, p, one, left, right, ends, memory)
+        if sort:
+            for k in range(j - i):
+                P[i + order[i + k]] = p[k]
+        put(one, out, b)

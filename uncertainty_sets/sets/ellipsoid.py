@@ -19,6 +19,14 @@ from uncertainty_sets.parameters import (
     example_center,
     readonly,
 )
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import (
+    as_flat,
+    as_flat_center,
+    as_row_numbers,
+    is_sparse,
+    structure_of,
+)
 
 if TYPE_CHECKING:
     import cvxpy
@@ -82,11 +90,7 @@ class Ellipsoid(Ball):
             self._condition = np.array([sums[0] * sums[1]])
         elif self._given.shape in {(), (n,)}:
             self._shape = broadcast(self._given, (1, n))
-            if (self._shape <= 0.0).any():
-                raise _bad_shape(f"be positive, got {self._shape.min()}", shape)
-            if (self._shape < SMALLEST).any() or (self._shape > 1.0 / SMALLEST).any():
-                worst = self._shape.min() if self._shape.min() < SMALLEST else self._shape.max()
-                raise _bad_shape(f"lie between 1e-100 and 1e100, got {worst}", shape)
+            _check_diagonal(self._shape, shape)
             self._ratio = self._center / self._shape
             self._heavy = self._shape.argmax(axis=1)
         else:
@@ -110,6 +114,55 @@ class Ellipsoid(Ball):
                 f"be positive definite, got a smallest eigenvalue of {least:.3g}", matrix
             ) from None
         return np.ascontiguousarray(root)
+
+    @classmethod
+    def ragged(
+        cls,
+        center: Any,
+        shape: Any,
+        radius: ArrayLike,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each {p : Σ (p - q)²/Q <= radius}, for diagonal shapes only.
+
+        With the centre (at least 1e-100) as its own shape the rows are χ² balls. O(entries): 2 to 12 passes
+        over each row.
+
+        >>> import numpy as np
+        >>> q = np.array([0.5, 0.5, 0.2, 0.3, 0.5])
+        >>> rows = Ellipsoid.ragged(q, shape=q, radius=0.04, indptr=[0, 2, 5])
+        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
+        array([0.4   , 0.6   , 0.2666, 0.3231, 0.4103])
+
+        Args:
+            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
+            shape: the diagonal of Q along the entries, or a number for all.
+            radius: at least 0, compared with the squared norm; a number, or one per row.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure = structure_of("center", center, indptr, indices)
+        if np.ndim(shape) > 1 and not is_sparse(shape):
+            raise _bad_shape(
+                f"be a number or a diagonal along the entries, ({structure.entries},), got shape "
+                f"{np.shape(shape)}; a matrix would be factorised for every row: make an Ellipsoid per row",
+                shape,
+            )
+        q, Q = as_flat_center(center, structure), as_flat("shape", shape, structure)
+        _check_diagonal(Q, shape)
+        limit = as_row_numbers("radius", radius, structure)
+        return Ragged(
+            Ellipsoid,
+            "ellipsoid_diagonal",
+            ("nu", "tau"),
+            structure,
+            (q, Q, limit),
+            by_entry={"center": q, "shape": Q},
+            by_row={"radius": limit},
+        )
 
     @property
     def shape(self) -> Array:
@@ -199,6 +252,14 @@ class Ellipsoid(Ball):
         else:
             size = float((d * d / self._shape[0]).sum())
         return max((size - radius) / max(1.0, radius), 0.0)
+
+
+def _check_diagonal(diagonal: Array, given: Any) -> None:
+    least, most = float(diagonal.min()), float(diagonal.max())
+    if least <= 0.0:
+        raise _bad_shape(f"be positive, got {least}", given)
+    if least < SMALLEST or most > 1.0 / SMALLEST:
+        raise _bad_shape(f"lie between 1e-100 and 1e100, got {least if least < SMALLEST else most}", given)
 
 
 def _bad_shape(words: str, value: ArrayLike) -> InvalidParameter:
