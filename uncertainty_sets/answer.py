@@ -82,8 +82,8 @@ class WorstCase:
 class RaggedWorstCase(WorstCase):
     """The worst-case distributions of ragged rows, and their proofs.
 
-    As `WorstCase`, with p along the entries of all rows and every other number per row; `row(b)` is the answer
-    of one.
+    As `WorstCase`, with p along the entries of all rows and every other number per row; `row(b)` is one row's
+    answer.
 
     Attributes:
         indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1.
@@ -138,7 +138,10 @@ class RaggedWorstCase(WorstCase):
             return self.by_solver[index]
         return WorstCase(
             self.p[self.indptr[index] : self.indptr[index + 1]],
-            *(float(each[index]) for each in (self.value, self.upper_bound, self.gap, self.violation)),
+            float(self.value[index]),
+            float(self.upper_bound[index]),
+            float(self.gap[index]),
+            float(self.violation[index]),
             {key: float(each[index]) for key, each in self.dual.items()},
             "closed-form",
             int(self.iterations[index]),

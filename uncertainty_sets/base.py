@@ -65,6 +65,9 @@ class UncertaintySet(ABC):
     has_closed_form: ClassVar[bool] = False
     """Whether the class overrides `_closed_form`. This is derived; do not set it."""
 
+    has_ragged: ClassVar[bool] = False
+    """Whether the class overrides `ragged`. This is derived; do not set it."""
+
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
@@ -84,6 +87,8 @@ class UncertaintySet(ABC):
             cls._drop_methods_of_another_set()
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
         cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
+        maker = next(each for each in cls.__mro__ if "ragged" in vars(each))
+        cls.has_ragged = vars(maker)["ragged"] is not vars(UncertaintySet)["ragged"]
         cls._certifies_itself = vars(owner).get("_certifies_itself", False)
         if "name" in cls.__dict__ and cls.name:
             if not isinstance(cls.name, str):
@@ -153,11 +158,10 @@ class UncertaintySet(ABC):
         form have it. Others would take a conic program per row, milliseconds each, and their parameters are
         not known to be cut by rows: for them call `worst_case` of a set per row.
         """
-        own = vars(UncertaintySet)["ragged"].__func__
-        able = sorted(each.__name__ for each in NAMED.values() if each.ragged.__func__ is not own)
+        able = ", ".join(sorted(each.__name__ for each in NAMED.values() if each.has_ragged))
         raise BackendUnsuitable(
-            f"{cls.__name__} has no closed form for ragged rows (sets that have one: {', '.join(able)}); make "
-            f"a {cls.__name__} for each row and call its worst_case with values[indices[indptr[b]:indptr[b+1]]]"
+            f"{cls.__name__} has no closed form for ragged rows (sets that have one: {able}); make a "
+            f"{cls.__name__} for each row and call its worst_case with values[indices[indptr[b]:indptr[b+1]]]"
         )
 
     def violation(self, p: ArrayLike) -> float:

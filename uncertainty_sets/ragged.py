@@ -46,9 +46,9 @@ class Ragged:
     Ragged(KL, 2 rows, 5 entries)
     >>> answer = rows.worst_case([1.0, 2.0, 0.0, 4.0])
     >>> answer.value.round(4)
-    array([3.1645, 3.4134])
+    array([3.1594, 3.4208])
     >>> answer.p.round(4)
-    array([0.7215, 0.2785, 0.1856, 0.1138, 0.7006])
+    array([0.7198, 0.2802, 0.1298, 0.0799, 0.7903])
 
     Attributes:
         indptr: where each row begins; one more entry than there are rows.
@@ -107,7 +107,7 @@ class Ragged:
         return None if self._structure.indices is None else _readonly(self._structure.indices)
 
     def row(self, index: int) -> Any:
-        """Return the set of one row, to compare with or to look at; its losses are those of the row's entries.
+        """Return the set of one row, to compare with or to look at; its losses are those of its entries.
 
         >>> from uncertainty_sets import KL
         >>> KL.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=[0.1, 0.2], indptr=[0, 2, 5]).row(1)
@@ -278,9 +278,9 @@ class Ragged:
                     cause = error
         if unproved:
             raise SolverFailed(
-                f"no answer of {self._kind.__name__} for {name_rows(unproved)} of {len(self)} has a certificate "
-                "within the promise. The others are in `.answer`; try parameters and losses that span fewer "
-                "orders of magnitude",
+                f"no answer of {self._kind.__name__} for {name_rows(unproved)} of {len(self)} has a "
+                "certificate within the promise. The others are in `.answer`; try parameters and losses that "
+                "span fewer orders of magnitude",
                 answer=answer,
                 rows=unproved,
             ) from cause
@@ -315,7 +315,7 @@ def _check_scale(scale: float) -> float:
 
 
 def _as_vector(name: str, value: ArrayLike) -> Array:
-    """A vector as the kernels take it: float64, contiguous, writable; copied only if it is not that already."""
+    """A vector as kernels take it: float64, contiguous, writable; copied only if it is not that already."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.ndim == 1 and value.flags.carray:
         return value
     array = np.require(as_floats(name, value, InvalidLosses), requirements=["C", "W", "A"])

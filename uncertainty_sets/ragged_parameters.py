@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_floats, as_scalar_rows, check_not_negative
 
 Integers = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ class Structure:
         """The first entry of each row."""
         return self.indptr[:-1]
 
-    def repeat(self, by_row: Array) -> Array:
+    def repeat(self, by_row: NDArray[Number]) -> NDArray[Number]:
         """A number per row, repeated for each of its entries."""
         return np.repeat(by_row, np.diff(self.indptr))
 
@@ -82,8 +83,8 @@ def structure_of(name: str, first: Any, indptr: ArrayLike | None, indices: Array
         indptr, indices, columns = first.indptr, first.indices, int(first.shape[1])
     elif indptr is None:
         raise InvalidParameter(
-            f"ragged rows need indptr: the entries of row b are indptr[b] to indptr[b+1] - 1; or give {name} as "
-            "a SciPy CSR matrix",
+            "ragged rows need indptr: the entries of row b are indptr[b] to indptr[b+1] - 1; or give "
+            f"{name} as a SciPy CSR matrix",
             parameter="indptr",
         )
     edges = _integers("indptr", indptr)
@@ -165,8 +166,8 @@ def as_flat(name: str, value: Any, structure: Structure, *, finite: bool = True)
         same = np.array_equal(value.indptr, structure.indptr)
         if not (same and structure.indices is not None and np.array_equal(value.indices, structure.indices)):
             raise InvalidParameter(
-                f"{name} must have the same indptr and indices as the rows; give its numbers as a vector with "
-                f"{structure.entries} entries in the order of `indices`",
+                f"{name} must have the same indptr and indices as the rows; give its numbers as a vector "
+                f"with {structure.entries} entries in the order of `indices`",
                 parameter=name,
                 value=value,
             )

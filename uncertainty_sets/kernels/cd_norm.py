@@ -179,7 +179,7 @@ def rows(
 
 @kernel
 def limits(q: Array, given: Array, s: Array, rise: Array, cap: Array) -> float:
-    """Write the spreads (one for all, or one each), rise and cap of a row; return 1 if they are equal, else 0.
+    """Write the spreads of a row (one for all, or one each), rise and cap; return 1 if all are equal, else 0.
 
     They are computed and not stored, since reading them from memory for millions of rows takes as long.
     """

@@ -358,7 +358,7 @@ def rows(
 
 @kernel
 def weigh(q: Array, given: Array, Q: Array, a: Array) -> int:
-    """Write the diagonal of a row (one number for all, or one each) and a = q/Q; return where Q is largest."""
+    """Write the diagonal of a row (one for all, or one each) and a = q/Q; return where Q is largest."""
     heavy = 0
     for i in range(q.size):
         Q[i] = given[i if given.size > 1 else 0]

@@ -122,7 +122,8 @@ class CDNorm(CenteredSet):
     ) -> Ragged:
         """Return rows of different lengths, each {p : |p - q| <= spread, Σ |p - q|/spread <= budget}.
 
-        A spread of 1 makes a ball in total variation: Σ |p - q| <= budget. O(entries) per step, 2 to 10 steps.
+        A spread of 1 makes a ball in total variation: Σ |p - q| <= budget. O(entries) per step,
+        2 to 10 steps.
 
         >>> rows = CDNorm.ragged([0.5, 0.5, 0.2, 0.3, 0.5], 1.0, budget=0.4, indptr=[0, 2, 5])
         >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(12)

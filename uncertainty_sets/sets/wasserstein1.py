@@ -153,8 +153,8 @@ class Wasserstein1(Ball):
         """Return rows of different lengths, each {p : Σ cost·γ <= radius for a plan γ from q to p}.
 
         The cost is that between the values, once for all rows; a row uses the part between its own entries,
-        and mass stays among them. On a line O(entries) per step and 6 to 15 steps; with a matrix the square of
-        each row's length.
+        and mass stays among them. On a line O(entries) per step and 6 to 15 steps; with a matrix the square
+        of each row's length.
 
         >>> import numpy as np
         >>> q, indptr, indices = [0.5, 0.5, 0.25, 0.25, 0.5], [0, 2, 5], [0, 3, 1, 2, 3]
@@ -300,15 +300,16 @@ def _lines(structure: Structure, x: Array) -> tuple[Integers, Array, Array]:
     # 1. Sort.
     starts, ends = structure.starts(), structure.indptr[1:] - 1
     order = np.empty(0, np.int64)
-    within = np.ones(x.size, np.bool_)
+    within = np.ones(x.size, np.bool_)  # whether the next entry is of the same row
     within[ends] = False
-    if (np.diff(x, append=np.inf)[within] < 0.0).any():
+    if ((x[1:] < x[:-1]) & within[:-1]).any():
         row = np.repeat(np.arange(structure.rows), np.diff(structure.indptr))
         order = np.lexsort((x, row))
         x = x[order]
         order -= structure.repeat(starts)
     with np.errstate(over="ignore"):
         far = np.flatnonzero(~np.isfinite(x[ends] - x[starts]))
+        apart = np.where(within, np.diff(x, append=np.inf), np.inf)
     if far.size:
         raise InvalidParameter(
             f"cost: the distance between the outermost positions of row {far[0]} overflows",
@@ -316,11 +317,11 @@ def _lines(structure: Structure, x: Array) -> tuple[Integers, Array, Array]:
             value=x,
         )
     # 2. Distances below 1e-290 count as 0: a multiplier for them would overflow.
-    apart = np.where(within, np.diff(x, append=np.inf), np.inf)
-    for i in np.flatnonzero((apart > 0.0) & (apart < TINY)):
+    tiny = np.flatnonzero((apart > 0.0) & (apart < TINY))
+    for i in tiny:
         x[i + 1] = x[i]
+    apart[tiny] = 0.0
     # 3. Steps.
-    apart = np.where(within, np.diff(x, append=np.inf), np.inf)
     least = np.minimum.reduceat(np.where(apart > 0.0, apart, np.inf), starts)
     least[np.isinf(least)] = 1.0
     return order, x, np.where(np.logical_or.reduceat(apart == 0.0, starts), -least, least)
