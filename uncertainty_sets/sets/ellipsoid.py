@@ -134,7 +134,7 @@ class Ellipsoid(Ball):
         >>> q = np.array([0.5, 0.5, 0.2, 0.3, 0.5])
         >>> rows = Ellipsoid.ragged(q, shape=q, radius=0.04, indptr=[0, 2, 5])
         >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
-        array([0.4   , 0.6   , 0.2666, 0.3231, 0.4103])
+        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
 
         Args:
             center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.

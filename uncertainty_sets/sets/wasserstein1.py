@@ -159,12 +159,12 @@ class Wasserstein1(Ball):
         >>> import numpy as np
         >>> q, indptr, indices = [0.5, 0.5, 0.25, 0.25, 0.5], [0, 2, 5], [0, 3, 1, 2, 3]
         >>> rows = Wasserstein1.ragged(q, radius=0.3, indptr=indptr, indices=indices)
-        >>> rows.worst_case([4.0, 3.0, 2.0, 1.0]).p.round(12)
-        array([0.6 , 0.4 , 0.4 , 0.25, 0.35])
+        >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).p.round(12)
+        array([0.6  , 0.4  , 0.525, 0.   , 0.475])
         >>> between = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
         >>> rows = Wasserstein1.ragged(q, radius=0.3, cost=between, indptr=indptr, indices=indices)
-        >>> rows.worst_case([4.0, 3.0, 2.0, 1.0]).value.round(12)
-        array([2.8 , 2.05])
+        >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).value.round(12)
+        array([2.6   , 1.8125])
 
         Args:
             center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
