@@ -8,8 +8,8 @@
 | KL | `kl` |
 | Wasserstein1 | `wasserstein1_line` for positions, `wasserstein1_matrix` for any cost |
 
-A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes. All
-but `ellipsoid_dense` have `ragged` too, for rows of different lengths (`gathering` says how it is called).
+A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
+All but `ellipsoid_dense` have `ragged` too, for rows of different lengths; `gathering` says how it is called.
 What several of them use:
 
 | file | has |
