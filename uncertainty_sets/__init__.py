@@ -5,10 +5,11 @@
 WorstCase(value=2.438..., p=[0.3313, 0.2836, 0.3851], gap=..., violation=..., backend='closed-form')
 """
 
-from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.answer import RaggedWorstCase, WorstCase
 from uncertainty_sets.backends import available_backends
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conformance.check import check_set
+from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.cd_norm import CDNorm
@@ -23,6 +24,8 @@ __all__ = [
     "CDNorm",
     "Ellipsoid",
     "Polyhedron",
+    "Ragged",
+    "RaggedWorstCase",
     "UncertaintySet",
     "Wasserstein1",
     "WorstCase",

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.layout import BOUND, DUAL, GAP, ITERATIONS, VALUE, VIOLATION
 
 
 class WorstCase:
@@ -85,6 +87,114 @@ class WorstCase:
             f"WorstCase(value={self.value:.10g}, p={p}, gap={self.gap:.2g}, "
             f"violation={self.violation:.2g}, backend={self.backend!r})"
         )
+
+
+class RaggedWorstCase(WorstCase):
+    """The worst-case distributions of ragged rows, and their proofs.
+
+    As `WorstCase`, with p along the entries of all rows and every other number per row; `row(b)` is one row's
+    answer.
+
+    Attributes:
+        indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1.
+        by_solver: rows whose closed form broke the promise, with the answer of a conic solver, whose
+            multipliers have other names; in `dual` they are NaN.
+    """
+
+    __slots__ = ("by_solver", "indptr", "keys", "table")
+
+    indptr: NDArray[np.int64]
+    by_solver: dict[int, WorstCase]
+    table: Array  # (COLUMNS, B): the columns of kernels/layout.py, of which the fields are parts
+    keys: tuple[str, ...]
+
+    def __init__(
+        self,
+        p: Array,
+        table: Array,
+        keys: tuple[str, ...],
+        indptr: NDArray[np.int64],
+        backend: str = "closed-form",
+    ) -> None:
+        dual = {key: table[DUAL + k] for k, key in enumerate(keys)}
+        iterations = np.zeros(table.shape[1], np.int64)
+        numbers = (table[VALUE], table[BOUND], table[GAP], table[VIOLATION])
+        super().__init__(p, *numbers, dual, backend, iterations)
+        self.indptr = indptr
+        self.by_solver = {}
+        self.table = table
+        self.keys = keys
+
+    def __reduce__(self) -> Any:
+        # The fields are parts of `table`, which pickling them one by one would not keep.
+        return _restore, (self.p, self.table, self.keys, np.array(self.indptr), self.backend, self.by_solver)
+
+    def __repr__(self) -> str:
+        return (
+            f"RaggedWorstCase({self.value.size} rows, {self.p.size} entries, "
+            f"largest gap={np.max(self.gap):.2g}, largest violation={np.max(self.violation):.2g}, "
+            f"backend={self.backend!r})"
+        )
+
+    def row(self, index: int) -> WorstCase:
+        """Return the answer of one row, as `worst_case` of its set gives it.
+
+        >>> from uncertainty_sets import Box
+        >>> Box.ragged(0.1, 0.8, indptr=[0, 2, 5]).worst_case([0.0, 1.0, 3.0, 0.0, 1.0]).row(1).p.round(12)
+        array([0.8, 0.1, 0.1])
+        """
+        index = range(self.value.size)[index]
+        if index in self.by_solver:
+            return self.by_solver[index]
+        return WorstCase(
+            self.p[self.indptr[index] : self.indptr[index + 1]],
+            float(self.value[index]),
+            float(self.upper_bound[index]),
+            float(self.gap[index]),
+            float(self.violation[index]),
+            {key: float(each[index]) for key, each in self.dual.items()},
+            "closed-form",
+            int(self.iterations[index]),
+        )
+
+    def put(self, index: int, found: WorstCase) -> None:
+        """Replace the answer of one row by a solver's."""
+        self.p[self.indptr[index] : self.indptr[index + 1]] = found.p
+        self.table[:, index] = np.nan
+        self.table[[VALUE, BOUND, GAP, VIOLATION], index] = (
+            found.value, found.upper_bound, found.gap, found.violation
+        )  # fmt: skip
+        self.table[ITERATIONS, index] = found.iterations
+        self.by_solver[index] = found
+        if found.backend not in self.backend:
+            self.backend = f"{self.backend} and {found.backend}"
+
+    def forget(self) -> None:
+        """Make room for another answer in the same arrays."""
+        self.by_solver = {}
+        self.backend = "closed-form"
+
+    def count_iterations(self) -> None:
+        """Read `iterations` from the table, which holds floats."""
+        np.copyto(self.iterations, self.table[ITERATIONS], casting="unsafe")
+
+    def shares_memory(self, array: Array) -> bool:
+        """Whether writing this answer could change that array."""
+        return np.may_share_memory(array, self.table) or np.may_share_memory(array, self.p)
+
+
+def _restore(
+    p: Array,
+    table: Array,
+    keys: tuple[str, ...],
+    indptr: NDArray[np.int64],
+    backend: str,
+    by_solver: dict[int, WorstCase],
+) -> RaggedWorstCase:
+    answer = RaggedWorstCase(p, table, keys, indptr, backend)
+    answer.by_solver = by_solver
+    answer.count_iterations()
+    return answer
 
 
 def stack(answers: list[WorstCase]) -> WorstCase:

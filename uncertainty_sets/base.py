@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import cvxpy
 
     from uncertainty_sets.conic.program import ConicProgram
+    from uncertainty_sets.ragged import Ragged
 
 NAMED: dict[str, type[UncertaintySet]] = {}
 """Every class with a name, from the moment it is defined; the registry looks sets up here."""
@@ -37,7 +38,7 @@ NAMED: dict[str, type[UncertaintySet]] = {}
 
 FROM_CONSTRAINTS = (
     "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
-    "_singleton", "_projection",
+    "_singleton", "_projection", "ragged",
 )  # fmt: skip
 """What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
 
@@ -64,6 +65,9 @@ class UncertaintySet(ABC):
     has_closed_form: ClassVar[bool] = False
     """Whether the class overrides `_closed_form`. This is derived; do not set it."""
 
+    has_ragged: ClassVar[bool] = False
+    """Whether the class overrides `ragged`. This is derived; do not set it."""
+
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
@@ -83,6 +87,8 @@ class UncertaintySet(ABC):
             cls._drop_methods_of_another_set()
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
         cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
+        maker = next(each for each in cls.__mro__ if "ragged" in vars(each))
+        cls.has_ragged = vars(maker)["ragged"] is not vars(UncertaintySet)["ragged"]
         cls._certifies_itself = vars(owner).get("_certifies_itself", False)
         if "name" in cls.__dict__ and cls.name:
             if not isinstance(cls.name, str):
@@ -95,7 +101,7 @@ class UncertaintySet(ABC):
         if any("constraints" in vars(each) for each in cls.__mro__[1:] if each is not UncertaintySet):
             for method in FROM_CONSTRAINTS:
                 if method not in vars(cls):
-                    setattr(cls, method, getattr(UncertaintySet, method))
+                    setattr(cls, method, vars(UncertaintySet)[method])
 
     def __repr__(self) -> str:
         """The class and those parameters that it keeps as attributes of the same name."""
@@ -176,6 +182,20 @@ class UncertaintySet(ABC):
                 )
             answer = conic.worst_case(self, f, backend, warm_start)
         return answer if out is None else reuse.place(answer, out)
+
+    @classmethod
+    def ragged(cls, *parameters: Any, **named: Any) -> Ragged:
+        """Return rows of this kind of set with different numbers of entries, over one shared value vector.
+
+        The parameters are those of the constructor, along the entries of all rows. Only sets with a closed
+        form have it. Others would take a conic program per row, milliseconds each, and their parameters are
+        not known to be cut by rows: for them call `worst_case` of a set per row.
+        """
+        able = ", ".join(sorted(each.__name__ for each in NAMED.values() if each.has_ragged))
+        raise BackendUnsuitable(
+            f"{cls.__name__} has no closed form for ragged rows (sets that have one: {able}); make a "
+            f"{cls.__name__} for each row and call its worst_case with values[indices[indptr[b]:indptr[b+1]]]"
+        )
 
     def violation(self, p: ArrayLike) -> float:
         """Return the largest residual of p over the simplex and the set's constraints, at least 0.

@@ -17,6 +17,7 @@ from bench.oracles import exact as oracle_exact
 from bench.oracles import hard as oracle_hard
 from bench.oracles import plugins as oracle_plugins
 from bench.oracles import process as oracle_process
+from bench.oracles import ragged as oracle_ragged
 from bench.oracles import rows as oracle_rows
 from bench.oracles import solvers as oracle_solvers
 from bench.oracles import speed as oracle_speed
@@ -43,6 +44,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
         "small": lambda: oracle_speed.small_calls(many, seed, say),
         "batch": lambda: oracle_speed.batches(n(10**5), few, seed, say),
         "rows": lambda: oracle_rows.measure(n(10**6 if not quick else 10**5), few, seed, say),
+        "ragged": lambda: oracle_ragged.measure(n(10**5 if quick else 10**6), few, seed, say),
         "clarabel": lambda: oracle_solvers.against_clarabel(n(10**3 if quick else 10**4), few, seed, say),
         "programs": lambda: oracle_solvers.small_problems(
             n(60 if quick else 200), n(200 if quick else 500), few, seed, say

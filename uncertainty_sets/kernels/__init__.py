@@ -9,6 +9,7 @@
 | Wasserstein1 | `wasserstein1_line` for positions, `wasserstein1_matrix` for any cost |
 
 A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
+All but `ellipsoid_dense` have `ragged` too, for rows of different lengths; `gathering` says how it is called.
 What several of them use:
 
 | file | has |
@@ -16,6 +17,7 @@ What several of them use:
 | `jit` | how kernels are compiled |
 | `cache` | compiled kernels on disk |
 | `scan` | the first and last step of each: read the losses, write and judge the answer |
+| `gathering` | the losses of a ragged row from shared values, and its answer into columns |
 | `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein1) |
 | `selection` | the threshold at which sorted weights reach a target, without sorting (Box, CDNorm) |
 | `exponential` | exp in forms that run on vector units (KL) |

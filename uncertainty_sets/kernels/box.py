@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
+from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
 
@@ -63,3 +64,32 @@ def rows(F: Array, lower: Array, width: Array, rest: Array, warm: Array, P: Arra
     for b in range(F.shape[0]):
         r = b if many else 0
         solve(F[b], lower[r], width[r], rest[r], P[b], out[b], keys, weights, sample)
+
+
+@kernel
+def ragged(
+    values: Array,
+    indices: Integers,
+    offsets: Array,
+    scale: float,
+    unit: float,
+    indptr: Integers,
+    first: int,
+    after: int,
+    lower: Array,
+    width: Array,
+    rest: Array,
+    warm: Array,
+    P: Array,
+    out: Array,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    most = longest_row(indptr, first, after)
+    scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
+    keys, weights = np.empty(most), np.empty(most)
+    sample = np.empty((2, SAMPLE if most > 96 else 1))
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        solve(f, lower[i:j], width[i:j], rest[b], P[i:j], one, keys, weights, sample)
+        put(one, out, b)

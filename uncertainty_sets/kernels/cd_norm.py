@@ -32,8 +32,9 @@ from uncertainty_sets.kernels.cd_norm_search import (
     search,
 )
 from uncertainty_sets.kernels.cd_norm_window import search_windows
+from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
+from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import FEW, SAMPLE
 from uncertainty_sets.kernels.tangent import MEMORY, X, mixture
@@ -229,3 +230,61 @@ def rows(
             whole,
             PRUNED_FROM,
         )
+
+
+@kernel
+def limits(q: Array, given: Array, s: Array, rise: Array, cap: Array) -> float:
+    """Write the spreads of a row (one for all, or one each), rise and cap; return 1 if all are equal, else 0.
+
+    They are computed and not stored, since reading them from memory for millions of rows takes as long.
+    """
+    largest = 0.0
+    for i in range(q.size):
+        s[i] = given[i if given.size > 1 else 0]
+        largest = larger(largest, s[i])
+    unequal = 0
+    for i in range(q.size):
+        free = s[i] > 0.0
+        rise[i] = min(max((1.0 - q[i]) / s[i], 0.0), 1.0) if free else 0.0
+        cap[i] = min(1.0, q[i] / s[i]) if free else 0.0
+        unequal += free and s[i] != largest
+    return 1.0 if unequal == 0 else 0.0
+
+
+@kernel
+def ragged(
+    values: Array,
+    indices: Integers,
+    offsets: Array,
+    scale: float,
+    unit: float,
+    indptr: Integers,
+    first: int,
+    after: int,
+    center: Array,
+    spread: Array,
+    budget: Array,
+    warm: Array,
+    P: Array,
+    out: Array,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    most = longest_row(indptr, first, after)
+    scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
+    spreads, rises, caps = np.empty(most), np.empty(most), np.empty(most)
+    work = np.empty((4, most))
+    sample = np.empty((2, SAMPLE if most > FEW else 1))
+    ends, memory, whole = np.empty((4, END)), np.empty(MEMORY), np.empty(WINDOW)
+    start = np.empty(2)
+    many, started = budget.size > 1, warm.shape[1] > 1
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        q, s, up, down = center[i:j], spreads[: j - i], rises[: j - i], caps[: j - i]
+        equal = limits(q, spread[i:j] if spread.size > 1 else spread, s, up, down)
+        start[0], start[1] = warm[0, b if started else 0], warm[1, b if started else 0]
+        limit, p = budget[b if many else 0], P[i:j]
+        solve(
+            f, q, s, up, down, limit, equal, start, p, one, work, sample, ends, memory, whole, PRUNED_FROM
+        )
+        put(one, out, b)

@@ -28,7 +28,7 @@ def equal_ends(
     distance. ends[0] and ends[1] receive threshold and share, upper and lower; ends[2] ν and π.
     """
     # 1. Both selections; downwards is upwards of -f.
-    v, keys, weights = work[0], work[2], work[3]
+    v, keys, weights = work[0, : f.size], work[2], work[3]
     most, half = 0.0, 0.5 * budget
     for i in range(f.size):
         v[i] = -f[i]

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.ellipsoid_search import ROUNDING, search
+from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
+from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 
 PASSES = 16
@@ -353,3 +354,46 @@ def rows(
     for b in range(F.shape[0]):
         r, s, w = b if many else 0, b if shapes else 0, b if started else 0
         solve(F[b], center[r], shape[s], ratio[r], radius[r], heavy[s], warm[w, 0], warm[w, 1], P[b], out[b])
+
+
+@kernel
+def weigh(q: Array, given: Array, Q: Array, a: Array) -> int:
+    """Write the diagonal of a row (one for all, or one each) and a = q/Q; return where Q is largest."""
+    heavy = 0
+    for i in range(q.size):
+        Q[i] = given[i if given.size > 1 else 0]
+        a[i] = q[i] / Q[i]
+        heavy = i if Q[i] > Q[heavy] else heavy
+    return heavy
+
+
+@kernel
+def ragged(
+    values: Array,
+    indices: Integers,
+    offsets: Array,
+    scale: float,
+    unit: float,
+    indptr: Integers,
+    first: int,
+    after: int,
+    center: Array,
+    shape: Array,
+    radius: Array,
+    warm: Array,
+    P: Array,
+    out: Array,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    most = longest_row(indptr, first, after)
+    scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
+    shapes, ratios = np.empty(most), np.empty(most)
+    many, started = radius.size > 1, warm.shape[1] > 1
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        q, Q, a = center[i:j], shapes[: j - i], ratios[: j - i]
+        heavy = weigh(q, shape[i:j] if shape.size > 1 else shape, Q, a)
+        nu, tau = warm[0, b if started else 0], warm[1, b if started else 0]
+        solve(f, q, Q, a, radius[b if many else 0], heavy, nu, tau, P[i:j], one)
+        put(one, out, b)

@@ -15,9 +15,10 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
+from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import finish, scan
+from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
+from uncertainty_sets.kernels.scan import MOST, finish, scan
 
 PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough
@@ -293,3 +294,41 @@ def rows(F: Array, center: Array, radius: Array, warm: Array, P: Array, out: Arr
     for b in range(F.shape[0]):
         r = b if many else 0
         solve(F[b], center[r], radius[r], warm[b if started else 0, 0], P[b], out[b])
+
+
+@kernel
+def cover(f: Array, q: Array) -> None:
+    """Replace finite losses where q = 0 by one where q > 0: they do not count and must not set the scale."""
+    inside = 0
+    while q[inside] == 0.0:
+        inside += 1
+    for i in range(f.size):
+        if q[i] == 0.0 and abs(f[i]) <= MOST:
+            f[i] = f[inside]
+
+
+@kernel
+def ragged(
+    values: Array,
+    indices: Integers,
+    offsets: Array,
+    scale: float,
+    unit: float,
+    indptr: Integers,
+    first: int,
+    after: int,
+    center: Array,
+    radius: Array,
+    warm: Array,
+    P: Array,
+    out: Array,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)
+    many, started = radius.size > 1, warm.shape[1] > 1
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        cover(f, center[i:j])
+        solve(f, center[i:j], radius[b if many else 0], warm[0, b if started else 0], P[i:j], one)
+        put(one, out, b)

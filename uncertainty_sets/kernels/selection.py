@@ -2,12 +2,12 @@
 
     find t with   Σ_{f > t} w  <=  target  <=  Σ_{f >= t} w
 
-A few entries are ranked one by one, which vector units do faster than any sort. Among entries that fit into the
-fastest caches, passes narrow a bracket of t until few are inside. Among more, a stratified sample brackets t,
-one pass keeps the entries inside the bracket, and the search goes on among those: about 1.2 passes over the
-data in all, against log N for a sort. The sample is the same in every call, so an input can be made for which it
-never helps: what is left after MISSES brackets is searched digit by digit, which takes at most twelve passes for
-any input.
+A few entries are ranked one by one, which vector units do faster than any sort. Among entries that fit into
+the fastest caches, passes narrow a bracket of t until few are inside. Among more, a stratified sample brackets
+t, one pass keeps the entries inside the bracket, and the search goes on among those: about 1.2 passes over the
+data in all, against log N for a sort. The sample is the same in every call, so an input can be made for which
+it never helps: what is left after MISSES brackets is searched digit by digit, which takes at most twelve passes
+for any input.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.layout import DUAL, NOT_SOLVED, OK, OUT_OF_RANGE, STATUS
+from uncertainty_sets.kernels.layout import COLUMNS, DUAL, NOT_SOLVED, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.tangent import (
     GAIN,
@@ -393,3 +394,49 @@ def rows(
             )
             if out[b, STATUS] != NOT_SOLVED or F.shape[1] < PRUNED_FROM:
                 break
+
+
+@kernel
+def ragged(
+    values: Array,
+    indices: Integers,
+    offsets: Array,
+    scale: float,
+    unit: float,
+    indptr: Integers,
+    first: int,
+    after: int,
+    order: Integers,
+    center: Array,
+    radius: Array,
+    x: Array,
+    step: Array,
+    warm: Array,
+    P: Array,
+    out: Array,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py).
+
+    Positions x ascend within a row, the centre along with them; order[k] is the place in its row of the entry
+    that comes k-th, and is empty if all are in place.
+    """
+    most = longest_row(indptr, first, after)
+    scratch, ascending, moved, one = np.empty(most), np.empty(most), np.empty(most), np.full(COLUMNS, np.nan)
+    goals, ends, memory = np.empty((3, most), np.uint32), np.empty((5, 3)), np.empty(MEMORY)
+    many, started, sort = radius.size > 1, warm.shape[1] > 1, order.size > 0
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f, p = losses_of(values, indices, offsets, scale, unit, i, j, scratch), P[i:j]
+        if sort:
+            given, f, p = f, ascending[: j - i], moved[: j - i]
+            for k in range(j - i):
+                f[k] = given[order[i + k]]
+        q, limit, start = center[i:j], radius[b if many else 0], warm[0, b if started else 0]
+        for pruned_from in (PRUNED_FROM, NEVER):
+            solve(f, q, limit, x[i:j], step[b], start, pruned_from, p, one, goals, ends, memory)
+            if one[STATUS] != NOT_SOLVED or f.size < PRUNED_FROM:
+                break
+        if sort:
+            for k in range(j - i):
+                P[i + order[i + k]] = p[k]
+        put(one, out, b)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, strict
-from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan
+from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, OUT_OF_RANGE, STATUS
+from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
@@ -202,3 +203,52 @@ def rows(
         r = b if many else 0
         start = warm[b if started else 0, 0]
         solve(F[b], center[r], radius[r], cost[0], step[0], start, P[b], out[b], goals, ends, memory)
+
+
+@kernel
+def cut_out(cost: Array, places: Integers, block: Array) -> float:
+    """Copy the rows and columns of those places into `block`; return its `step` as `solve` takes it."""
+    least, zeros = np.inf, 0
+    for j in range(places.size):
+        for i in range(places.size):
+            x = cost[places[j], places[i]]
+            block[j, i] = x
+            zeros += x == 0.0
+            least = smaller(least, x if x > 0.0 else np.inf)
+    least = least if least < np.inf else 1.0
+    return -least if zeros > places.size else least
+
+
+@kernel
+def ragged(
+    values: Array,
+    indices: Integers,
+    offsets: Array,
+    scale: float,
+    unit: float,
+    indptr: Integers,
+    first: int,
+    after: int,
+    places: Integers,
+    center: Array,
+    radius: Array,
+    cost: Array,
+    warm: Array,
+    P: Array,
+    out: Array,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py).
+
+    `cost` is that between all values; a row uses the block of its `places`.
+    """
+    most = longest_row(indptr, first, after)
+    scratch, block, one = np.empty(most), np.empty((most, most)), np.full(COLUMNS, np.nan)
+    goals, ends, memory = np.empty((4, most), np.uint32), np.empty((4, 3)), np.empty(MEMORY)
+    many, started = radius.size > 1, warm.shape[1] > 1
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        step = cut_out(cost, places[i:j], block)
+        limit, start = radius[b if many else 0], warm[0, b if started else 0]
+        solve(f, center[i:j], limit, block, step, start, P[i:j], one, goals, ends, memory)
+        put(one, out, b)

@@ -14,9 +14,14 @@ from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import as_rows, as_vector_rows, example_center
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import Structure, as_flat, structure_of
 
 if TYPE_CHECKING:
     import cvxpy
+
+
+SLACK = 1e-12  # bounds are rounded decimals, and so are their sums
 
 
 class Box(UncertaintySet):
@@ -74,18 +79,17 @@ class Box(UncertaintySet):
         self._lower = np.maximum(low, 0.0)
         high = np.minimum(high, 1.0)
         least, most = self._lower.sum(axis=1), high.sum(axis=1)
-        slack = 1e-12  # bounds are rounded decimals, and so are their sums
         if (high < 0.0).any():
             raise EmptySet(
                 f"upper must not be negative, since p >= 0; got {high.min()}", parameter="upper", value=upper
             )
-        if (least > 1.0 + slack).any():
+        if (least > 1.0 + SLACK).any():
             raise EmptySet(
                 f"the set is empty: Σ max(lower, 0) must be at most 1, got {least.max():.12g}",
                 parameter="lower",
                 value=lower,
             )
-        if (most < 1.0 - slack).any():
+        if (most < 1.0 - SLACK).any():
             raise EmptySet(
                 f"the set is empty: Σ min(upper, 1) must be at least 1, got {most.min():.12g}",
                 parameter="upper",
@@ -95,6 +99,41 @@ class Box(UncertaintySet):
         self._rest = np.maximum(0.0, 1.0 - least)
         self.size = low.shape[1]
         self.rows = len(low) if max(np.ndim(lower), np.ndim(upper)) == 2 else None
+
+    @classmethod
+    def ragged(
+        cls,
+        lower: Any,
+        upper: Any,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each {p : lower <= p <= upper} with bounds of its own.
+
+        O(entries): 3 passes over each row.
+
+        >>> rows = Box.ragged([0.1, 0.1, 0.0, 0.2, 0.3], 0.8, indptr=[0, 2, 5], indices=[3, 0, 1, 2, 3])
+        >>> rows.worst_case([1.0, 2.0, 0.0, 4.0]).p.round(12)
+        array([0.8, 0.2, 0. , 0.2, 0.8])
+
+        Args:
+            lower: lower bounds along the entries, a number for all, or a SciPy CSR matrix; below 0 means 0.
+            upper: upper bounds likewise; above 1 (infinity too) means 1.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure = structure_of("lower", lower, indptr, indices)
+        low, high = (
+            np.array(np.broadcast_to(as_flat(name, value, structure, finite=False), structure.entries))
+            for name, value in (("lower", lower), ("upper", upper))
+        )
+        given = {"lower": low, "upper": high}
+        bottom, top = np.maximum(low, 0.0), np.minimum(high, 1.0)
+        least = _check_flat(structure, low, high, bottom, top)
+        arguments = (bottom, top - bottom, np.maximum(0.0, 1.0 - least))
+        return Ragged(Box, "box", ("nu",), structure, arguments, by_entry=given)
 
     @property
     def lower(self) -> Array:
@@ -150,3 +189,38 @@ class Box(UncertaintySet):
 
     def _row(self, index: int) -> Box:
         return self if self.rows is None else Box(self._given[0][index], self._given[1][index])
+
+
+def _check_flat(structure: Structure, low: Array, high: Array, bottom: Array, top: Array) -> Array:
+    """Refuse bounds of ragged rows that leave a row empty; return Σ max(lower, 0) of each row."""
+    crossed = np.flatnonzero(low > high)
+    if crossed.size:
+        k = int(crossed[0])
+        raise InvalidParameter(
+            f"lower must not exceed upper, got {low[k]} > {high[k]} in {structure.where(k)}",
+            parameter="lower",
+            value=low,
+        )
+    k = int(high.argmin())
+    if high[k] < 0.0:
+        raise EmptySet(
+            f"upper must not be negative, since p >= 0; got {high[k]} in {structure.where(k)}",
+            parameter="upper",
+            value=high,
+        )
+    least, most = (np.add.reduceat(each, structure.starts()) for each in (bottom, top))
+    b = int(least.argmax())
+    if least[b] > 1.0 + SLACK:
+        raise EmptySet(
+            f"row {b} is empty: Σ max(lower, 0) must be at most 1, got {least[b]:.12g}",
+            parameter="lower",
+            value=low,
+        )
+    b = int(most.argmin())
+    if most[b] < 1.0 - SLACK:
+        raise EmptySet(
+            f"row {b} is empty: Σ min(upper, 1) must be at least 1, got {most[b]:.12g}",
+            parameter="upper",
+            value=high,
+        )
+    return least

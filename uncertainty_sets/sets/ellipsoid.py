@@ -21,6 +21,14 @@ from uncertainty_sets.parameters import (
     readonly,
     same_rows,
 )
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import (
+    as_flat,
+    as_flat_center,
+    as_row_numbers,
+    is_sparse,
+    structure_of,
+)
 
 if TYPE_CHECKING:
     import cvxpy
@@ -92,6 +100,55 @@ class Ellipsoid(Ball):
             _check_diagonal(self._shape, shape)
             self._ratio = self._center / self._shape
             self._heavy = self._shape.argmax(axis=1)
+
+    @classmethod
+    def ragged(
+        cls,
+        center: Any,
+        shape: Any,
+        radius: ArrayLike,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each {p : Σ (p - q)²/Q <= radius}, for diagonal shapes only.
+
+        With the centre (at least 1e-100) as its own shape the rows are χ² balls. O(entries): 2 to 12 passes
+        over each row.
+
+        >>> import numpy as np
+        >>> q = np.array([0.5, 0.5, 0.2, 0.3, 0.5])
+        >>> rows = Ellipsoid.ragged(q, shape=q, radius=0.04, indptr=[0, 2, 5])
+        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
+        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
+
+        Args:
+            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
+            shape: the diagonal of Q along the entries, or a number for all.
+            radius: at least 0, compared with the squared norm; a number, or one per row.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure = structure_of("center", center, indptr, indices)
+        if np.ndim(shape) > 1 and not is_sparse(shape):
+            raise _bad_shape(
+                f"be a number or a diagonal along the entries, ({structure.entries},), got shape "
+                f"{np.shape(shape)}; a matrix would be factorised for every row: make an Ellipsoid per row",
+                shape,
+            )
+        q, Q = as_flat_center(center, structure), as_flat("shape", shape, structure)
+        _check_diagonal(Q, shape)
+        limit = as_row_numbers("radius", radius, structure)
+        return Ragged(
+            Ellipsoid,
+            "ellipsoid_diagonal",
+            ("nu", "tau"),
+            structure,
+            (q, Q, limit),
+            by_entry={"center": q, "shape": Q},
+            by_row={"radius": limit},
+        )
 
     @property
     def shape(self) -> Array:
@@ -218,14 +275,6 @@ def _as_rows_of_shape(given: Array, n: int, centers: bool) -> tuple[Array, bool]
     )
 
 
-def _check_diagonal(diagonal: Array, given: ArrayLike) -> None:
-    if (diagonal <= 0.0).any():
-        raise _bad_shape(f"be positive, got {diagonal.min()}", given)
-    if (diagonal < SMALLEST).any() or (diagonal > 1.0 / SMALLEST).any():
-        worst = diagonal.min() if diagonal.min() < SMALLEST else diagonal.max()
-        raise _bad_shape(f"lie between 1e-100 and 1e100, got {worst}", given)
-
-
 def _skew(matrices: Array) -> Array:
     """By how much mirrored entries differ at most, of each matrix."""
     skew: Array = np.abs(matrices - np.swapaxes(matrices, -1, -2)).max(axis=(-1, -2))
@@ -261,6 +310,14 @@ def _factor(matrices: Array) -> Array:
             f"{where.format(least.argmin())}",
             matrices,
         ) from None
+
+
+def _check_diagonal(diagonal: Array, given: Any) -> None:
+    least, most = float(diagonal.min()), float(diagonal.max())
+    if least <= 0.0:
+        raise _bad_shape(f"be positive, got {least}", given)
+    if least < SMALLEST or most > 1.0 / SMALLEST:
+        raise _bad_shape(f"lie between 1e-100 and 1e100, got {least if least < SMALLEST else most}", given)
 
 
 def _bad_shape(words: str, value: ArrayLike) -> InvalidParameter:

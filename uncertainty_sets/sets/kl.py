@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,8 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import Ball
 from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
 
 if TYPE_CHECKING:
     import cvxpy
@@ -65,6 +67,38 @@ class KL(Ball):
         super().__init__(center, radius)
         inside = self._center > 0.0
         self._inside = None if inside.all() else inside
+
+    @classmethod
+    def ragged(
+        cls,
+        center: Any,
+        radius: ArrayLike,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each {p : Σ p·log(p/q) <= radius} with a centre q of its own.
+
+        O(entries): 3 to 10 passes over each row.
+
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> P = csr_array(np.array([[0.5, 0.0, 0.5], [0.2, 0.3, 0.5]]))
+        >>> KL.ragged(P, radius=0.1).worst_case([1.0, 2.0, 4.0]).value.round(6)
+        array([3.159384, 3.340376])
+
+        Args:
+            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
+            radius: at least 0; a number, or one per row.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure = structure_of("center", center, indptr, indices)
+        q, limit = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
+        return Ragged(
+            KL, "kl", ("eta",), structure, (q, limit), by_entry={"center": q}, by_row={"radius": limit}
+        )
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Σ rel_entr(N·p, N·q) <= N·radius for q > 0 (N for accuracy), p = 0 elsewhere."""

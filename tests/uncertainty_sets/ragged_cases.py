@@ -1,0 +1,87 @@
+"""Ragged rows of every kind, with edge cases of their parameters, for the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.uncertainty_sets import cases
+from uncertainty_sets import Ragged, Wasserstein1, get_set
+
+VALUES = 40
+BY_ROW = ("radius", "budget")
+
+
+def structure(rng: np.random.Generator, rows: int, longest: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of 1 to `longest` entries, and a support for each without repetition, in any order."""
+    lengths = rng.integers(1, longest + 1, rows)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indices = np.concatenate([rng.permutation(max(VALUES, longest))[:n] for n in lengths])
+    return indptr, indices
+
+
+def of_rows(name: str, rng: np.random.Generator, indptr: np.ndarray, indices: np.ndarray) -> Ragged:
+    """Rows with edge cases of all parameters, each row with its own."""
+    drawn: list[dict[str, Any]] = []
+    for n in np.diff(indptr):
+        given = cases.PARAMETERS[name](int(n), rng)
+        while np.ndim(given.get("shape")) == 2:
+            given = cases.PARAMETERS[name](int(n), rng)
+        given.pop("cost", None)
+        if "shape" in given:
+            given["shape"] = np.broadcast_to(given["shape"], n)
+        drawn.append(given)
+    flat = {
+        key: np.array([each[key] for each in drawn])
+        if key in BY_ROW
+        else np.concatenate([each[key] for each in drawn])
+        for key in drawn[0]
+    }
+    return get_set(name).ragged(**flat, indptr=indptr, indices=indices)
+
+
+def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np.ndarray) -> Ragged:
+    """Rows of that kind; for Wasserstein-1 with that cost."""
+    name, _, cost = kind.partition(" ")
+    if name != "wasserstein-1":
+        return of_rows(name, rng, indptr, indices)
+    q = np.concatenate([cases.center(rng, int(n)) for n in np.diff(indptr)])
+    radius = rng.choice([0.0, 1e-3, 0.1, 0.5, 2.0, 50.0], indptr.size - 1)
+    size = int(indices.max()) + 1
+    matrix = rng.random((size, size)) * (rng.random((size, size)) < 0.9) * (1.0 - np.eye(size))
+    between: Any = {
+        "places": None,
+        "positions": rng.normal(size=size),
+        "tied": rng.integers(0, 4, size) / 2.0,
+        "matrix": matrix,
+    }[cost]
+    return Wasserstein1.ragged(q, radius, between, indptr=indptr, indices=indices)
+
+
+KINDS = [
+    "box",
+    "kl",
+    "cd-norm",
+    "ellipsoid",
+    "wasserstein-1 places",
+    "wasserstein-1 positions",
+    "wasserstein-1 tied",
+    "wasserstein-1 matrix",
+]
+
+
+def losses(kind: int, rng: np.random.Generator, size: int) -> np.ndarray:
+    """Normal, tied, heavy-tailed or equal values."""
+    return [
+        rng.normal(size=size),
+        rng.integers(-2, 3, size).astype(float),
+        np.exp(3.0 * rng.normal(size=size)),
+        np.full(size, 1.5),
+    ][kind % 4]
+
+
+def dyadic(rng: np.random.Generator, lengths: np.ndarray) -> np.ndarray:
+    """Centres whose sums are exact in any order: nothing is divided, here or in a set of one row."""
+    parts = [rng.multinomial(1024, np.full(n, 1.0 / n)) / 1024.0 for n in lengths]
+    return np.concatenate(parts)
