@@ -216,7 +216,7 @@ def search(
     Returns the number of evaluations and whether entries were dropped on the way.
     """
     trial, before = ends[3], ends[4]
-    low, high, spare = goals[0], goals[1], goals[2]
+    low, high, spare = goals[0, : f.size], goals[1, : f.size], goals[2, : f.size]
     index = np.empty(0, np.uint32)
     gain, cost = 0.0, 0.0  # of the entries that were dropped
     over, seen_low, seen_high, evaluations = False, False, False, 0
@@ -316,7 +316,7 @@ def solve(
 ) -> None:
     """Solve one row; `step` is the smallest distance above 0 (negative: some are 0), `warm` a λ or NaN.
 
-    `goals` is (3, N), `ends` (5, 3) and `memory` MEMORY of scratch.
+    `goals` is (3, N or more), `ends` (5, 3) and `memory` MEMORY of scratch.
     """
     # 1. Read the losses. Beyond the rate `still` nothing moves, except at no distance.
     least, top, status = scan(f)
@@ -331,7 +331,7 @@ def solve(
     tolerance, kink = 1e-13 * spread, 10.0 * spread / float(n) ** 2
     # 2. Find a start: an earlier λ, the minimum on a sample of a long line, or where the bracket's lines meet.
     rate, factor = warm, 1.002
-    over = bracket(f, x, q, radius, top, still, step > 0.0, ends, memory, goals[0])
+    over = bracket(f, x, q, radius, top, still, step > 0.0, ends, memory, goals[0, :n])
     if not over and not (np.isfinite(warm) and warm > 0.0):
         factor = UNKNOWN
         rate, over = next_point(ends, memory, 0.0, kink, radius)
@@ -359,7 +359,7 @@ def solve(
     # 4. Certify on all entries.
     bound = memory[LOWEST]
     if dropped:
-        gain, cost = sweep(f, x, q, top, ends[2, X], goals[0])
+        gain, cost = sweep(f, x, q, top, ends[2, X], goals[0, :n])
         bound = gain - (cost - radius) * ends[2, X]
     value, total = expectation(f, top, p)
     violation = max(abs(total - 1.0), (distance(x, q, p) - radius) / max(1.0, radius))
