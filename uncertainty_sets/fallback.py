@@ -35,8 +35,8 @@ def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backe
         try:
             # A solver may also find a set of extreme numbers empty or unusable.
             if losses.ndim == 1:
-                return _by_solver(uncertainty_set, losses)
-            _put_row(answer, row, _by_solver(uncertainty_set._row(row), losses[row]))
+                return by_solver(uncertainty_set, losses)
+            _put_row(answer, row, by_solver(uncertainty_set._row(row), losses[row]))
         except FdroError as error:
             errors[row] = error
     if errors:
@@ -45,7 +45,7 @@ def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backe
     return answer
 
 
-def _by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
+def by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
     """A solver's answer, checked again for the promise of conic/ since the set may have changed it."""
     from uncertainty_sets.conic.oracle import USABLE
 

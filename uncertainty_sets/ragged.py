@@ -21,7 +21,17 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.contract import SetContract
 from uncertainty_sets.errors import FdroError, InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import PIECE, run_pieces, unit
-from uncertainty_sets.kernels.layout import BOUND, COLUMNS, DUAL, GAP, NOT_FINITE, OK, STATUS, VALUE
+from uncertainty_sets.kernels.layout import (
+    BOUND,
+    COLUMNS,
+    DUAL,
+    GAP,
+    NOT_FINITE,
+    OK,
+    STATUS,
+    VALUE,
+    VIOLATION,
+)
 from uncertainty_sets.parameters import as_floats
 from uncertainty_sets.ragged_parameters import Integers, Structure
 
@@ -259,8 +269,7 @@ class Ragged:
     def _redo(self, failed: Integers, losses: Losses, answer: RaggedWorstCase) -> None:
         """Answer the failed rows again, cold and scaled by a power of two, and then by a conic solver."""
         kernel, indptr, table = self._kernel(), self._structure.indptr, answer.table
-        unproved: list[int] = []
-        cause: FdroError | None = None
+        unproved: dict[int, FdroError] = {}
         for b in map(int, failed):
             f = self._losses(b, losses)
             if table[STATUS, b] == NOT_FINITE:
@@ -272,18 +281,20 @@ class Ragged:
                 table[DUAL : DUAL + len(self._keys), b] /= power
             if table[STATUS, b] != OK:
                 try:
-                    answer.put(b, fallback.settle(self.row(b), f, answer.row(b), "auto"))
+                    answer.put(b, fallback.by_solver(self.row(b), f))
                 except FdroError as error:
-                    unproved.append(b)
-                    cause = error
+                    unproved[b] = error
+                    table[[VALUE, BOUND, VIOLATION], b], table[GAP, b] = np.nan, np.inf
+                    answer.p[slice(*self._entries(b))] = np.nan
         if unproved:
             raise SolverFailed(
-                f"no answer of {self._kind.__name__} for {name_rows(unproved)} of {len(self)} has a "
+                f"no answer of {self._kind.__name__} for {name_rows(list(unproved))} of {len(self)} has a "
                 "certificate within the promise. The others are in `.answer`; try parameters and losses that "
                 "span fewer orders of magnitude",
                 answer=answer,
-                rows=unproved,
-            ) from cause
+                rows=tuple(unproved),
+                reasons=[str(error) for error in unproved.values()],
+            ) from next(iter(unproved.values()))
 
     def _reject(self, row: int, f: Array, losses: Losses) -> None:
         """Raise with the place and value of the first loss of a row that is not finite."""
