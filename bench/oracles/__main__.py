@@ -32,6 +32,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
     return {
         "exact": lambda: oracle_exact.measure(sizes, seed, say),
         "argsort": lambda: oracle_speed.against_argsort(n(10**6), few, seed, say),
+        "line": lambda: oracle_speed.line_losses(n(10**6), few, seed, say),
         "hard": lambda: [
             *oracle_hard.against_ordinary(n(10**5), few, seed, say),
             *oracle_hard.against_selection(n(10**6), few, seed, say),
