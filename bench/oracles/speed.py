@@ -10,6 +10,7 @@ import numpy as np
 from bench.measuring import cases
 from bench.measuring.targets import Row, row
 from bench.measuring.timing import interleave
+from uncertainty_sets import Wasserstein1
 from uncertainty_sets.arrays import Array
 
 ARGSORT_LIMITS = {
@@ -18,9 +19,9 @@ ARGSORT_LIMITS = {
     cases.KL_.label: 0.7,
     cases.DIAGONAL.label: 0.7,
     cases.CD.label: 1.3,
-    cases.LINE.label: 3.0,
+    cases.LINE.label: 1.3,
 }
-WARM_LINE_LIMIT = 1.5
+WARM_LINE_LIMIT = 1.0
 MOVED = 0.01
 """How far losses move before a warm start, over their standard deviation."""
 
@@ -53,6 +54,35 @@ def against_argsort(size: int, rounds: int, seed: int, say: Callable[[str], None
         rows.append(row(group, f"{label}: worst set", ratios[worst], "×", limit, note=others))
         rows.append(row(group, f"{label}: middle set", ratios["middle"], "×", limit))
     return rows
+
+
+def line_losses(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """The line on losses of other kinds, over one np.argsort of normal ones: cold, and warm by the answer."""
+    rng = np.random.default_rng([seed, size])
+    f, q = cases.losses(size, rng), cases.center(size, rng)
+    kinds = {
+        "normal": f,
+        "random walk": np.cumsum(f),
+        "tied": np.round(4.0 * f) / 4.0,
+        "Cauchy": rng.standard_cauchy(size),
+        "two-valued": (f > 1.5).astype(np.float64),
+        "sorted": np.sort(f),
+        "one outlier": np.where(np.arange(size) == 7, 1e6, f),
+    }
+    line = Wasserstein1(q, 1.0)
+    calls: dict[tuple[str, str], Callable[[], object]] = {("", "argsort"): partial(np.argsort, f)}
+    for kind, losses in kinds.items():
+        calls[kind, "cold"] = partial(line.worst_case, losses)
+        calls[kind, "warm"] = partial(line.worst_case, 1.0001 * losses, warm_start=line.worst_case(losses))
+    say(f"Wasserstein1 line on other losses at N = {size:,}")
+    samples = interleave(calls, rounds, least=rounds)
+    group = f"Wasserstein1 line, radius 1: time over one np.argsort of normal losses at N = {size:,}"
+    limits = {"cold": ARGSORT_LIMITS[cases.LINE.label], "warm": WARM_LINE_LIMIT}
+    return [
+        row(group, f"{kind}, {start}", samples.ratio((kind, start), ("", "argsort")), "×", limits[start])
+        for kind, start in calls
+        if kind
+    ]
 
 
 def small_calls(rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:

@@ -153,9 +153,9 @@ def bracket(
     memory: Array,
     goal: Indices,
 ) -> bool:
-    """Enclose the minimum between free transport and a rate at which nothing moves; whether one of them is it.
+    """Enclose the minimum between free transport and a rate at which nothing moves.
 
-    `distinct`: no two positions are equal.
+    Returns whether one of them is the minimum. `distinct`: no two positions are equal.
     """
     trial = ends[3]
     reset(memory)
@@ -189,8 +189,8 @@ def aside(trial: Array, before: Array, radius: float, factor: float) -> float:
         steep = min(max(steep, 0.2), 10.0)
     move = (cost / radius) ** (1.2 / steep)
     if trial[MASS] > 0.0:
-        return trial[X] * min(max(move, factor), 100.0)
-    return trial[X] * max(min(move, 1.0 / factor), 0.01)
+        return float(trial[X] * min(max(move, factor), 100.0))
+    return float(trial[X] * max(min(move, 1.0 / factor), 0.01))
 
 
 @kernel
@@ -211,7 +211,7 @@ def search(
     goals: Indices,
     p: Array,
 ) -> tuple[int, bool]:
-    """Close in on the minimum from `rate`, which may be wrong by `factor`; write the best distribution into p.
+    """Close in on the minimum from `rate`, wrong by about `factor`; write the best distribution into p.
 
     Returns the number of evaluations and whether entries were dropped on the way.
     """
@@ -256,7 +256,7 @@ def search(
                     deposit(q, low, high, 1.0, index, p)
                     f, x, q, index, low, high = keep(f, x, q, index, low, high, marks, spare, kept)
                     spare = np.empty(kept, np.uint32)
-    # 4. The mixture of both ends that costs the radius; an end that was not evaluated above is at 0 or `still`.
+    # 4. The mixture of both ends that costs the radius; an end not evaluated above is at 0 or `still`.
     mix = mixture(ends)
     if mix > 0.0:
         if not seen_low:
@@ -296,7 +296,7 @@ def guess(
         goals,
         np.empty(F.size),
     )
-    return ends[2, X]
+    return float(ends[2, X])
 
 
 @kernel
@@ -329,7 +329,7 @@ def solve(
         out[STATUS] = OUT_OF_RANGE  # the caller scales the losses down
         return
     tolerance, kink = 1e-13 * spread, 10.0 * spread / float(n) ** 2
-    # 2. Find a start: an earlier λ, the minimum on a sample of a long line, or where the bracket's lines meet.
+    # 2. Find a start: an earlier λ, the minimum on a sample of a long line, or where the lines meet.
     rate, factor = warm, 1.002
     over = bracket(f, x, q, radius, top, still, step > 0.0, ends, memory, goals[0, :n])
     if not over and not (np.isfinite(warm) and warm > 0.0):

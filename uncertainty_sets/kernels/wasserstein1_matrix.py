@@ -1,9 +1,9 @@
 """Wasserstein-1 with any cost: as on a line, with O(N²) per evaluation and O(N) of memory.
 
 cost[j, i] is here the cost of moving a unit from j to i: sources come first, so that each one's costs are
-contiguous. What a target is worth to a source falls linearly with the rate λ, so that the best worth is convex
-in it: a source with the same target at both ends of the bracket has it in between, too, and is not looked at
-again. A search costs about as much as three or four evaluations of all sources.
+contiguous. What a target is worth to a source falls linearly with the rate λ, so that the best worth is
+convex in it: a source with the same target at both ends of the bracket has it in between, too, and is not
+looked at again. A search costs about as much as three or four evaluations of all sources.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from uncertainty_sets.kernels.tangent import (
     update_bracket,
 )
 from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below
-from uncertainty_sets.kernels.wasserstein1_sweep import Indices, reach
+from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Indices, reach, unsigned
 
 EVALUATIONS = 200
 LOW, HIGH, TRIAL, OPEN = range(4)  # rows of `goals`: targets at both ends and at a trial, sources in question
@@ -38,8 +38,9 @@ LOW, HIGH, TRIAL, OPEN = range(4)  # rows of `goals`: targets at both ends and a
 @strict
 def best(f: Array, cost: Array, top: float, rate: float, source: int) -> int:
     """The best target of a source, the source itself if nothing is worth more."""
-    worth, target = f[source] - top, np.uint64(source)
-    for i in range(np.uint64(f.size)):
+    worth = f[source] - top
+    target: int = unsigned(source)
+    for i in range(unsigned(f.size)):
         other = reach(f[i], top, rate, cost[i])
         target = i if other > worth else target
         worth = larger(worth, other)
@@ -53,7 +54,7 @@ def evaluate(
     """Write the best targets of some sources into `goal`; return Σ q·(f_target - top) and Σ q·cost."""
     gain, spent = 0.0, 0.0
     for k in range(sources.size):
-        j = np.uint64(sources[k])
+        j = unsigned(sources[k])
         target = best(f, cost[j], top, rate, j)
         goal[j] = target
         gain += q[j] * (f[target] - top)
@@ -64,12 +65,12 @@ def evaluate(
 @kernel
 def cheapest_top(f: Array, cost: Array, q: Array, top: float, goal: Indices) -> float:
     """Write the cheapest largest loss of each source into `goal`; return Σ q·cost."""
-    n = np.uint64(f.size)
-    first = np.uint64(0)
+    n = unsigned(f.size)
+    first = ZERO
     while f[first] != top:
-        first += np.uint64(1)
+        first += ONE
     goal[:] = first
-    for i in range(first + np.uint64(1), n):
+    for i in range(first + ONE, n):
         if f[i] == top:
             for j in range(n):
                 goal[j] = i if cost[j, i] < cost[j, goal[j]] else goal[j]
@@ -87,10 +88,10 @@ def settle(
 
     Returns how many sources are left, and gain and cost of those that are not.
     """
-    gain, spent, left = 0.0, 0.0, np.uint64(0)
-    for k in range(np.uint64(count)):
-        j = np.uint64(goals[OPEN, k])
-        target = np.uint64(goals[TRIAL, j])
+    gain, spent, left = 0.0, 0.0, ZERO
+    for k in range(unsigned(count)):
+        j = unsigned(goals[OPEN, k])
+        target = unsigned(goals[TRIAL, j])
         goals[side, j] = target
         if goals[LOW, j] == goals[HIGH, j]:
             gain += q[j] * (f[target] - top)
@@ -98,7 +99,7 @@ def settle(
             p[target] += q[j]
         else:
             goals[OPEN, left] = j
-            left += np.uint64(1)
+            left += ONE
     return left, gain, spent
 
 
@@ -177,8 +178,8 @@ def solve(
     # 5. Add to p the mixture of both ends that costs the radius, and write its certificate.
     mix = mixture(ends)
     for k in range(count):
-        j = np.uint64(goals[OPEN, k])
-        low, high = np.uint64(goals[LOW, j]), np.uint64(goals[HIGH, j])
+        j = unsigned(goals[OPEN, k])
+        low, high = unsigned(goals[LOW, j]), unsigned(goals[HIGH, j])
         part, rest = mix * q[j], (1.0 - mix) * q[j]
         p[low] += part
         p[high] += rest

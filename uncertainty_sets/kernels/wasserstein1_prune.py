@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Indices
+from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Indices, unsigned
 
 DROPPED, TARGET, SOURCE = np.uint8(0), np.uint8(1), np.uint8(2)
 
@@ -33,7 +33,7 @@ def sources(low: Indices, high: Indices, count: int) -> Indices:
     """The entries with different targets at both ends, of which there are `count`."""
     found = np.empty(count, np.uint32)
     k = ZERO
-    for j in range(np.uint64(low.size)):
+    for j in range(unsigned(low.size)):
         if low[j] != high[j]:
             found[k] = j
             k += ONE
@@ -43,12 +43,12 @@ def sources(low: Indices, high: Indices, count: int) -> Indices:
 @kernel
 def mark(x: Array, low: Indices, high: Indices, changed: Indices, marks: Marks) -> int:
     """Mark the entries whose target changes (SOURCE) and those that may become one (TARGET); count both."""
-    n = np.uint64(x.size)
+    n = unsigned(x.size)
     marks[:] = DROPPED
     # 1. The entries in reach after and before a source; what an earlier source reached is not visited again.
-    done, count = ZERO, np.uint64(changed.size)
+    done, count = ZERO, unsigned(changed.size)
     for k in range(count):
-        j = np.uint64(changed[k])
+        j = unsigned(changed[k])
         reach = x[j] + abs(x[low[j]] - x[j])
         done = max(done, j)
         while done < n and x[done] <= reach:
@@ -56,7 +56,7 @@ def mark(x: Array, low: Indices, high: Indices, changed: Indices, marks: Marks) 
             done += ONE
     done = n
     for k in range(count):
-        j = np.uint64(changed[count - ONE - k])
+        j = unsigned(changed[count - ONE - k])
         reach = x[j] - abs(x[low[j]] - x[j])
         done = min(done, j + ONE)
         while done > ZERO and x[done - ONE] >= reach:
@@ -105,14 +105,14 @@ def keep(
     F, X, Q = np.empty(kept), np.empty(kept), np.empty(kept)
     which = np.empty(kept, np.uint32)
     k = ZERO
-    for j in range(np.uint64(f.size)):
+    for j in range(unsigned(f.size)):
         if marks[j] != DROPPED:
             F[k], X[k], Q[k] = f[j], x[j], q[j] if marks[j] == SOURCE else 0.0
             which[k], places[j] = j, k
             k += ONE
     first, second = np.empty(kept, np.uint32), np.empty(kept, np.uint32)
-    for k in range(np.uint64(kept)):
-        j = np.uint64(which[k])
+    for k in range(unsigned(kept)):
+        j = unsigned(which[k])
         source = marks[j] == SOURCE
         first[k], second[k] = places[low[j]] if source else k, places[high[j]] if source else k
         which[k] = index[j] if index.size else j
@@ -127,7 +127,7 @@ def deposit(q: Array, goal: Indices, other: Indices, weight: float, index: Indic
     since an error in p counts once per unit of distance.
     """
     target, mass, error = goal[0], 0.0, 0.0
-    for j in range(np.uint64(q.size)):
+    for j in range(unsigned(q.size)):
         if goal[j] != target:
             p[index[target] if index.size else target] += weight * (mass + error)
             target, mass, error = goal[j], 0.0, 0.0

@@ -8,6 +8,8 @@ other end, where each meets what the other one left behind.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +19,10 @@ from uncertainty_sets.kernels.scan import larger
 
 Indices = NDArray[np.uint32]
 
-ZERO, ONE, TWO = np.uint64(0), np.uint64(1), np.uint64(2)
-BLOCK = np.uint64(256)  # entries after which a leader's worth is computed afresh and sums are added up
+# Indices are unsigned: numba would check at every access whether a signed one counts from the end.
+unsigned: Any = np.uint64
+ZERO, ONE, TWO = unsigned(0), unsigned(1), unsigned(2)
+BLOCK = unsigned(256)  # entries after which a leader's worth is computed afresh and sums are added up
 
 
 @strict
@@ -47,8 +51,7 @@ def choose(x: Array, here: float, west: int, a: float, east: int, b: float) -> i
 @strict
 def sweep(f: Array, x: Array, q: Array, top: float, rate: float, goal: Indices) -> tuple[float, float]:
     """Write each entry's best target into `goal`; return Σ q·(f_target - top) and Σ q·distance."""
-    # Indices are unsigned throughout: negative ones would have to be looked for at every access.
-    n = np.uint64(f.size)
+    n = unsigned(f.size)
     half = n // TWO
     west, east = ZERO, n - ONE
     # 1. To the middle: the best target before each entry of the left half, after each of the right half.
@@ -83,7 +86,7 @@ def sweep(f: Array, x: Array, q: Array, top: float, rate: float, goal: Indices) 
             a, west = pass_on(f[j] - top, rate * (here - last), a, j, west)
             b, east = pass_on(f[k] - top, rate * (following - there), b, k, east)
             last, following = here, there
-            right, left = np.uint64(goal[j]), np.uint64(goal[k])
+            right, left = unsigned(goal[j]), unsigned(goal[k])
             right = choose(x, here, west, a, right, reach(f[right], top, rate, x[right] - here))
             left = choose(x, there, left, reach(f[left], top, rate, there - x[left]), east, b)
             goal[j], goal[k] = right, left

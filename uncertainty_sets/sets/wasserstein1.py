@@ -35,8 +35,8 @@ class Wasserstein1(Ball):
     """Distributions near a centre q in transport cost: {p : Σ cost·γ <= radius for a plan γ from q to p}.
 
     With a multiplier λ for the cost, the mass at j goes where f_i - λ·cost[i, j] is largest; λ minimises a
-    convex function. On a line an evaluation is two sweeps, O(N), and a search takes 6 to 15 of them; with a
-    cost matrix it is O(N²).
+    convex function. An evaluation is O(N) on a line and O(N²) with a cost matrix. A search takes 6 to 15 of
+    them, all but the first three or four over the few entries whose target they can still change.
 
     ====  ==========================================
     dual  meaning
