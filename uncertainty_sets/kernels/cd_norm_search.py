@@ -237,7 +237,8 @@ def search(
 ) -> tuple[int, bool]:
     """Bracket the minimum of φ from `start`, then close in on it, all within a window.
 
-    Returns the number of evaluations, and whether the window holds the minimum and every evaluation so far.
+    Returns the number of evaluations, and whether the window holds the minimum and the thresholds of all of
+    them; if not, ends[3] is the last one.
     `pi` is a guess at the knapsack's threshold, or NaN; `kink` as in tangent.py.
     """
     # 1. Start inside the window, with no end of the bracket known.

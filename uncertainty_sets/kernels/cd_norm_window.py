@@ -39,7 +39,7 @@ from uncertainty_sets.kernels.tangent import LOWEST, X
 SAMPLES = 4
 MARGIN = 0.75  # of the range of the samples' answers, to either side: about five standard errors in all
 WIDER = 8.0  # times, if the window did not hold the minimum
-WINDOWS = 2  # tried before all entries are searched
+WINDOWS = 4  # tried before all entries are searched
 USEFUL = 0.5  # of the entries; a window that leaves more undecided does not help
 
 Counts = NDArray[np.int64]
@@ -157,17 +157,25 @@ def sampled_window(
             window[LOW], window[HIGH] = min(window[LOW], n), max(window[HIGH], n)
             window[PI_LOW], window[PI_HIGH] = min(window[PI_LOW], pi), max(window[PI_HIGH], pi)
     # 3. A margin to either side.
-    widen(window, MARGIN, whole)
+    widen_losses(window, MARGIN, spread)
+    widen_thresholds(window, MARGIN, MARGIN)
     return n, pi
 
 
 @kernel
-def widen(window: Array, margin: float, whole: Array) -> None:
-    """Make both ranges wider by `margin` times their length to either side, within those of `whole`."""
-    for low in (LOW, PI_LOW):
-        far = margin * (window[low + 1] - window[low])
-        window[low] = max(whole[low], window[low] - far)
-        window[low + 1] = min(whole[low + 1], window[low + 1] + far)
+def widen_losses(window: Array, margin: float, spread: float) -> None:
+    """Make the range of n wider by `margin` times its length to either side, within the losses."""
+    far = margin * (window[HIGH] - window[LOW] + 1e-9 * spread)
+    window[LOW] = max(-spread, window[LOW] - far)
+    window[HIGH] = min(0.0, window[HIGH] + far)
+
+
+@kernel
+def widen_thresholds(window: Array, margin_low: float, margin_high: float) -> None:
+    """Make the range of π wider by these multiples of its length."""
+    far = window[PI_HIGH] - window[PI_LOW] + 1e-9 * window[PI_HIGH]
+    window[PI_LOW] -= margin_low * far
+    window[PI_HIGH] += margin_high * far
 
 
 @summing
@@ -277,7 +285,8 @@ def search_windows(
             break
         kept = decide(f, s, rise, cap, top, window, places, 1)
         # 2. Search among the others, if what is taken leaves them a budget.
-        if window[TAKEN] <= budget:
+        above, below = window[TAKEN] > budget, False
+        if not above:
             fk, sk, rk, ck = gathered(f, s, rise, cap, places[:kept])
             used, found = search(
                 fk, sk, rk, ck, budget, top, n, reach, pi, tolerance, kink, window, work, sample, ends, memory
@@ -285,10 +294,12 @@ def search_windows(
             evaluations += used
             if found:
                 return evaluations
-        # 3. The window did not hold the minimum. If the budget is that of a few entries, samples miss most of
-        #    them, and the threshold is higher than they say.
-        widen(window, WIDER, whole)
-        window[PI_HIGH] = whole[PI_HIGH]
+            above, below = ends[3, PI] > window[PI_HIGH], ends[3, PI] < window[PI_LOW]
+        # 3. The window did not hold the minimum: make it wider on the side that was left.
+        if above or below:
+            widen_thresholds(window, WIDER * below, WIDER * above)
+        else:
+            widen_losses(window, WIDER, spread)
     reach = max(reach, 1e-9 * spread)
     more, _ = search(
         f, s, rise, cap, budget, top, n, reach, pi, tolerance, kink, whole, work, sample, ends, memory
