@@ -15,6 +15,7 @@ from scipy.optimize import linprog
 from tests import tolerances
 from tests.uncertainty_sets.plugins import Euclidean
 from uncertainty_sets.backends import cold
+from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import BackendUnsuitable, EmptySet, InvalidLosses, InvalidParameter
 from uncertainty_sets.sets.polyhedron import Polyhedron
 
@@ -193,6 +194,30 @@ def test_a_moving_loss_is_followed():
     with cold():
         first, second = moving.worst_case(f), Polyhedron(D, c).worst_case(f)
     assert first.p.tobytes() == second.p.tobytes()
+
+
+def test_a_start_from_the_last_basis_is_given_up_if_it_takes_longer():
+    rng = np.random.default_rng(5)
+    subject = Polyhedron.example(40, rng)
+    solver = conic._compiled(subject, 40).solver("highs")
+    losses = rng.normal(size=(6, 40))
+    with cold():
+        expected = [subject.worst_case(f).value for f in losses]
+
+    def check(row):
+        answer = subject.worst_case(losses[row])
+        assert answer.value == pytest.approx(expected[row], abs=1e-12)
+        return answer.iterations
+
+    assert check(0) == solver._cold_iterations
+    first = solver._cold_iterations
+    assert check(1) == solver._far_iterations
+    assert solver._cold_iterations == first
+    solver._far_iterations = 10**6  # as if that start had taken long
+    solver._cold_iterations = -1
+    assert check(2) == solver._cold_iterations
+    solver._far_iterations = 0
+    assert check(3) == solver._far_iterations
 
 
 def test_states_the_same_set_to_cvxpy():

@@ -27,11 +27,12 @@ SHOWN = 8
 class Polyhedron(UncertaintySet):
     """Linear inequalities: {p : D p <= c}.
 
-    The oracle is a linear program, solved by HiGHS. The program is built once. If the losses have changed by
-    at most a tenth of max f - min f since the last call, HiGHS starts from its last basis, which is some tens
-    of times faster than a start from scratch. For answers that do not depend on earlier calls, see
-    `uncertainty_sets.backends.cold`. An equation is two rows. Rows may be in any units: the solver sees them
-    with their largest entry near 1.
+    The oracle is a linear program, solved by HiGHS. The program is built once, and HiGHS starts from its last
+    basis. If the losses have changed by at most a tenth of max f - min f since the last call, that is some
+    tens of times faster than a start from scratch; for unrelated losses it is mostly a little faster, and a
+    set for which it needs many more iterations starts from scratch. For answers that do not depend on earlier
+    calls, see `uncertainty_sets.backends.cold`. An equation is two rows. Rows may be in any units: the solver
+    sees them with their largest entry near 1.
 
     ====  ===================================================
     dual  meaning
