@@ -9,7 +9,7 @@ from tests.uncertainty_sets.plugins import TotalVariation
 from tests.uncertainty_sets.test_ellipsoid_hard import dense_shape
 from tests.uncertainty_sets.test_promise import SpoiltRows
 from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1
-from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.errors import InvalidInput, SolverFailed
 
 SIZE = 6
 Q = np.arange(1.0, SIZE + 1.0) / 21.0
@@ -111,7 +111,11 @@ def test_a_dense_ellipsoid_that_a_solver_has_to_answer():
     out = np.empty(losses.shape)
     answer = subject.worst_case(losses, out=out)
     assert answer.p is out
-    np.testing.assert_array_equal(out, expected.p)
+    with pytest.raises(SolverFailed) as failed:
+        subject.worst_case(losses, backend="closed-form")
+    others = np.setdiff1d(np.arange(40), failed.value.rows)
+    np.testing.assert_array_equal(out[others], expected.p[others])
+    np.testing.assert_allclose(out, expected.p, atol=1e-6)  # a solver depends on what it solved before
 
 
 def test_scaled_rows_are_written_too():
