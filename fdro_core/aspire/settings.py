@@ -55,8 +55,8 @@ class AspireSettings:
     model_step: float = setting(
         0.006,
         Number(),
-        'longest step of z for consensus="models" with mini-batches, in the metric of the gradients; steps rise '
-        "for 50 epochs and then fall",
+        'longest step of z for consensus="models" with mini-batches, in the metric of the gradients; '
+        "steps rise for 50 epochs and then fall",
         letter="η",
         why="as for RMSprop; networks and softmax regression alike",
     )

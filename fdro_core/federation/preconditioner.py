@@ -1,8 +1,8 @@
 """A metric that follows the gradients, as in RMSprop: P = √v + 1e-3·√mean(v) + 1e-12, v a running mean of d².
 
 d is the descent of one step, a weighted mean of the workers' gradients. A step d/P has the same length
-whatever the scale of the losses is. It is short at first, while v knows one gradient only and long steps would
-switch off units of a network for good, and falls later, as the noise of batches asks for.
+whatever the scale of the losses is. It is short at first, while v knows one gradient only and long steps
+would switch off units of a network for good, and falls later, since the noise of batches stays.
 """
 
 from __future__ import annotations

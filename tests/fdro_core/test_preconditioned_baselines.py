@@ -127,7 +127,7 @@ def test_the_marked_model_of_drfa_is_on_the_way_to_the_next():
         (MixEven(iterations=2500, **HELPED), 1.0, [0.5, 0.5]),
         (FedAvg(iterations=1000, **HELPED), 1.0, [0.5, 0.5]),
         (Individual(worker_index=1, iterations=2500, **HELPED), 2.0, [0.0, 1.0]),
-        (DRFAProx(iterations=2500, weight_step=0.01, regularisation=1e3, **HELPED), 1.0, [0.5, 0.5]),
+        (DRFAProx(iterations=6000, weight_step=0.01, regularisation=1e3, **HELPED), 1.0, [0.5, 0.5]),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -185,7 +185,8 @@ def cost(slow: Sequence[Mapping[str, Any]], without: Sequence[Mapping[str, Any]]
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
-        'Mini-batches of 64 samples, S = 1. "+ P": with the preconditioner, step rule and averaging of ASPIRE-EASE. '
+        'Mini-batches of 64 samples, S = 1. "+ P": with the preconditioner, the step rule and the averaging '
+        "of ASPIRE-EASE. "
         "With slow workers, times are virtual seconds (delays log-normal, median 1 s, sigma 0.5) until the "
         "mean Acc_w of three looks reaches the rival's mean over its last fifth, relative to the end of the "
         "rival's runs; every method has the settings found without slow workers. Gradients: until the worst "

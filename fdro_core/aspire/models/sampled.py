@@ -84,7 +84,7 @@ class SampledModels:
         self.recentre()
 
     def configure(self, step: float, prox: float, window: float) -> None:
-        """Set the longest η, the prox step ρ of the weights, and the share of the epochs that are averaged."""
+        """Set the longest η, the prox step ρ of the weights, and the share of the epochs averaged."""
         self.longest_step, self.prox, self.window = step, prox, window
 
     def snapshot(self) -> dict[str, Any]:
