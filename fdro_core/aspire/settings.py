@@ -53,9 +53,10 @@ class AspireSettings:
         "only it has is given",
     )
     model_step: float = setting(
-        0.003,
+        0.006,
         Number(),
-        'step of z for consensus="models" with mini-batches, in the metric of the gradients',
+        'longest step of z for consensus="models" with mini-batches, in the metric of the gradients; '
+        "steps rise for 50 epochs and then fall",
         letter="η",
         why="as for RMSprop; networks and softmax regression alike",
     )

@@ -110,8 +110,8 @@ class Compared(Protocol):
 STEP = Tunable(0.5, Range(0.1, 10.0), unit="1/L")
 """A gradient method's step."""
 
-PRECONDITIONED_STEP = Tunable(0.003, Range(3e-4, 3e-2))
-"""The step in a metric that follows the gradients: no multiple of 1/L, since the gradients' scale cancels."""
+PRECONDITIONED_STEP = Tunable(0.006, Range(6e-4, 6e-2))
+"""The longest step in a metric that follows the gradients: no multiple of 1/L, since their scale cancels."""
 
 PRECONDITIONED = Variant(
     "+ P", {"preconditioner": "gradients", "averaging": 0.1}, {"step": PRECONDITIONED_STEP}

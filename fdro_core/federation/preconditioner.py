@@ -1,7 +1,8 @@
 """A metric that follows the gradients, as in RMSprop: P = √v + 1e-3·√mean(v) + 1e-12, v a running mean of d².
 
 d is the descent of one step, a weighted mean of the workers' gradients. A step d/P has the same length
-whatever the scale of the losses is.
+whatever the scale of the losses is. It is short at first, while v knows one gradient only and long steps
+would switch off units of a network for good, and falls later, since the noise of batches stays.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from uncertainty_sets.arrays import Array
 MEMORY = 0.05  # weight of the newest epoch in v
 FLOOR = 1e-3  # of the root of the mean of v
 TINY = 1e-12
-STEP = 0.003  # the usual step in this metric, for networks and softmax regression alike
+STEP = 0.006  # the usual longest step in this metric, for networks and softmax regression alike
+RISE = 50.0  # epochs until steps have their full length
+FALL = 100.0  # epochs after which they begin to fall
 
 
 def follow(squares: Array | None, descent: Array, share: float = 1.0) -> Array:
@@ -33,6 +36,15 @@ def metric(squares: Array) -> Array:
     """P."""
     found: Array = np.sqrt(squares) + floor(float(squares.mean()))
     return found
+
+
+def pace(epochs: float) -> float:
+    """The step after so many epochs, as a share of the longest: min(1, (1 + t)/50)/√(1 + t/100).
+
+    >>> [round(pace(t), 2) for t in (0, 24, 49, 300, 2400)]
+    [0.02, 0.45, 0.82, 0.5, 0.2]
+    """
+    return min(1.0, (1.0 + epochs) / RISE) / sqrt(1.0 + epochs / FALL)
 
 
 def floor(mean: float) -> float:

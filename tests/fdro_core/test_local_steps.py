@@ -79,19 +79,21 @@ def test_mini_batches_report_means_and_go_no_further_than_their_reach():
     planes, z, G = planes_of(rng), rng.normal(size=P), rng.normal(size=(N, P))
     eta = 0.1
     state = SampledModels(planes, z, np.zeros(N), G, step=local.long_step(eta, E), prox=0.1, window=0.1)
+    state.epochs = 50.0  # η is at its longest, so that the reach matters
     problem = Quadratic(rng.normal(size=P), 3.0)
     for j in range(N):
         worker = ModelWorker(j, problem, seed=0, batch_size=1, local_steps=E, model_step=eta)
         message = EvaluateMean(7, z, *state.local_step(j, E))
         reply = worker.handle(message)
         assert fault(message, reply) == ""
-        step, y, seen, clipped = eta / np.sqrt(E), z, [], False
+        step, y, seen, clipped = state.step_size / E, z, [], False
+        reach = local.CLIP * eta / np.sqrt(E)
         for _ in range(E):
             loss, gradient = problem.loss_and_gradient(y)
             seen.append((loss, gradient))
             move = step * (gradient - G[j] + planes.weights() @ G) / state.metric
-            clipped |= bool((np.abs(move) > local.CLIP * step).any())
-            y = y - np.clip(move, -local.CLIP * step, local.CLIP * step)
+            clipped |= bool((np.abs(move) > reach).any())
+            y = y - np.clip(move, -reach, reach)
         assert clipped
         assert reply.loss == pytest.approx(np.mean([loss for loss, _ in seen]))
         np.testing.assert_allclose(reply.gradient, np.mean([g for _, g in seen], axis=0), rtol=1e-10)

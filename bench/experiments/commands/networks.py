@@ -1,7 +1,8 @@
 """Networks and mini-batches: worst-worker accuracy of every method, and the time to it if workers are slow.
 
-Five rows, each with its own data, model and budget. Every method gets the same search without slow workers;
-with the settings found, the rows of `SLOW` are repeated with a fifth of the workers ten times slower.
+Five rows, each with its own data, model and budget. The adversary of every method is the whole simplex.
+Every method gets the same search without slow workers; with the settings found, the rows of `SLOW` are
+repeated with a fifth of the workers ten times slower.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from bench.display.tables import Table
 from bench.experiments.commands import options
-from bench.experiments.commands.efficiency import SHARE, SLOWER, last, times
+from bench.experiments.commands.efficiency import SHARE, SLOWER, last, one_problem, times
 from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
 from bench.experiments.presentation.statistics import summary
@@ -80,7 +81,8 @@ def main(arguments: list[str]) -> int:
             base = _base(given, row)
             workers = compare.workers_of(base)
             names = given.methods or _methods(base)
-            found[row.name] = compare.tuned_runs(pool, session.records, given, base, names, workers)
+            known = one_problem(base, workers)
+            found[row.name] = compare.tuned_runs(pool, session.records, given, base, names, workers, known)
             if row in SLOW or given.quick:
                 slowed[row.name] = _with_slow_workers(pool, session, found[row.name], workers)
     given.data = sorted({row.data for row in chosen})
@@ -183,7 +185,8 @@ def cost(slow: Sequence[Mapping[str, Any]], without: Sequence[Mapping[str, Any]]
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
-        'Mini-batches of 64 samples, S = 1. "+ P": with the preconditioner and the averaging of ASPIRE-EASE. '
+        'Mini-batches of 64 samples, S = 1. "+ P": with the preconditioner, the step rule and the averaging '
+        "of ASPIRE-EASE. "
         "With slow workers, times are virtual seconds (delays log-normal, median 1 s, sigma 0.5) until the "
         "mean Acc_w of three looks reaches the rival's mean over its last fifth, relative to the end of the "
         "rival's runs; every method has the settings found without slow workers. Gradients: until the worst "

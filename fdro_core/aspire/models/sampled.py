@@ -6,8 +6,8 @@ With s = Pᵀλ the worst-case weights of the workers,
 
 minimises Σ_j s_jm_j if every a_j is 1. The trust a_j in an old point falls with the time between a worker's
 visits: without it a slow worker's old x_j would hold z back. Losses are running means, since the loss of one
-batch is noise to the adversary; D is the root of a running mean of (Σ_j s_jg_j)², as in RMSprop. Nothing of
-this is proved.
+batch is noise to the adversary; D is the root of a running mean of (Σ_j s_jg_j)², as in RMSprop; η rises and
+falls with the epochs (`preconditioner.pace`). Nothing of this is proved.
 
 A reply costs O(|A|p), whatever N is: the planes' sums of g_j and a_jx_j follow it, and are summed anew at
 every plane update.
@@ -84,8 +84,8 @@ class SampledModels:
         self.recentre()
 
     def configure(self, step: float, prox: float, window: float) -> None:
-        """Set η, the prox step ρ of the weights, and the share of the epochs that are averaged."""
-        self.step_size, self.prox, self.window = step, prox, window
+        """Set the longest η, the prox step ρ of the weights, and the share of the epochs averaged."""
+        self.longest_step, self.prox, self.window = step, prox, window
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
@@ -101,6 +101,11 @@ class SampledModels:
         vars(models).update(arrays(STATE, state, planes))
         models.configure(step, prox, window)
         return models
+
+    @property
+    def step_size(self) -> float:
+        """η after the epochs taken."""
+        return self.longest_step * preconditioner.pace(self.epochs)
 
     @property
     def metric(self) -> Array:

@@ -79,6 +79,13 @@ class RoundMaster(FederatedMaster):
         return state.w if state.average is None else state.average
 
     @property
+    def _step(self) -> float:
+        """η; with a preconditioner it rises and falls with the epochs, as ASPIRE-EASE's does."""
+        if not self.method.preconditioned:
+            return self.state.step
+        return self.state.step * preconditioner.pace(self.iteration * self.method.local_steps)
+
+    @property
     def reported(self) -> Array:
         """Every worker's loss as it last reported it."""
         return self.state.losses
@@ -139,7 +146,7 @@ class RoundMaster(FederatedMaster):
     def _close(self, replies: Mapping[int, Trained]) -> None:
         state, rng = self.state, self._rng(closing=True)
         if self.method.preconditioned and self.job.steps > 0:
-            close_preconditioned(self.method, state, self.phase, self.job, replies, rng)
+            close_preconditioned(self.method, state, self.phase, self.job, replies, rng, self._step)
             self._derive_inverse()
         else:
             self.method.close(state, self.phase, self.job, replies, rng)
@@ -186,7 +193,7 @@ class RoundMaster(FederatedMaster):
         state, job = self.state, self.job
         w = state.w if state.marked is None or self.phase == 0 else state.marked
         inverse = self.inverse if job.steps > 1 else None
-        message = Train(ticket, w, job.steps, state.step, job.mark, inverse)
+        message = Train(ticket, w, job.steps, self._step, job.mark, inverse)
         self.sent += message.numbers
         return message
 

@@ -24,6 +24,7 @@ def close_preconditioned(
     job: Job,
     replies: Mapping[int, Trained],
     rng: np.random.Generator,
+    step: float,
 ) -> None:
     """Let the method combine the replies to -d; then v follows d, and w ← w - Eη·d/P with the new P.
 
@@ -39,6 +40,6 @@ def close_preconditioned(
         state.w, state.marked = w, None if marked is None else w
         return
     metric = preconditioner.metric(state.squares)
-    state.w = w + (job.steps * state.step) * move / metric
+    state.w = w + (job.steps * step) * move / metric
     if marked is not None:
-        state.marked = w + (job.mark * state.step) * marked / metric
+        state.marked = w + (job.mark * step) * marked / metric
