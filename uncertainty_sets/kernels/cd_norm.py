@@ -284,7 +284,5 @@ def ragged(
         equal = limits(q, spread[i:j] if spread.size > 1 else spread, s, up, down)
         start[0], start[1] = warm[0, b if started else 0], warm[1, b if started else 0]
         limit, p = budget[b if many else 0], P[i:j]
-        solve(
-            f, q, s, up, down, limit, equal, start, p, one, work, sample, ends, memory, whole, PRUNED_FROM
-        )
+        solve(f, q, s, up, down, limit, equal, start, p, one, work, sample, ends, memory, whole, PRUNED_FROM)
         put(one, out, b)

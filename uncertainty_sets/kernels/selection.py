@@ -3,11 +3,11 @@
     find t with   Σ_{f > t} w  <=  target  <=  Σ_{f >= t} w
 
 A few entries are ranked one by one, which vector units do faster than any sort. Among entries that fit into
-the fastest caches, passes narrow a bracket of t until few are inside. Among more, a stratified sample brackets
-t, one pass keeps the entries inside the bracket, and the search goes on among those: about 1.2 passes over the
-data in all, against log N for a sort. The sample is the same in every call, so an input can be made for which
-it never helps: what is left after MISSES brackets is searched digit by digit, which takes at most twelve passes
-for any input.
+the fastest caches, passes narrow a bracket of t until few are inside. Among more, a stratified sample
+brackets t, one pass keeps the entries inside the bracket, and the search goes on among those: about 1.2
+passes over the data in all, against log N for a sort. The sample is the same in every call, so an input can
+be made for which it never helps: what is left after MISSES brackets is searched digit by digit, which takes
+at most twelve passes for any input.
 """
 
 from __future__ import annotations
@@ -331,8 +331,8 @@ def threshold(
     """
     # 1. Few entries: rank one after the other.
     if f.size <= ALONE:
-        t, over, at, found = threshold_of_few(f, w, target)
-        if found:
+        t, over, at, ended = threshold_of_few(f, w, target)
+        if ended:
             return t, over, at
     low, high = -np.inf, np.inf
     above = 0.0
@@ -380,8 +380,8 @@ def threshold(
     if kept == 0:
         return (high if high < np.inf else f.max()), above, 0.0
     if not whole:
-        t, over, at, found = threshold_of_few(keys[:kept], weights[:kept], max(0.0, target - above))
-        if found:
+        t, over, at, ended = threshold_of_few(keys[:kept], weights[:kept], max(0.0, target - above))
+        if ended:
             return t, above + over, at
     # 7. An order in which ranking takes too long: sort them and walk down to the target.
     sort_pairs(keys, weights, kept)
