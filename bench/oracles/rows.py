@@ -27,10 +27,12 @@ def measure(entries: int, rounds: int, seed: int, say: Callable[[str], None]) ->
     rows: list[Row] = []
     for size in SIZES:
         rng = np.random.default_rng([seed, size])
-        losses = rng.normal(size=(max(10, entries // size), size))
         q = cases.center(size, rng)
-        group = f"a row of a ({len(losses):,}, {size}) batch"
         for case in cases.ALL:
+            # A matrix per set: time grows with N² and more, so fewer rows.
+            cost = size if case in cases.LINEAR else size * size // 10
+            losses = rng.normal(size=(max(10, entries // cost), size))
+            group = f"a row of a ({len(losses):,}, {size}) batch"
             say(f"{case.label}: {group}")
             rows.extend(_one_case(group, case.label, case.make(q, "middle", rng), losses, rounds))
     return rows
