@@ -148,7 +148,7 @@ class UncertaintySet(ABC):
         >>> ball, p = KL([0.5, 0.5], 0.1), np.empty((2, 2))
         >>> answer = ball.worst_case([[1.0, 0.0], [0.0, 2.0]], out=p)
         >>> answer.p is p, p.round(3).tolist()
-        (True, [[0.718, 0.282], [0.282, 0.718]])
+        (True, [[0.72, 0.28], [0.28, 0.72]])
         """
         f = self._check_losses(losses)
         if out is not None:

@@ -17,7 +17,8 @@ from uncertainty_sets.kernels import dispatch
 
 SIZES = (10, 100, 500)
 SPEEDUP = 1.7
-"""What two cores should give, if the second one is free."""
+"""What two cores should give if the second one is free; on a busy machine samples are processor time of both
+threads together, and the ratio shows only what the threads cost."""
 
 ONE, ALL, REUSED = "one thread", "all cores", "all cores, out="
 
@@ -27,10 +28,12 @@ def measure(entries: int, rounds: int, seed: int, say: Callable[[str], None]) ->
     rows: list[Row] = []
     for size in SIZES:
         rng = np.random.default_rng([seed, size])
-        losses = rng.normal(size=(max(10, entries // size), size))
         q = cases.center(size, rng)
-        group = f"a row of a ({len(losses):,}, {size}) batch"
         for case in cases.ALL:
+            # A matrix per set: time grows with N² and more, so fewer rows.
+            cost = size if case in cases.LINEAR else size * size // 10
+            losses = rng.normal(size=(max(10, entries // cost), size))
+            group = f"a row of a ({len(losses):,}, {size}) batch"
             say(f"{case.label}: {group}")
             rows.extend(_one_case(group, case.label, case.make(q, "middle", rng), losses, rounds))
     return rows
@@ -51,8 +54,9 @@ def _one_case(
         found = samples.time(way)
         low, high = found.low * unit, found.high * unit
         rows.append(Row(group, f"{label}: {way}", found.least * unit, "µs", low=low, high=high))
-    faster = samples.ratio(ONE, ALL)
-    rows.append(row(group, f"{label}: all cores against one", faster, "×", SPEEDUP, at_least=True))
+    if losses.size >= dispatch.PARALLEL_FROM:  # smaller batches run on one thread either way
+        faster = samples.ratio(ONE, ALL)
+        rows.append(row(group, f"{label}: all cores against one", faster, "×", SPEEDUP, at_least=True))
     rows.append(row(group, f"{label}: time with out= against without", samples.ratio(REUSED, ALL), "×"))
     return rows
 
