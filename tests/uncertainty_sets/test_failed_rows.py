@@ -105,11 +105,10 @@ def stop_clarabel(solver):
 
 
 def stop_scs(solver):
-    import scs
-
     program = solver._program
     data = {"A": program.A, "b": program.b, "c": np.zeros(program.A.shape[1])}
-    solver._solver = scs.SCS(data, solver._cones(), verbose=False, max_iters=1)
+    solver.solve(data["c"])
+    solver._solver = type(solver._solver)(data, solver._cones(), verbose=False, max_iters=1)
 
 
 @pytest.mark.parametrize(
