@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.arrays import Array, Matrix, Vector
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
@@ -54,8 +54,9 @@ def solve(
     out[DUAL] = t
 
 
+@entry("P", "out")
 @kernel
-def rows(F: Array, lower: Array, width: Array, rest: Array, warm: Array, P: Array, out: Array) -> None:
+def rows(F: Matrix, lower: Matrix, width: Matrix, rest: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     keys, weights = np.empty(F.shape[1]), np.empty(F.shape[1])
     sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))

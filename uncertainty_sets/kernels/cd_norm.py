@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.cd_norm_equal import box_ends, equal_ends, fill_equal
 from uncertainty_sets.kernels.cd_norm_search import (
     BLOCK,
@@ -24,7 +24,7 @@ from uncertainty_sets.kernels.cd_norm_search import (
     sampled_start,
     search,
 )
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE
@@ -151,18 +151,19 @@ def solve(
     out[DUAL], out[DUAL + 1] = top + ends[2, X], ends[2, PI]
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array,
-    center: Array,
-    spread: Array,
-    rise: Array,
-    cap: Array,
-    budget: Array,
-    equal: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    F: Matrix,
+    center: Matrix,
+    spread: Matrix,
+    rise: Matrix,
+    cap: Matrix,
+    budget: Vector,
+    equal: Vector,
+    warm: Matrix,
+    P: Matrix,
+    out: Matrix,
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     work = np.empty((4, F.shape[1]))

@@ -12,11 +12,10 @@ that loss if its Q is far larger than the others', and its h = f - ν then needs
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.ellipsoid_search import ROUNDING, search
-from uncertainty_sets.kernels.jit import kernel, strict, summing
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 
@@ -336,17 +335,18 @@ def solve(
     out[DUAL], out[DUAL + 1] = base + n / unit, tau * scale
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array,
-    center: Array,
-    shape: Array,
-    ratio: Array,
-    radius: Array,
-    heavy: NDArray[np.intp],
-    warm: Array,
-    P: Array,
-    out: Array,
+    F: Matrix,
+    center: Matrix,
+    shape: Matrix,
+    ratio: Matrix,
+    radius: Vector,
+    heavy: Indices,
+    warm: Matrix,
+    P: Matrix,
+    out: Matrix,
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     many, started = center.shape[0] > 1, warm.shape[0] > 1

@@ -11,16 +11,22 @@ cache folder. If none of them can be written, every process compiles again.
 | `comparing` | NaN ignored | min and max, which then are single instructions |
 
 A callee without flags inherits its caller's, hence a flag for `strict` too.
+
+`entry` above one of them marks a kernel that Python calls. If the package has a library of kernels compiled
+ahead of time (compiled.py), the name then stands for the function in that library, and numba is imported only
+if something else is called: a kernel of another package, or a helper by a test.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
+from uncertainty_sets import compiled
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -28,21 +34,77 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _checked: set[Path] = set()
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A kernel that Python calls: the function as written, and the parameters whose arrays it writes."""
+
+    function: Callable[..., Any]
+    writes: tuple[str, ...]
+
+
+ENTRIES: dict[str, Entry] = {}
+"""Every kernel that Python calls, by dotted name, from the moment its file is imported."""
+
+
+def entry(*writes: str) -> Callable[[Function], Function]:
+    """Mark a kernel that Python calls and name the parameters that it writes.
+
+    Its parameters are annotated with the types of arrays.py, float, int or bool, and it returns nothing, a
+    number, or a tuple of numbers: that is what a library can hand over.
+    """
+
+    def mark(function: Function) -> Function:
+        module, name = function.__module__, function.__name__
+        ENTRIES[f"{module}.{name}"] = Entry(function, writes)
+        return compiled.function(module, name) or function  # type: ignore[return-value]  # the same in machine code
+
+    return mark
+
+
+class Deferred:
+    """A kernel that numba compiles when it is called or when numba meets it in another kernel."""
+
+    def __init__(self, function: Callable[..., Any], flags: set[str]) -> None:
+        functools.update_wrapper(self, function)
+        self._flags = flags
+
+    @functools.cached_property
+    def by_numba(self) -> Any:
+        """The kernel, compiled."""
+        return _by_numba(self.__wrapped__, self._flags)  # type: ignore[attr-defined]  # by update_wrapper
+
+    @property
+    def _numba_type_(self) -> Any:  # numba asks for this
+        return self.by_numba._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it, compiled."""
+        return self.by_numba(*arguments)
+
+
 def _compile(function: Function, flags: set[str]) -> Function:
+    if compiled.kernels(function.__module__.partition(".")[0]).library:
+        return Deferred(function, flags)  # type: ignore[return-value]  # called in the same way
+    return _by_numba(function, flags)
+
+
+def _by_numba(function: Function, flags: set[str]) -> Function:
+    import numba
+
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": flags}
-    compiled: Any = numba.njit(**options)(function)
-    if compiled is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
+    made: Any = numba.njit(**options)(function)
+    if made is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
         return function
     try:
-        compiled.enable_caching()
+        made.enable_caching()
     except RuntimeError:  # numba found no folder that it may write to, as in a container without a home
-        return compiled  # type: ignore[no-any-return]  # numba has no types
-    folder = Path(compiled.stats.cache_path)
+        return made  # type: ignore[no-any-return]  # numba has no types
+    folder = Path(made.stats.cache_path)
     if folder not in _checked:
         _checked.add(folder)
         with suppress(OSError):  # a cache that cannot be written is one that nobody else writes either
             _drop_if_stale(folder, _sources(Path(function.__code__.co_filename)))
-    return compiled  # type: ignore[no-any-return]  # numba has no types
+    return made  # type: ignore[no-any-return]  # numba has no types
 
 
 def _sources(file: Path) -> list[Path]:

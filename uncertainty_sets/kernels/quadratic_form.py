@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, strict
+from uncertainty_sets.arrays import Array, Matrix, Vector
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 
 SPLIT = 2.0**27 + 1.0
 REFINEMENTS = 10
 HARMLESS = 1e4  # the condition up to which plain sums keep the eleven digits that are promised
+
+
+@summing
+def dot(x: Array, y: Array) -> float:
+    """xᵀy."""
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * y[i]
+    return total
 
 
 @strict
@@ -54,14 +63,15 @@ def backward(root: Array, y: Array) -> None:
             y[j] -= root[i, j] * y[i]
 
 
+@entry()
 @kernel
-def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
+def distance(Q: Matrix, root: Matrix, condition: float, d: Vector) -> float:
     """dᵀQ⁻¹d, with Q = root·rootᵀ up to rounding; `condition` is that of Q."""
     # 1. By the factor alone, if Q is well conditioned.
     z = np.empty(d.size)
     forward(root, d, z)
     if condition <= HARMLESS:
-        return float(np.dot(z, z))
+        return dot(z, z)
     # 2. Otherwise refine z ≈ Q⁻¹d until the remainder's own term no longer matters.
     r, y = np.empty(d.size), np.empty(d.size)
     backward(root, z)
@@ -70,8 +80,8 @@ def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
         for i in range(d.size):
             r[i] = add_products(d[i], Q[i], z, -1.0)
         forward(root, r, y)
-        last = np.dot(y, y)
-        total = add_products(np.dot(z, r) + last, z, d, 1.0)
+        last = dot(y, y)
+        total = add_products(dot(z, r) + last, z, d, 1.0)
         if last <= 1e-14 * total:
             break
         backward(root, y)
@@ -79,19 +89,23 @@ def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
     return total
 
 
+@entry()
 @kernel
-def quadratic(Q: Array, condition: float, y: Array) -> float:
+def quadratic(Q: Matrix, condition: float, y: Vector) -> float:
     """yᵀQy, at least 0."""
-    if condition <= HARMLESS:
-        return max(0.0, float(np.dot(y, np.dot(Q, y))))
     image = np.empty(y.size)
+    if condition <= HARMLESS:
+        for i in range(y.size):
+            image[i] = dot(Q[i], y)
+        return max(0.0, dot(image, y))
     for i in range(y.size):
         image[i] = add_products(0.0, Q[i], y, 1.0)
     return max(0.0, add_products(0.0, image, y, 1.0))
 
 
+@entry("p")
 @kernel
-def pull_back(p: Array, q: Array, Q: Array, root: Array, condition: float, radius: float) -> float:
+def pull_back(p: Vector, q: Vector, Q: Matrix, root: Matrix, condition: float, radius: float) -> float:
     """The distance of p from q; a p beyond the radius is first moved straight towards q, up to the radius.
 
     Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap.

@@ -14,6 +14,7 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.scan import largest
 
 FEW = 24  # up to this many entries, compare all pairs
 SMALL = 96  # below this many entries, sort
@@ -182,7 +183,7 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
             if higher <= target:
                 t, above, at = f[i], higher, equal
     if t == np.inf:
-        return f.max(), 0.0, 0.0
+        return largest(f), 0.0, 0.0
     return t, above, at
 
 
@@ -278,7 +279,7 @@ def threshold(
     if whole:
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
     if kept == 0:
-        return (high if high < np.inf else f.max()), above, 0.0
+        return (high if high < np.inf else largest(f)), above, 0.0
     sort_pairs(keys, weights, kept)
     at = 0.0
     for i in range(kept):

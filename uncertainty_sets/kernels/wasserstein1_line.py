@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, strict, summing
+from uncertainty_sets.arrays import Array, Matrix, Vector
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.tangent import (
@@ -337,9 +337,10 @@ def solve(
     out[DUAL] = ends[2, X]
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array, center: Array, radius: Array, x: Array, step: Array, warm: Array, P: Array, out: Array
+    F: Matrix, center: Matrix, radius: Vector, x: Matrix, step: Vector, warm: Matrix, P: Matrix, out: Matrix
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     left, right = np.empty(F.shape[1], np.int32), np.empty(F.shape[1], np.int32)

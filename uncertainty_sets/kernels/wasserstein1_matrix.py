@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.arrays import Array, Cube, Matrix, Vector
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
@@ -141,9 +141,10 @@ def solve(
     out[DUAL] = ends[2, X]
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array, center: Array, radius: Array, cost: Array, step: Array, warm: Array, P: Array, out: Array
+    F: Matrix, center: Matrix, radius: Vector, cost: Cube, step: Vector, warm: Matrix, P: Matrix, out: Matrix
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     ends, memory = np.empty((4, 3)), np.empty(MEMORY)
