@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,13 +59,15 @@ def main(arguments: list[str]) -> int:
 
 def entries(packages: list[str]) -> list[str]:
     """Return the names of all entries, after importing every module of kernels in these packages."""
+    from uncertainty_sets import compiled
     from uncertainty_sets.kernels import jit
 
     for package in packages:
-        path = importlib.import_module(package).__path__
-        for module in pkgutil.walk_packages(path, f"{package}."):
-            if "kernels" in module.name.split("."):
-                importlib.import_module(module.name)
+        folder = Path(importlib.import_module(package).__path__[0])
+        for file in compiled.sources(folder):
+            if file.is_relative_to(folder):
+                parts = file.relative_to(folder.parent).with_suffix("").parts
+                importlib.import_module(".".join(parts).removesuffix(".__init__"))
     wanted = os.environ.get("FDRO_KERNELS_ONLY", "")  # to try a part of the build
     return [name for name in jit.ENTRIES if name.partition(".")[0] in packages and wanted in name]
 

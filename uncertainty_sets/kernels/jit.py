@@ -24,6 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Any, TypeVar
 
 from uncertainty_sets import compiled
@@ -46,6 +47,10 @@ ENTRIES: dict[str, Entry] = {}
 """Every kernel that Python calls, by dotted name, from the moment its file is imported."""
 
 
+_from_library: dict[Callable[..., Any], Any] = {}
+"""For each function of a library the kernel that it was compiled from."""
+
+
 def entry(*writes: str) -> Callable[[Function], Function]:
     """Mark a kernel that Python calls and name the parameters that it writes.
 
@@ -56,7 +61,11 @@ def entry(*writes: str) -> Callable[[Function], Function]:
     def mark(function: Function) -> Function:
         module, name = function.__module__, function.__name__
         ENTRIES[f"{module}.{name}"] = Entry(function, writes)
-        return compiled.function(module, name) or function  # type: ignore[return-value]  # the same in machine code
+        found = compiled.function(module, name)
+        if found is None:
+            return function
+        _from_library[found] = function
+        return found  # type: ignore[return-value]  # the same function in machine code
 
     return mark
 
@@ -91,6 +100,7 @@ def _compile(function: Function, flags: set[str]) -> Function:
 def _by_numba(function: Function, flags: set[str]) -> Function:
     import numba
 
+    _teach_numba()
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": flags}
     made: Any = numba.njit(**options)(function)
     if made is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
@@ -105,6 +115,17 @@ def _by_numba(function: Function, flags: set[str]) -> Function:
         with suppress(OSError):  # a cache that cannot be written is one that nobody else writes either
             _drop_if_stale(folder, _sources(Path(function.__code__.co_filename)))
     return made  # type: ignore[no-any-return]  # numba has no types
+
+
+@functools.cache
+def _teach_numba() -> None:
+    """Let a kernel call a function of a library by the kernel that it was compiled from."""
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(BuiltinFunctionType)  # type: ignore[untyped-decorator]  # numba has no types
+    def _(function: Any, context: Any) -> Any:
+        found = _from_library.get(function)
+        return None if found is None else found._numba_type_
 
 
 def _sources(file: Path) -> list[Path]:
