@@ -38,7 +38,7 @@ def source(described: dict[str, dict[str, Any]], stamp: str) -> str:
 
 def _levels(levels: list[str]) -> str:
     """The table of levels, and which of them this processor can run."""
-    lines = []
+    lines: list[str] = []
     for level in levels:
         needs = " && ".join(f'__builtin_cpu_supports("{feature}")' for feature in X86_LEVELS.get(level, ()))
         lines.append(f"    if (index == {len(lines)}) return {needs or '1'};")

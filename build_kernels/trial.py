@@ -39,10 +39,10 @@ def main(wheel: Path) -> int:
     """Return 0 if the wheel's packages are found, use their compiled kernels, and pass the tests."""
     with tempfile.TemporaryDirectory(prefix="fdro-trial-") as folder:
         here = Path(folder)
-        subprocess.run([sys.executable, "-m", "venv", here / "venv"], check=True)
-        python = here / "venv" / "bin" / "python"
+        subprocess.run([sys.executable, "-m", "venv", str(here / "venv")], check=True)
+        python = str(here / "venv" / "bin" / "python")
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, wheel.resolve(), *NEEDED], check=True)
+        subprocess.run([*pip, str(wheel.resolve()), *NEEDED], check=True)
         shutil.copytree(ROOT / "tests", here / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", here)  # how pytest is set up
         environment = {

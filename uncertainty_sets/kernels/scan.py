@@ -44,7 +44,7 @@ def larger(a: float, b: float) -> float:
 @comparing
 def largest(f: Array) -> float:
     """max f, without what f.max() needs of numba's runtime: kernels compiled ahead of time have none."""
-    most = f[0]
+    most: float = f[0]
     for i in range(f.size):
         most = larger(most, f[i])
     return most
