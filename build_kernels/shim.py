@@ -32,7 +32,7 @@ def source(described: dict[str, dict[str, Any]], stamp: str) -> str:
         short = name.partition(".")[2]
         parts.append(_entry(number, short, each))
         methods.append(f'    {{"{short}", (PyCFunction)(void (*)(void))call_{number}, METH_FASTCALL, NULL}},')
-    parts.append(MODULE.replace("METHODS", "\n".join(methods)).replace("STAMP", stamp))
+    parts.append(MODULE.replace("@entries@", "\n".join(methods)).replace("@stamp@", stamp))
     return "\n".join(parts)
 
 
@@ -129,10 +129,10 @@ static PyObject *use(PyObject *self, PyObject *name) {
 
 static PyObject *level_name(PyObject *self, PyObject *none) { return PyUnicode_FromString(LEVELS[level]); }
 
-static PyMethodDef METHODS_[] = {
+static PyMethodDef FUNCTIONS[] = {
     {"use", use, METH_O, "Choose the level of processors whose code runs."},
     {"level", level_name, METH_NOARGS, "The level of processors whose code runs."},
-METHODS
+@entries@
     {NULL, NULL, 0, NULL},
 };
 
@@ -143,11 +143,11 @@ static int start(PyObject *module) {
                      LEVELS[LEVEL_COUNT - 1]);
         return -1;
     }
-    return PyModule_AddStringConstant(module, "stamp", "STAMP");
+    return PyModule_AddStringConstant(module, "stamp", "@stamp@");
 }
 
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, start}, {0, NULL}};
 static struct PyModuleDef MODULE = {
-    PyModuleDef_HEAD_INIT, "_compiled", NULL, 0, METHODS_, SLOTS, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_compiled", NULL, 0, FUNCTIONS, SLOTS, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__compiled(void) { return PyModuleDef_Init(&MODULE); }
 """

@@ -17,9 +17,9 @@ A kernel that Python calls is marked with `entry`, which names the parameters th
     def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
 
 With that it is compiled ahead of time too (`make kernels`, wheels); nothing else needs an edit. For this, its
-parameters are annotated with Vector, Matrix, Cube, Indices (arrays.py), float, int or bool; it returns nothing,
-a number or a tuple of numbers; and neither it nor what it calls uses parts of numba that exist only in a
-Python process. The build names what it finds. Usual replacements:
+parameters are annotated with Vector, Matrix, Cube, Indices (arrays.py), float, int or bool; it returns
+nothing, a number or a tuple of numbers; and neither it nor what it calls uses parts of numba that exist only
+in a Python process. The build names what it finds. Usual replacements:
 
 | not | but |
 |---|---|
