@@ -150,6 +150,7 @@ def test_an_oracle_call_enters_no_other_file_but_helpers(entered, way):
         "uncertainty_sets/compiled.py",
         "uncertainty_sets/kernels/dispatch.py",  # the check of the losses, on the conic way
         "uncertainty_sets/kernels/jit.py",
+        "uncertainty_sets/packages.py",
         "uncertainty_sets/parameters.py",
     }
     assert set(entered[way]) - set(listed()[way]) <= helpers

@@ -39,6 +39,9 @@ COMMAND = PurePosixPath("fdro_core/app")
 LAZY = ("cvxpy", "numba", "scipy", "ot", "clarabel", "highspy", "scs", "torch", "matplotlib")
 """What `import uncertainty_sets` leaves for later."""
 
+COMMAND_LINE = ("typer", "rich")
+"""What only the `fdro` command needs."""
+
 
 def imported(source: str, path: PurePosixPath) -> Iterator[tuple[int, str]]:
     """Line and dotted name of everything that a file imports, wherever in the file it does.
@@ -244,6 +247,22 @@ def test_import_is_light() -> None:
     loaded = loaded_by("import uncertainty_sets", ROOT)
     assert "uncertainty_sets" in loaded
     assert loaded.isdisjoint(LAZY), f"import uncertainty_sets also loads {sorted(loaded.intersection(LAZY))}"
+
+
+def test_import_of_the_driver_is_light() -> None:
+    loaded = loaded_by("import fdro_core", ROOT)
+    assert "fdro_core" in loaded
+    assert loaded.isdisjoint({*LAZY, *COMMAND_LINE})
+    loaded = loaded_by("from fdro_core import *; solve", ROOT)
+    jit = {"numba", "scipy"} if "numba" in loaded else set()  # kernels not compiled; numba imports scipy
+    assert loaded.isdisjoint({*LAZY, *COMMAND_LINE} - jit)
+
+
+def test_help_of_the_command_waits_for_nothing() -> None:
+    ask = "from typer.testing import CliRunner; from fdro_core.app.cli import app; "
+    loaded = loaded_by(ask + "assert CliRunner().invoke(app, ['--help']).exit_code == 0", ROOT)
+    assert "typer" in loaded
+    assert loaded.isdisjoint({*LAZY, "numpy", "ray", "sklearn"})
 
 
 def test_import_of_the_driver_leaves_ray_for_later() -> None:

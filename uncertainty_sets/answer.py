@@ -27,9 +27,14 @@ class WorstCase:
             the largest float is infinite.
         backend: which solver answered.
         iterations: evaluations of the dual function, or the solver's own count.
+        failed: the rows without an answer and why, only with `on_failure="nan"`: such a row is NaN and its
+            gap is inf. A single loss vector is row 0.
     """
 
-    __slots__ = ("backend", "dual", "gap", "iterations", "p", "unproved", "upper_bound", "value", "violation")
+    __slots__ = (
+        "backend", "dual", "failed", "gap", "iterations", "p",
+        "unproved", "upper_bound", "value", "violation",
+    )  # fmt: skip
 
     p: Array
     value: Any
@@ -39,6 +44,7 @@ class WorstCase:
     dual: Mapping[str, Any]
     backend: str
     iterations: Any
+    failed: Mapping[int, str]
     unproved: tuple[int, ...]  # rows whose certificate breaks the promise; `worst_case` gives out none
 
     def __init__(
@@ -62,13 +68,17 @@ class WorstCase:
         self.backend = backend
         self.iterations = iterations
         self.unproved = unproved
+        self.failed = {}
 
     def __repr__(self) -> str:
         if self.p.ndim == 2:
             rows, size = self.p.shape
+            failed = f", failed: {name_rows(tuple(self.failed))}" if self.failed else ""
+            answered = [row for row in range(rows) if row not in self.failed] if self.failed else slice(None)
+            gap, violation = (np.max(each[answered], initial=-np.inf) for each in (self.gap, self.violation))
             return (
-                f"WorstCase({rows} rows of {size}, largest gap={np.max(self.gap):.2g}, "
-                f"largest violation={np.max(self.violation):.2g}, backend={self.backend!r})"
+                f"WorstCase({rows} rows of {size}, largest gap={gap:.2g}, "
+                f"largest violation={violation:.2g}, backend={self.backend!r}{failed})"
             )
         p = np.array2string(self.p, precision=4, threshold=8, edgeitems=3, separator=", ")
         return (

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback, recheck
+from uncertainty_sets import failures, fallback, recheck
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.parameters import as_floats, describe, example_center
 
 if TYPE_CHECKING:
@@ -107,14 +107,18 @@ class UncertaintySet(ABC):
         """Return the set as cvxpy constraints on p, without p >= 0 and 1ᵀp = 1, which hold for every set."""
 
     def worst_case(
-        self, losses: ArrayLike, *, backend: str = "auto", warm_start: WorstCase | None = None
+        self,
+        losses: ArrayLike,
+        *,
+        backend: str = "auto",
+        warm_start: WorstCase | None = None,
+        on_failure: failures.OnFailure = "raise",
     ) -> WorstCase:
         """Return the distribution in the set with the largest expected loss, with its certificate.
 
         A closed form promises a gap of at most 1e-9·(max f - min f) (or a few units in the last place of the
         losses) and a violation of at most 1e-10. If an answer or a batch row breaks the promise, a conic
-        solver computes it again, and `backend` names the solver. If that fails too, SolverFailed is raised,
-        with the certificate in `.answer`.
+        solver computes it again, and `backend` names the solver. If that fails too, `on_failure` decides.
 
         Args:
             losses: finite numbers, shape (N,), or (B, N) for a batch whose rows run in parallel.
@@ -122,6 +126,12 @@ class UncertaintySet(ABC):
                 `available_backends()`.
             warm_start: an earlier answer of this or a similar set; its multipliers start the search. The
                 answer is the same but comes faster.
+            on_failure: what to do if no method has an answer with a good certificate, for a row of a batch or
+                for the one loss vector. All other rows are answered first. "raise": raise SolverFailed, with
+                the rows in `.rows`, the reasons in `.reasons` and the other rows' answers in `.answer`.
+                "nan": return the answers, with NaN and a gap of inf in the failed rows, and the reasons by
+                row in `.failed`. A row whose own set is empty is a failed row; losses that are not finite,
+                and a set that is empty for all rows, are always raised.
         """
         f = self._check_losses(losses)
         if warm_start is not None and not isinstance(warm_start, WorstCase):
@@ -130,6 +140,12 @@ class UncertaintySet(ABC):
                 parameter="warm_start",
                 value=warm_start,
             )
+        if on_failure != "raise":
+            failures.check_on_failure(on_failure)
+            try:
+                return self.worst_case(f, backend=backend, warm_start=warm_start)
+            except SolverFailed as error:
+                return failures.in_place_of(error, f)
         if backend in {"auto", "closed-form"}:
             if self._certifies_itself:
                 answer = self._closed_form(f, warm_start)

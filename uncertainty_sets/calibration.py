@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.packages import load
 
 __all__ = [
     "divergence_radius",
@@ -73,9 +74,8 @@ def divergence_radius(
         raise InvalidParameter(f"curvature is φ''(1) and must be positive and finite, got {curvature!r}")
     if size == 1:
         return 0.0  # one atom has probability 1, whatever the samples say
-    from scipy.special import chdtri
-
-    return phi / (2.0 * n) * float(chdtri(size - 1, miss))
+    special = load("scipy.special", "a radius by a χ² quantile")
+    return phi / (2.0 * n) * float(special.chdtri(size - 1, miss))
 
 
 def kl_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -> float:
@@ -223,9 +223,8 @@ def _tail(n: int, k: int) -> float:
         return 1.0
     if k > n:
         return 0.0
-    from scipy.special import betainc
-
-    return float(betainc(k, n - k + 1, 0.5))
+    special = load("scipy.special", "a binomial tail")
+    return float(special.betainc(k, n - k + 1, 0.5))
 
 
 def _length(positions: ArrayLike, size: int) -> float:

@@ -10,9 +10,10 @@
     │   └── UnknownName (LookupError)     no set or backend has that name
     ├── BrokenSet (RuntimeError)          a set's own code breaks what every set promises
     └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
-        ├── BackendMissing (ImportError)  its package is not installed
+        ├── BackendMissing (ImportError)  a package that this needs is not installed
         ├── BackendUnsuitable (ValueError)  it lacks a cone that the set needs
-        └── SolverFailed                  it gave no answer with a good certificate; `.answer`, `.rows`
+        └── SolverFailed                  it gave no answer with a good certificate; `.answer`, `.rows`,
+                                          `.reasons`
 
 Every message names the argument, what it got and what it needs.
 """
@@ -90,7 +91,7 @@ class BackendError(FdroError, RuntimeError):
 
 
 class BackendMissing(BackendError, ImportError):
-    """The backend's package is not installed; the message says what to install."""
+    """A package that a backend or a function needs is not installed; the message says what to install."""
 
 
 class BackendUnsuitable(BackendError, ValueError):
@@ -101,12 +102,22 @@ class SolverFailed(BackendError):
     """The solver, or the closed form, ran and gave no answer that its own certificate supports.
 
     Attributes:
-        answer: the rejected answer, with the certificate that shows what is wrong. For a batch it contains
-            the good rows too, and NaN in rows without any answer. None if there is no answer.
+        answer: for a single loss vector the rejected answer, with the certificate that shows what is wrong;
+            None if there is none. For a batch the answers to all rows, with NaN and a gap of inf in the
+            failed ones.
         rows: which rows of a batch failed; empty for a single loss vector.
+        reasons: why each of these rows failed, in the same order.
     """
 
-    def __init__(self, message: str, *, answer: WorstCase | None = None, rows: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        answer: WorstCase | None = None,
+        rows: Sequence[int] = (),
+        reasons: Sequence[str] = (),
+    ) -> None:
         super().__init__(message)
         self.answer = answer
         self.rows = tuple(rows)
+        self.reasons = tuple(reasons)

@@ -6,12 +6,14 @@ others, go to a conic solver here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from uncertainty_sets.answer import name_rows, padded
 from uncertainty_sets.errors import FdroError, SolverFailed
+from uncertainty_sets.failures import blank_rows
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
@@ -25,23 +27,20 @@ ROUNDING = 64 * 2.0**-52
 
 def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
     """The answer with its unproved rows replaced by a solver's, or SolverFailed."""
-    if backend == "closed-form":
-        raise failure(uncertainty_set, answer, answer.unproved)
-    if losses.ndim == 1:
-        try:
-            return _by_solver(uncertainty_set, losses)
-        except FdroError as error:  # a solver may also find a set of extreme numbers empty or unusable
-            raise failure(uncertainty_set, answer, (0,)) from error
-    failed: list[int] = []
-    cause: FdroError | None = None
+    errors: dict[int, FdroError | None] = {}
     for row in answer.unproved:
+        if backend == "closed-form":
+            errors[row] = None
+            continue
         try:
+            # A solver may also find a set of extreme numbers empty or unusable.
+            if losses.ndim == 1:
+                return _by_solver(uncertainty_set, losses)
             _put_row(answer, row, _by_solver(uncertainty_set._row(row), losses[row]))
         except FdroError as error:
-            failed.append(row)
-            cause = error
-    if failed:
-        raise failure(uncertainty_set, answer, tuple(failed)) from cause
+            errors[row] = error
+    if errors:
+        raise failure(uncertainty_set, answer, errors) from errors[min(errors)]
     answer.unproved = ()
     return answer
 
@@ -61,22 +60,28 @@ def _by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
     return found
 
 
-def failure(uncertainty_set: SetContract, answer: WorstCase, rows: tuple[int, ...]) -> SolverFailed:
-    """The error for rows that no method could answer with a good certificate."""
-    name = type(uncertainty_set).__name__
-    gap, violation = (np.atleast_1d(each)[list(rows)] for each in (answer.gap, answer.violation))
-    found = f"the best has a gap of {gap[0]:.3g} and a violation of {violation[0]:.3g}"
-    if answer.p.ndim == 1:
-        where: tuple[int, ...] = ()
-        what = "these losses"
-    else:
-        where = rows
-        what = f"{name_rows(rows)} of {len(answer.p)}"
+def failure(
+    uncertainty_set: SetContract, answer: WorstCase, errors: Mapping[int, FdroError | None]
+) -> SolverFailed:
+    """The error for rows that no method could answer with a good certificate; `errors` are the solver's."""
+    gap, violation = (np.atleast_1d(each) for each in (answer.gap, answer.violation))
+    reasons = []
+    for row, error in errors.items():
+        reason = f"the closed form has a gap of {gap[row]:.3g} and a violation of {violation[row]:.3g}"
+        reasons.append(reason if error is None else f"{reason}; a solver instead: {error}")
+    single = answer.p.ndim == 1
+    rows = () if single else tuple(errors)
+    if rows:
+        blank_rows(answer, rows)
+    what = "these losses" if single else f"{name_rows(rows)} of {len(answer.p)}"
+    found = "The closed form's answer is" if single else "The other rows are"
     return SolverFailed(
-        f"no answer of {name} for {what} has a certificate within the promise: {found}. It is in `.answer`; "
-        f"try backend='clarabel', or parameters and losses that span fewer orders of magnitude",
+        f"no answer of {type(uncertainty_set).__name__} for {what} has a certificate within the promise: "
+        f"{reasons[0]}. {found} in `.answer`; try backend='clarabel', or parameters and losses that span "
+        "fewer orders of magnitude",
         answer=answer,
-        rows=where,
+        rows=rows,
+        reasons=reasons if rows else (),
     )
 
 

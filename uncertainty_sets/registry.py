@@ -14,8 +14,7 @@ import pkgutil
 import threading
 import warnings
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -25,7 +24,11 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import NAMED, UncertaintySet
 from uncertainty_sets.building import build
 from uncertainty_sets.errors import InvalidInput, InvalidParameter, UnknownName
+from uncertainty_sets.failures import OnFailure
 from uncertainty_sets.names import instead, join_names
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "uncertainty_sets"
 
@@ -36,6 +39,8 @@ _discovered = False
 
 
 def _discover() -> None:
+    from importlib.metadata import entry_points  # a third of the time that `import uncertainty_sets` took
+
     global _discovered  # noqa: PLW0603 - whether discovery has run is the one piece of module state here
     with _lock:
         if _discovered:
@@ -147,6 +152,7 @@ def worst_case(
     *,
     backend: str = "auto",
     warm_start: WorstCase | None = None,
+    on_failure: OnFailure = "raise",
     **parameters: Any,
 ) -> WorstCase:
     """The worst-case distribution of the set of that name with those parameters.
@@ -155,4 +161,4 @@ def worst_case(
     2.438...
     """
     uncertainty_set = make_set(get_set(name), parameters, None)
-    return uncertainty_set.worst_case(losses, backend=backend, warm_start=warm_start)
+    return uncertainty_set.worst_case(losses, backend=backend, warm_start=warm_start, on_failure=on_failure)

@@ -17,6 +17,7 @@ import numpy as np
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.program import equilibrated, without_idle_rows
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
     import cvxpy
@@ -53,8 +54,7 @@ def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = 
     >>> round(float(problem.solve()), 4), round(float(x.value), 4)
     (2.25, -0.5)
     """
-    import cvxpy as cp
-
+    cp = load("cvxpy", "robust.support")
     if isinstance(expression, list | tuple):
         expression = cp.hstack(list(expression))
     losses = cp.Expression.cast_to_const(expression)

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from bench.driver.baselines import planes_lbfgs, subgradient
 from bench.driver.convergence import gradients, models, stressed, trace
+from bench.driver.overhead import overhead
 from bench.driver.problems import (
     classification,
     reference,
@@ -218,8 +219,8 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireEase) -> flo
 SECTIONS = {
     part.__name__: part
     for part in (
-        models, gradients, eight, fifty, stress, planes, iteration, scale, iteration_models, scale_models,
-        traffic, network,
+        models, gradients, eight, fifty, stress, planes, iteration, overhead, scale, iteration_models,
+        scale_models, traffic, network,
     )
 }  # fmt: skip
 

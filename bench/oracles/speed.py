@@ -17,7 +17,7 @@ ARGSORT_LIMITS = {
     cases.EQUAL.label: 0.7,
     cases.KL_.label: 0.7,
     cases.DIAGONAL.label: 0.7,
-    cases.CD.label: 3.0,
+    cases.CD.label: 1.3,
     cases.LINE.label: 3.0,
 }
 WARM_LINE_LIMIT = 1.5

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 
 def to_json(value: Any) -> Any:
     """Convert to what JSON can hold; NaN and infinity, which it cannot, become null.
 
+    >>> import numpy as np
     >>> to_json({"gap": np.float64("inf"), "p": np.array([0.5, 0.5])})
     {'gap': None, 'p': [0.5, 0.5]}
     """
+    import numpy as np
+
     if isinstance(value, dict):
         return {str(key): to_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -66,7 +66,7 @@ def test_a_failed_solve_is_counted():
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_runs_and_writes_its_numbers(tmp_path, capsys):
-    parts = ["exact", "argsort", "small", "batch", "clarabel", "programs", "polyhedron"]
+    parts = ["exact", "argsort", "cd-norm", "small", "batch", "clarabel", "programs", "polyhedron", "plugins"]
     file = tmp_path / "numbers.json"
     assert oracles.main(["--quick", "--scale", "1e-5", "--json", str(file), "--only", *parts]) == 0
     document = json.loads(file.read_text(encoding="utf-8"))

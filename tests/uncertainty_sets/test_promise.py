@@ -108,7 +108,9 @@ def test_without_any_proof_the_error_names_the_rows_and_keeps_the_others():
         box(TwoOfThree).worst_case(F)
     assert caught.value.rows == (0, 2)
     assert np.array_equal(caught.value.answer.p[1], box(Box).worst_case(F[1]).p)
-    assert caught.value.answer.gap[0] == 0.3
+    assert "gap of 0.3 and a violation of 2; a solver instead: none" in caught.value.reasons[0]
+    assert caught.value.answer.gap.tolist()[::2] == [np.inf, np.inf]
+    assert np.isnan(caught.value.answer.p[[0, 2]]).all()
     again = pickle.loads(pickle.dumps(caught.value))
     assert again.rows == (0, 2)
     assert str(again) == str(caught.value)

@@ -87,7 +87,7 @@ class Clarabel(Backend):
 
     name: ClassVar[str] = "clarabel"
     package: ClassVar[str] = "clarabel"
-    install: ClassVar[str] = "clarabel"
+    install: ClassVar[str] = '"fdro[conic]"'
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg", "soc", "exp"})
     preference: ClassVar[int | None] = 2
 

@@ -97,7 +97,7 @@ class Cvxpy(Backend):
 
     name: ClassVar[str] = "cvxpy"
     package: ClassVar[str] = "cvxpy"
-    install: ClassVar[str] = "cvxpy"
+    install: ClassVar[str] = '"fdro[conic]"'
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg", "soc", "exp"})
     options: ClassVar[str] = "a solver's name in cvxpy"
 

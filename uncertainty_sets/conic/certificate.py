@@ -23,7 +23,6 @@ estimate, since those of the maximiser are not known. y = 0 proves max f, which 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +47,38 @@ EXP_INTERIOR = (-1.0, 0.0, 1.0)
 """A point well inside the dual exponential cone."""
 
 
+class _Projection:
+    """residual -> the smallest step with Aᵀ step = residual; factorised when there is a residual."""
+
+    def __init__(self, A: Any) -> None:
+        self.A, self.transposed = A, A.T
+
+    @cached_property
+    def _factors(self) -> Any:
+        from scipy import sparse
+        from scipy.sparse.linalg import splu
+
+        height, width = self.A.shape
+        # The augmented system stays sparse, while AᵀA may be dense; the small corner block makes it
+        # solvable even if columns of A depend on each other.
+        return splu(
+            sparse.bmat(
+                [[sparse.eye(height), self.A], [self.transposed, -1e-14 * sparse.eye(width)]], format="csc"
+            )
+        )
+
+    def __call__(self, residual: Array) -> Array:
+        height = self.A.shape[0]
+        return np.asarray(self._factors.solve(np.concatenate([np.zeros(height), residual]))[:height])
+
+
 class Certifier:
     """Computes upper bounds for one program; what depends on the program alone is computed once."""
 
     def __init__(self, program: ConicProgram) -> None:
         self.program = program
         self.cone = DualCone(program)
-        self._projections: dict[bytes, Callable[[Array], Array]] = {}
+        self._projections: dict[bytes, _Projection] = {}
 
     def _single_rows(self) -> tuple[Any, Any, Array]:
         """The nonneg rows that hold one variable: (their columns, the rows, the coefficients)."""
@@ -76,14 +100,29 @@ class Certifier:
         return np.concatenate([positive, total])
 
     @cached_property
+    def _transposed(self) -> Any:
+        """Aᵀ, kept: scipy takes longer to transpose a small matrix than to multiply it."""
+        return self.program.A.T
+
+    @cached_property
     def _sizes(self) -> Any:
-        """|A|, for the size of the terms in Aᵀy."""
-        return abs(self.program.A)
+        """|Aᵀ|, for the size of the terms in Aᵀy."""
+        return abs(self.program.A).T
 
     @cached_property
     def _column_error(self) -> Array:
         """The largest error of each entry of f - Aᵀy, over the size of its terms."""
         return np.asarray(UNIT * (np.diff(self.program.A.indptr) + 2.0))
+
+    @cached_property
+    def _size_of_b(self) -> tuple[Array, float]:
+        """|b|, and the largest error of bᵀy over the size of its terms."""
+        b = self.program.b
+        return np.abs(b), UNIT * (np.count_nonzero(b) + 2.0)
+
+    @cached_property
+    def _every_row(self) -> Any:
+        return np.ones(self.program.b.size, dtype=bool)
 
     @cached_property
     def _own_rows(self) -> tuple[Any, Any, Array]:
@@ -120,7 +159,7 @@ class Certifier:
         if self.program.auxiliary.size == 0:
             return y
         # Lifted again: if y left the cone by rounding only, that puts only rounding into (Aᵀy).
-        candidate = self.cone.lift(self._with_own_rows(self._flattened(y, np.ones(y.size, dtype=bool))))
+        candidate = self.cone.lift(self._with_own_rows(self._flattened(y, self._every_row)))
         if self._feasible(candidate):
             return candidate
         center_point, live = self._center
@@ -134,42 +173,30 @@ class Certifier:
         columns, rows, coefficients = self._own_rows
         y = y.copy()
         y[rows] = 0.0
-        y[rows] = np.maximum(-(self.program.A.T @ y)[columns] / coefficients, 0.0)
+        y[rows] = np.maximum(-(self._transposed @ y)[columns] / coefficients, 0.0)
         return y
 
     def _flattened(self, y: Array, live: Any) -> Array:
         """The nearest y that is zero off the live rows and has (Aᵀy) = 0 in the shared columns."""
         y = np.where(live, y, 0.0)
-        A = self._shared[live]
-        residual = A.T @ y[live]
+        project = self._projection(live)
+        residual = project.transposed @ y[live]
         if not np.abs(residual).max(initial=0.0) > 0:
             return y
-        project = self._projection(live)
         for _ in range(4):
             moved = y.copy()
             moved[live] -= project(residual)
-            left = A.T @ moved[live]
+            left = project.transposed @ moved[live]
             if not np.abs(left).max() < np.abs(residual).max():
                 break
             y, residual = moved, left
         return y
 
-    def _projection(self, live: Any) -> Callable[[Array], Array]:
-        """residual -> the smallest step on the live rows with that (Aᵀ step); factorised once."""
-        from scipy import sparse
-        from scipy.sparse.linalg import splu
-
+    def _projection(self, live: Any) -> _Projection:
+        """The projection by steps on the live rows, kept."""
         key = live.tobytes()
         if key not in self._projections:
-            A = self._shared[live]
-            height, width = A.shape
-            # The augmented system stays sparse, while AᵀA may be dense; the small corner block makes it
-            # solvable even if columns of A depend on each other.
-            system = sparse.bmat([[sparse.eye(height), A], [A.T, -1e-14 * sparse.eye(width)]], format="csc")
-            factors = splu(system)
-            self._projections[key] = lambda residual: np.asarray(
-                factors.solve(np.concatenate([np.zeros(height), residual]))[:height]
-            )
+            self._projections[key] = _Projection(self._shared[live])
         return self._projections[key]
 
     def _feasible(self, y: Array) -> bool:
@@ -177,10 +204,10 @@ class Certifier:
         if not (self.cone.margins(y) >= 0).all():
             return False
         columns = self.program.auxiliary
-        left = np.abs(self.program.A.T @ y)[columns]
+        left = np.abs(self._transposed @ y)[columns]
         # Relative to the terms of each sum, or to the losses, which are in [-1, 1]: a column whose only row
         # must have y = 0 has no other terms.
-        terms = (self._sizes.T @ (np.abs(y) + min(1.0, float(np.abs(y).max()))))[columns]
+        terms = (self._sizes @ (np.abs(y) + min(1.0, float(np.abs(y).max()))))[columns]
         return bool((left <= ROUNDING * terms).all())
 
     def _pushed(self, y: Array, center_point: Array) -> Array | None:
@@ -224,12 +251,13 @@ class Certifier:
         The largest possible rounding error of these sums is added too.
         """
         program = self.program
-        residual = program.A.T @ y
-        error = self._column_error * (self._sizes.T @ np.abs(y))
+        size_of_b, error_of_b = self._size_of_b
+        size_of_y = np.abs(y)
+        residual = self._transposed @ y
+        error = self._column_error * (self._sizes @ size_of_y)
         left = float((np.abs(residual) + error)[program.auxiliary] @ np.abs(x[program.auxiliary]))
         top = float((losses - residual[program.columns] + error[program.columns]).max())
-        error_of_b = UNIT * (np.count_nonzero(program.b) + 2.0) * float(np.abs(program.b) @ np.abs(y))
-        return float(program.b @ y + error_of_b + top + left)
+        return float(program.b @ y + error_of_b * float(size_of_b @ size_of_y) + top + left)
 
 
 def center(program: ConicProgram, cone: DualCone) -> tuple[Array, Any]:

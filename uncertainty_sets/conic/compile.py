@@ -8,6 +8,7 @@ import numpy as np
 
 from uncertainty_sets.conic.program import CONES, ConicProgram
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidParameter, SolverFailed
+from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
     from uncertainty_sets.contract import SetContract
@@ -18,10 +19,9 @@ def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
 
     It takes milliseconds or more and does not depend on the losses: callers keep the result.
     """
-    import cvxpy as cp
-    from scipy import sparse
-
     name = type(uncertainty_set).__name__
+    cp = load("cvxpy", f"the conic program of {name}")
+    sparse = load("scipy.sparse", f"the conic program of {name}")
     p = cp.Variable(size)
     # 1. State the problem. The coefficients 1 … N mark the columns of p in the compiled objective: cvxpy's
     # own map, var_id_to_col, misses variables with attributes, and a Parameter costs seconds at N = 10,000.

@@ -70,6 +70,8 @@ def _lift_exp(y: Array) -> Array:
         return np.asarray(-u * np.exp(v / u - 1.0) * (1.0 + 4e-16 * (2.0 + np.abs(v / u))))
 
     with np.errstate(all="ignore"):
+        if ((y[:, 0] < 0.0) & (w >= above(v))).all():  # inside, as an interior-point method's mostly are
+            return y
         other_v = np.maximum(v, u * (1.0 + np.log(w / -u)))
         ways = np.stack(
             [

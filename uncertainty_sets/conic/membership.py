@@ -13,6 +13,7 @@ import numpy as np
 
 from uncertainty_sets.conic.compile import set_constraints
 from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
+from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
@@ -23,8 +24,7 @@ class _Stated:
     """The set's constraints on one cvxpy variable, kept to be evaluated at many points."""
 
     def __init__(self, uncertainty_set: SetContract, size: int) -> None:
-        import cvxpy as cp
-
+        cp = load("cvxpy", f"the membership test of {type(uncertainty_set).__name__}")
         self.lock = threading.Lock()  # a cvxpy variable has one value at a time
         self.p = cp.Variable(size)
         self.constraints = set_constraints(uncertainty_set, self.p)
@@ -40,7 +40,7 @@ class _Stated:
 
     def at(self, point: Array) -> float:
         """The largest residual with p at the point and the auxiliary variables as they are."""
-        self.p.value = point
+        self.p.save_value(point)  # not `value`, whose checks take as long as the constraints
         worst = max((_residual(each) for each in self.constraints), default=0.0)
         # NaN: the point is outside a function's domain, as 0 is for log(p). No tolerance covers that.
         return np.inf if np.isnan(worst) else worst
@@ -193,9 +193,8 @@ def _find_interior(uncertainty_set: SetContract, size: int) -> Array | None:
 
 def projection_of_uniform(uncertainty_set: SetContract) -> Array:
     """The distribution of the set nearest to the uniform one, in the Euclidean norm."""
-    import cvxpy as cp
-
     name, size = type(uncertainty_set).__name__, uncertainty_set.size
+    cp = load("cvxpy", f"the reference of {name}")
     if size is None:
         raise InvalidInput(
             f"{name} takes its size from the losses: use with_size(N).reference(), or set its `size`"

@@ -17,17 +17,19 @@ and for "exp" (u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w 
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from uncertainty_sets.answer import WorstCase, name_rows, stack
+from uncertainty_sets import failures
+from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.backends import in_order, is_cold, select
 from uncertainty_sets.conic.certificate import Certifier
 from uncertainty_sets.conic.compile import compile_program
 from uncertainty_sets.conic.membership import interior, projection_of_uniform, residual
 from uncertainty_sets.conic.program import ConicProgram, checked, equilibrated
-from uncertainty_sets.errors import EmptySet, InvalidLosses, SolverFailed
+from uncertainty_sets.errors import EmptySet, FdroError, InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 
 if TYPE_CHECKING:
@@ -67,6 +69,11 @@ class Compiled:
         self.program, self.factors = equilibrated(given)
         self.certifier = Certifier(self.program)
         self._solvers = threading.local()  # threads must not share solver objects
+
+    @cached_property
+    def order(self) -> list[str]:
+        """The backends that "auto" tries; kept, since to look which are installed takes 0.1 ms."""
+        return in_order(self.program)
 
     def solver(self, backend: str) -> Solver:
         """The program in that backend; kept, except inside `backends.cold()`."""
@@ -128,7 +135,9 @@ def worst_case(
     that have the cones. If none has a usable answer, `SolverFailed` is raised, with the best one as its
     `answer`. Multipliers beyond the largest float are inf.
 
-    A batch is a loop over its rows; those that fail are named together, after all have been tried.
+    A batch is a loop over its rows; those that fail are named together, after all have been tried. A row
+    whose own parameters cannot be used, as one with an empty set, is a failed row. An interrupt passes
+    through, and its `answer` has the rows that were finished.
     `warm_start` is not used: a solver that profits from its last answer (HiGHS, SCS) has kept it.
     """
     reject_not_finite(losses)
@@ -139,39 +148,26 @@ def worst_case(
 
 def _solve_rows(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCase:
     answers: dict[int, WorstCase] = {}
-    failures: dict[int, SolverFailed] = {}
-    for index, row in enumerate(losses):
-        try:
-            answers[index] = _solve(uncertainty_set._row(index), row, backend)
-        except SolverFailed as failure:
-            failures[index] = failure
-        except EmptySet as empty:
-            if uncertainty_set.rows is None:
-                raise
-            raise EmptySet(f"row {index}: {empty}") from empty
-    if not failures:
-        return stack(list(answers.values()))
-    rows = tuple(failures)
-    rest = None
-    if answers:
-        blank = _blank(next(iter(answers.values())))
-        rest = stack([answers.get(index, blank) for index in range(len(losses))])
-    first = failures[rows[0]]
-    raise SolverFailed(
-        f"{len(rows)} of {len(losses)} rows have no usable answer ({name_rows(rows)}); the error's `answer` "
-        f"has the others. Row {rows[0]}: {first}",
-        answer=rest,
-        rows=rows,
-    ) from first
-
-
-def _blank(answer: WorstCase) -> WorstCase:
-    """An answer of NaN for a row that failed, in the shape of an answer to another row."""
-    nothing = {
-        key: np.full_like(np.asarray(value, dtype=np.float64), np.nan) for key, value in answer.dual.items()
-    }
-    p = np.full_like(answer.p, np.nan)
-    return WorstCase(p, np.nan, np.nan, np.nan, np.nan, nothing, answer.backend, 0)
+    errors: dict[int, FdroError] = {}
+    try:
+        for index, row in enumerate(losses):
+            try:
+                answers[index] = _solve(uncertainty_set._row(index), row, backend)
+            except SolverFailed as error:
+                errors[index] = error
+            except InvalidInput as error:
+                if uncertainty_set.rows is None:  # no row's fault: all have the same set
+                    raise
+                errors[index] = error
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"{len(answers)} of {len(losses)} rows were answered: see `.answer`")
+        interrupt.answer = failures.batch(answers, *losses.shape)  # type: ignore[attr-defined]
+        raise
+    found = failures.batch(answers, *losses.shape)
+    if errors:
+        reasons = {row: str(error) for row, error in errors.items()}
+        raise failures.rows_failed(found, reasons) from errors[min(errors)]
+    return found
 
 
 class _Candidate(NamedTuple):
@@ -225,7 +221,7 @@ def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCa
 
     best: _Candidate | None = None
     empty, reports = "", []
-    for name in in_order(compiled.program) if backend == "auto" else [backend]:
+    for name in compiled.order if backend == "auto" else [backend]:
         solution = compiled.solver(name).solve(compiled.program.cost(unit))
         if solution.outcome == "infeasible":
             empty = empty or f"{name}: {solution.status}"

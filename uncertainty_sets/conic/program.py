@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uncertainty_sets.errors import EmptySet, InvalidParameter
+from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
@@ -87,8 +88,7 @@ class ConicProgram:
 
 def polyhedral_program(D: Array, c: Array) -> ConicProgram:
     """The program of {p : D p <= c} in the simplex, written down without cvxpy."""
-    from scipy import sparse
-
+    sparse = load("scipy.sparse", "the conic program of a Polyhedron")
     size = D.shape[1]
     A = sparse.vstack(
         [sparse.csc_array(np.ones((1, size))), -sparse.eye(size, format="csc"), sparse.csc_array(D)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from uncertainty_sets.conic.compile import set_constraints
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
     from uncertainty_sets.contract import SetContract
@@ -30,8 +31,7 @@ def with_size(uncertainty_set: SomeSet, size: int) -> SomeSet:
         return uncertainty_set
     kept: dict[int, SomeSet] = uncertainty_set.__dict__.setdefault("_cache_sized", {})
     if size not in kept:
-        import cvxpy as cp
-
+        cp = load("cvxpy", f"{name}.with_size")
         twin = copy.copy(uncertainty_set)
         twin.__dict__["size"] = int(size)  # past a __setattr__ of a frozen class
         if twin.size != size:

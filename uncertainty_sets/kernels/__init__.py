@@ -3,7 +3,7 @@
 | set | files |
 |---|---|
 | Box | `box` |
-| CDNorm | `cd_norm`; `cd_norm_equal` if all spreads are equal, else `cd_norm_search` |
+| CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`, and `cd_norm_window` for large N |
 | Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |
 | KL | `kl` |
 | Wasserstein1 | `wasserstein1_line` for positions, `wasserstein1_matrix` for any cost |
@@ -34,6 +34,7 @@ What several of them use:
 | file | has |
 |---|---|
 | `jit` | how kernels are compiled |
+| `cache` | compiled kernels on disk |
 | `scan` | the first and last step of each: read the losses, write and judge the answer |
 | `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein1) |
 | `selection` | the threshold at which sorted weights reach a target, without sorting (Box, CDNorm) |

@@ -15,20 +15,30 @@ from uncertainty_sets.kernels.cd_norm_equal import box_ends, equal_ends, fill_eq
 from uncertainty_sets.kernels.cd_norm_search import (
     BLOCK,
     END,
+    HIGH,
+    LOW,
+    PARTIAL,
     PI,
-    SAMPLED_FROM,
+    PI_HIGH,
+    PI_LOW,
     SHARE,
+    TAKEN,
+    TAKEN_GAIN,
+    TAKEN_MASS,
+    WINDOW,
     below_top,
     middle,
     moved,
-    sampled_start,
     search,
 )
+from uncertainty_sets.kernels.cd_norm_window import search_windows
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
-from uncertainty_sets.kernels.selection import SAMPLE
+from uncertainty_sets.kernels.selection import FEW, SAMPLE
 from uncertainty_sets.kernels.tangent import MEMORY, X, mixture
+
+PRUNED_FROM = 20_000  # entries; above, a sample tells which ones matter
 
 
 @summing
@@ -101,6 +111,40 @@ def write(
 
 
 @kernel
+def searched_ends(
+    f: Array,
+    s: Array,
+    rise: Array,
+    cap: Array,
+    budget: float,
+    top: float,
+    spread: float,
+    warm: Array,
+    pruned_from: int,
+    whole: Array,
+    work: Array,
+    sample: Array,
+    ends: Array,
+    memory: Array,
+) -> int:
+    """Search for ν, from `pruned_from` entries on in windows; return the number of evaluations."""
+    whole[LOW], whole[HIGH], whole[PI_LOW], whole[PI_HIGH] = -spread, 0.0, -np.inf, np.inf
+    whole[TAKEN], whole[TAKEN_GAIN], whole[TAKEN_MASS], whole[PARTIAL] = 0.0, 0.0, 0.0, 0.0
+    start, pi, tol, kink = warm[0] - top, warm[1], 1e-13 * spread, 10.0 * spread / f.size**2
+    if f.size >= pruned_from and spread > 0.0:
+        return search_windows(
+            f, s, rise, cap, budget, top, spread, start, tol, kink, whole, work, sample, ends, memory
+        )
+    reach = 1e-3 * spread
+    if not np.isfinite(start):
+        start, reach, pi = middle(f, s, top), 0.3 * spread / np.sqrt(f.size), np.nan
+    evaluations, _ = search(
+        f, s, rise, cap, budget, top, start, reach, pi, tol, kink, whole, work, sample, ends, memory
+    )
+    return evaluations
+
+
+@kernel
 def solve(
     f: Array,
     q: Array,
@@ -109,16 +153,17 @@ def solve(
     cap: Array,
     budget: float,
     equal: float,
-    warm: float,
-    warm_pi: float,
+    warm: Array,
     p: Array,
     out: Array,
     work: Array,
     sample: Array,
     ends: Array,
     memory: Array,
+    whole: Array,
+    pruned_from: int,
 ) -> None:
-    """Solve one row; `equal` is 1 if all spreads are equal, else 0; `warm`, `warm_pi`: first ν, π, or NaN."""
+    """Solve one row; `equal` is 1 if all spreads are equal, else 0; `warm`: first ν and π, or NaN."""
     # 1. Read the losses; those that are not finite or must be scaled first go back to the caller.
     least, top, status = scan(f)
     if status != OK:
@@ -133,16 +178,9 @@ def solve(
             evaluations = 3
             box_ends(f, s, rise, cap, top, work, sample, ends)
     else:
-        # 2b. Any spreads: guess ν and π from an earlier answer or a sample, then search for ν.
-        start, reach = middle(f, s, top), 0.3 * spread / np.sqrt(f.size)
-        pi = np.nan
-        if np.isfinite(warm):
-            start, reach, pi = warm - top, 1e-3 * spread, warm_pi
-        elif f.size >= SAMPLED_FROM:
-            start, reach, pi = sampled_start(f, s, rise, cap, budget, top, spread, work, sample, ends, memory)
-        tolerance = 1e-13 * spread
-        evaluations = search(
-            f, s, rise, cap, budget, top, spread, start, reach, pi, tolerance, work, sample, ends, memory
+        # 2b. Any spreads: search for ν.
+        evaluations = searched_ends(
+            f, s, rise, cap, budget, top, spread, warm, pruned_from, whole, work, sample, ends, memory
         )
     # 3. Write p and judge it; ν is rounded as it will be returned, so that the bound is that of `dual`.
     ends[2, X] = (top + ends[2, X]) - top
@@ -167,11 +205,28 @@ def rows(
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     work = np.empty((4, F.shape[1]))
-    sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
-    ends, memory = np.empty((4, END)), np.empty(MEMORY)
+    sample = np.empty((2, SAMPLE if F.shape[1] > FEW else 1))
+    ends, memory, whole = np.empty((4, END)), np.empty(MEMORY), np.empty(WINDOW)
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
         q, s, up, down = center[r], spread[r], rise[r], cap[r]
-        nu, pi = warm[b if started else 0]
-        solve(F[b], q, s, up, down, budget[r], equal[r], nu, pi, P[b], out[b], work, sample, ends, memory)
+        first = warm[b if started else 0]
+        solve(
+            F[b],
+            q,
+            s,
+            up,
+            down,
+            budget[r],
+            equal[r],
+            first,
+            P[b],
+            out[b],
+            work,
+            sample,
+            ends,
+            memory,
+            whole,
+            PRUNED_FROM,
+        )

@@ -19,7 +19,6 @@ from uncertainty_sets.kernels.selection import share_of, threshold
 from uncertainty_sets.kernels.tangent import GAIN, MASS, X, next_point, reset, set_end, update_bracket
 
 EVALUATIONS = 200
-SAMPLED_FROM = 20_000  # entries; above, a sample of 1 % tells where to start
 FUSED_FROM = 4_000  # entries; above, one pass beats three
 BLOCK = 1024  # entries that stay in the fastest cache
 
@@ -29,6 +28,11 @@ Indices = NDArray[np.int32]
 # multiplier of the budget, which is the knapsack's threshold, and the share taken at it.
 PI, SHARE = 3, 4
 END = 5
+
+# A window (cd_norm_window.py): ranges of n and π; the weight, Σ s·u·(f-top) and Σ s·u of the entries left out
+# because they are taken at every point of it; and 1 if it is only a part of all possible n and π.
+LOW, HIGH, PI_LOW, PI_HIGH, TAKEN, TAKEN_GAIN, TAKEN_MASS, PARTIAL = range(8)
+WINDOW = 8
 
 
 @strict
@@ -220,28 +224,30 @@ def search(
     cap: Array,
     budget: float,
     top: float,
-    spread: float,
     start: float,
     reach: float,
     pi: float,
     tolerance: float,
+    kink: float,
+    window: Array,
     work: Array,
     sample: Array,
     ends: Array,
     memory: Array,
-) -> int:
-    """Bracket the minimum of φ from `start`, then close in on it; return the number of evaluations.
+) -> tuple[int, bool]:
+    """Bracket the minimum of φ from `start`, then close in on it, all within a window.
 
-    `pi` is a guess at the knapsack's threshold, or NaN.
+    Returns the number of evaluations, and whether the window holds the minimum and every evaluation so far.
+    `pi` is a guess at the knapsack's threshold, or NaN; `kink` as in tangent.py.
     """
-    # 1. Start inside the losses, with no end of the bracket known.
+    # 1. Start inside the window, with no end of the bracket known.
     reset(memory)
     trial = ends[3]
     v, w, keys, weights = work[0, : f.size], work[1, : f.size], work[2], work[3]
-    n, step = min(0.0, max(-spread, start)), reach
+    n, step = min(window[HIGH], max(window[LOW], start)), reach
+    rest = budget - window[TAKEN]
     low, high, over, evaluations = False, False, False, 0
     places = np.empty(f.size if f.size >= FUSED_FROM else 1, np.int32)
-    kink = 10.0 * spread / f.size**2
     while evaluations < EVALUATIONS:
         # 2. Bracket the knapsack's threshold: near the last one, or between those of both ends.
         least, most = 0.9 * pi, 1.1 * pi
@@ -253,19 +259,23 @@ def search(
         if not (
             f.size >= FUSED_FROM
             and pi > 0.0
-            and evaluate_near(f, s, rise, cap, budget, top, n, least, most, work, places, sample, trial)
+            and evaluate_near(f, s, rise, cap, rest, top, n, least, most, work, places, sample, trial)
         ):
-            evaluate(f, s, rise, cap, budget, top, n, v, w, keys, weights, sample, trial)
+            evaluate(f, s, rise, cap, rest, top, n, v, w, keys, weights, sample, trial)
         pi = trial[PI]
         evaluations += 1
+        if pi < window[PI_LOW] or pi > window[PI_HIGH]:
+            return evaluations, False
+        trial[GAIN] += window[TAKEN_GAIN]
+        trial[MASS] += window[TAKEN_MASS]
         # 4. Move the bracket's end on that side, and choose the next point.
         update_bracket(trial, ends, memory)
         low, high = low or trial[MASS] >= 0.0, high or trial[MASS] < 0.0
         if low and high:
             n, over = next_point(ends, memory, tolerance, kink, 0.0)
         else:
-            # Only one side is known: go further out, four times as far each time, to the end of the losses.
-            n = min(0.0, n + step) if low else max(-spread, n - step)
+            # Only one side is known: go further out, four times as far each time, to the window's end.
+            n = min(window[HIGH], n + step) if low else max(window[LOW], n - step)
             over = n == trial[X]
             step *= 4.0
         if over or trial[MASS] == 0.0:
@@ -274,49 +284,5 @@ def search(
     if trial[MASS] == 0.0 or not (low and high):
         set_end(ends, 0, trial)
         set_end(ends, 1, trial)
-    return evaluations
-
-
-@kernel
-def sampled_start(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    spread: float,
-    work: Array,
-    sample: Array,
-    ends: Array,
-    memory: Array,
-) -> tuple[float, float, float]:
-    """Solve 1 % of the problem; return its ν - top, how far from it to look for the whole's ν, and its π."""
-    # 1. One entry at random (xorshift) of each hundred.
-    size = f.size // 100
-    fs, ss, rs, cs = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    state = np.uint64(88172645463325252)
-    for i in range(size):
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
-        j = i * 100 + int(state % np.uint64(100))
-        fs[i], ss[i], rs[i], cs[i] = f[j], s[j], rise[j], cap[j]
-    # 2. Its solution, with the budget in proportion.
-    part, tolerance = budget * size / f.size, 1e-6 * spread * ss.sum()
-    start, reach = middle(fs, ss, top), 0.03 * spread
-    search(fs, ss, rs, cs, part, top, spread, start, reach, np.nan, tolerance, work, sample, ends, memory)
-    n = ends[2, X]
-    # 3. Its error in ranks is about √size: the distance from ν that holds that many of the sampled losses.
-    near = 1e-3 * spread
-    for _ in range(20):
-        inside = 0
-        for i in range(size):
-            inside += abs(fs[i] - top - n) < near
-        if inside * inside < size:
-            near *= 1.5
-        elif inside * inside > 16 * size:
-            near *= 0.5
-        else:
-            break
-    return n, near, ends[2, PI]
+        return evaluations, trial[MASS] == 0.0 or window[PARTIAL] == 0.0
+    return evaluations, True

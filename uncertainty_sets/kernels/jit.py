@@ -1,7 +1,7 @@
 """How kernels are compiled.
 
-All decorators release the GIL and cache on disk: in NUMBA_CACHE_DIR, beside the source, or in the user's
-cache folder. If none of them can be written, every process compiles again.
+All decorators release the GIL and keep what they compile on disk (cache.py): in NUMBA_CACHE_DIR, beside the
+source, or in the user's cache folder. If none of them can be written, every process compiles again.
 
 | decorator | allows | use it for |
 |---|---|---|
@@ -11,6 +11,11 @@ cache folder. If none of them can be written, every process compiles again.
 | `comparing` | NaN ignored | min and max, which then are single instructions |
 
 A callee without flags inherits its caller's, hence a flag for `strict` too.
+
+The last bits of an answer may depend on what else the process has compiled or loaded: numba copies a callee
+into every caller, optimised there once more, under one name, and the copy that was loaded first runs for all.
+So a process that compiles KL and one that loads it from the cache may differ there. Only kernels compiled
+ahead of time, each with its own copies, give the same bits in every process.
 
 `entry` above one of them marks a kernel that Python calls. If the package has a library of kernels compiled
 ahead of time (compiled.py), the name then stands for the function in that library, and numba is imported only
@@ -23,16 +28,13 @@ import functools
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import BuiltinFunctionType
 from typing import Any, TypeVar
 
 from uncertainty_sets import compiled
+from uncertainty_sets.packages import load
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-_checked: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -98,22 +100,18 @@ def _compile(function: Function, flags: set[str]) -> Function:
 
 
 def _by_numba(function: Function, flags: set[str]) -> Function:
-    import numba
+    numba = load("numba", "a kernel that is not compiled ahead of time")
+    from uncertainty_sets.kernels.cache import KernelCache  # imports numba, which `load` has found by now
 
     _teach_numba()
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": flags}
     made: Any = numba.njit(**options)(function)
     if made is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
         return function
-    try:
-        made.enable_caching()
-    except RuntimeError:  # numba found no folder that it may write to, as in a container without a home
-        return made  # type: ignore[no-any-return]  # numba has no types
-    folder = Path(made.stats.cache_path)
-    if folder not in _checked:
-        _checked.add(folder)
-        with suppress(OSError):  # a cache that cannot be written is one that nobody else writes either
-            _drop_if_stale(folder, _sources(Path(function.__code__.co_filename)))
+    # RuntimeError: numba found no folder that it may write to, as in a container without a home. OSError: the
+    # sources are not files that can be read, as in a zip file.
+    with suppress(RuntimeError, OSError):
+        made._cache = KernelCache(function)
     return made  # type: ignore[no-any-return]  # numba has no types
 
 
@@ -126,30 +124,6 @@ def _teach_numba() -> None:
     def _(function: Any, context: Any) -> Any:
         found = _from_library.get(function)
         return None if found is None else found._numba_type_
-
-
-def _sources(file: Path) -> list[Path]:
-    """The files of all functions that a kernel may call: this folder, and its own package's `kernels`."""
-    package = file.parent
-    while (package.parent / "__init__.py").exists():
-        package = package.parent
-    own = [path for path in package.rglob("*.py") if "kernels" in path.with_suffix("").parts]
-    return sorted({*Path(__file__).parent.glob("*.py"), *own})
-
-
-def _drop_if_stale(cache: Path, sources: list[Path]) -> None:
-    """Forget what is cached if any of the kernels' files has changed.
-
-    numba checks a kernel's own file only and would miss an edit of a function that it calls in another file.
-    """
-    now = "\n".join(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in sources)
-    stamp = cache / "kernels.stamp"
-    if stamp.is_file() and stamp.read_text() == now:
-        return
-    for index in cache.glob("*.nbi"):
-        index.unlink(missing_ok=True)
-    cache.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(now)
 
 
 def strict(function: Function) -> Function:

@@ -3,9 +3,10 @@
     find t with   Σ_{f > t} w  <=  target  <=  Σ_{f >= t} w
 
 A stratified sample brackets t, one pass keeps the entries inside the bracket, and the search goes on
-among those: about 1.2 passes over the data in all, against log N for a sort. The sample is the same in every
-call, so an input can be made for which it never helps: what is left after MISSES brackets is searched digit
-by digit, which takes at most twelve passes for any input.
+among those: about 1.2 passes over the data in all, against log N for a sort. Few entries are ranked one by
+one, which vector units do faster than any sort. The sample is the same in every call, so an input can be made
+for which it never helps: what is left after MISSES brackets is searched digit by digit, which takes at most
+twelve passes for any input.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import largest
 
-FEW = 24  # up to this many entries, compare all pairs
-SMALL = 96  # below this many entries, sort
+FEW = 1024  # up to this many entries, rank one after the other
+TRIES = 64  # entries that are ranked at most, about 2·log N in any ordinary order; then sort
 SAMPLE = 2048  # entries sampled at most
 MISSES = 1  # brackets that may fail before the search goes by digits
 DIGIT = 11  # bits; the buckets of one digit stay in the fastest cache
@@ -170,21 +171,32 @@ def ranked(f: Array, w: Array, level: float) -> tuple[float, float]:
 
 
 @kernel
-def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, float]:
-    """`threshold` by comparing every entry with every other: no branch to mispredict, no sort.
+def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, float, bool]:
+    """`threshold` by ranking single entries, each in a pass on vector units; and whether TRIES were enough.
 
     t is the lowest level with no more than the target above it. The weight above cannot decide which level
-    is lower: a weight of 1e-20 does not change it.
+    is lower: a weight of 1e-20 does not change it. Only levels between those that are known to be too low
+    and the lowest one that is not are ranked: about 2·log N. The order in which entries are tried
+    halves the array again and again, so that sorted entries are bisected.
     """
     t, above, at = np.inf, 0.0, 0.0
-    for i in range(f.size):
-        if w[i] > 0.0 and f[i] < t:
-            higher, equal = ranked(f, w, f[i])
-            if higher <= target:
-                t, above, at = f[i], higher, equal
-    if t == np.inf:
-        return largest(f), 0.0, 0.0
-    return t, above, at
+    low, tries, gap = -np.inf, 0, 2
+    while gap < f.size:
+        gap *= 2
+    while gap > 0:
+        # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1.
+        for i in range(gap // 2, f.size if gap > 1 else 1, gap):
+            if f[i] < t and f[i] > low and w[i] > 0.0:
+                higher, equal = ranked(f, w, f[i])
+                tries += 1
+                if higher <= target:
+                    t, above, at = f[i], higher, equal
+                else:
+                    low = f[i]
+                if tries == TRIES:
+                    return t, above, at, False
+        gap //= 2
+    return (t if t < np.inf else largest(f)), above, at, True
 
 
 @kernel
@@ -242,15 +254,17 @@ def threshold(
 
     keys and weights are work space of f's length, sample of shape (2, SAMPLE).
     """
-    # 1. Few entries: compare all pairs.
+    # 1. Few entries: rank one after the other.
     if f.size <= FEW:
-        return threshold_of_few(f, w, target)
+        t, over, at, found = threshold_of_few(f, w, target)
+        if found:
+            return t, over, at
     low, high = -np.inf, np.inf
     above = 0.0
     n = f.size
     kept, misses = n, 0
     whole = True  # the candidates are still all of f, not yet what was gathered
-    while kept > SMALL:
+    while kept > FEW:
         # 2. A sample's bracket of the threshold; keep what is inside if it holds and helps.
         source, mass = (f, w) if whole else (keys, weights)
         a, b, pivot = bracket(source, mass, kept, target - above, sample[0], sample[1])
@@ -273,13 +287,18 @@ def threshold(
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
         whole = False
         # 4. Missed too often: go by digits.
-        if misses > MISSES and kept > SMALL:
+        if misses > MISSES and kept > FEW:
             return threshold_by_digits(keys, weights, kept, target, above)
-    # 5. Few are left: sort them and walk down to the target.
+    # 5. Few are left: rank them as well.
     if whole:
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
     if kept == 0:
         return (high if high < np.inf else largest(f)), above, 0.0
+    if not whole:
+        t, over, at, found = threshold_of_few(keys[:kept], weights[:kept], target - above)
+        if found:
+            return t, above + over, at
+    # 6. An order in which ranking takes too long: sort them and walk down to the target.
     sort_pairs(keys, weights, kept)
     at = 0.0
     for i in range(kept):

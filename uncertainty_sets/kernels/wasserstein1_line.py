@@ -1,21 +1,23 @@
 """Wasserstein-1 on a line: move the mass of the centre towards larger losses, at |x_i - x_j| per unit.
 
-With a multiplier λ for the cost of transport, the mass of entry j goes where f_i - λ|x_i - x_j| is largest:
-the best target to the left comes out of one sweep, the best to the right of another. The dual function
+With a multiplier λ for the cost of transport, the mass of entry j goes where f_i - λ|x_i - x_j| is largest
+(wasserstein1_sweep.py). The dual function
 
     φ(λ) = λ·radius + Σ q_j max_i (f_i - λ|x_i - x_j|)
 
-is convex and its minimum found by tangent.py. Losses are measured from their maximum `top`; positions ascend.
+is convex and its minimum found by tangent.py. A sample of a long line says where to start. Once both ends of
+the bracket are found, only the entries whose target differs between them are searched further
+(wasserstein1_prune.py); the bound that is reported comes from all entries again. Losses are measured from
+their maximum `top`; positions ascend.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
-from uncertainty_sets.kernels.layout import DUAL, OK, OUT_OF_RANGE, STATUS
+from uncertainty_sets.kernels.layout import DUAL, NOT_SOLVED, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.tangent import (
     GAIN,
@@ -30,171 +32,49 @@ from uncertainty_sets.kernels.tangent import (
     settle_bracket,
     update_bracket,
 )
-
-Indices = NDArray[np.int32]
+from uncertainty_sets.kernels.wasserstein1_prune import changing, deposit, keep, mark, sources, weigh
+from uncertainty_sets.kernels.wasserstein1_sweep import Indices, sweep
 
 EVALUATIONS = 200
-GUESSED_FROM = 20_000  # entries; above, pieces of the line tell where to start
-PIECES = 16
-BLOCK = 256
+GUESSED_FROM = 20_000  # entries; above, a sample of the line tells where to start
+PRUNED_FROM = 64  # entries; below, finding out what to drop takes longer than it saves
+NEVER = 2**62
+PIECES, PART = 16, 50  # a sample is so many pieces of the line, one part in so many of it
+MERGED = 32  # or so many neighbours as one
+UNKNOWN = 2.0  # for how many times too large or small a start may be
 FASTEST = 1e300  # a rate that stays finite
 SUMMED = 4 * 2.0**-53  # rounding of an entry of p, which is a sum of two products
 
 
-@strict
-def reach(f: float, top: float, rate: float, distance: float) -> float:
-    """What a target is worth at that distance, always rounded alike: it decides ties."""
-    return (f - top) - rate * distance
-
-
 @kernel
-def lead_right(f: Array, x: Array, top: float, rate: float, first: int, after: int, left: Indices) -> None:
-    """The best target at or to the left of each entry, the entry itself if that is equally good.
+def sample(f: Array, x: Array, q: Array, radius: float) -> tuple[Array, Array, Array]:
+    """Losses, positions and masses of a shorter line on which a rate costs about the same.
 
-    The leader's worth is carried along as a running maximum, which runs without a branch (on noisy losses
-    mispredicted ones cost four times as much), and taken afresh every BLOCK entries against rounding.
+    If mass travels much less than the length of a piece, pieces of the line; otherwise all of it, with the
+    mass of neighbours at the largest loss among them.
     """
-    leader = first
-    for start in range(first, after, BLOCK):
-        last = x[start]
-        worth = reach(f[leader], top, rate, last - x[leader])
-        for j in range(start, min(after, start + BLOCK)):
-            faded = worth - rate * (x[j] - last)
-            last = x[j]
-            own = f[j] - top
-            worth = larger(faded, own)
-            leader = j if own >= faded else leader
-            left[j] = leader
-
-
-@kernel
-def lead_left(f: Array, x: Array, top: float, rate: float, first: int, after: int, right: Indices) -> None:
-    """The best target at or to the right of each entry: `lead_right` the other way round."""
-    leader = after - 1
-    for stop in range(after, first, -BLOCK):
-        last = x[stop - 1]
-        worth = reach(f[leader], top, rate, x[leader] - last)
-        for j in range(stop - 1, max(first, stop - BLOCK) - 1, -1):
-            faded = worth - rate * (last - x[j])
-            last = x[j]
-            own = f[j] - top
-            worth = larger(faded, own)
-            leader = j if own >= faded else leader
-            right[j] = leader
-
-
-@strict
-def prefer_right(a: float, b: float, near: float, far: float) -> bool:
-    """Whether the target on the right is worth more, or as much and nearer."""
-    return (b > a) | ((b == a) & (far < near))
-
-
-@summing
-def weigh(
-    f: Array,
-    x: Array,
-    q: Array,
-    top: float,
-    rate: float,
-    first: int,
-    after: int,
-    left: Indices,
-    right: Indices,
-) -> tuple[float, float]:
-    """Σ q·(f_target - top) and Σ q·distance, each entry's target the better of both sides."""
-    gain, cost = 0.0, 0.0
-    for j in range(first, after):
-        west, east = left[j], right[j]
-        near, far = x[j] - x[west], x[east] - x[j]
-        a, b = reach(f[west], top, rate, near), reach(f[east], top, rate, far)
-        other = prefer_right(a, b, near, far)
-        gain += q[j] * ((f[east] if other else f[west]) - top)
-        cost += q[j] * (far if other else near)
-    return gain, cost
-
-
-@kernel
-def sweep(
-    f: Array,
-    x: Array,
-    q: Array,
-    top: float,
-    rate: float,
-    first: int,
-    after: int,
-    left: Indices,
-    right: Indices,
-) -> tuple[float, float]:
-    """Solve at that rate for the entries from `first` to `after`; return gain and cost."""
-    lead_right(f, x, top, rate, first, after, left)
-    lead_left(f, x, top, rate, first, after, right)
-    return weigh(f, x, q, top, rate, first, after, left, right)
-
-
-@kernel
-def spread_out(
-    f: Array,
-    x: Array,
-    q: Array,
-    top: float,
-    rate: float,
-    weight: float,
-    left: Indices,
-    right: Indices,
-    p: Array,
-) -> None:
-    """Add the solution at that rate to p, `weight` times."""
-    lead_right(f, x, top, rate, 0, f.size, left)
-    lead_left(f, x, top, rate, 0, f.size, right)
-    # The sources of one target stand side by side; their mass is summed with its rounding error carried
-    # along (Kahan), since an error in p counts once per unit of distance.
-    target, mass, error = 0, 0.0, 0.0
-    for j in range(f.size):
-        west, east = left[j], right[j]
-        near, far = x[j] - x[west], x[east] - x[j]
-        a, b = reach(f[west], top, rate, near), reach(f[east], top, rate, far)
-        goal = east if prefer_right(a, b, near, far) else west
-        if goal != target:
-            p[target] += weight * mass
-            target, mass, error = goal, 0.0, 0.0
-        term = q[j] - error
-        total = mass + term
-        error = (total - mass) - term
-        mass = total
-    p[target] += weight * mass
-
-
-@kernel
-def guess(
-    f: Array, x: Array, q: Array, radius: float, top: float, start: float, left: Indices, right: Indices
-) -> float:
-    """A rate at which pieces of the line, each by itself, spend about the radius; `start` if none is usable.
-
-    The pieces are 2 % of the line in all, or longer ones of 12 % if mass travels far.
-    """
-    # 1. How long the pieces must be; if mass travels farther than a piece, they say nothing.
-    unit = (x[-1] - x[0]) / f.size
-    pieces, length = PIECES, f.size // (PIECES * 50)
-    if radius > 0.02 * unit * length:
-        pieces, length = 2, f.size // 16
-    if radius > 0.05 * unit * length:
-        return start
-    # 2. Bisection of the rate in logarithms, to within 5 %.
-    low, high, rate = 0.0, np.inf, start
-    for _ in range(24):
-        cost, mass = 0.0, 0.0
-        for k in range(pieces):
-            first = k * (f.size // pieces)
-            cost += sweep(f, x, q, top, rate, first, first + length, left, right)[1]
-            mass += q[first : first + length].sum()
-        if cost > radius * mass:
-            low = rate
-        else:
-            high = rate
-        if high < 1.05 * low:
-            break
-        rate = 2.0 * rate if high == np.inf else (np.sqrt(low * high) if low > 0.0 else 0.5 * rate)
-    return rate
+    n = f.size
+    length = n // (PIECES * PART)
+    near = radius <= 0.02 * length * (x[-1] - x[0]) / n
+    size = PIECES * length if near else n // MERGED
+    F, X_, Q = np.empty(size), np.empty(size), np.empty(size)
+    if near:
+        for k in range(PIECES):
+            here, there = k * (n // PIECES), k * length
+            F[there : there + length] = f[here : here + length]
+            X_[there : there + length] = x[here : here + length]
+            Q[there : there + length] = q[here : here + length]
+    else:
+        for k in range(size):
+            best, mass = k * MERGED, 0.0
+            for i in range(k * MERGED, (k + 1) * MERGED):
+                best = i if f[i] > f[best] else best
+                mass += q[i]
+            F[k], X_[k], Q[k] = f[best], x[best], mass
+    total = Q.sum()
+    if total > 0.0:
+        Q /= total
+    return F, X_, Q
 
 
 @summing
@@ -222,35 +102,200 @@ def all_to_one(f: Array, x: Array, q: Array, top: float) -> float:
     return cost
 
 
-@kernel
-def check(f: Array, x: Array, q: Array, top: float, p: Array) -> tuple[float, float, float]:
-    """Σ p·(f - top), Σ p, and the transport distance between p and q: ∫|P - Q| of their sums.
-
-    The sums run from both ends to the middle of the mass, so that a difference is as exact as the mass
-    beyond it is small. p itself is rounded: SUMMED of that mass does not count as distance.
-    """
-    # 1. Value and sum.
+@summing
+def expectation(f: Array, top: float, p: Array) -> tuple[float, float]:
+    """Σ p·(f - top) and Σ p."""
     value, total = 0.0, 0.0
     for i in range(f.size):
         value += p[i] * (f[i] - top)
         total += p[i]
-    # 2. The distance from either end to the middle; sums carry their rounding error along (Kahan).
-    distance, middle = 0.0, 0
+    return value, total
+
+
+@strict
+def distance(x: Array, q: Array, p: Array) -> float:
+    """The transport distance between p and q: ∫|P - Q| of their sums.
+
+    The sums run from both ends to the middle of the mass, so that a difference is as exact as the mass
+    beyond it is small, and their rounding errors are summed along. p itself is rounded: SUMMED of that mass
+    does not count as distance.
+    """
+    found, middle = 0.0, 0
     for side in (1, -1):
         ahead, error, mass = 0.0, 0.0, 0.0
-        i, last = (0, f.size - 1) if side > 0 else (f.size - 1, middle)
+        i, last = (0, q.size - 1) if side > 0 else (q.size - 1, middle)
         while i != last:
             mass += larger(p[i], q[i])
             if side > 0 and mass > 0.5:
                 break
-            term = (p[i] - q[i]) - error
+            term = p[i] - q[i]
             further = ahead + term
-            error = (further - ahead) - term
+            rounded = further - ahead
+            error += (ahead - (further - rounded)) + (term - rounded)
             ahead = further
-            distance += larger(0.0, abs(ahead) - SUMMED * mass) * abs(x[i + side] - x[i])
+            found += larger(0.0, abs(ahead + error) - SUMMED * mass) * abs(x[i + side] - x[i])
             i += side
         middle = i
-    return value, total, distance
+    return found
+
+
+@kernel
+def bracket(
+    f: Array,
+    x: Array,
+    q: Array,
+    radius: float,
+    top: float,
+    still: float,
+    distinct: bool,
+    ends: Array,
+    memory: Array,
+    goal: Indices,
+) -> bool:
+    """Enclose the minimum between free transport and a rate at which nothing moves; whether one of them is it.
+
+    `distinct`: no two positions are equal.
+    """
+    trial = ends[3]
+    reset(memory)
+    # 1. Transport for free, λ = 0: all goes to the nearest largest loss, the answer if it is affordable.
+    trial[X] = 0.0
+    trial[GAIN], cost = 0.0, all_to_one(f, x, q, top)
+    if cost < 0.0:
+        trial[GAIN], cost = sweep(f, x, q, top, 0.0, goal)
+    trial[MASS] = cost - radius
+    if trial[MASS] <= 0.0:
+        settle_bracket(trial, ends, memory)
+        return True
+    update_bracket(trial, ends, memory)
+    # 2. Nothing moves, except at no distance: the answer if nothing may be spent.
+    trial[X], trial[MASS] = still, -radius
+    trial[GAIN] = mean_below(f, q, top) if distinct else sweep(f, x, q, top, still, goal)[0]
+    if radius == 0.0:
+        settle_bracket(trial, ends, memory)
+        return True
+    update_bracket(trial, ends, memory)
+    return False
+
+
+@kernel
+def aside(trial: Array, before: Array, radius: float, factor: float) -> float:
+    """A rate beyond the minimum by a little, by how fast the cost falls with the rate; `factor` at least."""
+    cost, earlier = trial[MASS] + radius, before[MASS] + radius
+    steep = 1.0
+    if before[X] > 0.0 and before[X] != trial[X] and cost > 0.0 and earlier > 0.0:
+        steep = -np.log(cost / earlier) / np.log(trial[X] / before[X])
+        steep = min(max(steep, 0.2), 10.0)
+    move = (cost / radius) ** (1.2 / steep)
+    if trial[MASS] > 0.0:
+        return trial[X] * min(max(move, factor), 100.0)
+    return trial[X] * max(min(move, 1.0 / factor), 0.01)
+
+
+@kernel
+def search(
+    f: Array,
+    x: Array,
+    q: Array,
+    radius: float,
+    top: float,
+    rate: float,
+    factor: float,
+    tolerance: float,
+    kink: float,
+    pruned_from: int,
+    limit: int,
+    ends: Array,
+    memory: Array,
+    goals: Indices,
+    p: Array,
+) -> tuple[int, bool]:
+    """Close in on the minimum from `rate`, which may be wrong by `factor`; write the best distribution into p.
+
+    Returns the number of evaluations and whether entries were dropped on the way.
+    """
+    trial, before = ends[3], ends[4]
+    low, high, spare = goals[0], goals[1], goals[2]
+    index = np.empty(0, np.uint32)
+    gain, cost = 0.0, 0.0  # of the entries that were dropped
+    over, seen_low, seen_high, evaluations = False, False, False, 0
+    before[X] = 0.0
+    p[:] = 0.0
+    while not over and evaluations < limit:
+        # 1. Evaluate, and keep the targets of the end that is replaced.
+        trial[X] = rate
+        more, spent = sweep(f, x, q, top, rate, spare)
+        trial[GAIN], trial[MASS] = gain + more, cost + spent - radius
+        evaluations += 1
+        update_bracket(trial, ends, memory)
+        if trial[MASS] >= 0.0:
+            low, spare, seen_low = spare, low, True
+        else:
+            high, spare, seen_high = spare, high, True
+        if trial[MASS] == 0.0:
+            set_end(ends, 1, trial)
+            break
+        rate, over = next_point(ends, memory, tolerance, kink, radius)
+        # 2. From a good start: look for the other end near it before using those at 0 and `still`.
+        if not (seen_low and seen_high):
+            if factor < UNKNOWN:
+                near = aside(trial, before, radius, factor)
+                rate = near if near > ends[0, X] and near < ends[1, X] else rate
+                factor = factor**2
+                set_end(ends, 4, trial)
+        # 3. Drop what is settled between the ends, if that is most of it.
+        elif not over and f.size >= pruned_from:
+            count = changing(low, high)
+            if 3 * count < f.size:
+                changed, marks = sources(low, high, count), np.empty(f.size, np.uint8)
+                kept = mark(x, low, high, changed, marks)
+                if 2 * kept < f.size:
+                    more, spent = weigh(f, x, q, top, low, changed)
+                    gain, cost = ends[0, GAIN] - more, ends[0, MASS] + radius - spent
+                    deposit(q, low, high, 1.0, index, p)
+                    f, x, q, index, low, high = keep(f, x, q, index, low, high, marks, spare, kept)
+                    spare = np.empty(kept, np.uint32)
+    # 4. The mixture of both ends that costs the radius; an end that was not evaluated above is at 0 or `still`.
+    mix = mixture(ends)
+    if mix > 0.0:
+        if not seen_low:
+            sweep(f, x, q, top, ends[0, X], low)
+        deposit(q, low, low, mix, index, p)
+    if mix < 1.0:
+        if not seen_high:
+            sweep(f, x, q, top, ends[1, X], high)
+        deposit(q, high, high, 1.0 - mix, index, p)
+    return evaluations, index.size > 0
+
+
+@kernel
+def guess(
+    f: Array, x: Array, q: Array, radius: float, top: float, spread: float, still: float, start: float
+) -> float:
+    """The minimum on a sample of the line, `start` if the whole sample can move to its largest loss."""
+    F, X_, Q = sample(f, x, q, radius)
+    goals, ends, memory = np.empty((3, F.size), np.uint32), np.empty((5, 3)), np.empty(MEMORY)
+    if bracket(F, X_, Q, radius, top, still, False, ends, memory, goals[0]):
+        return start
+    kink = 10.0 * spread / float(F.size) ** 2
+    search(
+        F,
+        X_,
+        Q,
+        radius,
+        top,
+        start,
+        UNKNOWN,
+        1e-9 * spread,
+        kink,
+        PRUNED_FROM,
+        EVALUATIONS,
+        ends,
+        memory,
+        goals,
+        np.empty(F.size),
+    )
+    return ends[2, X]
 
 
 @kernel
@@ -261,79 +306,63 @@ def solve(
     x: Array,
     step: float,
     warm: float,
+    pruned_from: int,
     p: Array,
     out: Array,
-    left: Indices,
-    right: Indices,
+    goals: Indices,
     ends: Array,
     memory: Array,
 ) -> None:
-    """Solve one row; `step` is the smallest distance above 0 (negative: some are 0), `warm` a λ or NaN."""
+    """Solve one row; `step` is the smallest distance above 0 (negative: some are 0), `warm` a λ or NaN.
+
+    `goals` is (3, N), `ends` (5, 3) and `memory` MEMORY of scratch.
+    """
     # 1. Read the losses. Beyond the rate `still` nothing moves, except at no distance.
     least, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
-    trial = ends[3]
-    n = f.size
-    still = 2.0 * (top - least) / abs(step)
+    n, spread = f.size, top - least
+    still = 2.0 * spread / abs(step)
     if still > FASTEST:
         out[STATUS] = OUT_OF_RANGE  # the caller scales the losses down
         return
-    # 2. Transport for free, λ = 0: all goes to the nearest largest loss, the answer if it is affordable.
-    reset(memory)
-    trial[X] = 0.0
-    trial[GAIN], cost = 0.0, all_to_one(f, x, q, top)
-    if cost < 0.0:
-        trial[GAIN], cost = sweep(f, x, q, top, 0.0, 0, n, left, right)
-    trial[MASS] = cost - radius
-    evaluations = 1
-    if trial[MASS] <= 0.0:
-        settle_bracket(trial, ends, memory)
-    else:
-        # 3. The bracket's other end, where nothing moves.
-        update_bracket(trial, ends, memory)
-        trial[X], trial[MASS] = still, -radius
-        trial[GAIN] = (
-            mean_below(f, q, top) if step > 0.0 else sweep(f, x, q, top, still, 0, n, left, right)[0]
-        )
-        update_bracket(trial, ends, memory)
-        kink = 10.0 * (top - least) / float(n) ** 2
+    tolerance, kink = 1e-13 * spread, 10.0 * spread / float(n) ** 2
+    # 2. Find a start: an earlier λ, the minimum on a sample of a long line, or where the bracket's lines meet.
+    rate, factor = warm, 1.002
+    over = bracket(f, x, q, radius, top, still, step > 0.0, ends, memory, goals[0])
+    if not over and not (np.isfinite(warm) and warm > 0.0):
+        factor = UNKNOWN
         rate, over = next_point(ends, memory, 0.0, kink, radius)
-        # 4. Start from an earlier λ or from pieces of a long line; `factor`: how near that is, 2 unknown.
-        factor = 2.0
-        if np.isfinite(warm) and warm > 0.0:
-            rate, factor = min(warm, still), 1.002
-        elif n >= GUESSED_FROM:
-            rate, factor = min(guess(f, x, q, radius, top, rate, left, right), still), 1.1
-        # 5. Close in on the minimum.
-        low, high = False, False
-        while not over and evaluations < EVALUATIONS:
-            trial[X] = rate
-            trial[GAIN], cost = sweep(f, x, q, top, rate, 0, n, left, right)
-            trial[MASS] = cost - radius
-            evaluations += 1
-            update_bracket(trial, ends, memory)
-            if trial[MASS] == 0.0:
-                set_end(ends, 1, trial)
-                break
-            low, high = low or trial[MASS] > 0.0, high or trial[MASS] < 0.0
-            rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
-            if not (low and high) and factor < 2.0:
-                # The start is good: look for the other end near it before using those at 0 and `still`.
-                near = trial[X] * factor if low else trial[X] / factor
-                rate = near if near > ends[0, X] and near < ends[1, X] else rate
-                factor = factor**3
-    # 6. Write p, the mixture of both ends that costs the radius, and its certificate.
-    mix = mixture(ends)
-    p[:] = 0.0
-    if mix > 0.0:
-        spread_out(f, x, q, top, ends[0, X], mix, left, right, p)
-    if mix < 1.0:
-        spread_out(f, x, q, top, ends[1, X], 1.0 - mix, left, right, p)
-    value, total, distance = check(f, x, q, top, p)
-    violation = max(abs(total - 1.0), (distance - radius) / max(1.0, radius))
-    finish(out, top, value, memory[LOWEST], violation, evaluations, top - least)
+        if n >= GUESSED_FROM and not over:
+            rate, factor = guess(f, x, q, radius, top, spread, still, rate), 1.01
+    # 3. Search.
+    limit = 0 if over else EVALUATIONS
+    done, dropped = search(
+        f,
+        x,
+        q,
+        radius,
+        top,
+        min(rate, still),
+        factor,
+        tolerance,
+        kink,
+        pruned_from,
+        limit,
+        ends,
+        memory,
+        goals,
+        p,
+    )
+    # 4. Certify on all entries.
+    bound = memory[LOWEST]
+    if dropped:
+        gain, cost = sweep(f, x, q, top, ends[2, X], goals[0])
+        bound = gain - (cost - radius) * ends[2, X]
+    value, total = expectation(f, top, p)
+    violation = max(abs(total - 1.0), (distance(x, q, p) - radius) / max(1.0, radius))
+    finish(out, top, value, bound, violation, 1 + done, spread)
     out[DUAL] = ends[2, X]
 
 
@@ -343,10 +372,25 @@ def rows(
     F: Matrix, center: Matrix, radius: Vector, x: Matrix, step: Vector, warm: Matrix, P: Matrix, out: Matrix
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
-    left, right = np.empty(F.shape[1], np.int32), np.empty(F.shape[1], np.int32)
-    ends, memory = np.empty((4, 3)), np.empty(MEMORY)
+    goals, ends, memory = np.empty((3, F.shape[1]), np.uint32), np.empty((5, 3)), np.empty(MEMORY)
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
         start = warm[b if started else 0, 0]
-        solve(F[b], center[r], radius[r], x[0], step[0], start, P[b], out[b], left, right, ends, memory)
+        for pruned_from in (PRUNED_FROM, NEVER):
+            solve(
+                F[b],
+                center[r],
+                radius[r],
+                x[0],
+                step[0],
+                start,
+                pruned_from,
+                P[b],
+                out[b],
+                goals,
+                ends,
+                memory,
+            )
+            if out[b, STATUS] != NOT_SOLVED or F.shape[1] < PRUNED_FROM:
+                break

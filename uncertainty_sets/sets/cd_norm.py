@@ -32,8 +32,9 @@ class CDNorm(CenteredSet):
     """A budget of deviations from a centre q: {p : |p - q| <= spread, Σ |p - q|/spread <= budget}.
 
     With a multiplier ν for Σ(p - q) = 0, the budget goes to the largest spread·|f - ν|; ν minimises a convex
-    function, found by selection in O(N) per step, about 10 steps. With equal spreads it is two selections:
-    half the budget up, half down. (The paper's rule, sort spread·f, is optimal for equal spreads only.)
+    function, found by selection in O(N) per step, about 10 steps; if N is large, most steps need only the few
+    entries that are undecided near the minimum. With equal spreads it is two selections: half the budget up,
+    half down. (The paper's rule, sort spread·f, is optimal for equal spreads only.)
     A spread of 0 holds p at q.
 
     ====  =================================================

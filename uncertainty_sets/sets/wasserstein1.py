@@ -12,6 +12,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.packages import load
 from uncertainty_sets.parameters import as_array, describe, example_center, readonly
 
 if TYPE_CHECKING:
@@ -177,8 +178,7 @@ class Wasserstein1(Ball):
         if self._on_line:
             distance = self._distance_on_line(p)
         else:
-            import ot
-
+            ot = load("ot", "the membership test of Wasserstein1 with a cost matrix")
             mass = np.maximum(p, 0.0)
             if mass.sum() == 0.0:
                 return np.inf

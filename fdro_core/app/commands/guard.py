@@ -20,8 +20,6 @@ from typing import Any, TypeVar
 
 import typer
 
-from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, FdroError, InvalidInput
-
 FAILED, UNUSABLE, MISSING, INTERRUPTED = 1, 2, 3, 130
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -30,9 +28,11 @@ Command = TypeVar("Command", bound=Callable[..., None])
 def exit_code(error: BaseException) -> int | None:
     """The exit code for an exception; None for a bug, which is shown with its traceback.
 
-    >>> exit_code(InvalidInput("no data")), exit_code(KeyError("x"))
+    >>> exit_code(FileNotFoundError("no data")), exit_code(KeyError("x"))
     (2, None)
     """
+    from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, FdroError, InvalidInput
+
     if isinstance(error, BackendMissing):
         return MISSING
     if isinstance(error, InvalidInput | BackendUnsuitable):

@@ -12,7 +12,6 @@ from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.formatting import percent
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
-from fdro_core.result import CONVERGED, ending
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
@@ -171,6 +170,8 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
+    from fdro_core.result import CONVERGED, ending
+
     if numbers["stop_reason"] == CONVERGED:
         output.say(ending(CONVERGED, numbers["iterations"], numbers["planned"]))
     output.say(f"\nwritten to {folder}; next: fdro report {folder}")

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fdro_core.app.formatting import number, percent
-from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.run_file import RunSetup
     from fdro_core.result import Result
+    from uncertainty_sets.arrays import Array
 
 Format = Callable[[Any], str]
 
@@ -51,6 +49,8 @@ WORKER_COLUMNS: dict[str, tuple[str, Format]] = {
 
 def summary(setup: RunSetup, result: Result, seconds: float) -> dict[str, Any]:
     """The numbers of `result.json`."""
+    import numpy as np
+
     workers, answer = setup.workers, result.worst_case
     test_loss, test_accuracy = workers.test(result.w)
     columns = {
@@ -110,4 +110,6 @@ def settings_of(algorithm: Any) -> dict[str, Any]:
 
 def _known(pick: Callable[[Array], Any], values: Array) -> float:
     """The largest, smallest or mean of the numbers that are known; NaN if none is."""
+    import numpy as np
+
     return float(pick(values)) if np.isfinite(values).any() else np.nan

@@ -110,18 +110,18 @@ class FullModels:
 
     def learn(self, j: int, x: Array, loss: float, gradient: Array) -> None:
         """Replace worker j's model by that of its reply at x."""
-        along, moved, length = kernels.secant(x, self.X[j], gradient, self.G[j], self.metric)
-        c = float(self.curvature[j])
+        old_x, old_g, old_c, metric = self.X[j], self.G[j], float(self.curvature[j]), self.metric
+        along, moved, length = kernels.secant(x, old_x, gradient, old_g, metric)
+        c = old_c
         if moved > SAME_POINT * length:
             seen = along / moved
             c = seen if seen > c else max(seen, SHRINK * c, FLOOR * self.first_curvature[j])
-        old = self.X[j], self.G[j], float(self.curvature[j])
         after, before = kernels.replace_model(
-            x, gradient, c, *old, self.origin, self.metric, self._difference
+            x, gradient, c, old_x, old_g, old_c, self.origin, metric, self._difference
         )
         row = self.planes.table[j, : self.planes.size]
         self.e += row * ((loss - self.losses[j]) + (after - before))
-        self.C += row * (c - self.curvature[j])
+        self.C += row * (c - old_c)
         kernels.follow(self.E, self.gram, row, self._difference, self.inverse, np.empty(row.size))
         self.losses[j], self.curvature[j] = loss, c
 
@@ -141,7 +141,7 @@ class FullModels:
         planes = self.planes
         planes.previous[:] = planes.multipliers
         kernels.balance(self.e, self.gram, self.C, planes.multipliers, MOVES)
-        total = float(self.C @ planes.multipliers)
+        total = float(self.C.dot(planes.multipliers))
         z = np.empty_like(self.z)
         kernels.mix(self.E, planes.multipliers, z)
         kernels.descend(self.origin, self.inverse, z, total)

@@ -148,10 +148,11 @@ class ModelMaster(PlaneMaster):
         return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
 
     def _usable(self, reply: Evaluation) -> bool:
-        vectors = [reply.gradient]
-        if isinstance(reply, EvaluationAhead):
-            vectors += [reply.point, reply.first]
-        return -LARGEST <= reply.loss <= LARGEST and all(norm_sq(each) <= LARGEST_SQ for each in vectors)
+        if not (-LARGEST <= reply.loss <= LARGEST and norm_sq(reply.gradient) <= LARGEST_SQ):
+            return False
+        if not isinstance(reply, EvaluationAhead):
+            return True
+        return bool(norm_sq(reply.point) <= LARGEST_SQ and norm_sq(reply.first) <= LARGEST_SQ)
 
     def _accept(self, j: int, reply: Evaluation) -> Outgoing:
         if j in self.resting.until:
@@ -178,7 +179,9 @@ class ModelMaster(PlaneMaster):
         """The workers to ask after an iteration: active ones that do not rest, and those that have rested."""
         planes, resting = self._planes, self.resting
         ask = resting.leave(active, planes.weight, self.iteration)
-        if resting.until and self.plan.updates_planes(self.iteration):
+        if not resting.until:
+            return ask
+        if self.plan.updates_planes(self.iteration):
             ask += resting.reconsider(planes.weights())
         return ask + resting.wake(self._missing() - len(ask))
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import ClassVar
 
-from fdro_core.contracts.forms import LARGEST, integer_fault, number_fault, vector_fault
+import numpy as np
+
+from fdro_core.contracts.forms import FLOAT, LARGEST, integer_fault, number_fault, vector_fault
 from fdro_core.contracts.messages import Begin, Message, Probed
 from uncertainty_sets.arrays import Array
 
@@ -26,6 +28,11 @@ class Evaluation(Message):
         self.loss = loss
         self.gradient = gradient
 
+    @property
+    def numbers(self) -> int:
+        """The inherited count in one line, since the master takes it of every reply."""
+        return self.gradient.size + 2
+
 
 class Evaluate(Message):
     """Report loss and gradient at z. The ticket numbers the random stream of the batch."""
@@ -40,6 +47,19 @@ class Evaluate(Message):
 
     def fault(self, reply: Evaluation) -> str:
         """Check the form of the reply; its numbers are for the master to judge."""
+        try:  # one for every reply: the common case in few lines
+            gradient = reply.gradient
+            if (
+                type(gradient) is np.ndarray
+                and gradient.dtype is FLOAT
+                and gradient.shape == self.z.shape
+                and type(reply.loss) is float
+                and type(reply.ticket) is int
+                and reply.ticket >= self.ticket
+            ):
+                return ""
+        except AttributeError:
+            pass  # reported below
         return (
             integer_fault(reply, "ticket", self.ticket)
             or number_fault(reply, "loss")
@@ -76,6 +96,11 @@ class EvaluationAhead(Evaluation):
         super().__init__(ticket, loss, gradient)
         self.point = point
         self.first = first
+
+    @property
+    def numbers(self) -> int:
+        """With the two vectors more."""
+        return super().numbers + self.point.size + self.first.size
 
 
 class EvaluateAhead(EvaluateMean):

@@ -1,0 +1,137 @@
+"""Wasserstein-1 on a line with settled entries dropped during the search, against the search over all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests import tolerances
+from uncertainty_sets import Wasserstein1
+from uncertainty_sets.kernels import wasserstein1_line, wasserstein1_prune
+from uncertainty_sets.kernels.layout import BOUND, COLUMNS, DUAL, GAP, ITERATIONS, OK, STATUS, VALUE, VIOLATION
+from uncertainty_sets.kernels.tangent import MEMORY
+
+SIZE = 400
+EVERY = 2
+"""Drop entries down to that many: more often than any caller would."""
+
+
+def solve(subject, f, pruned_from, warm=np.nan):
+    p, out = np.full(f.size, np.nan), np.full(COLUMNS, np.nan)
+    scratch = np.empty((3, f.size), np.uint32), np.empty((5, 3)), np.empty(MEMORY)
+    parameters = subject._sorted_center[0], subject._radius[0], subject._cost[0], subject._step[0]
+    wasserstein1_line.solve(f, *parameters, warm, pruned_from, p, out, *scratch)
+    return p, out
+
+
+def losses(kind, rng, size):
+    normal = rng.normal(size=size)
+    return {
+        "normal": normal,
+        "walk": np.cumsum(normal),
+        "tied": np.round(4 * normal) / 4,
+        "cauchy": rng.standard_cauchy(size),
+        "two-valued": (normal > 1.0).astype(float),
+        "duplicates": np.repeat(normal[: size // 4], 4),
+        "sorted": np.sort(normal),
+        "outlier": np.where(np.arange(size) == 7, 1e6, normal),
+        "sine": np.sin(np.arange(size) / 20) + 1e-3 * normal,
+    }[kind]
+
+
+def positions(kind, rng, size):
+    return {
+        "integers": np.arange(float(size)),
+        "uniform": np.sort(rng.random(size)) * size,
+        "equal": np.sort(rng.integers(0, size // 3, size)).astype(float),
+        "gaps": np.cumsum(np.abs(rng.standard_cauchy(size))),
+    }[kind]
+
+
+KINDS = ["normal", "walk", "tied", "cauchy", "two-valued", "duplicates", "sorted", "outlier", "sine"]
+
+
+def assert_proved(subject, f, p, out):
+    assert out[STATUS] == OK
+    assert abs(out[GAP]) <= tolerances.gap(f)
+    assert out[VIOLATION] <= tolerances.VIOLATION
+    assert subject.violation(p) <= tolerances.VIOLATION
+    # The bound again from the multiplier alone, by the formula of the docstring.
+    x, lam = subject._cost[0], out[DUAL]
+    best = (f[:, None] - lam * np.abs(x[:, None] - x)).max(axis=0)
+    bound = lam * subject._radius[0] + subject._sorted_center[0] @ best
+    assert bound == pytest.approx(out[BOUND], abs=tolerances.gap(f))
+    assert float(p @ f) == pytest.approx(out[VALUE], abs=tolerances.gap(f))
+
+
+@pytest.mark.parametrize("radius", [0.0, 1e-9, 0.01, 0.3, 3.0, 40.0, 1e6])
+@pytest.mark.parametrize("spacing", ["integers", "uniform", "equal", "gaps"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropping_settled_entries_changes_nothing(kind, spacing, radius):
+    rng = np.random.default_rng(5)
+    q = rng.dirichlet(np.full(SIZE, 0.5))
+    q[rng.random(SIZE) < 0.2] = 0.0
+    f = losses(kind, rng, SIZE)
+    subject = Wasserstein1(q / q.sum(), radius, positions(spacing, rng, SIZE))
+    _, every = solve(subject, f, wasserstein1_line.NEVER)
+    for pruned_from in (EVERY, wasserstein1_line.PRUNED_FROM):
+        p, out = solve(subject, f, pruned_from)
+        assert_proved(subject, f, p, out)
+        assert out[VALUE] == pytest.approx(
+            every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE)
+        )
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e-7, 1e9, 1e140])
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropping_at_other_scales_and_from_any_start(kind, scale):
+    rng = np.random.default_rng(6)
+    f = scale * losses(kind, rng, SIZE)
+    subject = Wasserstein1(rng.dirichlet(np.ones(SIZE)), 1.0)
+    _, every = solve(subject, f, wasserstein1_line.NEVER)
+    for start in (np.nan, every[DUAL], 1.01 * every[DUAL], 1e-6 * scale, 1e6 * scale):
+        p, out = solve(subject, f, EVERY, start)
+        assert_proved(subject, f, p, out)
+        assert out[VALUE] == pytest.approx(
+            every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE)
+        )
+
+
+@pytest.mark.parametrize("radius", [0.05, 1.0, 300.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_line_long_enough_to_start_from_a_sample(kind, radius):
+    rng = np.random.default_rng(7)
+    size = wasserstein1_line.GUESSED_FROM
+    f = losses(kind, rng, size)
+    subject = Wasserstein1(rng.dirichlet(np.ones(size)), radius)
+    p, out = solve(subject, f, wasserstein1_line.PRUNED_FROM)
+    _, every = solve(subject, f, wasserstein1_line.NEVER)
+    assert out[STATUS] == OK
+    assert abs(out[GAP]) <= tolerances.gap(f)
+    assert subject.violation(p) <= tolerances.VIOLATION
+    assert out[VALUE] == pytest.approx(every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE))
+
+
+def test_entries_are_dropped_and_the_search_is_the_same():
+    """Most of a line is settled after a few evaluations; the rest takes as many as before."""
+    rng = np.random.default_rng(8)
+    f, subject = rng.normal(size=SIZE), Wasserstein1(np.full(SIZE, 1 / SIZE), 1.0)
+    _, pruned = solve(subject, f, EVERY)
+    _, every = solve(subject, f, wasserstein1_line.NEVER)
+    assert abs(pruned[ITERATIONS] - every[ITERATIONS]) <= 2
+    x, lam = np.arange(float(SIZE)), every[DUAL]
+    low, high = np.empty(SIZE, np.uint32), np.empty(SIZE, np.uint32)
+    wasserstein1_line.sweep(f, x, subject.center, f.max(), 0.99 * lam, low)
+    wasserstein1_line.sweep(f, x, subject.center, f.max(), 1.01 * lam, high)
+    count = wasserstein1_prune.changing(low, high)
+    changed = wasserstein1_prune.sources(low, high, count)
+    assert changed.tolist() == np.flatnonzero(low != high).tolist()
+    marks = np.empty(SIZE, np.uint8)
+    kept = wasserstein1_prune.mark(x, low, high, changed, marks)
+    assert 0 < count < kept < SIZE / 4
+    # Every target at a rate in between is kept.
+    between = np.empty(SIZE, np.uint32)
+    wasserstein1_line.sweep(f, x, subject.center, f.max(), lam, between)
+    assert (marks[between[changed]] != wasserstein1_prune.DROPPED).all()
+    settled = low == high
+    assert (between[settled] == low[settled]).all()
