@@ -23,8 +23,8 @@ in a Python process. The build names what it finds. Usual replacements:
 
 | not | but |
 |---|---|
-| np.dot, @, np.linalg | a loop (`quadratic_form.dot`) |
-| x.max() | `scan.largest` |
+| np.dot, @, np.linalg | a loop (`cholesky.dot`) |
+| x.max(), x.min() | `scan.largest`, `scan.smallest` |
 | x[:] = y for two arrays | `scan.copy` |
 | np.sort, lists | `selection.sort_pairs` |
 | raise, assert | a status |

@@ -10,20 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
-from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
+from uncertainty_sets.kernels.cholesky import dot
+from uncertainty_sets.kernels.jit import entry, kernel, strict
 
 SPLIT = 2.0**27 + 1.0
 REFINEMENTS = 10
 HARMLESS = 1e4  # the condition up to which plain sums keep the eleven digits that are promised
-
-
-@summing
-def dot(x: Array, y: Array) -> float:
-    """xᵀy."""
-    total = 0.0
-    for i in range(x.size):
-        total += x[i] * y[i]
-    return total
 
 
 @strict
@@ -48,10 +40,7 @@ def add_products(start: float, x: Array, y: Array, sign: float) -> float:
 def forward(root: Array, d: Array, y: Array) -> None:
     """y = root⁻¹d, for a lower triangular root."""
     for i in range(d.size):
-        x = d[i]
-        for j in range(i):
-            x -= root[i, j] * y[j]
-        y[i] = x / root[i, i]
+        y[i] = (d[i] - dot(root[i, :i], y)) / root[i, i]
 
 
 @kernel

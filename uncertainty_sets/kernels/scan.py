@@ -50,6 +50,15 @@ def largest(f: Array) -> float:
     return most
 
 
+@comparing
+def smallest(f: Array) -> float:
+    """min f, likewise."""
+    least: float = f[0]
+    for i in range(f.size):
+        least = smaller(least, f[i])
+    return least
+
+
 @kernel
 def copy(source: Array, target: Array) -> None:
     """target[:] = source, which would compare the sizes and raise if they differ."""
