@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +28,46 @@ class CannotBuild(RuntimeError):
     """The kernels cannot be compiled ahead of time here; the message says why."""
 
 
-def build(into: Path) -> dict[str, Path]:
-    """Build one library per package under `into`; return them by package."""
+def build(into: Path, packages: Sequence[str] = PACKAGES, root: Path = ROOT) -> dict[str, Path]:
+    """Build one library per package under `into`; return them by package.
+
+    Args:
+        into: where each package's folder is made, if it is not there.
+        packages: their names.
+        root: the folder that has their sources.
+    """
     levels = LEVELS.get(platform.machine())
     if sys.platform != "linux" or levels is None:
         raise CannotBuild(f"no levels are known for {sys.platform} on {platform.machine()}")
     with tempfile.TemporaryDirectory(prefix="fdro-kernels-") as folder:
         work = Path(folder)
-        _lower(work, levels)
+        stamps = {package: _stamp(root / package) for package in packages}  # before: sources may be edited
+        _lower(work, levels, packages, root)
         described = {level: json.loads((work / f"{level}.json").read_text()) for level in levels}
-        made = {package: _link(work, package, described, into / package / FILE) for package in PACKAGES}
+        made = {
+            package: _link(work, package, described, stamps[package], into / package / FILE)
+            for package in packages
+        }
     for package in made:
         _try(into, package)
     return made
 
 
-def _lower(work: Path, levels: dict[str, str]) -> None:
+def _stamp(package: Path) -> str:
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    from uncertainty_sets import compiled
+
+    return compiled.stamp(package)
+
+
+def _lower(work: Path, levels: dict[str, str], packages: Sequence[str], root: Path) -> None:
     """Lower for all levels at once, each in a process of its own: numba fixes the processor when imported."""
     running = {
         level: subprocess.Popen(
-            [sys.executable, "-m", "build_kernels.lower", str(work), level, cpu, *PACKAGES],
+            [sys.executable, "-m", "build_kernels.lower", str(work), level, cpu, *packages],
             cwd=ROOT,
-            env=_environment(),
+            env=_environment(root),
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -60,17 +79,14 @@ def _lower(work: Path, levels: dict[str, str]) -> None:
             raise CannotBuild(f"lowering for {level} failed:\n{errors[level]}")
 
 
-def _link(work: Path, package: str, described: dict[str, Any], library: Path) -> Path:
+def _link(work: Path, package: str, described: dict[str, Any], stamp: str, library: Path) -> Path:
     """Compile the C file of a package and link it with the package's objects."""
-    sys.path.insert(0, str(ROOT))
-    from uncertainty_sets import compiled
-
     own = {
         level: {name: each for name, each in entries.items() if name.startswith(f"{package}.")}
         for level, entries in described.items()
     }
     file = work / f"{package}.c"
-    file.write_text(shim.source(own, compiled.stamp(ROOT / package)))
+    file.write_text(shim.source(own, stamp))
     objects = [str(work / level / f"{name}.o") for level, entries in own.items() for name in entries]
     library.parent.mkdir(parents=True, exist_ok=True)
     fresh = library.with_suffix(".new")  # replaced in one step: a process may have the old one loaded
@@ -100,7 +116,7 @@ def _run(command: list[str], what: str) -> None:
         raise CannotBuild(f"{what}:\n{done.stderr}")
 
 
-def _environment() -> dict[str, str]:
+def _environment(root: Path) -> dict[str, str]:
     """This process's environment, with the sources first among the places to import from."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(root), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
