@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check docs soak soak-properties bench torch ray chaos format clean
+.PHONY: help demo test check docs kernels wheel soak soak-properties bench torch ray chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -23,6 +23,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.run
 
 demo: $(VENV)/.run  ## a short run that compares robust training with FedAvg
+	@$(BIN)/fdro --version
 	$(BIN)/fdro demo
 
 test: $(VENV)/.dev  ## the test-suite
@@ -38,6 +39,15 @@ check: $(VENV)/.dev  ## lint, format, types, import rule, documentation
 docs: $(VENV)/.dev  ## the documentation as HTML; prints the page to open
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "open file://$(CURDIR)/docs/_build/html/index.html"
+
+kernels: $(VENV)/.run  ## compile the kernels of this checkout ahead of time (two minutes); numba does it otherwise
+	$(BIN)/python -m build_kernels
+
+wheel: $(BIN)/python  ## wheel and sdist in dist/; the wheel is installed outside the checkout and tested there
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	FDRO_KERNELS=require $(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build_kernels.trial dist/*.whl
 
 soak: $(VENV)/.dev  ## adversarial cases for the oracles, checked independently; ARGS=--minutes=30
 	$(BIN)/python -m bench soak $(ARGS)
@@ -63,4 +73,5 @@ format: $(VENV)/.dev  ## format the code and apply automatic lint fixes
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f uncertainty_sets/_compiled.abi3.so fdro_core/_compiled.abi3.so
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -9,6 +9,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from uncertainty_sets import compiled
+
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, not shown
 
 settings.register_profile(
@@ -21,3 +23,8 @@ settings.register_profile(
 settings.register_profile("smoke", settings.get_profile("default"), max_examples=3)
 settings.register_profile("soak", settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_report_header():
+    """Say which kernels are tested."""
+    return compiled.status("uncertainty_sets", "fdro_core").splitlines()

@@ -13,6 +13,7 @@ from rich.console import Console
 from bench.measuring import machine
 from bench.measuring.targets import Row, table
 from bench.oracles import cd_norm as oracle_cd_norm
+from bench.oracles import compiled as oracle_compiled
 from bench.oracles import exact as oracle_exact
 from bench.oracles import hard as oracle_hard
 from bench.oracles import plugins as oracle_plugins
@@ -51,6 +52,8 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
             n(60 if quick else 200), n(200 if quick else 500), few, seed, say
         ),
         "polyhedron": lambda: oracle_solvers.polyhedron(n(10**3), n(200), many, seed, say),
+        "first": lambda: oracle_compiled.first_answers(3 if quick else 9, not quick, say),
+        "compiled": lambda: oracle_compiled.over_numba(n(10**6), many, seed, say),
         "plugins": lambda: oracle_plugins.rows(n(100), 10, few, seed, say),
         "import": lambda: oracle_process.imports(3 if quick else 9, say),
         "cache": lambda: oracle_process.cache(fresh=not quick, say=say),

@@ -100,7 +100,7 @@ def cache(fresh: bool, say: Callable[[str], None]) -> list[Row]:
     """
     say("kernel cache: a first and a second process")
     with tempfile.TemporaryDirectory() as folder:
-        environment = {"NUMBA_CACHE_DIR": folder} if fresh else {}
+        environment = {"FDRO_JIT": "1"} | ({"NUMBA_CACHE_DIR": folder} if fresh else {})
         first = run(FIRST_CALLS, **environment)
         second = run(FIRST_CALLS, **environment)
     what = "an empty cache" if fresh else "the cache as it was"

@@ -31,15 +31,20 @@ app = typer.Typer(
 def _version(wanted: bool) -> None:
     if wanted:
         from fdro_core.app.version import version
+        from uncertainty_sets import compiled
 
         typer.echo(f"fdro {version()}")
+        typer.echo(compiled.status("uncertainty_sets", "fdro_core"))
         raise typer.Exit
 
 
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version, and how the kernels run."
+        ),
     ] = False,
 ) -> None:
     """Train models for their worst workers, and compute worst cases with a proof.

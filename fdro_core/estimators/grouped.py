@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.estimators.central import Pull
-from fdro_core.problems.softmax import cross_entropy
+from fdro_core.problems.kernels import cross_entropies
 from uncertainty_sets.arrays import Array
 
 
@@ -44,7 +44,7 @@ class GroupedSoftmax:
     def evaluate(self, w: Array) -> tuple[Array, Pull]:
         """Every group's loss, and p ↦ Σ_g p_g ∇f_g(w)."""
         residual, losses = self.scores(w), np.empty(self.y.size)
-        cross_entropy(residual, self.y, losses)
+        cross_entropies(residual, self.y, losses)
 
         def pull(p: Array) -> Array:
             weighted = residual * (p if self._alone else p[self.group] * self._share)[:, None]

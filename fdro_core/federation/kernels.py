@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.arrays import Vector
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 
 
+@entry()
 @summing
 def curvature(
-    w_old: Array, w_new: Array, g_old: Array, g_new: Array, metric: Array, inverse: Array
+    w_old: Vector, w_new: Vector, g_old: Vector, g_new: Vector, metric: Vector, inverse: Vector
 ) -> tuple[float, float, float, float]:
     """‖Δg‖², ‖Δw‖², ‖g‖² and ‖w‖², gradients in the metric 1/D and points in D."""
     change, moved, size, length = 0.0, 0.0, 0.0, 0.0
@@ -24,8 +25,9 @@ def curvature(
     return change, moved, size, length
 
 
+@entry()
 @summing
-def norm_sq(values: Array) -> float:
+def norm_sq(values: Vector) -> float:
     """‖x‖²; NaN or infinity where an entry is, or where the square overflows."""
     total = 0.0
     for i in range(values.size):
@@ -33,8 +35,9 @@ def norm_sq(values: Array) -> float:
     return total
 
 
+@entry("book")
 @kernel
-def enter(book: Array, size: float, sent: float) -> None:
+def enter(book: Vector, size: float, sent: float) -> None:
     """One worker's book after a reply of ‖w_j‖² = size: that, what its next step starts from, the excess.
 
     An honest step ends between w_j, y_j/κ₁ and the minimum of f_j; so ‖w_j‖² is at most a few times the
@@ -47,15 +50,21 @@ def enter(book: Array, size: float, sent: float) -> None:
     book[2] = max(0.9 * book[2], excess)
 
 
+@entry()
 @kernel
-def simplex_threshold(values: Array) -> float:
-    """The h with Σ max(0, values - h) = 1."""
-    order = np.sort(values)[::-1]
-    total = 0.0
-    threshold = 0.0
-    for i in range(order.size):
-        total += order[i]
-        candidate = (total - 1.0) / (i + 1)
-        if order[i] > candidate:
-            threshold = candidate
-    return threshold
+def simplex_threshold(values: Vector) -> float:
+    """The h with Σ max(0, values - h) = 1.
+
+    Each round takes the h of the entries that are left and drops those below it. The first h, of all entries,
+    is at most the true one; h rises until no entry is dropped.
+    """
+    threshold, left = -np.inf, values.size + 1
+    while True:
+        total, above = 0.0, 0
+        for i in range(values.size):
+            if values[i] > threshold:
+                total += values[i]
+                above += 1
+        if above in (0, left):  # 0 if 1 is less than the last digit of the values
+            return threshold
+        threshold, left = (total - 1.0) / above, above

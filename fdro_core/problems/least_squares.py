@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
-from fdro_core.problems.shared import as_matrix, batch, check_l2, ridge
+from fdro_core.problems.kernels import ridge
+from fdro_core.problems.shared import as_matrix, batch, check_l2
 from uncertainty_sets.arrays import Array
 
 

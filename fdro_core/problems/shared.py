@@ -1,4 +1,4 @@
-"""What the shipped problems share: checked matrices, the ridge term, and mini-batches."""
+"""What the shipped problems share: checked matrices and mini-batches."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdro_core.errors import InvalidProblem
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import summing
-
-
-@summing
-def ridge(w: Array, gradient: Array, l2: float) -> float:
-    """Return l2/2·‖w‖² and add its gradient to `gradient`."""
-    total = 0.0
-    for i in range(w.size):
-        total += w[i] * w[i]
-        gradient[i] += l2 * w[i]
-    return 0.5 * l2 * total
 
 
 def as_matrix(name: str, X: ArrayLike, intercept: bool) -> Array:

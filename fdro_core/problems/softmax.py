@@ -3,47 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fdro_core import digests
 from fdro_core.errors import InvalidProblem
-from fdro_core.problems.shared import as_matrix, batch, check_l2, ridge
+from fdro_core.problems.kernels import cross_entropy, ridge
+from fdro_core.problems.shared import as_matrix, batch, check_l2
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import summing
-
-
-@summing
-def cross_entropy(scores: Array, labels: NDArray[np.int64], losses: Array | None) -> float:
-    """The mean cross-entropy of the samples; scores (n, C) become its gradient, (softmax - one-hot)/n.
-
-    With `losses`, each sample's own is written there, and the scores become n gradients, softmax - one-hot.
-    """
-    n, classes = scores.shape
-    share = 1.0 / n
-    part = share if losses is None else 1.0
-    total = 0.0
-    for i in range(n):
-        # 1. The largest score, which keeps every exponential within [0, 1].
-        top = scores[i, 0]
-        for c in range(1, classes):
-            top = max(top, scores[i, c])
-        # 2. The loss: log Σ exp(scores) minus the label's own score.
-        mass = 0.0
-        own = scores[i, labels[i]] - top
-        for c in range(classes):
-            scores[i, c] = np.exp(scores[i, c] - top)
-            mass += scores[i, c]
-        loss = np.log(mass) - own
-        total += loss
-        if losses is not None:  # decided when it is compiled
-            losses[i] = loss
-        # 3. Its gradient in place of the scores.
-        scale = part / mass
-        for c in range(classes):
-            scores[i, c] *= scale
-        scores[i, labels[i]] -= part
-    mean: float = total * share
-    return mean
 
 
 class SoftmaxRegression:
@@ -90,7 +56,7 @@ class SoftmaxRegression:
         """f(w) and ∇f(w), on a mini-batch if `rng` and `batch_size` are given."""
         X, y = batch(self.X, self.y, rng, batch_size)
         scores = X @ w.reshape(-1, self.classes)
-        loss = cross_entropy(scores, y, None)
+        loss = cross_entropy(scores, y)
         gradient: Array = (X.T @ scores).ravel()
         if self.l2:
             loss += ridge(w, gradient, self.l2)

@@ -10,6 +10,26 @@
 
 A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
 All but `ellipsoid_dense` have `ragged` too, for rows of different lengths; `gathering` says how it is called.
+
+A kernel that Python calls is marked with `entry`, which names the parameters that it writes:
+
+    @entry("P", "out")
+    @kernel
+    def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
+
+With that it is compiled ahead of time too (`make kernels`, wheels); nothing else needs an edit. For this, its
+parameters are annotated with Vector, Matrix, Cube, Indices (arrays.py), float, int or bool; it returns
+nothing, a number or a tuple of numbers; and neither it nor what it calls uses parts of numba that exist only
+in a Python process. The build names what it finds. Usual replacements:
+
+| not | but |
+|---|---|
+| np.dot, @, np.linalg | a loop (`cholesky.dot`) |
+| x.max(), x.min() | `scan.largest`, `scan.smallest` |
+| x[:] = y for two arrays | `scan.copy` |
+| np.sort, lists | `selection.sort_pairs` |
+| raise, assert | a status |
+
 What several of them use:
 
 | file | has |

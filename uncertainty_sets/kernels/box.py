@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
@@ -55,8 +55,9 @@ def solve(
     out[DUAL] = t
 
 
+@entry("P", "out")
 @kernel
-def rows(F: Array, lower: Array, width: Array, rest: Array, warm: Array, P: Array, out: Array) -> None:
+def rows(F: Matrix, lower: Matrix, width: Matrix, rest: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     keys, weights = np.empty(F.shape[1]), np.empty(F.shape[1])
     sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
@@ -66,22 +67,23 @@ def rows(F: Array, lower: Array, width: Array, rest: Array, warm: Array, P: Arra
         solve(F[b], lower[r], width[r], rest[r], P[b], out[b], keys, weights, sample)
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    lower: Array,
-    width: Array,
-    rest: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    lower: Vector,
+    width: Vector,
+    rest: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
     most = longest_row(indptr, first, after)

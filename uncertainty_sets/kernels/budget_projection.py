@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import summing
+from uncertainty_sets.arrays import Array, Vector
+from uncertainty_sets.kernels.jit import entry, summing
 
 
 @summing
@@ -61,13 +61,22 @@ def _balance(
     return nu, spent
 
 
-@summing
 def nearest(t: Array, q: Array, lower: Array, upper: Array, rate: Array, budget: float) -> Array:
     """The nearest point to t; an infinite budget is none."""
     p = np.empty(t.size)
+    project(t, q, lower, upper, rate, budget, p)
+    return p
+
+
+@entry("p")
+@summing
+def project(
+    t: Vector, q: Vector, lower: Vector, upper: Vector, rate: Vector, budget: float, p: Vector
+) -> None:
+    """Write the nearest point to t into p."""
     nu, spent = _balance(t, q, lower, upper, rate, 0.0, 0.0, p)
     if spent <= budget * (1.0 + 1e-14):
-        return p
+        return
     low, low_excess = 0.0, spent - budget
     high, high_excess, scale = 0.0, low_excess, 0.0
     for i in range(t.size):
@@ -101,4 +110,3 @@ def nearest(t: Array, q: Array, lower: Array, upper: Array, rate: Array, budget:
                 low_excess *= 0.5
             side = -1
     _balance(t, q, lower, upper, rate, high, nu, p)  # the end that is within the budget
-    return p

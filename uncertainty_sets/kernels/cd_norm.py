@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.cd_norm_equal import box_ends, equal_ends, fill_equal
 from uncertainty_sets.kernels.cd_norm_search import (
     BLOCK,
@@ -32,8 +32,8 @@ from uncertainty_sets.kernels.cd_norm_search import (
     search,
 )
 from uncertainty_sets.kernels.cd_norm_window import search_windows
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import FEW, SAMPLE
@@ -190,18 +190,19 @@ def solve(
     out[DUAL], out[DUAL + 1] = top + ends[2, X], ends[2, PI]
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array,
-    center: Array,
-    spread: Array,
-    rise: Array,
-    cap: Array,
-    budget: Array,
-    equal: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    F: Matrix,
+    center: Matrix,
+    spread: Matrix,
+    rise: Matrix,
+    cap: Matrix,
+    budget: Vector,
+    equal: Vector,
+    warm: Matrix,
+    P: Matrix,
+    out: Matrix,
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     work = np.empty((4, F.shape[1]))
@@ -251,22 +252,23 @@ def limits(q: Array, given: Array, s: Array, rise: Array, cap: Array) -> float:
     return 1.0 if unequal == 0 else 0.0
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    center: Array,
-    spread: Array,
-    budget: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    center: Vector,
+    spread: Vector,
+    budget: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
     most = longest_row(indptr, first, after)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Cube, Matrix, Vector
 from uncertainty_sets.kernels.cholesky import dot, factor, substitute, three_dots
-from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.quadratic_form import distance, pull_back, quadratic
-from uncertainty_sets.kernels.scan import finish, scan
+from uncertainty_sets.kernels.scan import copy, finish, scan, smallest
 
 ROUNDS = 30
 
@@ -214,7 +214,7 @@ def solve(
     y = np.empty(size)
     # 2. Answers that need no active set: the centre, or the largest losses alone if they are within reach.
     if spread == 0.0 or radius == 0.0:
-        p[:] = q
+        copy(q, p)
         mu[:] = 0.0
         value = dot(p, g)
         finish(out, top, value, value, abs(p.sum() - 1.0), 1, spread)
@@ -222,13 +222,15 @@ def solve(
         return
     zero = mu > 0.0
     found = nearest_on_face(g, q, Q, inverse, zero, p, Y, D, R, L, places)
-    if found and distance(Q, root, condition, p - q) <= radius and p.min() >= 0.0:
-        mu[:] = -g
+    if found and distance(Q, root, condition, p - q) <= radius and smallest(p) >= 0.0:
+        for i in range(size):
+            mu[i] = -g[i]
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = top
         return
     # 3. Settle the active set, all at once from the given start, or one entry at a time from none.
-    zero[:] = mu > 0.0
+    for i in range(size):
+        zero[i] = mu[i] > 0.0
     n, rounds = settle(g, q, Q, inverse, radius, zero, y, p, ROUNDS, False, Y, D, R, L, places)
     if rounds < 0:
         zero[:] = False
@@ -236,7 +238,7 @@ def solve(
         n, rounds = settle(g, q, Q, inverse, radius, zero, y, p, most, True, Y, D, R, L, places)
     if rounds < 0:
         # Not settled: the centre and the bound of the largest loss, whose gap breaks the promise.
-        p[:] = q
+        copy(q, p)
         y[:] = 0.0
         n, zero[:] = 0.0, True
     # 4. Multipliers and certificate; ν is rounded as it will be returned: the bound is that of `dual`.
@@ -251,19 +253,20 @@ def solve(
     out[DUAL] = top + n
 
 
+@entry("mu", "P", "out")
 @kernel
 def rows(
-    F: Array,
-    center: Array,
-    shape: Array,
-    root: Array,
-    inverse: Array,
-    condition: Array,
-    radius: Array,
-    mu: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    F: Matrix,
+    center: Matrix,
+    shape: Cube,
+    root: Cube,
+    inverse: Cube,
+    condition: Vector,
+    radius: Vector,
+    mu: Matrix,
+    warm: Matrix,
+    P: Matrix,
+    out: Matrix,
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows, mu has one for each."""
     size, many, shapes = F.shape[1], center.shape[0] > 1, shape.shape[0] > 1

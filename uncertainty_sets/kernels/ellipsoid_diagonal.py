@@ -12,12 +12,11 @@ that loss if its Q is far larger than the others', and its h = f - ν then needs
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.ellipsoid_search import ROUNDING, search
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, strict, summing
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 
@@ -337,17 +336,18 @@ def solve(
     out[DUAL], out[DUAL + 1] = base + n / unit, tau * scale
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array,
-    center: Array,
-    shape: Array,
-    ratio: Array,
-    radius: Array,
-    heavy: NDArray[np.intp],
-    warm: Array,
-    P: Array,
-    out: Array,
+    F: Matrix,
+    center: Matrix,
+    shape: Matrix,
+    ratio: Matrix,
+    radius: Vector,
+    heavy: Indices,
+    warm: Matrix,
+    P: Matrix,
+    out: Matrix,
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     many, shapes, started = center.shape[0] > 1, shape.shape[0] > 1, warm.shape[0] > 1
@@ -367,22 +367,23 @@ def weigh(q: Array, given: Array, Q: Array, a: Array) -> int:
     return heavy
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    center: Array,
-    shape: Array,
-    radius: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    center: Vector,
+    shape: Vector,
+    radius: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
     most = longest_row(indptr, first, after)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import MOST, finish, scan
+from uncertainty_sets.kernels.scan import MOST, copy, finish, scan
 
 PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough
@@ -252,14 +252,14 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
     # 2. Answers that need no search: equal losses, a radius of 0, or one that reaches the largest losses.
     spread = top - least
     if spread == 0.0:
-        p[:] = q
+        copy(q, p)
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 0, spread)
         out[DUAL] = 0.0
         return
     scale = 1.0 / spread
     mean, square, mass, rest = moments(f, q, top, scale)
     if radius == 0.0:
-        p[:] = q
+        copy(q, p)
         finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = np.inf
         return
@@ -287,8 +287,9 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
     out[GAP] = spread * ((radius + log_weight) / theta - value)
 
 
+@entry("P", "out")
 @kernel
-def rows(F: Array, center: Array, radius: Array, warm: Array, P: Array, out: Array) -> None:
+def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
@@ -307,21 +308,22 @@ def cover(f: Array, q: Array) -> None:
             f[i] = f[inside]
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    center: Array,
-    radius: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    center: Vector,
+    radius: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
     scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.cholesky import dot
-from uncertainty_sets.kernels.jit import kernel, strict
+from uncertainty_sets.kernels.jit import entry, kernel, strict
 
 SPLIT = 2.0**27 + 1.0
 REFINEMENTS = 10
@@ -52,8 +52,9 @@ def backward(root: Array, y: Array) -> None:
             y[j] -= root[i, j] * y[i]
 
 
+@entry()
 @kernel
-def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
+def distance(Q: Matrix, root: Matrix, condition: float, d: Vector) -> float:
     """dᵀQ⁻¹d, with Q = root·rootᵀ up to rounding; `condition` is that of Q."""
     # 1. By the factor alone, if Q is well conditioned.
     z = np.empty(d.size)
@@ -77,8 +78,9 @@ def distance(Q: Array, root: Array, condition: float, d: Array) -> float:
     return total
 
 
+@entry()
 @kernel
-def quadratic(Q: Array, condition: float, y: Array) -> float:
+def quadratic(Q: Matrix, condition: float, y: Vector) -> float:
     """yᵀQy, at least 0."""
     image = np.empty(y.size)
     if condition <= HARMLESS:
@@ -90,8 +92,9 @@ def quadratic(Q: Array, condition: float, y: Array) -> float:
     return max(0.0, add_products(0.0, image, y, 1.0))
 
 
+@entry("p")
 @kernel
-def pull_back(p: Array, q: Array, Q: Array, root: Array, condition: float, radius: float) -> float:
+def pull_back(p: Vector, q: Vector, Q: Matrix, root: Matrix, condition: float, radius: float) -> float:
     """The distance of p from q; a p beyond the radius is first moved straight towards q, up to the radius.
 
     Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap.

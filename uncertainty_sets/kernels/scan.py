@@ -41,6 +41,31 @@ def larger(a: float, b: float) -> float:
     return a if a > b else b
 
 
+@comparing
+def largest(f: Array) -> float:
+    """max f, without what f.max() needs of numba's runtime: kernels compiled ahead of time have none."""
+    most: float = f[0]
+    for i in range(f.size):
+        most = larger(most, f[i])
+    return most
+
+
+@comparing
+def smallest(f: Array) -> float:
+    """min f, likewise."""
+    least: float = f[0]
+    for i in range(f.size):
+        least = smaller(least, f[i])
+    return least
+
+
+@kernel
+def copy(source: Array, target: Array) -> None:
+    """target[:] = source, which would compare the sizes and raise if they differ."""
+    for i in range(source.size):
+        target[i] = source[i]
+
+
 @summing
 def scan(f: Array) -> tuple[float, float, int]:
     """(min f, max f, status) in one pass.

@@ -16,7 +16,7 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.scan import larger, smaller
+from uncertainty_sets.kernels.scan import larger, largest, smaller
 
 ALONE = 128  # up to this many entries, rank one after the other at once
 FEW = 1024  # up to this many entries of a bracket, rank one after the other
@@ -201,7 +201,7 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
                 if tries == TRIES:
                     return t, above, at, False
         gap //= 2
-    return (t if t < np.inf else f.max()), above, at, True
+    return (t if t < np.inf else largest(f)), above, at, True
 
 
 @summing
@@ -378,7 +378,7 @@ def threshold(
     if whole:
         kept, inside, above = gather(f, w, n, low, high, keys, weights)
     if kept == 0:
-        return (high if high < np.inf else f.max()), above, 0.0
+        return (high if high < np.inf else largest(f)), above, 0.0
     if not whole:
         t, over, at, ended = threshold_of_few(keys[:kept], weights[:kept], max(0.0, target - above))
         if ended:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, strict, summing
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, NOT_SOLVED, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.tangent import (
@@ -34,7 +34,7 @@ from uncertainty_sets.kernels.tangent import (
     update_bracket,
 )
 from uncertainty_sets.kernels.wasserstein1_prune import changing, deposit, keep, mark, sources, weigh
-from uncertainty_sets.kernels.wasserstein1_sweep import Indices, sweep
+from uncertainty_sets.kernels.wasserstein1_sweep import Places, sweep
 
 EVALUATIONS = 200
 GUESSED_FROM = 20_000  # entries; above, a sample of the line tells where to start
@@ -151,7 +151,7 @@ def bracket(
     distinct: bool,
     ends: Array,
     memory: Array,
-    goal: Indices,
+    goal: Places,
 ) -> bool:
     """Enclose the minimum between free transport and a rate at which nothing moves.
 
@@ -208,7 +208,7 @@ def search(
     limit: int,
     ends: Array,
     memory: Array,
-    goals: Indices,
+    goals: Places,
     p: Array,
 ) -> tuple[int, bool]:
     """Close in on the minimum from `rate`, wrong by about `factor`; write the best distribution into p.
@@ -310,7 +310,7 @@ def solve(
     pruned_from: int,
     p: Array,
     out: Array,
-    goals: Indices,
+    goals: Places,
     ends: Array,
     memory: Array,
 ) -> None:
@@ -367,9 +367,10 @@ def solve(
     out[DUAL] = ends[2, X]
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array, center: Array, radius: Array, x: Array, step: Array, warm: Array, P: Array, out: Array
+    F: Matrix, center: Matrix, radius: Vector, x: Matrix, step: Vector, warm: Matrix, P: Matrix, out: Matrix
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     goals, ends, memory = np.empty((3, F.shape[1]), np.uint32), np.empty((5, 3)), np.empty(MEMORY)
@@ -396,24 +397,25 @@ def rows(
                 break
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    order: Integers,
-    center: Array,
-    radius: Array,
-    x: Array,
-    step: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    order: Indices,
+    center: Vector,
+    radius: Vector,
+    x: Vector,
+    step: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py).
 

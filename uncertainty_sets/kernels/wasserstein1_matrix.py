@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Cube, Indices, Matrix, Vector
 from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, strict
+from uncertainty_sets.kernels.jit import entry, kernel, strict
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
@@ -29,7 +29,7 @@ from uncertainty_sets.kernels.tangent import (
     update_bracket,
 )
 from uncertainty_sets.kernels.wasserstein1_line import FASTEST, mean_below
-from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Indices, reach, unsigned
+from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, reach, unsigned
 
 EVALUATIONS = 200
 LOW, HIGH, TRIAL, OPEN = range(4)  # rows of `goals`: targets at both ends and at a trial, sources in question
@@ -49,7 +49,7 @@ def best(f: Array, cost: Array, top: float, rate: float, source: int) -> int:
 
 @kernel
 def evaluate(
-    f: Array, cost: Array, q: Array, top: float, rate: float, sources: Indices, goal: Indices
+    f: Array, cost: Array, q: Array, top: float, rate: float, sources: Places, goal: Places
 ) -> tuple[float, float]:
     """Write the best targets of some sources into `goal`; return Σ q·(f_target - top) and Σ q·cost."""
     gain, spent = 0.0, 0.0
@@ -63,7 +63,7 @@ def evaluate(
 
 
 @kernel
-def cheapest_top(f: Array, cost: Array, q: Array, top: float, goal: Indices) -> float:
+def cheapest_top(f: Array, cost: Array, q: Array, top: float, goal: Places) -> float:
     """Write the cheapest largest loss of each source into `goal`; return Σ q·cost."""
     n = unsigned(f.size)
     first = ZERO
@@ -82,7 +82,7 @@ def cheapest_top(f: Array, cost: Array, q: Array, top: float, goal: Indices) -> 
 
 @kernel
 def settle(
-    f: Array, cost: Array, q: Array, top: float, side: int, goals: Indices, count: int, p: Array
+    f: Array, cost: Array, q: Array, top: float, side: int, goals: Places, count: int, p: Array
 ) -> tuple[int, float, float]:
     """Take over the trial's targets at one end; put the mass of sources with one target at both ends into p.
 
@@ -113,7 +113,7 @@ def solve(
     warm: float,
     p: Array,
     out: Array,
-    goals: Indices,
+    goals: Places,
     ends: Array,
     memory: Array,
 ) -> None:
@@ -193,9 +193,10 @@ def solve(
     out[DUAL] = ends[2, X]
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array, center: Array, radius: Array, cost: Array, step: Array, warm: Array, P: Array, out: Array
+    F: Matrix, center: Matrix, radius: Vector, cost: Cube, step: Vector, warm: Matrix, P: Matrix, out: Matrix
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     goals, ends, memory = np.empty((4, F.shape[1]), np.uint32), np.empty((4, 3)), np.empty(MEMORY)
@@ -220,23 +221,24 @@ def cut_out(cost: Array, places: Integers, block: Array) -> float:
     return -least if zeros > places.size else least
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    places: Integers,
-    center: Array,
-    radius: Array,
-    cost: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    places: Indices,
+    center: Vector,
+    radius: Vector,
+    cost: Matrix,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py).
 

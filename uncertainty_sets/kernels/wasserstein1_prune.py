@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Indices, unsigned
+from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, unsigned
 
 DROPPED, TARGET, SOURCE = np.uint8(0), np.uint8(1), np.uint8(2)
 
@@ -20,7 +20,7 @@ Marks = NDArray[np.uint8]
 
 
 @summing
-def changing(low: Indices, high: Indices) -> int:
+def changing(low: Places, high: Places) -> int:
     """How many entries have different targets at both ends."""
     count = 0
     for j in range(low.size):
@@ -29,7 +29,7 @@ def changing(low: Indices, high: Indices) -> int:
 
 
 @kernel
-def sources(low: Indices, high: Indices, count: int) -> Indices:
+def sources(low: Places, high: Places, count: int) -> Places:
     """The entries with different targets at both ends, of which there are `count`."""
     found = np.empty(count, np.uint32)
     k = ZERO
@@ -41,7 +41,7 @@ def sources(low: Indices, high: Indices, count: int) -> Indices:
 
 
 @kernel
-def mark(x: Array, low: Indices, high: Indices, changed: Indices, marks: Marks) -> int:
+def mark(x: Array, low: Places, high: Places, changed: Places, marks: Marks) -> int:
     """Mark the entries whose target changes (SOURCE) and those that may become one (TARGET); count both."""
     n = unsigned(x.size)
     marks[:] = DROPPED
@@ -75,7 +75,7 @@ def mark(x: Array, low: Indices, high: Indices, changed: Indices, marks: Marks) 
 
 
 @summing
-def weigh(f: Array, x: Array, q: Array, top: float, goal: Indices, changed: Indices) -> tuple[float, float]:
+def weigh(f: Array, x: Array, q: Array, top: float, goal: Places, changed: Places) -> tuple[float, float]:
     """Σ q·(f_target - top) and Σ q·distance over the given entries."""
     gain, cost = 0.0, 0.0
     for k in range(changed.size):
@@ -91,13 +91,13 @@ def keep(
     f: Array,
     x: Array,
     q: Array,
-    index: Indices,
-    low: Indices,
-    high: Indices,
+    index: Places,
+    low: Places,
+    high: Places,
     marks: Marks,
-    places: Indices,
+    places: Places,
     kept: int,
-) -> tuple[Array, Array, Array, Indices, Indices, Indices]:
+) -> tuple[Array, Array, Array, Places, Places, Places]:
     """The marked entries' losses, positions, masses (0 for mere targets), indices and targets at both ends.
 
     `index` says where the entries stand in the row, and is empty for all of it; `places` is overwritten.
@@ -120,7 +120,7 @@ def keep(
 
 
 @strict
-def deposit(q: Array, goal: Indices, other: Indices, weight: float, index: Indices, p: Array) -> None:
+def deposit(q: Array, goal: Places, other: Places, weight: float, index: Places, p: Array) -> None:
     """Add the masses of the entries with goal = other to their targets in p, `weight` times.
 
     The sources of one target stand side by side; their mass is summed together with its rounding error,

@@ -17,9 +17,9 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import strict
 from uncertainty_sets.kernels.scan import larger
 
-Indices = NDArray[np.uint32]
+Places = NDArray[np.uint32]
 
-# Indices are unsigned: numba would check at every access whether a signed one counts from the end.
+# Places are unsigned: numba would check at every access whether a signed one counts from the end.
 unsigned: Any = np.uint64
 ZERO, ONE, TWO = unsigned(0), unsigned(1), unsigned(2)
 BLOCK = unsigned(256)  # entries after which a leader's worth is computed afresh and sums are added up
@@ -49,7 +49,7 @@ def choose(x: Array, here: float, west: int, a: float, east: int, b: float) -> i
 
 
 @strict
-def sweep(f: Array, x: Array, q: Array, top: float, rate: float, goal: Indices) -> tuple[float, float]:
+def sweep(f: Array, x: Array, q: Array, top: float, rate: float, goal: Places) -> tuple[float, float]:
     """Write each entry's best target into `goal`; return Σ q·(f_target - top) and Σ q·distance."""
     n = unsigned(f.size)
     half = n // TWO

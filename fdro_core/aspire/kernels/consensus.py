@@ -5,27 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 from fdro_core.federation.kernels import enter, norm_sq
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import summing
+from uncertainty_sets.arrays import Vector
+from uncertainty_sets.kernels.jit import entry, summing
 
 
+@entry("total")
 @summing
-def absorb(w_old: Array, w_new: Array, total: Array) -> None:
+def absorb(w_old: Vector, w_new: Vector, total: Vector) -> None:
     """Add one worker's move to Σ_j(w_j - φ_j/(κ₁D)), here `total`."""
     for i in range(w_old.size):
         total[i] += w_new[i] - w_old[i]
 
 
+@entry("total")
 @summing
-def shift(total: Array, w: Array, u: Array, penalty: float, sign: float) -> None:
+def shift(total: Vector, w: Vector, u: Vector, penalty: float, sign: float) -> None:
     """Total += sign·(w_j - φ_j/(κ₁D)): add a worker to the sum or take it out."""
     ratio = 1.0 / penalty
     for i in range(total.size):
         total[i] += sign * (w[i] - u[i] * ratio)
 
 
+@entry("z")
 @summing
-def consensus(total: Array, z: Array, live: float, penalty: float, step: float, bound: float) -> None:
+def consensus(total: Vector, z: Vector, live: float, penalty: float, step: float, bound: float) -> None:
     """z ← Π(z - a/D·(Σφ_j + κ₁D(nz - Σw_j))); step = 0 stands for a = 1/(nκ₁), the exact minimiser."""
     # 1. The exact minimiser, or one gradient step.
     if step == 0.0:
@@ -41,14 +44,15 @@ def consensus(total: Array, z: Array, live: float, penalty: float, step: float, 
             z[i] = min(max(z[i], -bound), bound)
 
 
+@entry("u", "total", "pull")
 @summing
 def dual(
-    w: Array,
-    u: Array,
-    total: Array,
-    inverse: Array,
-    z: Array,
-    pull: Array,
+    w: Vector,
+    u: Vector,
+    total: Vector,
+    inverse: Vector,
+    z: Vector,
+    pull: Vector,
     penalty: float,
     dual_step: float,
     damping: float,
@@ -68,19 +72,20 @@ def dual(
         pull[i] = new + penalty * z[i]
 
 
+@entry("u", "total", "z", "pull", "book")
 @summing
 def advance_one(
-    w_new: Array,
-    w_old: Array,
-    u: Array,
-    total: Array,
-    z: Array,
-    pull: Array,
+    w_new: Vector,
+    w_old: Vector,
+    u: Vector,
+    total: Vector,
+    z: Vector,
+    pull: Vector,
     live: int,
     penalty: float,
     dual_step: float,
     limit_sq: float,
-    book: Array,
+    book: Vector,
 ) -> bool:
     """`absorb`, `consensus`, `dual` and `enter` for one active worker, exact z and no boxes, in one pass.
 

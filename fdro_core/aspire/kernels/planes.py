@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from fdro_core.federation.kernels import simplex_threshold
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.arrays import Matrix, Vector
+from uncertainty_sets.kernels.jit import entry, kernel
+from uncertainty_sets.kernels.scan import largest
 
 MOVES = 20  # of mass between two planes in one update of λ
 
 
+@entry("multipliers", "previous")
 @kernel
 def advance_planes(
-    plane_losses: Array,
-    multipliers: Array,
-    previous: Array,
+    plane_losses: Vector,
+    multipliers: Vector,
+    previous: Vector,
     value: float,
     step: float,
     damping: float,
@@ -32,7 +34,7 @@ def advance_planes(
     # 1. λ before its projection. Losses are measured from the largest: far from zero they would cost digits.
     size = multipliers.size
     target = np.empty(size)
-    base = plane_losses.max()
+    base = largest(plane_losses)
     total = 0.0
     for i in range(size):
         previous[i] = multipliers[i]
@@ -50,9 +52,10 @@ def advance_planes(
     return value
 
 
+@entry("multipliers", "previous")
 @kernel
 def climb_planes(
-    plane_losses: Array, multipliers: Array, previous: Array, stiffness: Array, step: float
+    plane_losses: Vector, multipliers: Vector, previous: Vector, stiffness: Matrix, step: float
 ) -> float:
     """λ ← argmax over the simplex of (Pf)ᵀλ - (λ - λᵗ)ᵀK(λ - λᵗ)/(2·step), nearly; h is its multiplier.
 
@@ -62,7 +65,7 @@ def climb_planes(
     # 1. Each plane's gain. Losses are measured from the largest: far from zero they would cost digits.
     size = multipliers.size
     gain = np.empty(size)
-    base = plane_losses.max()
+    base = largest(plane_losses)
     for i in range(size):
         previous[i] = multipliers[i]
         gain[i] = plane_losses[i] - base
@@ -100,8 +103,9 @@ def climb_planes(
     return mean
 
 
+@entry()
 @kernel
-def weight_of(row: Array, multipliers: Array) -> float:
+def weight_of(row: Vector, multipliers: Vector) -> float:
     """s_j = Σ_l λ_l p_{l,j}; row is worker j's entry in every plane."""
     total = 0.0
     for i in range(multipliers.size):
@@ -109,21 +113,23 @@ def weight_of(row: Array, multipliers: Array) -> float:
     return total
 
 
+@entry("plane_losses")
 @kernel
-def move_loss(row: Array, plane_losses: Array, change: float) -> None:
+def move_loss(row: Vector, plane_losses: Vector, change: float) -> None:
     """Update Pf after one worker's loss changed: Pf += P[:, j]·Δf_j."""
     for i in range(plane_losses.size):
         plane_losses[i] += row[i] * change
 
 
+@entry("losses", "plane_losses", "multipliers", "previous")
 @kernel
 def respond_to_one(
-    table: Array,
-    losses: Array,
-    plane_losses: Array,
-    multipliers: Array,
-    previous: Array,
-    stiffness: Array,
+    table: Matrix,
+    losses: Vector,
+    plane_losses: Vector,
+    multipliers: Vector,
+    previous: Vector,
+    stiffness: Matrix,
     j: int,
     loss: float,
     step: float,

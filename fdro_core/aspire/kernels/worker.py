@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import summing
+from uncertainty_sets.arrays import Vector
+from uncertainty_sets.kernels.jit import entry, summing
 
 
+@entry("out")
 @summing
 def worker_step(
-    w: Array,
-    pull: Array,
-    gradient: Array,
-    inverse: Array,
-    out: Array,
+    w: Vector,
+    pull: Vector,
+    gradient: Vector,
+    inverse: Vector,
+    out: Vector,
     weight: float,
     penalty: float,
     step: float,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.arrays import Array, Matrix, Vector
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 
 DUST = 1e-12  # a move that takes all but this share of a plane's weight takes all of it: EASE drops by λ = 0
 FLAT = 1e-15  # of the largest value: two planes that differ by less are equal
@@ -23,6 +23,18 @@ def _pair(gain: Array, multipliers: Array) -> tuple[int, int]:
     return up, down
 
 
+@summing
+def times(matrix: Array, x: Array) -> Array:
+    """The product; @ would call BLAS through numba, which kernels compiled ahead of time are without."""
+    product = np.empty(matrix.shape[0])
+    for i in range(product.size):
+        total = 0.0
+        for j in range(x.size):
+            total += matrix[i, j] * x[j]
+        product[i] = total
+    return product
+
+
 @kernel
 def _transfer(multipliers: Array, up: int, down: int, amount: float) -> float:
     """Move weight between two planes, all of it if hardly any would be left; what was moved."""
@@ -35,15 +47,16 @@ def _transfer(multipliers: Array, up: int, down: int, amount: float) -> float:
     return amount
 
 
+@entry("multipliers")
 @kernel
-def balance(values: Array, gram: Array, curvature: Array, multipliers: Array, most: int) -> int:
+def balance(values: Vector, gram: Matrix, curvature: Vector, multipliers: Vector, most: int) -> int:
     """λ ← argmax over the simplex of φ(λ) = eᵀλ - λᵀΓλ / (2Cᵀλ), in place; how many moves it took.
 
     φ(λ) = min over z of Σ_l λ_lM_l(z), with planes M_l(z) = e_l + E_lᵀz + ½C_l‖z‖²_D and Γ = ED⁻¹Eᵀ. Its
     gradient is M(z(λ)). Weight moves between two planes at a time, each move exactly as far as φ rises.
     """
     size = values.size
-    image = gram @ multipliers
+    image = times(gram, multipliers)
     gain = np.empty(size)
     for move in range(most):
         # 1. The planes' values at the z of the present λ.
@@ -76,11 +89,12 @@ def balance(values: Array, gram: Array, curvature: Array, multipliers: Array, mo
     return most
 
 
+@entry("multipliers")
 @kernel
-def climb(values: Array, stiffness: Array, multipliers: Array, most: int) -> int:
+def climb(values: Vector, stiffness: Matrix, multipliers: Vector, most: int) -> int:
     """λ ← argmax over the simplex of vᵀλ - ½λᵀKλ by pair moves, in place; how many it took."""
     size = values.size
-    gain = values - stiffness @ multipliers
+    gain = values - times(stiffness, multipliers)
     for move in range(most):
         up, down = _pair(gain, multipliers)
         if up == down or not gain[up] - gain[down] > FLAT * max(abs(gain[up]), abs(gain[down])):
@@ -95,8 +109,9 @@ def climb(values: Array, stiffness: Array, multipliers: Array, most: int) -> int
     return most
 
 
+@entry()
 @summing
-def secant(x: Array, old_x: Array, g: Array, old_g: Array, metric: Array) -> tuple[float, float, float]:
+def secant(x: Vector, old_x: Vector, g: Vector, old_g: Vector, metric: Vector) -> tuple[float, float, float]:
     """Δgᵀ Δx, ‖Δx‖²_D and ‖x‖²_D: what a worker's last two points say of its curvature."""
     along, moved, length = 0.0, 0.0, 0.0
     for i in range(x.size):
@@ -107,8 +122,9 @@ def secant(x: Array, old_x: Array, g: Array, old_g: Array, metric: Array) -> tup
     return along, moved, length
 
 
+@entry()
 @summing
-def lengths(x: Array, g: Array, inverse: Array) -> tuple[float, float]:
+def lengths(x: Vector, g: Vector, inverse: Vector) -> tuple[float, float]:
     """‖x‖ and ‖D⁻¹g‖."""
     point, slope = 0.0, 0.0
     for i in range(x.size):
@@ -118,10 +134,11 @@ def lengths(x: Array, g: Array, inverse: Array) -> tuple[float, float]:
     return np.sqrt(point), np.sqrt(slope)
 
 
+@entry("old_x", "old_g", "difference")
 @summing
 def replace_model(
-    x: Array, g: Array, c: float, old_x: Array, old_g: Array, old_c: float, origin: Array, metric: Array,
-    difference: Array,
+    x: Vector, g: Vector, c: float, old_x: Vector, old_g: Vector, old_c: float, origin: Vector,
+    metric: Vector, difference: Vector,
 ) -> tuple[float, float]:  # fmt: skip
     """Put (x, g) in the place of (x_j, g_j); how m_j changes at the origin o.
 
@@ -139,8 +156,11 @@ def replace_model(
     return after, before
 
 
+@entry("planes", "gram", "image")
 @summing
-def follow(planes: Array, gram: Array, share: Array, difference: Array, inverse: Array, image: Array) -> None:
+def follow(
+    planes: Matrix, gram: Matrix, share: Vector, difference: Vector, inverse: Vector, image: Vector
+) -> None:
     """E_l += p_lj·Δ for every plane, and Γ = ED⁻¹Eᵀ with it; image is room for ED⁻¹Δ."""
     size = 0.0
     for i in range(difference.size):
@@ -159,8 +179,9 @@ def follow(planes: Array, gram: Array, share: Array, difference: Array, inverse:
             gram[k, n] += cross + size * (share[k] * share[n])
 
 
+@entry("out")
 @summing
-def mix(planes: Array, multipliers: Array, out: Array) -> None:
+def mix(planes: Matrix, multipliers: Vector, out: Vector) -> None:
     """out ← Σ_l λ_l·row_l; planes without weight cost nothing."""
     out[:] = 0.0
     for k in range(multipliers.size):
@@ -170,17 +191,19 @@ def mix(planes: Array, multipliers: Array, out: Array) -> None:
                 out[i] += part * row[i]
 
 
+@entry("slope")
 @summing
-def descend(origin: Array, inverse: Array, slope: Array, total: float) -> None:
+def descend(origin: Vector, inverse: Vector, slope: Vector, total: float) -> None:
     """slope ← o - D⁻¹slope/total, in place: the least point of a model around o."""
     for i in range(slope.size):
         slope[i] = origin[i] - inverse[i] * slope[i] / total
 
 
+@entry("slopes", "points", "old_g", "old_x")
 @summing
 def replace_sums(
-    slopes: Array, points: Array, share: Array, g: Array, old_g: Array, x: Array, now: float, old_x: Array,
-    before: float,
+    slopes: Matrix, points: Matrix, share: Vector, g: Vector, old_g: Vector, x: Vector, now: float,
+    old_x: Vector, before: float,
 ) -> None:  # fmt: skip
     """Put (x, g) for (x_j, g_j) in the planes' sums Σp_ljg_j and Σp_lja_jx_j, then in the tables."""
     for k in range(share.size):
@@ -194,8 +217,9 @@ def replace_sums(
         old_x[i] = x[i]
 
 
+@entry("squares")
 @summing
-def follow_squares(squares: Array, slope: Array, rate: float) -> float:
+def follow_squares(squares: Vector, slope: Vector, rate: float) -> float:
     """v += rate·(slope² - v), in place; the mean of v."""
     total = 0.0
     for i in range(slope.size):
@@ -204,12 +228,13 @@ def follow_squares(squares: Array, slope: Array, rate: float) -> float:
     return total / slope.size
 
 
+@entry("z", "average")
 @summing
 def precondition(
-    z: Array,
-    average: Array,
-    slope: Array,
-    squares: Array,
+    z: Vector,
+    average: Vector,
+    slope: Vector,
+    squares: Vector,
     floor: float,
     step: float,
     total: float,

@@ -1,0 +1,167 @@
+"""Run every kernel twice, from the library and by numba, and compare what they return and write.
+
+A script of its own: kernels are chosen when their files are imported. Prints, as JSON, how often each entry
+was called and every difference that was found.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from uncertainty_sets import compiled
+from uncertainty_sets.kernels import jit
+from uncertainty_sets.kernels.layout import BOUND, STATUS, VALUE
+
+CLOSE = 1e-12
+POINTS = {"P": 1e-9, "multipliers": 1e-9}
+"""Where a maximum is attained: near it, values differ by the square of what the points do."""
+calls: Counter[str] = Counter()
+wrong: list[str] = []
+
+
+class Both:
+    """Stands for an entry: calls both forms on copies of the arguments, and returns the library's result."""
+
+    def __init__(self, name: str, fast: Any) -> None:
+        self.name, self.fast = name, fast
+
+    @property
+    def _numba_type_(self) -> Any:
+        return jit.ENTRIES[self.name].function._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        entry = jit.ENTRIES[self.name]
+        names = entry.function.__wrapped__.__code__.co_varnames
+        before = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+        twin = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+        result, other = self.fast(*arguments), entry.function(*twin)
+        calls[self.name] += 1
+        self.compare("result", result, other)
+        for name, old, ours, theirs in zip(names, before, arguments, twin, strict=False):
+            if name not in entry.writes and not np.array_equal(old, ours, equal_nan=True):
+                wrong.append(f"{self.name} writes {name}, which its entry does not name")
+            if name in entry.writes:
+                self.compare(name, ours, theirs)
+        return result
+
+    def compare(self, name: str, ours: Any, theirs: Any) -> None:
+        """Record a difference; what counts iterations, which rounding decides, is left out."""
+        if type(ours) is not type(theirs):
+            wrong.append(f"{self.name}, {name}: {type(ours).__name__} and {type(theirs).__name__}")
+        if ours is None or type(ours) is int:
+            return
+        a, b = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
+        if self.name.endswith(".rows") and name == "out":
+            a, b = a[:, [VALUE, BOUND, STATUS]], b[:, [VALUE, BOUND, STATUS]]
+        close = POINTS.get(name, CLOSE)
+        scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
+        if not np.allclose(a, b, rtol=close, atol=close * scale, equal_nan=True):
+            apart = float(np.nanmax(np.abs(a - b)))
+            wrong.append(f"{self.name}, {name}: {apart:.1e} apart at a scale of {scale:.1e}")
+
+
+def watch() -> None:
+    """From now on, every kernel file that is imported gets `Both`."""
+    found = compiled.function
+
+    def both(module: str, name: str) -> Any:
+        fast = found(module, name)
+        return None if fast is None else Both(f"{module}.{name}", fast)
+
+    compiled.function = both
+
+
+def ask_every_set(rng: np.random.Generator) -> None:
+    """Single losses, batches, warm starts, parameters by row, projections, residuals: every closed form."""
+    import uncertainty_sets as us
+
+    for size in (1, 2, 10, 300):
+        q = rng.dirichlet(np.ones(size))
+        A = rng.normal(size=(size, size))
+        positions = np.sort(rng.normal(size=size))
+        sets = [each.example(size, rng) for each in map(us.get_set, us.available_sets())]
+        sets += [
+            us.CDNorm(q, 0.5 / size, 0.3 * size),
+            us.Ellipsoid(q, A @ A.T / size + np.eye(size), 0.05),
+            us.Ellipsoid(q, A @ A.T / size + 1e-7 * np.eye(size), 0.05),
+            us.Wasserstein1(q, 0.1, positions),
+            us.Wasserstein1(q, 0.1, np.abs(positions[:, None] - positions[None, :])),
+            us.KL(rng.dirichlet(np.ones(size), size=3), [0.01, 0.1, 1.0]),
+        ]
+        for each in sets:
+            if not each.has_closed_form:
+                continue
+            rows = 3 if each.rows is None else each.rows
+            F = rng.normal(size=(rows, size))
+            answer = each.worst_case(F)
+            each.worst_case(F + 0.01, warm_start=answer)
+            if each.rows is None:
+                first = each.worst_case(F[0])
+                each.worst_case(F[1], warm_start=first)
+                each.worst_case(np.round(F[2]))
+                each.violation(first.p)
+                if (nearest := each._projection()) is not None:
+                    nearest(rng.normal(size=size))
+
+
+def solve_badly_conditioned(rng: np.random.Generator) -> None:
+    """An ellipsoid whose closed form has no proof: the solver's answer is made feasible by a kernel."""
+    from uncertainty_sets import Ellipsoid
+
+    steps = np.logspace(0, -13, 40)
+    basis, _ = np.linalg.qr(rng.normal(size=(40, 40)))
+    hard = Ellipsoid(rng.dirichlet(np.ones(40)), (basis * steps) @ basis.T, 0.05)
+    hard._by_solver(rng.normal(size=40))
+
+
+def train(rng: np.random.Generator) -> None:
+    """Short runs of every algorithm and form, which between them call every kernel of the driver."""
+    from fdro_core import AspireEase, Crash, LogNormal, SoftmaxRegression, VirtualEngine, baselines, solve
+    from fdro_core.estimators.grouped import GroupedSoftmax
+    from uncertainty_sets import Box, Ellipsoid
+
+    X = [rng.normal(size=(12, 3)) for _ in range(4)]
+    y = [rng.integers(0, 3, size=12) for _ in range(4)]
+    problems = [SoftmaxRegression(a, b, 3, l2=1e-2) for a, b in zip(X, y, strict=True)]
+    algorithms: list[Any] = [
+        AspireEase(consensus=form, iterations=60, active_workers=active, **more)
+        for form, active, more in (
+            ("models", 1, {}),
+            ("models", 2, {"batch_size": 4}),
+            ("admm", 1, {}),
+            ("admm", 2, {"parameter_bound": 5.0}),
+            ("admm", 1, {"plane_dual_step": 0.1, "deadline": 5.0}),
+        )
+    ]
+    algorithms += [getattr(baselines, name)(iterations=20) for name in baselines.__all__]
+    for uncertainty_set in (
+        Box(np.full(4, 0.05), np.full(4, 0.6)),
+        Ellipsoid(np.full(4, 0.25), np.full(4, 0.25), 0.1),
+    ):
+        for algorithm in algorithms:
+            lost = [Crash(0, 9.0, 14.0)] if algorithm.deadline else []
+            engine = VirtualEngine(seed=2, delays=LogNormal(1.0, 0.5), crashes=lost)
+            solve(problems, uncertainty_set, algorithm=algorithm, engine=engine)
+    GroupedSoftmax(np.vstack(X), np.concatenate(y), np.repeat(np.arange(4), 12), 3).evaluate(
+        rng.normal(size=12)
+    )
+
+
+def main() -> None:
+    """Watch, run everything, and print what was seen."""
+    watch()
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(3)
+    ask_every_set(rng)
+    solve_badly_conditioned(rng)
+    train(rng)
+    print(json.dumps({"calls": dict(calls), "entries": sorted(jit.ENTRIES), "wrong": sorted(set(wrong))}))
+
+
+if __name__ == "__main__":
+    main()
