@@ -56,7 +56,7 @@ class Both:
         if ours is None or type(ours) is int:
             return
         a, b = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
-        if self.name.endswith(".rows") and name == "out":
+        if self.name.endswith((".rows", ".ragged")) and name == "out":
             a, b = a[:, [VALUE, BOUND, STATUS]], b[:, [VALUE, BOUND, STATUS]]
         close = POINTS.get(name, CLOSE)
         scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
@@ -109,6 +109,17 @@ def ask_every_set(rng: np.random.Generator) -> None:
                     nearest(rng.normal(size=size))
 
 
+def ask_ragged_rows(rng: np.random.Generator) -> None:
+    """Rows of different lengths, cold and from an earlier answer."""
+    from tests.uncertainty_sets.ragged_cases import KINDS, VALUES, rows_of, structure
+
+    for kind in KINDS:
+        indptr, indices = structure(rng, 40)
+        rows = rows_of(kind, rng, indptr, indices)
+        before = rows.worst_case(rng.normal(size=VALUES))
+        rows.worst_case(rng.normal(size=VALUES), warm_start=before)
+
+
 def solve_badly_conditioned(rng: np.random.Generator) -> None:
     """An ellipsoid whose closed form has no proof: the solver's answer is made feasible by a kernel."""
     from uncertainty_sets import Ellipsoid
@@ -158,6 +169,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(3)
     ask_every_set(rng)
+    ask_ragged_rows(rng)
     solve_badly_conditioned(rng)
     train(rng)
     print(json.dumps({"calls": dict(calls), "entries": sorted(jit.ENTRIES), "wrong": sorted(set(wrong))}))
