@@ -3,7 +3,7 @@
 | set | files |
 |---|---|
 | Box | `box` |
-| CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`; `cd_norm_window` if N is large |
+| CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`; `cd_norm_window` for large N |
 | Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |
 | KL | `kl` |
 | Wasserstein1 | `wasserstein1_line` for positions, `wasserstein1_matrix` for any cost |

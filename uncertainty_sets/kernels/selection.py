@@ -183,8 +183,10 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
     while gap < f.size:
         gap *= 2
     while gap > 0:
-        # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1.
-        for i in range(gap // 2, f.size if gap > 1 else 1, gap):
+        # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1. (A range with such a step
+        # would divide to count them, which takes longer than to visit a few.)
+        i, after = gap >> 1, f.size if gap > 1 else 1
+        while i < after:
             if f[i] < t and f[i] > low and w[i] > 0.0:
                 higher, equal = ranked(f, w, f[i])
                 tries += 1
@@ -194,7 +196,8 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
                     low = f[i]
                 if tries == TRIES:
                     return t, above, at, False
-        gap //= 2
+            i += gap
+        gap >>= 1
     return (t if t < np.inf else f.max()), above, at, True
 
 
@@ -255,8 +258,8 @@ def threshold(
     """
     # 1. Few entries: rank one after the other.
     if f.size <= FEW:
-        t, over, at, found = threshold_of_few(f, w, target)
-        if found:
+        t, over, at, done = threshold_of_few(f, w, target)
+        if done:
             return t, over, at
     low, high = -np.inf, np.inf
     above = 0.0
@@ -294,8 +297,8 @@ def threshold(
     if kept == 0:
         return (high if high < np.inf else f.max()), above, 0.0
     if not whole:
-        t, over, at, found = threshold_of_few(keys[:kept], weights[:kept], target - above)
-        if found:
+        t, over, at, done = threshold_of_few(keys[:kept], weights[:kept], target - above)
+        if done:
             return t, above + over, at
     # 6. An order in which ranking takes too long: sort them and walk down to the target.
     sort_pairs(keys, weights, kept)
