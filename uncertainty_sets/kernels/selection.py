@@ -189,8 +189,10 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
     while gap < f.size:
         gap *= 2
     while gap > 0:
-        # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1.
-        for i in range(gap // 2, f.size if gap > 1 else 1, gap):
+        # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1. (A range with such a step
+        # would divide to count them, which takes longer than to visit a few.)
+        i, after = gap >> 1, f.size if gap > 1 else 1
+        while i < after:
             if f[i] < t and f[i] > low and w[i] > 0.0:
                 higher, equal = ranked(f, w, f[i])
                 tries += 1
@@ -200,7 +202,8 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
                     low = f[i]
                 if tries == TRIES:
                     return t, above, at, False
-        gap //= 2
+            i += gap
+        gap >>= 1
     return (t if t < np.inf else largest(f)), above, at, True
 
 
