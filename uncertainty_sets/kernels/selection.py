@@ -189,8 +189,8 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
     while gap < f.size:
         gap *= 2
     while gap > 0:
-        # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1. (A range with such a step
-        # would divide to count them, which takes longer than to visit a few.)
+        # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1. (A range with such a
+        # step would divide to count them, which takes longer than to visit a few.)
         i, after = gap >> 1, f.size if gap > 1 else 1
         while i < after:
             if f[i] < t and f[i] > low and w[i] > 0.0:
