@@ -62,9 +62,8 @@ def sample(f: Array, x: Array, q: Array, radius: float) -> tuple[Array, Array, A
     if near:
         for k in range(PIECES):
             here, there = k * (n // PIECES), k * length
-            F[there : there + length] = f[here : here + length]
-            X_[there : there + length] = x[here : here + length]
-            Q[there : there + length] = q[here : here + length]
+            for i in range(length):
+                F[there + i], X_[there + i], Q[there + i] = f[here + i], x[here + i], q[here + i]
     else:
         for k in range(size):
             best, mass = k * MERGED, 0.0
@@ -74,7 +73,8 @@ def sample(f: Array, x: Array, q: Array, radius: float) -> tuple[Array, Array, A
             F[k], X_[k], Q[k] = f[best], x[best], mass
     total = Q.sum()
     if total > 0.0:
-        Q /= total
+        for k in range(size):
+            Q[k] /= total
     return F, X_, Q
 
 
