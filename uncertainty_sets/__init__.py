@@ -16,6 +16,7 @@ from uncertainty_sets.sets.cd_norm import CDNorm
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
+from uncertainty_sets.sets.total_variation import TotalVariation
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Polyhedron",
     "Ragged",
     "RaggedWorstCase",
+    "TotalVariation",
     "UncertaintySet",
     "Wasserstein1",
     "WorstCase",
