@@ -16,7 +16,9 @@ from uncertainty_sets.sets.cd_norm import CDNorm
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
+from uncertainty_sets.sets.total_variation import TotalVariation
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
+from uncertainty_sets.sets.weighted_l1 import WeightedL1
 
 __all__ = [
     "KL",
@@ -26,8 +28,10 @@ __all__ = [
     "Polyhedron",
     "Ragged",
     "RaggedWorstCase",
+    "TotalVariation",
     "UncertaintySet",
     "Wasserstein1",
+    "WeightedL1",
     "WorstCase",
     "available_backends",
     "available_sets",
