@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, UncertaintySet, Wasserstein1
+from uncertainty_sets import (
+    KL,
+    Box,
+    CDNorm,
+    Ellipsoid,
+    TotalVariation,
+    UncertaintySet,
+    Wasserstein1,
+    WeightedL1,
+)
 from uncertainty_sets.arrays import Array
 
 LEVELS = ("small", "middle", "large")
@@ -83,6 +92,15 @@ def _matrix(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
     return Wasserstein1(q, {"small": 1e-2, "middle": 0.1, "large": 1.0}[level], apart)
 
 
+def _total_variation(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return TotalVariation(q, {"small": 1e-3, "middle": 0.1, "large": 0.9}[level])
+
+
+def _weighted_l1(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    radius = {"small": 1e-3, "middle": 0.2, "large": 1.8}[level]
+    return WeightedL1(q, rng.uniform(0.5, 2.0, q.size), radius)
+
+
 BOX = Case("Box", _box)
 EQUAL = Case("CDNorm equal spreads", _equal_spreads)
 CD = Case("CDNorm any spreads", _any_spreads)
@@ -92,5 +110,8 @@ DENSE = Case("Ellipsoid dense", _dense, 1_000)
 LINE = Case("Wasserstein1 line", _line)
 MATRIX = Case("Wasserstein1 cost matrix", _matrix, 1_000)
 
-LINEAR = (BOX, EQUAL, CD, KL_, DIAGONAL, LINE)
+TV = Case("TotalVariation", _total_variation)
+L1 = Case("WeightedL1", _weighted_l1)
+
+LINEAR = (BOX, EQUAL, CD, KL_, DIAGONAL, LINE, TV, L1)
 ALL = (*LINEAR, DENSE, MATRIX)

@@ -46,7 +46,7 @@ class Model:
 
 
 def model(uncertainty_set: Any, solver: str = "CLARABEL") -> Model:
-    """The oracle of one of the six built-in sets in plain cvxpy."""
+    """The oracle of a built-in set in plain cvxpy."""
     p = cp.Variable(uncertainty_set.size, nonneg=True)
     return Model(p, _CONSTRAINTS[uncertainty_set.name](uncertainty_set, p), solver)
 
@@ -93,6 +93,14 @@ def _wasserstein(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
     ]
 
 
+def _total_variation(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [cp.norm1(p - ball.center) <= 2.0 * ball.radius]
+
+
+def _weighted_l1(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [cp.norm1(cp.multiply(ball.weights, p - ball.center)) <= ball.radius]
+
+
 def _polyhedron(polyhedron: Any, p: cp.Variable) -> list[cp.Constraint]:
     return [polyhedron.D @ p <= polyhedron.c]
 
@@ -104,4 +112,6 @@ _CONSTRAINTS = {
     "ellipsoid": _ellipsoid,
     "wasserstein-1": _wasserstein,
     "polyhedron": _polyhedron,
+    "total-variation": _total_variation,
+    "weighted-l1": _weighted_l1,
 }

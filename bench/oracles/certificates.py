@@ -82,10 +82,25 @@ def _wasserstein(ball: Any, h: Array, middle: float, dual: Any) -> float:
     return float(lam * ball.radius + (q * best).sum())
 
 
+def _total_variation(ball: Any, h: Array, middle: float, dual: Any) -> float:
+    t, top = dual["t"] - middle, float(h.max())
+    if t > top:
+        return np.inf
+    return float((ball.center * np.maximum(h, t)).sum() + ball.radius * (top - t))
+
+
+def _weighted_l1(ball: Any, h: Array, middle: float, dual: Any) -> float:
+    lam, w = dual["lam"], ball.weights
+    best = float((h - lam * w).max())
+    return float(lam * ball.radius + (ball.center * np.maximum(h, best - lam * w)).sum())
+
+
 BOUNDS: dict[str, Callable[[Any, Array, float, Any], float]] = {
     "box": _box,
     "cd-norm": _cd_norm,
     "kl": _kl,
     "ellipsoid": _ellipsoid,
     "wasserstein-1": _wasserstein,
+    "total-variation": _total_variation,
+    "weighted-l1": _weighted_l1,
 }

@@ -9,12 +9,12 @@ import numpy as np
 
 from bench.measuring.targets import Row
 from bench.measuring.timing import interleave
-from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Ragged, Wasserstein1
+from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Ragged, TotalVariation, Wasserstein1, WeightedL1
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels import dispatch
 
 SHORTEST, LONGEST = 5, 50
-LIMITS = {"KL": 0.6, "Box": 0.9, "CD-norm as total variation": 2.5}
+LIMITS = {"KL": 0.6, "Box": 0.9, "CD-norm as total variation": 2.5, "Total variation": 2.5}
 """Seconds per million rows on two cores."""
 
 
@@ -32,6 +32,8 @@ def cases(rows: int, seed: int) -> tuple[dict[str, Ragged], Array]:
         "Box": Box.ragged(0.5 * q, 2.0 * q, **at),
         "KL": KL.ragged(q, 0.1, **at),
         "CD-norm as total variation": CDNorm.ragged(q, 1.0, 0.2, **at),
+        "Total variation": TotalVariation.ragged(q, 0.1, **at),
+        "Weighted L1": WeightedL1.ragged(q, rng.uniform(0.5, 2.0, q.size), 0.2, **at),
         "CD-norm, any spreads": CDNorm.ragged(q, q * rng.random(q.size), lengths / 4.0, **at),
         "Ellipsoid, diagonal (χ²)": Ellipsoid.ragged(q, q, 0.2, **at),
         "Wasserstein-1, line": Wasserstein1.ragged(q, 0.05 * size, **at),

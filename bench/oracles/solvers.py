@@ -21,6 +21,8 @@ CLARABEL_LIMITS = {
     cases.KL_.label: 1_000.0,
     cases.EQUAL.label: 200.0,
     cases.CD.label: 200.0,
+    cases.TV.label: 500.0,
+    cases.L1.label: 500.0,
 }
 BUDGET = 20.0
 """Seconds that one competitor may take in a race of more than three rounds."""
@@ -32,7 +34,7 @@ WARM_LIMIT, UNRELATED_LIMIT = 20.0, 1.0
 def against_clarabel(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
     """The linear closed forms, the middle set of each, over cvxpy + Clarabel."""
     rows = []
-    for case in (cases.BOX, cases.DIAGONAL, cases.KL_, cases.EQUAL, cases.CD):
+    for case in (cases.BOX, cases.DIAGONAL, cases.KL_, cases.EQUAL, cases.CD, cases.TV, cases.L1):
         say(f"cvxpy + Clarabel at N = {size:,}: {case.label}")
         limit = CLARABEL_LIMITS[case.label]
         rows.append(_race(case, size, rounds, seed, limit, f"cvxpy + Clarabel over ours, N = {size:,}"))

@@ -20,6 +20,8 @@ ARGSORT_LIMITS = {
     cases.DIAGONAL.label: 0.7,
     cases.CD.label: 1.3,
     cases.LINE.label: 1.3,
+    cases.TV.label: 0.5,
+    cases.L1.label: 1.2,
 }
 WARM_LINE_LIMIT = 1.0
 MOVED = 0.01

@@ -107,6 +107,22 @@ def wasserstein_matrix(given: Mapping[str, Any], h: Long, anchor: Long, dual: Ma
     return np.asarray((lam * given["radius"])[:, 0] + (given["center"] * best).sum(axis=1))
 
 
+def total_variation(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """Σ q·max(f, t) + radius·(max f - t) for t <= max f; q is divided by its sum again."""
+    q = given["center"] / given["center"].sum(axis=1, keepdims=True)
+    t, top = dual["t"] - anchor, h.max(axis=1, keepdims=True)
+    bound = (q * np.maximum(h, t)).sum(axis=1) + (given["radius"] * (top - t))[:, 0]
+    return np.where((t <= top)[:, 0], bound, np.nan)
+
+
+def weighted_l1(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """λ·radius + Σ q·max(f, M - λw), M = max(f - λw); q is divided by its sum again."""
+    q = given["center"] / given["center"].sum(axis=1, keepdims=True)
+    lam, w = dual["lam"], given["weights"]
+    best = (h - lam * w).max(axis=1, keepdims=True)
+    return np.asarray((lam * given["radius"])[:, 0] + (q * np.maximum(h, best - lam * w)).sum(axis=1))
+
+
 def polyhedron(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
     """cᵀy + max(f - Dᵀy), y >= 0 and 0 where c is infinite."""
     y, c = np.where(dual["y"] > 0.0, dual["y"], 0.0), given["c"]
@@ -123,4 +139,6 @@ BOUNDS: dict[str, Callable[[Mapping[str, Any], Long, Long, Mapping[str, Long]], 
     "wasserstein-1": wasserstein,
     "wasserstein-1 matrix": wasserstein_matrix,
     "polyhedron": polyhedron,
+    "total-variation": total_variation,
+    "weighted-l1": weighted_l1,
 }

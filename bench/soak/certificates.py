@@ -29,8 +29,13 @@ KEYS = {
     "wasserstein-1": ("lam",),
     "wasserstein-1 matrix": ("lam",),
     "polyhedron": ("y",),
+    "total-variation": ("t",),
+    "weighted-l1": ("lam",),
 }
-"""The multipliers of each set's docstring; all but ν are at least 0. Other sets have those of a solver."""
+"""The multipliers of each set's docstring. Other sets have those of a solver."""
+
+ANY_SIGN = {"nu", "t"}
+"""Those that may be negative; all others are at least 0."""
 
 SHARED = {"matrix", "order", "D", "c"}
 """Parameters that all rows of a batch have in common."""
@@ -52,7 +57,7 @@ def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dic
     with np.errstate(invalid="ignore", over="ignore"):
         bound = BOUNDS[name](given, h, anchor, columns)
     for key, value in columns.items():
-        good = ~np.isnan(value) if key == "nu" else value >= 0.0
+        good = ~np.isnan(value) if key in ANY_SIGN else value >= 0.0
         bound = np.where(good.all(axis=1), bound, np.nan)
     return np.asarray(bound)
 
@@ -126,10 +131,10 @@ def worth_of_last_digits(
             with np.errstate(invalid="ignore"):
                 step = sign * np.spacing(np.abs(dual[key])).astype(np.longdouble)
             value = dual[key].astype(np.longdouble) + np.where(np.isfinite(step), step, 0.0)
-            moved[key] = value if key == "nu" else np.maximum(value, 0.0)
+            moved[key] = value if key in ANY_SIGN else np.maximum(value, 0.0)
         with np.errstate(invalid="ignore"):
             worth = np.fmax(worth, np.abs(_evaluate(case.name, given, h, anchor, moved) - bound))
-    for key in [each for each in scalars if each != "nu"]:
+    for key in [each for each in scalars if each not in ANY_SIGN]:
         few = np.flatnonzero((dual[key] >= 0.0) & (dual[key] < np.finfo(float).tiny))
         if few.size:
             here = _rows(given, few), h[few], anchor[few]

@@ -166,7 +166,7 @@ def public_parameters(case: Case) -> dict[str, Any]:
         if key in {"shape", "cost"} and array.ndim == 2:
             given["matrix"] = array
         elif array.ndim == 0:
-            given[key] = np.full((1, size if key in {"shape", "spread"} else 1), array)
+            given[key] = np.full((1, size if key in {"shape", "spread", "weights"} else 1), array)
         elif key in {"radius", "budget"}:
             given[key] = array[:, None]
         elif key == "D":

@@ -176,6 +176,33 @@ def wasserstein_matrix(draw: Draw) -> Made:
     return {"center": q, "radius": radius, "cost": cost}, ("center", "radius")
 
 
+def total_variation(draw: Draw) -> Made:
+    """Radii up to and around 1 - q(top)."""
+    rng, q, rows = draw.rng, draw.q, len(draw.f)
+    radius = draw.radii(1.0 - (q * draw.top).sum(axis=1), 10.0 ** rng.uniform(-8.0, 0.5, rows))
+    return {"center": q, "radius": radius}, ("center", "radius")
+
+
+def weighted_l1(draw: Draw) -> Made:
+    """Weights equal, random, with ties, over many decades, and 1/q; radii around what all mass would cost."""
+    rng, q, rows = draw.rng, draw.q, len(draw.f)
+    column = (rows, 1)
+    kind = rng.integers(6, size=column)
+    weights = rng.uniform(0.1, 3.0, q.shape)
+    weights = np.where(kind == 1, 10.0 ** rng.uniform(-3.0, 3.0, column), weights)
+    weights = np.where(kind == 2, rng.integers(1, 4, q.shape) / 2.0, weights)
+    decades = rng.choice([5.0, 20.0, 100.0], column)
+    weights = np.where(kind == 3, 10.0 ** (decades * rng.uniform(-1.0, 1.0, q.shape)), weights)
+    weights = np.where(kind == 4, 1.0 / np.maximum(q, 1e-100), weights)
+    lightest = np.where(draw.top, weights, np.inf).min(axis=1, keepdims=True)
+    most = (np.where(draw.top, 0.0, q) * (weights + lightest)).sum(axis=1)
+    usual = most * 10.0 ** rng.uniform(-8.0, 0.2, rows)
+    return (
+        {"center": q, "weights": weights, "radius": draw.radii(most, usual)},
+        ("center", "weights", "radius"),
+    )
+
+
 def polyhedron(draw: Draw) -> Made:
     """Random rows that a centre meets exactly or with room, scaled by up to 1e±4, some of them twice."""
     rng, n = draw.rng, draw.f.shape[1]
@@ -221,6 +248,8 @@ MAKERS = {
     "cd-norm": Maker(sets.CDNorm, cd_norm, ("nu", "pi")),
     "ellipsoid": Maker(sets.Ellipsoid, ellipsoid, ("nu", "tau")),
     "kl": Maker(sets.KL, kl, ("eta",)),
+    "total-variation": Maker(sets.TotalVariation, total_variation, ("t",)),
+    "weighted-l1": Maker(sets.WeightedL1, weighted_l1, ("lam",)),
     "wasserstein-1": Maker(sets.Wasserstein1, wasserstein, ("lam",)),
     "wasserstein-1 matrix": Maker(sets.Wasserstein1, wasserstein_matrix, ("lam",), largest=97, rows=40),
     "ellipsoid dense": Maker(sets.Ellipsoid, ellipsoid_dense, ("nu",), largest=25, rows=10, conic=True),

@@ -68,6 +68,28 @@ def cd_norm(f: Array, center: Array, spread: Array, budget: float) -> Answer:
     return (None if found is None else float(q @ f) + found), tolerance
 
 
+def total_variation(f: Array, center: Array, radius: float) -> Answer:
+    """Weights of 1/2."""
+    return weighted_l1(f, center, np.full(f.size, 0.5), radius)
+
+
+def weighted_l1(f: Array, center: Array, weights: Array, radius: float) -> Answer:
+    """p = q + a - b with 0 <= b <= q; the weights in units of the largest."""
+    unit = float(weights.max())
+    if weights.min() < 1e-4 * unit or not 1e-4 < radius / unit < 1e4:
+        return None, LINEAR
+    q = center / center.sum()
+    found, tolerance = _linear(
+        np.concatenate([f, -f]),
+        A_ub=np.concatenate([weights, weights])[None] / unit,
+        b_ub=[radius / unit],
+        A_eq=np.concatenate([np.ones(f.size), -np.ones(f.size)])[None],
+        b_eq=[0.0],
+        bounds=[(0.0, None)] * f.size + [(0.0, x) for x in q],
+    )
+    return (None if found is None else float(q @ f) + found), tolerance
+
+
 def wasserstein(f: Array, center: Array, radius: float, cost: Any = None) -> Answer:
     """A plan from q; costs in units of the largest."""
     x = np.arange(float(f.size)) if cost is None else np.asarray(cost)
@@ -138,4 +160,6 @@ MODELS: dict[str, Callable[..., Answer]] = {
     "wasserstein-1": wasserstein,
     "wasserstein-1 matrix": wasserstein,
     "polyhedron": polyhedron,
+    "total-variation": total_variation,
+    "weighted-l1": weighted_l1,
 }

@@ -126,6 +126,12 @@ def total_variation(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     return scaled(np.abs(p - given["center"]).sum(axis=1), 2.0 * given["radius"][:, 0])
 
 
+def weighted_l1(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ w·|p - q| <= radius; an entry that gains mass is a rounded sum of rounded terms."""
+    far = np.maximum(np.abs(p - given["center"]) - 2.0 * half, 0.0)
+    return scaled((given["weights"] * far).sum(axis=1), given["radius"][:, 0])
+
+
 def euclidean(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     """‖p - q‖ <= radius."""
     return scaled(np.sqrt(((p - given["center"]) ** 2).sum(axis=1)), given["radius"][:, 0])
@@ -140,6 +146,8 @@ RESIDUALS: dict[str, Residual] = {
     "wasserstein-1": wasserstein,
     "wasserstein-1 matrix": wasserstein_matrix,
     "polyhedron": polyhedron,
+    "total-variation": total_variation,
+    "weighted-l1": weighted_l1,
     "plug-in tv": total_variation,
     "plug-in euclidean": euclidean,
     "plug-in entropic": kl,

@@ -123,6 +123,22 @@ def wasserstein1(size: int, rng: np.random.Generator) -> dict[str, Any]:
     return {"center": q, "radius": float(rng.choice([0.0, 1e-3, 0.1, 0.5, 2.0, 50.0])), "cost": cost}
 
 
+def total_variation(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    q = center(rng, size)
+    return {"center": q, "radius": float(rng.choice([0.0, 1e-20, 1e-3, 0.1, 0.5, 1.0, 50.0]))}
+
+
+def weighted_l1(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    q = center(rng, size)
+    kind = rng.integers(3)
+    w = rng.uniform(0.1, 3.0, size)
+    if kind == 1:
+        w = rng.integers(1, 4, size) / 2.0
+    elif kind == 2:
+        w = 10.0 ** rng.uniform(-3.0, 1.0, size)
+    return {"center": q, "weights": w, "radius": float(rng.choice([0.0, 1e-20, 1e-3, 0.1, 0.5, 2.0, 50.0]))}
+
+
 def polyhedron(size: int, rng: np.random.Generator) -> dict[str, Any]:
     q = center(rng, size)
     D = rng.normal(size=(int(rng.integers(1, 6)), size))
@@ -136,6 +152,8 @@ PARAMETERS: dict[str, Callable[[int, np.random.Generator], dict[str, Any]]] = {
     "ellipsoid": ellipsoid,
     "wasserstein-1": wasserstein1,
     "polyhedron": polyhedron,
+    "total-variation": total_variation,
+    "weighted-l1": weighted_l1,
 }
 """Parameters by name of set, edge cases included."""
 

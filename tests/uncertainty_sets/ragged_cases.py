@@ -64,6 +64,8 @@ KINDS = [
     "kl",
     "cd-norm",
     "ellipsoid",
+    "total-variation",
+    "weighted-l1",
     "wasserstein-1 places",
     "wasserstein-1 positions",
     "wasserstein-1 tied",

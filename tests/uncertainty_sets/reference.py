@@ -51,6 +51,26 @@ def cd_norm(f, center, spread, budget) -> float:
     return float(center @ f) + _maximum(program)
 
 
+def weighted_l1(f, center, weights, radius) -> float:
+    """p = q + up - down with down <= q; up and down cost the weights."""
+    n = f.size
+    w = np.broadcast_to(weights, n)
+    program = linprog(
+        np.concatenate([-f, f]),
+        A_ub=np.concatenate([w, w])[None],
+        b_ub=[radius],
+        A_eq=np.concatenate([np.ones(n), -np.ones(n)])[None],
+        b_eq=[0.0],
+        bounds=[(0.0, None)] * n + [(0.0, x) for x in center],
+        method="highs",
+    )
+    return float(center @ f) + _maximum(program)
+
+
+def total_variation(f, center, radius) -> float:
+    return weighted_l1(f, center, 0.5, radius)
+
+
 def wasserstein1(f, center, radius, cost=None) -> float:
     """The plan γ[i, j] >= 0 from the centre's j to i; the paper's program lacks the sign."""
     n = f.size
@@ -129,6 +149,8 @@ MODELS = {
     "wasserstein-1": (wasserstein1, tolerances.REFERENCE_LP),
     "ellipsoid": (ellipsoid, tolerances.REFERENCE_CONIC),
     "kl": (kl, tolerances.REFERENCE_LP),
+    "total-variation": (total_variation, tolerances.REFERENCE_LP),
+    "weighted-l1": (weighted_l1, tolerances.REFERENCE_LP),
 }
 
 
@@ -176,6 +198,15 @@ def bound(name, f, parameters, dual) -> float:
         matrix = np.abs(np.subtract.outer(cost, cost)) if cost.ndim == 1 else cost
         top = f.max()
         return top + lam * parameters["radius"] + q @ ((f - top)[:, None] - lam * matrix).max(axis=0)
+    if name == "total-variation":
+        top, t = f.max(), dual["t"]
+        assert t <= top
+        return top + q @ np.maximum(f - top, t - top) + parameters["radius"] * (top - t)
+    if name == "weighted-l1":
+        top, w, lam = f.max(), parameters["weights"], dual["lam"]
+        assert lam >= 0.0
+        best = (f - top - lam * w).max()
+        return top + lam * parameters["radius"] + q @ np.maximum(f - top, best - lam * w)
     if name == "ellipsoid":
         Q, nu, radius = np.asarray(parameters["shape"]), dual["nu"], parameters["radius"]
         if Q.ndim == 2:

@@ -17,6 +17,7 @@ from uncertainty_sets.calibration import (
     divergence_radius,
     kl_radius,
     l1_radius,
+    total_variation_radius,
     wasserstein1_radius,
 )
 from uncertainty_sets.errors import InvalidParameter
@@ -90,6 +91,7 @@ def test_divergence_by_hand() -> None:
 
 def test_l1_by_hand() -> None:
     assert l1_radius(200, 2, 0.9) == pytest.approx(math.sqrt(0.01 * math.log(20)), rel=1e-12)
+    assert total_variation_radius(200, 2, 0.9) == 0.5 * l1_radius(200, 2, 0.9)
     assert l1_radius(1000, 3, 0.95) == pytest.approx(math.sqrt(0.002 * math.log(6 / 0.05)), rel=1e-12)
 
 
@@ -227,7 +229,7 @@ def test_the_sets_agree_with_the_distances_simulated_here(samples: int) -> None:
 samples_ = st.integers(1, 10**7)
 atoms_ = st.integers(1, 3_000)
 confidence_ = st.floats(1e-6, 1 - 1e-6)
-RADII = [kl_radius, l1_radius, wasserstein1_radius]
+RADII = [kl_radius, l1_radius, total_variation_radius, wasserstein1_radius]
 
 
 @pytest.mark.parametrize("radius", RADII)

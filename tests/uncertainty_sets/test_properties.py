@@ -88,7 +88,9 @@ def test_shift_and_scale_do_not_matter(name, data):
     assert abs(scale * (one.value + shift) - other.value) <= room
 
 
-@pytest.mark.parametrize("name", ["kl", "ellipsoid", "wasserstein-1", "cd-norm"])
+@pytest.mark.parametrize(
+    "name", ["kl", "ellipsoid", "wasserstein-1", "cd-norm", "total-variation", "weighted-l1"]
+)
 @given(data=st.data())
 def test_value_grows_with_the_radius(name, data):
     case = data.draw(cases(name))

@@ -16,7 +16,9 @@ from uncertainty_sets import (
     CDNorm,
     Ellipsoid,
     RaggedWorstCase,
+    TotalVariation,
     Wasserstein1,
+    WeightedL1,
     WorstCase,
     available_sets,
     get_set,
@@ -55,7 +57,7 @@ def test_each_row_is_answered_as_its_own_set_answers(kind, seed):
 
 
 @pytest.mark.parametrize("longest", [1, 3, 50, 300])
-@pytest.mark.parametrize("name", ["box", "kl", "cd-norm", "equal", "ellipsoid", "line", "matrix"])
+@pytest.mark.parametrize("name", ["box", "kl", "cd-norm", "equal", "ellipsoid", "line", "matrix", "tv", "l1"])
 def test_the_same_numbers_as_the_set_of_each_row(name, longest):
     rng = np.random.default_rng(longest)
     indptr, indices = structure(rng, 40, longest)
@@ -71,6 +73,8 @@ def test_the_same_numbers_as_the_set_of_each_row(name, longest):
         "cd-norm": lambda: CDNorm.ragged(q, spread, 3.0 * radius, **at),
         "equal": lambda: CDNorm.ragged(q, 1.0, radius, **at),
         "ellipsoid": lambda: Ellipsoid.ragged(q, q + 0.125, radius, **at),
+        "tv": lambda: TotalVariation.ragged(q, radius, **at),
+        "l1": lambda: WeightedL1.ragged(q, spread, radius, **at),
         "line": lambda: Wasserstein1.ragged(q, radius, x, **at),
         "matrix": lambda: Wasserstein1.ragged(q, radius, np.abs(np.subtract.outer(x, x)), **at),
     }[name]()

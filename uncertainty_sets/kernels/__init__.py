@@ -41,7 +41,7 @@ What several of them use:
 | `scan` | the first and last step of each: read the losses, write and judge the answer |
 | `gathering` | the losses of a ragged row from shared values, and its answer into columns |
 | `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein1, WeightedL1) |
-| `selection` | the threshold at which sorted weights reach a target, without sorting (Box, CDNorm, TotalVariation) |
+| `selection` | the threshold at which sorted weights reach a target, unsorted (Box, CDNorm, TotalVariation) |
 | `exponential` | exp in forms that run on vector units (KL) |
 | `budget_projection` | the nearest point of a Box or CDNorm; not part of an oracle |
 | `cholesky` | a block's factor, and solutions for three right-hand sides (Ellipsoid) |

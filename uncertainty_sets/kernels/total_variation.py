@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, threshold
@@ -90,8 +90,9 @@ def solve(
     out[DUAL] = t
 
 
+@entry("P", "out")
 @kernel
-def rows(F: Array, center: Array, radius: Array, warm: Array, P: Array, out: Array) -> None:
+def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     n = F.shape[1]
     v, keys, weights = np.empty(n), np.empty(n), np.empty(n)
@@ -102,21 +103,22 @@ def rows(F: Array, center: Array, radius: Array, warm: Array, P: Array, out: Arr
         solve(F[b], center[r], radius[r], P[b], out[b], v, keys, weights, sample)
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    center: Array,
-    radius: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    center: Vector,
+    radius: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
     most = longest_row(indptr, first, after)

@@ -4,19 +4,19 @@ At a price λ every source's mass goes to the one target with the largest f - λ
 
     φ(λ) = λ·radius + Σ q·max(f, M - λw),    M = max(f - λw)
 
-is convex; tangent.py finds its minimum. The price at which nothing moves is spread/(2·min w). What moves at the
-upper end of the bracket moves in between, too, what stays at the lower end stays, and a target must be worth
-at least as much at the lower end as the best one at the upper end: from PRUNED_FROM entries on only the others
-are looked at again. Losses are measured from their maximum `top`.
+is convex; tangent.py finds its minimum. At a price of spread/(2·min w) nothing moves. What moves at the upper
+end of the bracket also moves in between, what stays at its lower end stays, and a target that is worth less
+at the lower end than the best one at the upper end is never the best: from PRUNED_FROM entries on,
+evaluations leave these out. Losses are measured from their maximum `top`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import kernel, strict, summing
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
 from uncertainty_sets.kernels.tangent import (
@@ -37,8 +37,8 @@ PRUNED_FROM = 200  # entries; below, passes over all of them cost less than movi
 SLOWEST, FASTEST = 1e-290, 1e290  # prices that keep all products in range
 ROUNDED = 2.0**-52  # how well an entry of p is known, relative to it: it is a sum of two terms
 
-# Columns of an end of the bracket, after those of tangent.py (x = λ, gain = Σ p·(f-top), mass = cost - radius):
-# the weight of its target, and M - top, which is -∞ at an end at which nothing moves.
+# Columns of an end of the bracket, after those of tangent.py (x = λ, gain = Σ p·(f-top), mass = what is spent
+# beyond the radius): the weight of its target, and M - top, which is -∞ at an end at which nothing moves.
 WEIGHT, BEST = 3, 4
 END = 5
 
@@ -320,9 +320,10 @@ def solve(
     out[DUAL] = ends[2, X]
 
 
+@entry("P", "out")
 @kernel
 def rows(
-    F: Array, center: Array, weights: Array, radius: Array, warm: Array, P: Array, out: Array
+    F: Matrix, center: Matrix, weights: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     n = F.shape[1]
@@ -335,22 +336,23 @@ def rows(
         solve(F[b], w, q, radius[r], start, P[b], out[b], ends, memory, settled, kept)
 
 
+@entry("P", "out")
 @kernel
 def ragged(
-    values: Array,
-    indices: Integers,
-    offsets: Array,
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
     scale: float,
     unit: float,
-    indptr: Integers,
+    indptr: Indices,
     first: int,
     after: int,
-    center: Array,
-    weights: Array,
-    radius: Array,
-    warm: Array,
-    P: Array,
-    out: Array,
+    center: Vector,
+    weights: Vector,
+    radius: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
 ) -> None:
     """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
     most = longest_row(indptr, first, after)
