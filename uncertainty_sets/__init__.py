@@ -13,7 +13,9 @@ from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.cd_norm import CDNorm
+from uncertainty_sets.sets.cvar import CVaR
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
+from uncertainty_sets.sets.evar import EVaR
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
@@ -22,6 +24,8 @@ __all__ = [
     "KL",
     "Box",
     "CDNorm",
+    "CVaR",
+    "EVaR",
     "Ellipsoid",
     "Polyhedron",
     "Ragged",
