@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CVaR(CenteredSet):
-    """The mean of the worst `tail` share of the losses: {p : p <= q/tail}.
+    """The mean of the worst share of the losses: {p : p <= q/tail}.
 
     The largest expected loss is the conditional value at risk, also called average value at risk, expected
     shortfall or superquantile. It ranges from the mean at tail = 1 to the largest loss with q > 0 as the

@@ -16,9 +16,9 @@ from uncertainty_sets.tails import as_ragged_tails, as_tail_rows
 
 
 class EVaR(KL):
-    """The entropic value at risk: {p : Σ p·log(p/q) <= -log tail}, which is `KL(center, -log tail)`.
+    """The entropic value at risk: {p : Σ p·log(p/q) <= -log tail}.
 
-    The smallest bound on the CVaR at that tail which exponential moments of the losses give, and smooth in
+    This is `KL(center, -log tail)`: the smallest bound on the CVaR at that tail which exponential moments of the losses give, and smooth in
     the losses. It ranges from the mean at tail = 1 to the largest loss with q > 0, which it attains if that
     loss has a probability of at least `tail`. O(N), with the oracle of `KL`.
 
@@ -47,7 +47,7 @@ class EVaR(KL):
     """
 
     name: ClassVar[str] = "evar"
-    summary: ClassVar[str] = "The entropic value at risk of the worst share of the losses"
+    summary: ClassVar[str] = "The entropic value at risk"
     formula: ClassVar[str] = "Σ p·log(p/q) <= -log tail"
 
     def __init__(self, center: ArrayLike, tail: ArrayLike) -> None:
