@@ -13,9 +13,13 @@ from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.cd_norm import CDNorm
+from uncertainty_sets.sets.cvar import CVaR
+from uncertainty_sets.sets.cvar_mixture import CVaRMixture
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
+from uncertainty_sets.sets.evar import EVaR
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
+from uncertainty_sets.sets.spectral import Spectral
 from uncertainty_sets.sets.total_variation import TotalVariation
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
 from uncertainty_sets.sets.weighted_l1 import WeightedL1
@@ -24,10 +28,14 @@ __all__ = [
     "KL",
     "Box",
     "CDNorm",
+    "CVaR",
+    "CVaRMixture",
+    "EVaR",
     "Ellipsoid",
     "Polyhedron",
     "Ragged",
     "RaggedWorstCase",
+    "Spectral",
     "TotalVariation",
     "UncertaintySet",
     "Wasserstein1",

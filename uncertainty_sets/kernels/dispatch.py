@@ -59,7 +59,7 @@ def answer(
         kernel: the set's `rows`.
         f: losses, (N,) or (B, N).
         parameters: the set's, in the kernel's order.
-        keys: names of the multipliers, one or two.
+        keys: names of the multipliers that are numbers, at most two.
         warm_start: an earlier answer, whose multipliers start the search.
         p: an array of the losses' shape for the distributions; None makes a new one.
         vectors: multipliers with an entry for each loss, (B, N), which the kernel takes after the
@@ -79,7 +79,9 @@ def answer(
         # All columns at once, in the order of layout.py: single look-ups in `out` would take longer.
         value, bound, gap, violation, iterations, status, first, second = out[0].tolist()
         if status == OK:
-            dual: dict[str, Any] = {keys[0]: first, keys[1]: second} if len(keys) == 2 else {keys[0]: first}
+            dual: dict[str, Any] = {keys[0]: first} if keys else {}
+            if len(keys) == 2:
+                dual[keys[1]] = second
             if vectors:
                 dual.update((key, vector[0]) for key, vector in vectors.items())
             return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations))

@@ -1,0 +1,138 @@
+"""CVaR: the mean of the worst share of the losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.centered import CenteredSet
+from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.parameters import as_center, as_numbers
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
+from uncertainty_sets.sets.box import Box
+from uncertainty_sets.tails import as_ragged_tails, as_tail_rows
+
+if TYPE_CHECKING:
+    import cvxpy
+
+
+class CVaR(CenteredSet):
+    """The mean of the worst share of the losses: {p : p <= q/tail}.
+
+    The largest expected loss is the conditional value at risk, also called average value at risk, expected
+    shortfall or superquantile. It ranges from the mean at tail = 1 to the largest loss with q > 0 as the
+    tail goes to 0. Mind the level of other libraries: their α = 0.95 is often tail = 0.05 here. O(N) by
+    selection, as in `Box(0, q/tail)`; losses that tie at the threshold are weighted in proportion to q.
+
+    ====  =====================================================================
+    dual  meaning
+    ====  =====================================================================
+    var   the value at risk: the probability of larger losses is at most `tail`
+    ====  =====================================================================
+
+    The bound is var + Σ q·max(f - var, 0) / tail for any var (Rockafellar and Uryasev):
+
+    >>> import numpy as np
+    >>> f, q, tail = np.array([1.0, 2.0, 4.0, 3.0]), np.array([0.4, 0.3, 0.1, 0.2]), 0.2
+    >>> r = CVaR(q, tail).worst_case(f)
+    >>> r.p.round(12), round(r.value, 12)
+    (array([0. , 0. , 0.5, 0.5]), 3.5)
+    >>> var = r.dual["var"]
+    >>> bool(np.isclose(var + q @ np.maximum(f - var, 0) / tail, r.upper_bound))
+    True
+
+    There is no calibration: the tail says how cautious a decision is to be, which no number of samples
+    behind the centre decides. A set that holds the true distribution with a given confidence is a ball
+    around the centre (`KL` with `calibration.kl_radius`).
+
+    Args:
+        center: probabilities, shape (N,), or (B, N) for one centre per batch row.
+        tail: in (0, 1]; a number, or shape (B,).
+    """
+
+    name: ClassVar[str] = "cvar"
+    summary: ClassVar[str] = "The mean of the worst share of the losses"
+    formula: ClassVar[str] = "p <= q/tail"
+    complexity: ClassVar[str] = "O(N)"
+    by_row: ClassVar[tuple[str, ...]] = ("center", "tail")
+    _certifies_itself: ClassVar[bool] = True
+
+    _tail: Array
+
+    def __init__(self, center: ArrayLike, tail: ArrayLike) -> None:
+        q = as_center(center)
+        self._store(np.ndim(center) == 2 or np.ndim(tail) == 1, q, as_tail_rows(tail, len(q)))
+        # Not cut at 1: the threshold of the uncut bounds is the value at risk.
+        self._most = self._center / self._tail[:, None]
+        self._none, self._rest = np.zeros(self._most.shape), np.ones(len(self._most))
+
+    @classmethod
+    def ragged(
+        cls,
+        center: Any,
+        tail: ArrayLike,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each {p : p <= q/tail} with a centre q of its own.
+
+        O(entries): 3 passes over each row.
+
+        >>> rows = CVaR.ragged([0.5, 0.5, 0.2, 0.3, 0.5], 0.5, indptr=[0, 2, 5], indices=[3, 0, 1, 2, 3])
+        >>> rows.worst_case([1.0, 2.0, 0.0, 4.0]).value.round(12)
+        array([4., 4.])
+
+        Args:
+            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
+            tail: in (0, 1]; a number, or one per row.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure = structure_of("center", center, indptr, indices)
+        q, share = as_flat_center(center, structure), as_ragged_tails(tail, structure)
+        each = np.array(np.broadcast_to(share, structure.rows))
+        arguments = (np.zeros(q.size), q / structure.repeat(each), np.ones(structure.rows))
+        return Ragged(
+            CVaR, "box", ("var",), structure, arguments, by_entry={"center": q}, by_row={"tail": share}
+        )
+
+    @property
+    def tail(self) -> float | Array:
+        """The share of the worst losses."""
+        return as_numbers(self, self._tail)
+
+    @classmethod
+    def default_parameters(cls, center: Array) -> dict[str, Any]:
+        """The worst quarter."""
+        return super().default_parameters(center) | {"tail": 0.25}
+
+    def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
+        """p <= min(q/tail, 1)."""
+        return [p <= self._upper()]
+
+    def _upper(self) -> Array:
+        return np.minimum(self._most[0], 1.0)
+
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
+        from uncertainty_sets.kernels.box import rows
+
+        return answer(rows, losses, (self._none, self._most, self._rest), ("var",), warm_start, out)
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        return None if self.rows is not None else Box(self._none[0], self._upper())._projection()
+
+    def _residual(self, p: Array) -> float:
+        return float(max((p - self._upper()).max(), 0.0))
+
+    def _singleton(self) -> Array | None:
+        return self.center if self.rows is None and self._tail[0] == 1.0 else None

@@ -1,0 +1,131 @@
+"""Spectral: risk measures that weight losses by their rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets import distortions
+from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.centered import CenteredSet
+from uncertainty_sets.errors import BackendUnsuitable
+from uncertainty_sets.kernels.dispatch import answer, run_pieces
+from uncertainty_sets.parameters import as_center
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import cvxpy
+
+
+class Spectral(CenteredSet):
+    """A spectral risk measure, losses weighted by their rank: {p : Σ_S p <= H(Σ_S q) for every event S}.
+
+    The distortion H is concave and rises from H(0) = 0 to H(1) = 1; H(u) is the largest probability of an event whose probability under q
+    is u. H(u) = min(1, u/tail) is `CVaR`, u**0.5 the proportional hazards transform, 1 - (1-u)**k the expected
+    largest of k draws. The worst case sorts the losses downwards: p is the rise of H over the cumulated
+    masses, and losses that tie share theirs in proportion to q. O(N log N) and one evaluation of H per entry.
+
+    =====  ========================================================
+    dual   meaning
+    =====  ========================================================
+    order  the entries from the largest loss to the smallest
+    =====  ========================================================
+
+    The order is the certificate: with f and q in that order and Q the partial sums of q, the bound is
+    f_N + Σ (f_k - f_{k+1})·H(Q_k), since the multipliers of the events are the steps between losses:
+
+    >>> import numpy as np
+    >>> f, q = np.array([1.0, 2.0, 4.0, 3.0]), np.array([0.4, 0.3, 0.1, 0.2])
+    >>> r = Spectral(q, np.sqrt).worst_case(f)
+    >>> r.p.round(6), round(r.value, 6)
+    (array([0.225403, 0.226874, 0.316228, 0.231495]), 2.638547)
+    >>> g, Q = f[r.dual["order"]], np.cumsum(q[r.dual["order"]])
+    >>> bool(np.isclose(g[-1] + (g[:-1] - g[1:]) @ np.sqrt(Q[:-1]), r.upper_bound))
+    True
+
+    Breakpoints (u, H(u)) give a piecewise linear H:
+
+    >>> round(Spectral(q, [(0, 0), (0.1, 0.5), (1, 1)]).worst_case(f).value, 6)
+    3.055556
+
+    For solvers and `robust.support` H has to be piecewise linear, or the centre uniform. A mixture of a few
+    CVaRs is faster as `CVaRMixture`.
+
+    Args:
+        center: probabilities, shape (N,), or (B, N) for one centre per batch row.
+        distortion: H, a function of arrays, tested for concavity on a grid; or breakpoints of shape (K, 2).
+    """
+
+    name: ClassVar[str] = "spectral"
+    summary: ClassVar[str] = "A spectral risk measure, losses weighted by their rank"
+    formula: ClassVar[str] = "Σ_S p <= H(Σ_S q) for every event S"
+    complexity: ClassVar[str] = "O(N log N)"
+    by_row: ClassVar[tuple[str, ...]] = ("center",)
+    _certifies_itself: ClassVar[bool] = True
+
+    def __init__(self, center: ArrayLike, distortion: Callable[[Array], Array] | ArrayLike) -> None:
+        self._store(np.ndim(center) == 2, as_center(center))
+        self._distortion = distortions.as_distortion(distortion)
+
+    @property
+    def distortion(self) -> Callable[[Array], Array] | Array:
+        """The function, or the breakpoints as an array of shape (K, 2)."""
+        H = self._distortion
+        return H.points if isinstance(H, distortions.PiecewiseLinear) else H
+
+    @classmethod
+    def default_parameters(cls, center: Array) -> dict[str, Any]:
+        """Half of the mean of the worst fifth, and half of the mean."""
+        return super().default_parameters(center) | {"distortion": [(0.0, 0.0), (0.2, 0.6), (1.0, 1.0)]}
+
+    def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
+        """p = Σ x_k, one x_k per level of the mixture of CVaRs, with Σ x_k = weight_k, x_k <= weight_k·q/tail_k."""
+        import cvxpy
+
+        q = self._center[0]
+        tails, weights = self._piecewise_linear(q).mixture()
+        x = [cvxpy.Variable(q.size, nonneg=True) for _ in tails]
+        limits = [
+            each <= weight * np.minimum(q / tail, 1.0)
+            for each, tail, weight in zip(x, tails, weights, strict=True)
+        ]
+        totals = [cvxpy.sum(each) == weight for each, weight in zip(x, weights, strict=True)]
+        return [p == sum(x), *limits, *totals]
+
+    def _piecewise_linear(self, q: Array) -> distortions.PiecewiseLinear:
+        """H, or an H with the same set."""
+        if isinstance(self._distortion, distortions.PiecewiseLinear):
+            return self._distortion
+        if np.ptp(q) <= 1e-12 / q.size:
+            return distortions.at_steps(self._distortion, q.size)
+        raise BackendUnsuitable(
+            "a solver needs a piecewise linear distortion unless the centre is uniform, and this one is a "
+            "function: give breakpoints (u, H(u)), such as np.column_stack([u, H(u)]) for u from 0 to 1. "
+            "worst_case needs no solver"
+        )
+
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
+        from uncertainty_sets.kernels.spectral import order, rows
+
+        F, q = np.atleast_2d(losses), self._center
+        places, sums = np.empty(F.shape), np.empty(F.shape)
+
+        def sort(first: int, after: int) -> None:
+            piece = slice(first, after)
+            order(F[piece], q[piece] if len(q) > 1 else q, places[piece], sums[piece])
+
+        run_pieces(sort, len(F), F.size)
+        heights = distortions.evaluate(self._distortion, sums)
+        heights[:, -1] = 1.0
+        found = answer(rows, losses, (q, places, heights), (), warm_start, out)
+        found.dual = {"order": places.astype(np.int64).reshape(losses.shape)}
+        return found
+
+    def _residual(self, p: Array) -> float:
+        return distortions.excess(p, self._center[0], self._distortion)
