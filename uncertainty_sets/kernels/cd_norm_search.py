@@ -230,6 +230,7 @@ def search(
     tolerance: float,
     kink: float,
     window: Array,
+    places: Indices,
     work: Array,
     sample: Array,
     ends: Array,
@@ -248,7 +249,6 @@ def search(
     n, step = min(window[HIGH], max(window[LOW], start)), reach
     rest = budget - window[TAKEN]
     low, high, over, evaluations = False, False, False, 0
-    places = np.empty(f.size if f.size >= FUSED_FROM else 1, np.int32)
     while evaluations < EVALUATIONS:
         # 2. Bracket the knapsack's threshold: near the last one, or between those of both ends.
         least, most = 0.9 * pi, 1.1 * pi
