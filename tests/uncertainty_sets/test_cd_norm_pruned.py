@@ -50,6 +50,17 @@ def centre(rng, size):
     return q / q.sum()
 
 
+def scratch(size):
+    """Work space of the searches."""
+    return (
+        np.empty(size + 1, np.int32),
+        np.empty((4, size)),
+        np.empty((2, selection.SAMPLE)),
+        np.empty((4, cd_norm_search.END)),
+        np.empty(tangent.MEMORY),
+    )
+
+
 def solve(subject, f, pruned_from, warm=(np.nan, np.nan)):
     """Answer row and p of the kernel; entries are left out if there are at least `pruned_from`."""
     p, out = np.empty(f.size), np.empty(COLUMNS)
@@ -61,15 +72,12 @@ def solve(subject, f, pruned_from, warm=(np.nan, np.nan)):
         subject._cap[0],
         subject._budget[0],
         0.0,
-        np.array(warm),
+        *warm,
         p,
         out,
-        np.empty((4, f.size)),
-        np.empty((2, selection.SAMPLE)),
-        np.empty((4, cd_norm_search.END)),
-        np.empty(tangent.MEMORY),
-        np.empty(cd_norm_search.WINDOW),
         pruned_from,
+        np.empty(cd_norm_search.WINDOW),
+        *scratch(f.size),
     )
     return out, p
 
@@ -172,14 +180,8 @@ def test_a_window_without_the_minimum_is_noticed():
         kept = cd_norm_window.decide(*parameters, top, window, places, 1)
         part = cd_norm_window.gathered(*parameters, places[:kept])
         start, reach = 0.5 * (window[0] + window[1]), 0.1 * (window[1] - window[0])
-        scratch = (
-            np.empty((4, f.size)),
-            np.empty((2, selection.SAMPLE)),
-            np.empty((4, cd_norm_search.END)),
-            np.empty(tangent.MEMORY),
-        )
         _, inside = cd_norm_search.search(
-            *part, 300.0, top, start, reach, pi, 1e-13 * np.ptp(f), 0.0, window, *scratch
+            *part, 300.0, top, start, reach, pi, 1e-13 * np.ptp(f), 0.0, window, *scratch(f.size)
         )
         return inside
 

@@ -26,6 +26,7 @@ from uncertainty_sets.kernels.cd_norm_search import (
     TAKEN_GAIN,
     TAKEN_MASS,
     WINDOW,
+    Places,
     below_top,
     middle,
     moved,
@@ -112,40 +113,6 @@ def write(
 
 
 @kernel
-def searched_ends(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    spread: float,
-    warm: Array,
-    pruned_from: int,
-    whole: Array,
-    work: Array,
-    sample: Array,
-    ends: Array,
-    memory: Array,
-) -> int:
-    """Search for ν, from `pruned_from` entries on in windows; return the number of evaluations."""
-    whole[LOW], whole[HIGH], whole[PI_LOW], whole[PI_HIGH] = -spread, 0.0, -np.inf, np.inf
-    whole[TAKEN], whole[TAKEN_GAIN], whole[TAKEN_MASS], whole[PARTIAL] = 0.0, 0.0, 0.0, 0.0
-    start, pi, tol, kink = warm[0] - top, warm[1], 1e-13 * spread, 10.0 * spread / f.size**2
-    if f.size >= pruned_from and spread > 0.0:
-        return search_windows(
-            f, s, rise, cap, budget, top, spread, start, tol, kink, whole, work, sample, ends, memory
-        )
-    reach = 1e-3 * spread
-    if not np.isfinite(start):
-        start, reach, pi = middle(f, s, top), 0.3 * spread / np.sqrt(f.size), np.nan
-    evaluations, _ = search(
-        f, s, rise, cap, budget, top, start, reach, pi, tol, kink, whole, work, sample, ends, memory
-    )
-    return evaluations
-
-
-@kernel
 def solve(
     f: Array,
     q: Array,
@@ -154,17 +121,19 @@ def solve(
     cap: Array,
     budget: float,
     equal: float,
-    warm: Array,
+    nu: float,
+    first_pi: float,
     p: Array,
     out: Array,
+    pruned_from: int,
+    whole: Array,
+    places: Places,
     work: Array,
-    sample: Array,
+    draw: Array,
     ends: Array,
     memory: Array,
-    whole: Array,
-    pruned_from: int,
 ) -> None:
-    """Solve one row; `equal` is 1 if all spreads are equal, else 0; `warm`: first ν and π, or NaN."""
+    """Solve one row; `equal` is 1 if all spreads are equal, else 0; `nu`, `first_pi`: a start, or NaN."""
     # 1. Read the losses; those that are not finite or must be scaled first go back to the caller.
     least, top, status = scan(f)
     if status != OK:
@@ -175,14 +144,25 @@ def solve(
     if selected:
         # 2a. Equal spreads: budget/2 up and budget/2 down, or the box if the budget does not bind.
         evaluations = 2
-        if not equal_ends(f, s, rise, cap, budget, top, work, sample, ends):
+        if not equal_ends(f, s, rise, cap, budget, top, work, draw, ends):
             evaluations = 3
-            box_ends(f, s, rise, cap, top, work, sample, ends)
+            box_ends(f, s, rise, cap, top, work, draw, ends)
     else:
-        # 2b. Any spreads: search for ν.
-        evaluations = searched_ends(
-            f, s, rise, cap, budget, top, spread, warm, pruned_from, whole, work, sample, ends, memory
-        )
+        # 2b. Any spreads: search for ν, among many entries in a window that leaves most of them out.
+        whole[LOW], whole[HIGH], whole[PI_LOW], whole[PI_HIGH] = -spread, 0.0, -np.inf, np.inf
+        whole[TAKEN], whole[TAKEN_GAIN], whole[TAKEN_MASS], whole[PARTIAL] = 0.0, 0.0, 0.0, 0.0
+        tol, kink = 1e-13 * spread, 10.0 * spread / f.size**2
+        n, reach, pi = nu - top, 1e-3 * spread, first_pi
+        if f.size >= pruned_from and spread > 0.0:
+            evaluations = search_windows(
+                f, s, rise, cap, budget, top, spread, n, tol, kink, whole, places, work, draw, ends, memory
+            )
+        else:
+            if not np.isfinite(nu):
+                n, reach, pi = middle(f, s, top), 0.3 * spread / np.sqrt(f.size), np.nan
+            evaluations, _ = search(
+                f, s, rise, cap, budget, top, n, reach, pi, tol, kink, whole, places, work, draw, ends, memory
+            )
     # 3. Write p and judge it; ν is rounded as it will be returned, so that the bound is that of `dual`.
     ends[2, X] = (top + ends[2, X]) - top
     value, bound, violation = write(f, q, s, rise, cap, budget, selected, top, ends, p)
@@ -206,13 +186,15 @@ def rows(
 ) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     work = np.empty((4, F.shape[1]))
-    sample = np.empty((2, SAMPLE if F.shape[1] > FEW else 1))
+    draw = np.empty((2, SAMPLE if F.shape[1] > FEW else 1))
     ends, memory, whole = np.empty((4, END)), np.empty(MEMORY), np.empty(WINDOW)
+    places = np.empty(F.shape[1] + 1, np.int32)
     many, started = center.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
         q, s, up, down = center[r], spread[r], rise[r], cap[r]
-        first = warm[b if started else 0]
+        w = b if started else 0
+        nu, pi = warm[w, 0], warm[w, 1]
         solve(
             F[b],
             q,
@@ -221,15 +203,17 @@ def rows(
             down,
             budget[r],
             equal[r],
-            first,
+            nu,
+            pi,
             P[b],
             out[b],
+            PRUNED_FROM,
+            whole,
+            places,
             work,
-            sample,
+            draw,
             ends,
             memory,
-            whole,
-            PRUNED_FROM,
         )
 
 
@@ -275,16 +259,35 @@ def ragged(
     scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
     spreads, rises, caps = np.empty(most), np.empty(most), np.empty(most)
     work = np.empty((4, most))
-    sample = np.empty((2, SAMPLE if most > FEW else 1))
+    draw = np.empty((2, SAMPLE if most > FEW else 1))
     ends, memory, whole = np.empty((4, END)), np.empty(MEMORY), np.empty(WINDOW)
-    start = np.empty(2)
+    places = np.empty(most + 1, np.int32)
     many, started = budget.size > 1, warm.shape[1] > 1
     for b in range(first, after):
         i, j = indptr[b], indptr[b + 1]
         f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
         q, s, up, down = center[i:j], spreads[: j - i], rises[: j - i], caps[: j - i]
         equal = limits(q, spread[i:j] if spread.size > 1 else spread, s, up, down)
-        start[0], start[1] = warm[0, b if started else 0], warm[1, b if started else 0]
-        limit, p = budget[b if many else 0], P[i:j]
-        solve(f, q, s, up, down, limit, equal, start, p, one, work, sample, ends, memory, whole, PRUNED_FROM)
+        w = b if started else 0
+        nu, pi, limit, p = warm[0, w], warm[1, w], budget[b if many else 0], P[i:j]
+        solve(
+            f,
+            q,
+            s,
+            up,
+            down,
+            limit,
+            equal,
+            nu,
+            pi,
+            p,
+            one,
+            PRUNED_FROM,
+            whole,
+            places,
+            work,
+            draw,
+            ends,
+            memory,
+        )
         put(one, out, b)

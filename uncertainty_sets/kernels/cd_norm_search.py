@@ -22,7 +22,7 @@ EVALUATIONS = 200
 FUSED_FROM = 4_000  # entries; above, one pass beats three
 BLOCK = 1024  # entries that stay in the fastest cache
 
-Indices = NDArray[np.int32]
+Places = NDArray[np.int32]
 
 # Columns of an end of the bracket, after those of tangent.py (x = n, gain = Σ s·u·(f-top), mass = Σ s·u): the
 # multiplier of the budget, which is the knapsack's threshold, and the share taken at it.
@@ -155,7 +155,7 @@ def sum_block(
 
 @kernel
 def keep_between(
-    v: Array, first: int, after: int, low: float, high: float, places: Indices, kept: int
+    v: Array, first: int, after: int, low: float, high: float, places: Places, kept: int
 ) -> int:
     """Append the places of heights between low and high, without a branch; return how many there are now."""
     for i in range(first, after):
@@ -176,7 +176,7 @@ def evaluate_near(
     low: float,
     high: float,
     work: Array,
-    places: Indices,
+    places: Places,
     sample: Array,
     end: Array,
 ) -> bool:
@@ -230,6 +230,7 @@ def search(
     tolerance: float,
     kink: float,
     window: Array,
+    places: Places,
     work: Array,
     sample: Array,
     ends: Array,
@@ -248,7 +249,6 @@ def search(
     n, step = min(window[HIGH], max(window[LOW], start)), reach
     rest = budget - window[TAKEN]
     low, high, over, evaluations = False, False, False, 0
-    places = np.empty(f.size if f.size >= FUSED_FROM else 1, np.int32)
     while evaluations < EVALUATIONS:
         # 2. Bracket the knapsack's threshold: near the last one, or between those of both ends.
         least, most = 0.9 * pi, 1.1 * pi

@@ -27,7 +27,7 @@ from uncertainty_sets.kernels.cd_norm_search import (
     TAKEN_GAIN,
     TAKEN_MASS,
     WINDOW,
-    Indices,
+    Places,
     below_top,
     height,
     search,
@@ -122,6 +122,7 @@ def sampled_window(
     spread: float,
     start: float,
     whole: Array,
+    places: Places,
     work: Array,
     sample: Array,
     ends: Array,
@@ -140,15 +141,17 @@ def sampled_window(
     draw_samples(f, s, rise, cap, top, n, by_height, share / weight, share / f.size, samples, counts)
     # 2. Solve them, each from the answer of the one before; the first one twice, since its own start may be
     #    so far off that the tolerance, a part of the gain there, is too large.
-    reach, pi, tolerance = 0.03 * spread, np.nan, 1e-3 * heights
+    reach, pi, tol = 0.03 * spread, np.nan, 1e-3 * heights
     for turn in range(SAMPLES + 1):
         k = max(0, turn - 1)
         c = counts[k]
         fs, ss, rs, cs = samples[k, 0, :c], samples[k, 1, :c], samples[k, 2, :c], samples[k, 3, :c]
         kink = 10.0 * spread / c**2
-        search(fs, ss, rs, cs, budget, top, n, reach, pi, tolerance, kink, whole, work, sample, ends, memory)
+        search(
+            fs, ss, rs, cs, budget, top, n, reach, pi, tol, kink, whole, places, work, sample, ends, memory
+        )
         found, pi = ends[2, X], ends[2, PI]
-        tolerance = 1e-6 * memory[LOWEST]
+        tol = 1e-6 * memory[LOWEST]
         reach = max(abs(found - n), 1e-9 * spread) if turn > 1 else 1e-3 * spread
         n = found
         if turn == 1:
@@ -216,7 +219,7 @@ def decide_block(
 
 @kernel
 def decide(
-    f: Array, s: Array, rise: Array, cap: Array, top: float, window: Array, places: Indices, stride: int
+    f: Array, s: Array, rise: Array, cap: Array, top: float, window: Array, places: Places, stride: int
 ) -> int:
     """Sum what is taken everywhere in the window into it; return how many are undecided, and their places.
 
@@ -240,7 +243,7 @@ def decide(
 
 @kernel
 def gathered(
-    f: Array, s: Array, rise: Array, cap: Array, places: Indices
+    f: Array, s: Array, rise: Array, cap: Array, places: Places
 ) -> tuple[Array, Array, Array, Array]:
     """The entries at some places."""
     part = np.empty((4, places.size))
@@ -260,9 +263,10 @@ def search_windows(
     top: float,
     spread: float,
     start: float,
-    tolerance: float,
+    tol: float,
     kink: float,
     whole: Array,
+    places: Places,
     work: Array,
     sample: Array,
     ends: Array,
@@ -272,9 +276,9 @@ def search_windows(
 
     `start` is where the samples' searches begin, or NaN.
     """
-    window, places = np.empty(WINDOW), np.empty(f.size + 1, np.int32)
+    window = np.empty(WINDOW)
     n, pi = sampled_window(
-        f, s, rise, cap, budget, top, spread, start, whole, work, sample, ends, memory, window
+        f, s, rise, cap, budget, top, spread, start, whole, places, work, sample, ends, memory, window
     )
     evaluations = 0
     for _ in range(WINDOWS):
@@ -289,7 +293,23 @@ def search_windows(
         if not above:
             fk, sk, rk, ck = gathered(f, s, rise, cap, places[:kept])
             used, found = search(
-                fk, sk, rk, ck, budget, top, n, reach, pi, tolerance, kink, window, work, sample, ends, memory
+                fk,
+                sk,
+                rk,
+                ck,
+                budget,
+                top,
+                n,
+                reach,
+                pi,
+                tol,
+                kink,
+                window,
+                places,
+                work,
+                sample,
+                ends,
+                memory,
             )
             evaluations += used
             if found:
@@ -302,6 +322,6 @@ def search_windows(
             widen_losses(window, WIDER, spread)
     reach = max(reach, 1e-9 * spread)
     more, _ = search(
-        f, s, rise, cap, budget, top, n, reach, pi, tolerance, kink, whole, work, sample, ends, memory
+        f, s, rise, cap, budget, top, n, reach, pi, tol, kink, whole, places, work, sample, ends, memory
     )
     return evaluations + more

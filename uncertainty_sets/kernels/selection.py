@@ -18,6 +18,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.scan import larger, largest, smaller
 
+IN_TURN = 16  # up to this many entries, from the first to the last: any order is as fast
 ALONE = 128  # up to this many entries, rank one after the other at once
 FEW = 1024  # up to this many entries of a bracket, rank one after the other
 TRIES = 64  # entries that are ranked at most, about 2·log N in any ordinary order; then sort
@@ -188,10 +189,12 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
     low, tries, gap = -np.inf, 0, 2
     while gap < f.size:
         gap *= 2
+    if f.size <= IN_TURN:
+        gap = 1
     while gap > 0:
         # The places gap/2, 3·gap/2, 5·gap/2 ...; place 0 comes last, with a gap of 1. (A range with such a
-        # step would divide to count them, which takes longer than to visit a few.)
-        i, after = gap >> 1, f.size if gap > 1 else 1
+        # step would divide to count them, which takes longer than a visit.)
+        i, after = gap >> 1, f.size if gap > 1 or f.size <= IN_TURN else 1
         while i < after:
             if f[i] < t and f[i] > low and w[i] > 0.0:
                 higher, equal = ranked(f, w, f[i])
