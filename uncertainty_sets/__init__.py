@@ -12,8 +12,10 @@ from uncertainty_sets.conformance.check import check_set
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
+from uncertainty_sets.sets.burg import Burg
 from uncertainty_sets.sets.cd_norm import CDNorm
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
+from uncertainty_sets.sets.hellinger import Hellinger
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
@@ -21,8 +23,10 @@ from uncertainty_sets.sets.wasserstein1 import Wasserstein1
 __all__ = [
     "KL",
     "Box",
+    "Burg",
     "CDNorm",
     "Ellipsoid",
+    "Hellinger",
     "Polyhedron",
     "Ragged",
     "RaggedWorstCase",
