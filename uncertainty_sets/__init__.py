@@ -12,11 +12,13 @@ from uncertainty_sets.conformance.check import check_set
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
+from uncertainty_sets.sets.burg import Burg
 from uncertainty_sets.sets.cd_norm import CDNorm
 from uncertainty_sets.sets.cvar import CVaR
 from uncertainty_sets.sets.cvar_mixture import CVaRMixture
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.evar import EVaR
+from uncertainty_sets.sets.hellinger import Hellinger
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.sets.spectral import Spectral
@@ -27,11 +29,13 @@ from uncertainty_sets.sets.weighted_l1 import WeightedL1
 __all__ = [
     "KL",
     "Box",
+    "Burg",
     "CDNorm",
     "CVaR",
     "CVaRMixture",
     "EVaR",
     "Ellipsoid",
+    "Hellinger",
     "Polyhedron",
     "Ragged",
     "RaggedWorstCase",

@@ -6,10 +6,11 @@ import inspect
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
 
 
@@ -74,3 +75,24 @@ class Ball(CenteredSet):
 
     def _singleton(self) -> Array | None:
         return self.center if self.rows is None and self._radius[0] == 0.0 else None
+
+
+class SupportedBall(Ball):
+    """A ball that knows where its centre has mass: losses elsewhere may have to be left out."""
+
+    _inside: NDArray[np.bool_] | None
+    """Where q > 0, or None if that is everywhere."""
+
+    def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
+        super().__init__(center, radius)
+        inside = self._center > 0.0
+        self._inside = None if inside.all() else inside
+
+    def _on_support(self, losses: Array) -> Array:
+        """Losses where q = 0 replaced by one where q > 0, so that they do not set the scale of the search."""
+        if self._inside is None:
+            return losses
+        reject_not_finite(losses)
+        first = self._inside.argmax(axis=1)
+        picked = losses[..., first] if losses.ndim == 1 else losses[np.arange(len(losses)), first][:, None]
+        return np.where(self._inside if losses.ndim == 2 else self._inside[0], losses, picked)

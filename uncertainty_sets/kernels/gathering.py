@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict
+from uncertainty_sets.kernels.scan import MOST
 
 Integers = NDArray[np.int64]
 
@@ -57,6 +58,17 @@ def losses_of(
         for k in range(f.size):
             f[k] = unit * (scale * f[k])
     return f
+
+
+@kernel
+def cover(f: Array, q: Array) -> None:
+    """Replace finite losses where q = 0 by one where q > 0: they do not count and must not set the scale."""
+    inside = 0
+    while q[inside] == 0.0:
+        inside += 1
+    for i in range(f.size):
+        if q[i] == 0.0 and abs(f[i]) <= MOST:
+            f[i] = f[inside]
 
 
 @kernel

@@ -15,10 +15,10 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
+from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import MOST, copy, finish, scan
+from uncertainty_sets.kernels.scan import copy, finish, scan
 
 PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough
@@ -295,17 +295,6 @@ def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out
     for b in range(F.shape[0]):
         r = b if many else 0
         solve(F[b], center[r], radius[r], warm[b if started else 0, 0], P[b], out[b])
-
-
-@kernel
-def cover(f: Array, q: Array) -> None:
-    """Replace finite losses where q = 0 by one where q > 0: they do not count and must not set the scale."""
-    inside = 0
-    while q[inside] == 0.0:
-        inside += 1
-    for i in range(f.size):
-        if q[i] == 0.0 and abs(f[i]) <= MOST:
-            f[i] = f[inside]
 
 
 @entry("P", "out")

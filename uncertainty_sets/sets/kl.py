@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import Ball
-from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
+from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class KL(Ball):
+class KL(SupportedBall):
     """Distributions near a centre q in relative entropy: {p : Σ p·log(p/q) <= radius}.
 
     The worst case tilts the centre, p ∝ q·exp(f/η), until the divergence reaches the radius; if the radius is
@@ -62,11 +62,6 @@ class KL(Ball):
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
     _certifies_itself: ClassVar[bool] = True
-
-    def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
-        super().__init__(center, radius)
-        inside = self._center > 0.0
-        self._inside = None if inside.all() else inside
 
     @classmethod
     def ragged(
@@ -116,15 +111,7 @@ class KL(Ball):
     ) -> WorstCase:
         from uncertainty_sets.kernels.kl import rows
 
-        f = losses if self._inside is None else self._on_support(losses, self._inside)
-        return answer(rows, f, (self._center, self._radius), ("eta",), warm_start, out)
-
-    def _on_support(self, losses: Array, inside: NDArray[np.bool_]) -> Array:
-        """Losses where q = 0 do not count: replaced by one that does, so that they do not set the scale."""
-        reject_not_finite(losses)
-        first = inside.argmax(axis=1)
-        picked = losses[..., first] if losses.ndim == 1 else losses[np.arange(len(losses)), first][:, None]
-        return np.where(inside if losses.ndim == 2 else inside[0], losses, picked)
+        return answer(rows, self._on_support(losses), (self._center, self._radius), ("eta",), warm_start, out)
 
     def _residual(self, p: Array) -> float:
         q, radius = self._center[0], float(self._radius[0])

@@ -1,0 +1,114 @@
+"""What the balls of a power divergence share: the closed form, ragged rows and the residual.
+
+    D(p, q) = Σ q·φ(p/q),  φ(t) = (t^k - kt + k - 1)/(k(k-1)),  k the power
+
+φ is convex with φ(1) = φ'(1) = 0 and φ''(1) = 1. k = 2 is half of χ², 1 is KL, ½ is 2·Σ(√p-√q)², 0 is Burg.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import Structure, as_flat_center, as_row_numbers, structure_of
+
+KEYS = ("eta", "margin")
+"""The multiplier of the radius, and how far the pole or zero of p/q is from the largest loss."""
+
+TINY = 1e-290  # of q: p may have become 0 by underflow there
+
+
+class PowerBall(SupportedBall):
+    """A ball {p : D(p, q) <= unit·radius}; a subclass has a `power`, `constraints` and its own docstring."""
+
+    power: float = np.nan
+    """k, for which 0 and ½ are exact limits and 1 is `KL`."""
+
+    unit: ClassVar[float] = 1.0
+    """How much of D one unit of the radius is."""
+
+    _certifies_itself: ClassVar[bool] = True
+
+    @classmethod
+    def ragged(
+        cls,
+        center: Any,
+        radius: ArrayLike,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each a ball with a centre of its own. O(entries) per pass.
+
+        >>> from uncertainty_sets import Hellinger
+        >>> rows = Hellinger.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=[0.01, 0.02], indptr=[0, 2, 5])
+        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
+        array([0.3603, 0.6397, 0.3587, 0.3085, 0.3329])
+
+        Args:
+            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
+            radius: at least 0; a number, or one per row.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure = structure_of("center", center, indptr, indices)
+        return cls._ragged(structure, center, radius, cls.power, {})
+
+    @classmethod
+    def _ragged(
+        cls, structure: Structure, center: Any, radius: ArrayLike, power: float, more: dict[str, Array]
+    ) -> Ragged:
+        """Rows of that power; `more` are further parameters of the constructor."""
+        q, limit = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
+        family = np.array([[power, cls.unit]])
+        by_row = {"radius": limit, **more}
+        arguments = (q, limit, family)
+        return Ragged(cls, "cressie_read", KEYS, structure, arguments, by_entry={"center": q}, by_row=by_row)
+
+    def _closed_form(
+        self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
+    ) -> WorstCase:
+        from uncertainty_sets.kernels.cressie_read import rows
+
+        f = self._on_support(losses) if self.power >= 1.0 else losses
+        family = np.array([[self.power, self.unit]])
+        return answer(rows, f, (self._center, self._radius, family), KEYS, warm_start, out)
+
+    def _residual(self, p: Array) -> float:
+        q, radius = self._center[0], float(self._radius[0])
+        outside = float(np.abs(p[q == 0.0]).max(initial=0.0)) if self.power >= 1.0 else 0.0
+        divergence = divergence_of(p, q, self.power) / self.unit
+        return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
+
+
+def divergence_of(p: Array, q: Array, power: float) -> float:
+    """D(p, q), as a sum of terms that are each >= 0, so that a small D keeps its digits."""
+    inside = q > (TINY if power <= 0.0 else 0.0)
+    x, y = np.maximum(p[inside], 0.0), q[inside]
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        t = x / y
+        s = t - 1.0
+        if power == 0.0:
+            terms = s - np.log(t)
+        else:
+            terms = ((t**power - 1.0) / power - s) / (power - 1.0)
+        # (t-1)²/2·(1 + (k-2)(t-1)/3 + (k-2)(k-3)(t-1)²/12): four digits more than the difference has there
+        near = 0.5 * s * s * (1.0 + (power - 2.0) * s * (1.0 / 3.0 + (power - 3.0) * s / 12.0))
+        terms = np.where(np.abs(s) < 1e-4, near, terms)
+    # Where q = 0, φ grows by 1/(1-k) per unit of p if k < 1; the sum of p - q is 0 with those entries.
+    return float(y @ terms) + _at_infinity(p, q, power)
+
+
+def _at_infinity(p: Array, q: Array, power: float) -> float:
+    """Σ p·φ(t)/t for t → ∞ over the entries where q = 0: mass that left the support, for k < 1."""
+    if power >= 1.0:
+        return 0.0
+    return float(np.maximum(p[q == 0.0], 0.0).sum()) / (1.0 - power)
