@@ -14,8 +14,12 @@ from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.cd_norm import CDNorm
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
+from uncertainty_sets.sets.intersection import Intersection
 from uncertainty_sets.sets.kl import KL
+from uncertainty_sets.sets.mapped import Mapped
+from uncertainty_sets.sets.nested import Nested
 from uncertainty_sets.sets.polyhedron import Polyhedron
+from uncertainty_sets.sets.product import Product
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
 
 __all__ = [
@@ -23,7 +27,11 @@ __all__ = [
     "Box",
     "CDNorm",
     "Ellipsoid",
+    "Intersection",
+    "Mapped",
+    "Nested",
     "Polyhedron",
+    "Product",
     "Ragged",
     "RaggedWorstCase",
     "UncertaintySet",
