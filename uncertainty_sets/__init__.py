@@ -19,8 +19,12 @@ from uncertainty_sets.sets.cvar_mixture import CVaRMixture
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.evar import EVaR
 from uncertainty_sets.sets.hellinger import Hellinger
+from uncertainty_sets.sets.intersection import Intersection
 from uncertainty_sets.sets.kl import KL
+from uncertainty_sets.sets.mapped import Mapped
+from uncertainty_sets.sets.nested import Nested
 from uncertainty_sets.sets.polyhedron import Polyhedron
+from uncertainty_sets.sets.product import Product
 from uncertainty_sets.sets.spectral import Spectral
 from uncertainty_sets.sets.total_variation import TotalVariation
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
@@ -36,7 +40,11 @@ __all__ = [
     "EVaR",
     "Ellipsoid",
     "Hellinger",
+    "Intersection",
+    "Mapped",
+    "Nested",
     "Polyhedron",
+    "Product",
     "Ragged",
     "RaggedWorstCase",
     "Spectral",

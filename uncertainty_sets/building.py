@@ -22,16 +22,26 @@ SomeSet = TypeVar("SomeSet", bound="SetContract")
 def parameters_of(cls: type[SetContract]) -> dict[str, bool]:
     """The parameters of a set's constructor, and whether each is needed.
 
+    One that takes any number of values (`*members`) is needed; by name it is given as a list.
+
     >>> from uncertainty_sets import Wasserstein1
     >>> parameters_of(Wasserstein1)
     {'center': True, 'radius': True, 'cost': False}
     """
-    found = inspect.signature(cls).parameters.values()
+    found, listed = inspect.signature(cls).parameters.values(), _listed(cls)
     return {
         item.name: item.default is item.empty
         for item in found
-        if item.kind in {item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY}
+        if item.kind in {item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY} or item.name == listed
     }
+
+
+def _listed(cls: type[SetContract]) -> str | None:
+    """The parameter that takes any number of values; None if there is none, or if all are passed on."""
+    found = inspect.signature(cls).parameters.values()
+    if any(item.kind is item.VAR_KEYWORD for item in found):
+        return None
+    return next((item.name for item in found if item.kind is item.VAR_POSITIONAL), None)
 
 
 def check_parameters(cls: type[SetContract], given: Mapping[str, Any], known: Collection[str]) -> None:
@@ -97,8 +107,9 @@ def build(
         for name in cls.per_entry & chosen.keys():
             if _is_number(chosen[name]):
                 chosen[name] = np.full(size, float(chosen[name]))
+    listed = _listed(cls)
     try:
-        made = cls(**chosen)
+        made = cls(*(chosen.pop(listed) if listed else ()), **chosen)
     except InvalidInput:
         raise
     except (TypeError, ValueError) as error:

@@ -86,13 +86,13 @@ def as_vector_rows(name: str, value: ArrayLike, *, finite: bool = True) -> Array
     return np.atleast_2d(array)
 
 
-def as_center(value: ArrayLike) -> Array:
+def as_center(value: ArrayLike, name: str = "center") -> Array:
     """A probability vector, or one per row, as (1 or B, N); sums within 1e-9 of 1 are made 1."""
-    center = as_vector_rows("center", value)
+    center = as_vector_rows(name, value)
     if (center < 0.0).any():
         at = np.unravel_index(int(center.argmin()), center.shape)
         raise InvalidParameter(
-            f"center must not be negative, got {center[at]} at entry {at[1]}", parameter="center", value=value
+            f"{name} must not be negative, got {center[at]} at entry {at[1]}", parameter=name, value=value
         )
     with np.errstate(over="ignore"):
         total = center.sum(axis=1, keepdims=True)
@@ -100,8 +100,8 @@ def as_center(value: ArrayLike) -> Array:
     if off > SUM_TOLERANCE:
         worst = float(total[np.abs(total - 1.0).argmax(), 0])
         raise InvalidParameter(
-            f"center must sum to 1, got {worst:.12g} (off by {worst - 1.0:+.3g}); divide it by its sum",
-            parameter="center",
+            f"{name} must sum to 1, got {worst:.12g} (off by {worst - 1.0:+.3g}); divide it by its sum",
+            parameter=name,
             value=value,
         )
     center /= total
