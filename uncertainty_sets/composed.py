@@ -12,7 +12,7 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
-from uncertainty_sets.kernels.scan import FEASIBLE, PROMISE, ULPS
+from uncertainty_sets.kernels.layout import FEASIBLE, PROMISE, ULPS
 
 if TYPE_CHECKING:
     from uncertainty_sets.failures import OnFailure

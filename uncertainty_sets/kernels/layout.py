@@ -19,3 +19,7 @@ COLUMNS = 8
 
 OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
 """Proved; a loss is NaN or infinite; losses must be scaled first; the certificate breaks the promise."""
+
+PROMISE, FEASIBLE, ULPS = 1e-9, 1e-10, 8 * 2.0**-52
+"""What every closed form promises: a gap of at most PROMISE·(max f - min f), or of some units in the last
+place of the losses if that is more, and a p that is feasible up to FEASIBLE."""

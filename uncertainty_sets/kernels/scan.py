@@ -8,20 +8,19 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import comparing, kernel, summing
 from uncertainty_sets.kernels.layout import (
     BOUND,
+    FEASIBLE,
     GAP,
     ITERATIONS,
     NOT_FINITE,
     NOT_SOLVED,
     OK,
     OUT_OF_RANGE,
+    PROMISE,
     STATUS,
+    ULPS,
     VALUE,
     VIOLATION,
 )
-
-# What every closed form promises: a gap of at most PROMISE·(max f - min f), or of some units in the last
-# place of the losses if that is more, and a p that is feasible up to FEASIBLE.
-PROMISE, FEASIBLE, ULPS = 1e-9, 1e-10, 8 * 2.0**-52
 
 MOST = np.finfo(np.float64).max
 
