@@ -94,8 +94,8 @@ class TestWeightedL1:
         check(WeightedL1(center, weights, 0.2).worst_case([1, 2, 4, 4.5]), 2.55, [0.3, 0.3, 0.3, 0.1])
 
     def test_a_mixture_of_two_targets(self):
-        # Loss 4 at a weight of 1, loss 5 at 2, both from loss 0 with a weight of 1. All of q to loss 4 costs 2,
-        # to loss 5 it costs 3: 2.5 pays for half and half.
+        # From loss 0 with a weight of 1 to loss 4 (weight 1) or 5 (weight 2): all of q to the one costs 2, to
+        # the other 3, and 2.5 pays for half and half.
         check(WeightedL1([1, 0, 0], [1, 1, 2], 2.5).worst_case([0, 4, 5]), 4.5, [0, 0.5, 0.5])
 
     def test_the_lightest_of_tied_targets(self):
