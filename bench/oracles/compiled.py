@@ -17,7 +17,7 @@ from bench.measuring import cases
 from bench.measuring.targets import Row, row
 from bench.measuring.timing import Spread, interleave
 from bench.oracles.process import ROOT, run
-from uncertainty_sets import UncertaintySet, compiled
+from uncertainty_sets import UncertaintySet, available_sets, compiled, get_set
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels import jit
 
@@ -28,19 +28,16 @@ import json, sys, time
 import numpy as np
 import uncertainty_sets as us
 q, f, points = np.full(10, 0.1), np.cos(np.arange(10.0)), np.arange(10.0)
-made = {
-    "Box": lambda: us.Box(0.5 * q, 2 * q),
-    "CDNorm equal spreads": lambda: us.CDNorm(q, 0.05, 2.0),
-    "CDNorm any spreads": lambda: us.CDNorm(q, 0.01 * (1 + points), 2.0),
-    "KL": lambda: us.KL(q, 0.1),
-    "Ellipsoid diagonal": lambda: us.Ellipsoid(q, q * (1 + points), 0.1),
-    "Wasserstein1 line": lambda: us.Wasserstein1(q, 0.3),
-    "Ellipsoid dense": lambda: us.Ellipsoid(q, np.diag(q) + 0.01, 0.1),
-    "Wasserstein1 cost matrix": lambda: us.Wasserstein1(q, 0.3, np.abs(points[:, None] - points)),
+special = {
+    "cd-norm, any spreads": lambda: us.CDNorm(q, 0.01 * (1 + points), 2.0),
+    "ellipsoid, dense": lambda: us.Ellipsoid(q, np.diag(q) + 0.01, 0.1),
+    "wasserstein-1, matrix": lambda: us.Wasserstein1(q, 0.3, np.abs(points[:, None] - points)),
 }
-made[sys.argv[1]]().worst_case(f)
+name = sys.argv[1]
+(special[name]() if name in special else us.get_set(name).example(10)).worst_case(f)
 print(json.dumps([time.process_time(), "numba" in sys.modules]))
 """
+SPECIAL = ("cd-norm, any spreads", "ellipsoid, dense", "wasserstein-1, matrix")
 ASKED = ("oracle", "--set", "kl", "--losses", "0.9,1.4,0.3,2", "--radius", "0.1")
 
 
@@ -54,20 +51,20 @@ def first_answers(rounds: int, with_numba: bool, say: Callable[[str], None]) -> 
     """
     group, rows = "CPU time of a new process, empty cache", []
     ready = compiled.kernels("uncertainty_sets").library is not None
-    for case in cases.ALL:
-        say(f"first answer: {case.label}")
+    for label in (*filter(lambda name: get_set(name).has_closed_form, available_sets()), *SPECIAL):
+        say(f"first answer: {label}")
         note = ""
         if with_numba:
-            seconds, _ = _first(case.label, FDRO_JIT="1")
+            seconds, _ = _first(label, FDRO_JIT="1")
             note = f"by numba {seconds:.1f} s"
         if ready:
-            seen = [_first(case.label) for _ in range(rounds)]
+            seen = [_first(label) for _ in range(rounds)]
             if any(loaded for _, loaded in seen):
                 note = "loads numba; " + note
             spread = Spread.of([seconds for seconds, _ in seen])
-            rows.append(row(group, f"{case.label}: first answer", spread, "s", FIRST_ANSWER, note=note))
+            rows.append(row(group, f"{label}: first answer", spread, "s", FIRST_ANSWER, note=note))
         elif with_numba:
-            rows.append(Row(group, f"{case.label}: first answer", seconds, "s", note="no `make kernels`"))
+            rows.append(Row(group, f"{label}: first answer", seconds, "s", note="no `make kernels`"))
     for name, arguments, limit in (("--help", ("--help",), HELP), ("oracle", ASKED, ORACLE)):
         say(f"fdro {name}")
         spread = Spread.of([_command(*arguments) for _ in range(rounds)])
