@@ -14,6 +14,8 @@ from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.burg import Burg
 from uncertainty_sets.sets.cd_norm import CDNorm
+from uncertainty_sets.sets.chi_square import ChiSquare
+from uncertainty_sets.sets.cressie_read import CressieRead
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.hellinger import Hellinger
 from uncertainty_sets.sets.kl import KL
@@ -25,6 +27,8 @@ __all__ = [
     "Box",
     "Burg",
     "CDNorm",
+    "ChiSquare",
+    "CressieRead",
     "Ellipsoid",
     "Hellinger",
     "Polyhedron",
