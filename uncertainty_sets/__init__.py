@@ -14,6 +14,8 @@ from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.burg import Burg
 from uncertainty_sets.sets.cd_norm import CDNorm
+from uncertainty_sets.sets.chi_square import ChiSquare
+from uncertainty_sets.sets.cressie_read import CressieRead
 from uncertainty_sets.sets.cvar import CVaR
 from uncertainty_sets.sets.cvar_mixture import CVaRMixture
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
@@ -37,6 +39,8 @@ __all__ = [
     "CDNorm",
     "CVaR",
     "CVaRMixture",
+    "ChiSquare",
+    "CressieRead",
     "EVaR",
     "Ellipsoid",
     "Hellinger",

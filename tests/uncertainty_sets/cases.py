@@ -84,6 +84,26 @@ def kl(size: int, rng: np.random.Generator) -> dict[str, Any]:
     return {"center": q, "radius": float(rng.choice([0.0, 1e-12, 1e-4, 0.01, 0.1, 1.0, 3.0, 100.0]))}
 
 
+def chi_square(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    radii = [0.0, 1e-11, 1e-4, 0.01, 0.3, 2.0, 30.0, 1e6]
+    return {"center": center(rng, size), "radius": float(rng.choice(radii))}
+
+
+def hellinger(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    radii = [0.0, 1e-11, 1e-4, 0.01, 0.2, 0.7, 1.0, 3.0]
+    return {"center": center(rng, size), "radius": float(rng.choice(radii))}
+
+
+def burg(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    radii = [0.0, 1e-11, 1e-4, 0.01, 0.1, 1.0, 30.0, 1e3]
+    return {"center": center(rng, size), "radius": float(rng.choice(radii))}
+
+
+def cressie_read(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    radii = [0.0, 1e-11, 1e-4, 0.01, 0.1, 1.0, 30.0]
+    return {"center": center(rng, size), "radius": float(rng.choice(radii)), "power": 1.5}
+
+
 def cd_norm(size: int, rng: np.random.Generator) -> dict[str, Any]:
     q = center(rng, size)
     s = rng.random(size) * rng.choice([0.05, 0.5, 2.0])
@@ -147,6 +167,10 @@ def polyhedron(size: int, rng: np.random.Generator) -> dict[str, Any]:
 
 PARAMETERS: dict[str, Callable[[int, np.random.Generator], dict[str, Any]]] = {
     "box": box,
+    "burg": burg,
+    "chi-square": chi_square,
+    "cressie-read": cressie_read,
+    "hellinger": hellinger,
     "kl": kl,
     "cd-norm": cd_norm,
     "ellipsoid": ellipsoid,

@@ -11,6 +11,7 @@ from uncertainty_sets import Ragged, Wasserstein1, get_set
 
 VALUES = 40
 BY_ROW = ("radius", "budget")
+ONE_FOR_ALL = ("power",)
 
 
 def structure(rng: np.random.Generator, rows: int, longest: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -29,6 +30,7 @@ def of_rows(name: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
         while np.ndim(given.get("shape")) == 2:
             given = cases.PARAMETERS[name](int(n), rng)
         given.pop("cost", None)
+        shared = {key: given.pop(key) for key in ONE_FOR_ALL if key in given}
         if "shape" in given:
             given["shape"] = np.broadcast_to(given["shape"], n)
         drawn.append(given)
@@ -38,7 +40,7 @@ def of_rows(name: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
         else np.concatenate([each[key] for each in drawn])
         for key in drawn[0]
     }
-    return get_set(name).ragged(**flat, indptr=indptr, indices=indices)
+    return get_set(name).ragged(**flat, **shared, indptr=indptr, indices=indices)
 
 
 def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np.ndarray) -> Ragged:

@@ -22,6 +22,9 @@ from uncertainty_sets.errors import BackendUnsuitable
 pytestmark = pytest.mark.property
 every_set = pytest.mark.parametrize("name", NAMES)
 every_closed_form = pytest.mark.parametrize("name", CLOSED)
+WITH_SIZE = [
+    name for name in sorted(PARAMETERS) if {"radius", "budget"} & PARAMETERS[name](2, np.random.default_rng(0)).keys()
+]
 with_parameters = pytest.mark.parametrize("name", sorted(PARAMETERS))
 
 # Beyond the sizes at which selection samples (96) and the searches start from a sample (20,000).
@@ -88,13 +91,11 @@ def test_shift_and_scale_do_not_matter(name, data):
     assert abs(scale * (one.value + shift) - other.value) <= room
 
 
-@pytest.mark.parametrize(
-    "name", ["kl", "ellipsoid", "wasserstein-1", "cd-norm", "total-variation", "weighted-l1"]
-)
+@pytest.mark.parametrize("name", WITH_SIZE)
 @given(data=st.data())
 def test_value_grows_with_the_radius(name, data):
     case = data.draw(cases(name))
-    size = "budget" if name == "cd-norm" else "radius"
+    size = "budget" if "budget" in case.parameters else "radius"
     larger = {**case.parameters, size: case.parameters[size] * 1.5 + 0.01}
     small = case.set.worst_case(case.losses).value
     large = get_set(name)(**larger).worst_case(case.losses).value
@@ -150,7 +151,7 @@ def test_parameters_by_row(name, data):
     size = data.draw(st.integers(1, 8))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     by_row = [PARAMETERS[name](size, rng) for _ in range(3)]
-    shared = {key: by_row[0][key] for key in ("shape", "cost") if key in by_row[0]}
+    shared = {key: by_row[0][key] for key in ("shape", "cost", "power") if key in by_row[0]}
     by_row = [{**row, **shared} for row in by_row]
     stacked = {
         **{key: np.array([row[key] for row in by_row]) for key in by_row[0] if key not in shared},

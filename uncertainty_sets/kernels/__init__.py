@@ -3,7 +3,9 @@
 | set | files |
 |---|---|
 | Box | `box` |
+| Burg, CressieRead, Hellinger | `cressie_read`, with `power_links` |
 | CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`; `cd_norm_window` for large N |
+| ChiSquare | `chi_square`; `cressie_read` for hard cases |
 | Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |
 | KL | `kl` |
 | TotalVariation | `total_variation` |
@@ -42,7 +44,7 @@ What several of them use:
 | `gathering` | the losses of a ragged row from shared values, and its answer into columns |
 | `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein1, WeightedL1) |
 | `selection` | the threshold at which sorted weights reach a target, unsorted (Box, CDNorm, TotalVariation) |
-| `exponential` | exp in forms that run on vector units (KL) |
+| `exponential`, `logarithm` | exp and log in forms that run on vector units (KL, powers) |
 | `budget_projection` | the nearest point of a Box or CDNorm; not part of an oracle |
 | `cholesky` | a block's factor, and solutions for three right-hand sides (Ellipsoid) |
 | `quadratic_form` | xᵀQx and xᵀQ⁻¹x of an ill-conditioned matrix (Ellipsoid) |
