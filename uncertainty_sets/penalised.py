@@ -50,7 +50,7 @@ class Penalised(Oracle):
     >>> f, q, tau = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2]), 2.0
     >>> r = Penalised("kl", q, tau).worst_case(f)
     >>> r
-    WorstCase(value=2.255..., p=[0.2669, 0.264 , 0.4785], gap=..., violation=..., backend='closed-form')
+    WorstCase(value=2.274..., p=[0.2644, 0.2616, 0.474 ], gap=..., violation=..., backend='closed-form')
     >>> bool(np.isclose(r.value, tau * np.log(q @ np.exp(f / tau))))
     True
     >>> nu = r.dual["nu"]

@@ -16,6 +16,7 @@ from uncertainty_sets.kernels.scan import copy, finish, larger, scan
 
 FREE, FIXED = 1e-150, 1e150  # scaled weights below and above these are no other than these
 LEAST = 1e-300  # the same for χ², whose divergence may be as large as 1/q
+ROUNDING = 1e-14  # of Σp, beyond which p is divided by it
 PASSES = 100  # of χ²'s search, which takes 7 at most in practice
 
 
@@ -130,11 +131,13 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
     spread = top - least
     if spread == 0.0:
         stay(out, q, p, top, 0.0, spread)
+        out[DUAL] -= 2.0 * weight
         return
     scale = 1.0 / spread
     mean, _, mass, _ = moments(f, q, top, scale)
     if weight * scale > FIXED:
         stay(out, q, p, top, mean, spread)
+        out[DUAL] -= 2.0 * weight
         return
     if weight == 0.0:
         for i in range(f.size):
@@ -157,6 +160,10 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
     base, rate = rest / mass, 0.5 / tau
     fill_chi_square(f, q, top, scale, t, mean, base, rate, p)
     value, total, divergence = totals(f, q, p, top, scale)
+    if abs(total - 1.0) > ROUNDING:  # at a small weight, `rate` magnifies the rounding of the losses
+        for i in range(p.size):
+            p[i] /= total
+        value, total, divergence = totals(f, q, p, top, scale)
     off = (mean - t) - 2.0 * tau / mass
     bound = (mean - tau * base) + 0.5 * rate * (variation(f, q, top, scale, t, mean) + mass * off * off)
     finish(
