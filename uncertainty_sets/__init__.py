@@ -9,6 +9,7 @@ from uncertainty_sets.answer import RaggedWorstCase, WorstCase
 from uncertainty_sets.backends import available_backends
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conformance.check import check_set
+from uncertainty_sets.penalised import Penalised
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
@@ -47,6 +48,7 @@ __all__ = [
     "Intersection",
     "Mapped",
     "Nested",
+    "Penalised",
     "Polyhedron",
     "Product",
     "Ragged",

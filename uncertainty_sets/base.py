@@ -10,21 +10,22 @@ multipliers (an upper bound that does not depend on p).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import failures, fallback, recheck, reuse
+from uncertainty_sets import fallback, recheck
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses, SolverFailed
-from uncertainty_sets.parameters import as_floats, describe, example_center
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput
+from uncertainty_sets.oracle import Oracle
+from uncertainty_sets.parameters import as_floats, example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -43,7 +44,7 @@ FROM_CONSTRAINTS = (
 """What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
 
 
-class UncertaintySet(ABC):
+class UncertaintySet(Oracle):
     """A convex set of probability vectors with a worst-case oracle.
 
     A new set needs only `constraints` (docs/add-a-set.md). A set with a faster method overrides
@@ -71,12 +72,6 @@ class UncertaintySet(ABC):
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
-    size: int | None = None
-    """N, or None if the losses decide it."""
-
-    rows: int | None = None
-    """B if the parameters differ by row of a batch, else None."""
-
     _certifies_itself: ClassVar[bool] = True
     """Set by a class whose `_closed_form` measures value and violation from p: its answers are not measured
     again (recheck.py). A subclass that overrides `_closed_form` has to set it anew."""
@@ -103,69 +98,13 @@ class UncertaintySet(ABC):
                 if method not in vars(cls):
                     setattr(cls, method, vars(UncertaintySet)[method])
 
-    def __repr__(self) -> str:
-        """The class and those parameters that it keeps as attributes of the same name."""
-        kept = {name: getattr(self, name) for name in parameters_of(type(self)) if hasattr(self, name)}
-        return f"{type(self).__name__}({', '.join(f'{name}={describe(kept[name])}' for name in kept)})"
-
     @abstractmethod
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Return the set as cvxpy constraints on p, without p >= 0 and 1ᵀp = 1, which hold for every set."""
 
-    def worst_case(
-        self,
-        losses: ArrayLike,
-        *,
-        backend: str = "auto",
-        warm_start: WorstCase | None = None,
-        on_failure: failures.OnFailure = "raise",
-        out: Array | None = None,
+    def _answer_checked(
+        self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
-        """Return the distribution in the set with the largest expected loss, with its certificate.
-
-        A closed form promises a gap of at most 1e-9·(max f - min f) (or a few units in the last place of the
-        losses) and a violation of at most 1e-10. If an answer or a batch row breaks the promise, a conic
-        solver computes it again, and `backend` names the solver. If that fails too, `on_failure` decides.
-
-        Args:
-            losses: finite numbers, shape (N,), or (B, N) for a batch whose rows run in parallel.
-            backend: "auto" (the closed form if there is one), "closed-form", or a name from
-                `available_backends()`.
-            warm_start: an earlier answer of this or a similar set; its multipliers start the search. The
-                answer is the same but comes faster.
-            on_failure: what to do if no method has an answer with a good certificate, for a row of a batch or
-                for the one loss vector. All other rows are answered first. "raise": raise SolverFailed, with
-                the rows in `.rows`, the reasons in `.reasons` and the other rows' answers in `.answer`.
-                "nan": return the answers, with NaN and a gap of inf in the failed rows, and the reasons by
-                row in `.failed`. A row whose own set is empty is a failed row; losses that are not finite,
-                and a set that is empty for all rows, are always raised.
-            out: an array for the answer's p, to reuse memory in a loop: float64, C-contiguous, of the losses'
-                shape, apart from them in memory. An earlier answer's p will do; it is overwritten. What is in
-                it after an error is undefined.
-
-        >>> import numpy as np
-        >>> from uncertainty_sets import KL
-        >>> ball, p = KL([0.5, 0.5], 0.1), np.empty((2, 2))
-        >>> answer = ball.worst_case([[1.0, 0.0], [0.0, 2.0]], out=p)
-        >>> answer.p is p, p.round(3).tolist()
-        (True, [[0.72, 0.28], [0.28, 0.72]])
-        """
-        f = self._check_losses(losses)
-        if out is not None:
-            reuse.check(out, f, losses)
-        if warm_start is not None and not isinstance(warm_start, WorstCase):
-            raise InvalidInput(
-                f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}",
-                parameter="warm_start",
-                value=warm_start,
-            )
-        if on_failure != "raise":
-            failures.check_on_failure(on_failure)
-            try:
-                return self.worst_case(f, backend=backend, warm_start=warm_start, out=out)
-            except SolverFailed as error:
-                missing = failures.in_place_of(error, f)
-                return missing if out is None else reuse.place(missing, out)
         answer: WorstCase | None = None
         if backend in {"auto", "closed-form"}:
             if self._certifies_itself:
@@ -181,7 +120,7 @@ class UncertaintySet(ABC):
                     "available_backends()"
                 )
             answer = conic.worst_case(self, f, backend, warm_start)
-        return answer if out is None else reuse.place(answer, out)
+        return answer
 
     @classmethod
     def ragged(cls, *parameters: Any, **named: Any) -> Ragged:
@@ -291,36 +230,6 @@ class UncertaintySet(ABC):
         """The only distribution in the set, if there is just one and that is known."""
         return None
 
-    def _check_losses(self, losses: ArrayLike) -> Array:
-        """Losses as a C-contiguous writable float64 array, (N,) or (B, N); kernels look for NaN."""
-        if type(losses) is np.ndarray and losses.dtype == np.float64 and losses.flags.carray:
-            f = losses
-        else:
-            f = np.require(as_floats("losses", losses, InvalidLosses), requirements=["C", "W", "A"])
-        if f.ndim not in {1, 2} or f.size == 0:
-            raise InvalidLosses(
-                f"losses must have shape (N,) or (B, N) with at least one entry, got {f.shape}",
-                parameter="losses",
-                value=losses,
-            )
-        size = self.size
-        if size is not None and f.shape[-1] != size:
-            raise InvalidLosses(
-                f"losses must have {size} entries, one per entry of the set, got shape {f.shape}",
-                parameter="losses",
-                value=losses,
-            )
-        if self.rows is not None and f.shape != (self.rows, f.shape[-1]):
-            if f.ndim != 1:
-                raise InvalidLosses(
-                    f"this set's parameters have {self.rows} rows: losses must have shape "
-                    f"({self.rows}, {f.shape[-1]}) or ({f.shape[-1]},), got {f.shape}",
-                    parameter="losses",
-                    value=losses,
-                )
-            f = np.tile(f, (self.rows, 1))
-        return f
-
     def _check_point(self, p: ArrayLike) -> Array:
         point = np.ascontiguousarray(as_floats("p", p, InvalidInput))
         if self.rows is not None:
@@ -338,12 +247,3 @@ class UncertaintySet(ABC):
                 f"p must be finite, got {point[~np.isfinite(point)][0]}", parameter="p", value=p
             )
         return point
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Compiled programs and solver handles are made again when needed.
-        return {key: value for key, value in self.__dict__.items() if not key.startswith("_cache")}
-
-    def __copy__(self) -> Self:
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__getstate__())
-        return twin

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SomeSet = TypeVar("SomeSet", bound="SetContract")
 
 
-def parameters_of(cls: type[SetContract]) -> dict[str, bool]:
+def parameters_of(cls: type[Any]) -> dict[str, bool]:
     """The parameters of a set's constructor, and whether each is needed.
 
     One that takes any number of values (`*members`) is needed; by name it is given as a list.

@@ -61,7 +61,7 @@ def by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
 
 
 def failure(
-    uncertainty_set: SetContract, answer: WorstCase, errors: Mapping[int, FdroError | None]
+    asked: object, answer: WorstCase, errors: Mapping[int, FdroError | None]
 ) -> SolverFailed:
     """The error for rows that no method could answer with a good certificate; `errors` are the solver's."""
     gap, violation = (np.atleast_1d(each) for each in (answer.gap, answer.violation))
@@ -76,7 +76,7 @@ def failure(
     what = "these losses" if single else f"{name_rows(rows)} of {len(answer.p)}"
     found = "The closed form's answer is" if single else "The other rows are"
     return SolverFailed(
-        f"no answer of {type(uncertainty_set).__name__} for {what} has a certificate within the promise: "
+        f"no answer of {type(asked).__name__} for {what} has a certificate within the promise: "
         f"{reasons[0]}. {found} in `.answer`; try backend='clarabel', or parameters and losses that span "
         "fewer orders of magnitude",
         answer=answer,

@@ -18,6 +18,7 @@ from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.program import equilibrated, without_idle_rows
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.packages import load
+from uncertainty_sets.penalised import Penalised
 
 if TYPE_CHECKING:
     import cvxpy
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["support"]
 
 
-def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = False) -> cvxpy.Expression:
+def support(
+    uncertainty_set: UncertaintySet | Penalised, expression: Any, *, linear: bool = False
+) -> cvxpy.Expression:
     """The largest expected loss over the set, max of pᵀexpression, as one convex cvxpy expression.
 
     Allowed wherever cvxpy takes a convex scalar: in sums, in an objective to minimise, on the left of `<=`.
     Its `value` is computed by the set's oracle. Convex losses are exact, since p >= 0.
 
     Args:
-        uncertainty_set: any set, plug-ins included.
+        uncertainty_set: any set, plug-ins included, or a `Penalised`.
         expression: a vector of N convex (or affine) expressions, or a list of N scalar ones.
         linear: let cvxpy see a set of linear constraints as linear, for HiGHS or OSQP by name, and if the
             problem has integer variables that are not in the expression.
@@ -71,12 +74,14 @@ def support(uncertainty_set: UncertaintySet, expression: Any, *, linear: bool = 
         raise InvalidInput(
             f"the losses must have {size} entries, one per entry of the set, got {losses.size}"
         )
-    uncertainty_set = uncertainty_set.with_size(losses.size)
     if not losses.is_convex():
         raise InvalidInput(
             f"the losses must be convex by cvxpy's rules, got {losses.curvature.lower()} ones: "
             f"a maximum over p >= 0 of other losses is not a convex expression"
         )
+    if isinstance(uncertainty_set, Penalised):
+        return uncertainty_set.support(losses)
+    uncertainty_set = uncertainty_set.with_size(losses.size)
     point = uncertainty_set._singleton()
     if point is not None:
         return point @ losses

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidLosses
+from uncertainty_sets.oracle import Oracle
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ __all__ = ["robust_loss", "worst_case_weights"]
 
 
 def robust_loss(
-    losses: torch.Tensor, uncertainty_set: UncertaintySet, *, backend: str = "auto"
+    losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto"
 ) -> torch.Tensor:
     """The largest expected loss over the set: shape (N,) gives a number, (…, N) one number per row.
 
@@ -37,7 +37,7 @@ def robust_loss(
 
     Args:
         losses: floating point, on any device; NaN or infinity raises `InvalidLosses`.
-        uncertainty_set: any set with N entries.
+        uncertainty_set: any set with N entries, or a `Penalised`.
         backend: as in `worst_case`.
     """
     _check(losses)
@@ -46,7 +46,7 @@ def robust_loss(
 
 
 def worst_case_weights(
-    losses: torch.Tensor, uncertainty_set: UncertaintySet, *, backend: str = "auto"
+    losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto"
 ) -> torch.Tensor:
     """p*, the gradient of `robust_loss`, in the losses' shape, device and dtype; a constant to autograd."""
     _check(losses)
@@ -69,7 +69,7 @@ def _check(losses: Any) -> None:
         )
 
 
-def _answer(losses: Any, uncertainty_set: UncertaintySet, backend: str) -> tuple[Any, Any]:
+def _answer(losses: Any, uncertainty_set: Oracle, backend: str) -> tuple[Any, Any]:
     """p* and the value as tensors like the losses, outside autograd."""
     torch = _torch()
     flat = losses.detach().cpu().to(torch.float64)  # first to the CPU: not every device has float64
@@ -122,7 +122,7 @@ def _function() -> Any:
         """max over p of pᵀf; its gradient is p*."""
 
         @staticmethod
-        def forward(losses: Any, uncertainty_set: UncertaintySet, backend: str) -> Any:
+        def forward(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
             p, value = _answer(losses, uncertainty_set, backend)
             return value, p
 

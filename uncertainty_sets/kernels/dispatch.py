@@ -52,6 +52,7 @@ def answer(
     warm_start: WorstCase | None,
     p: Array | None,
     vectors: dict[str, Array] | None = None,
+    in_loss_units: tuple[int, ...] = (),
 ) -> WorstCase:
     """Run the kernel on one loss vector or a batch and name what it found.
 
@@ -64,6 +65,7 @@ def answer(
         p: an array of the losses' shape for the distributions; None makes a new one.
         vectors: multipliers with an entry for each loss, (B, N), which the kernel takes after the
             parameters, reads as a start and overwrites.
+        in_loss_units: the places of parameters that are scaled whenever the losses are.
     """
     # 1. Arrays to fill, and multipliers to start from.
     single = f.ndim == 1
@@ -91,7 +93,7 @@ def answer(
     # 3. Rows that did not come out: again, scaled.
     unproved: tuple[int, ...] = ()
     if columns[STATUS].any():
-        unproved = _redo(kernel, F, parameters, len(keys), vectors, P, columns)
+        unproved = _redo(kernel, F, parameters, len(keys), vectors, P, columns, in_loss_units)
     # 4. Name the columns.
     named = {key: columns[DUAL + k] for k, key in enumerate(keys)} | (vectors or {})
     if single:
@@ -149,6 +151,7 @@ def _redo(
     vectors: dict[str, Array] | None,
     P: Array,
     columns: Array,
+    in_loss_units: tuple[int, ...],
 ) -> tuple[int, ...]:
     """Try the rows without a proof again, cold and scaled by a power of two; raise if a loss is not finite.
 
@@ -159,8 +162,11 @@ def _redo(
         reject_not_finite(F[0] if len(F) == 1 else F)
     out = np.empty((1, COLUMNS))
     for b in map(int, failed):
-        rows = tuple(parameter[b : b + 1] if len(parameter) > 1 else parameter for parameter in parameters)
+        rows = [parameter[b : b + 1] if len(parameter) > 1 else parameter for parameter in parameters]
         scale = unit(F[b])
+        for k in in_loss_units:
+            with np.errstate(over="ignore", under="ignore"):
+                rows[k] = rows[k] * scale
         kernel(F[b : b + 1] * scale, *rows, COLD, P[b : b + 1], out)
         with np.errstate(over="ignore"):
             out[0, [VALUE, BOUND, GAP]] /= scale

@@ -50,7 +50,7 @@ class Spectral(CenteredSet):
     Breakpoints (u, H(u)) give a piecewise linear H:
 
     >>> round(Spectral(q, [(0, 0), (0.1, 0.5), (1, 1)]).worst_case(f).value, 6)
-    3.055556
+    2.888889
 
     For solvers and `robust.support` H has to be piecewise linear, or the centre uniform. A mixture of a few
     CVaRs is faster as `CVaRMixture`.

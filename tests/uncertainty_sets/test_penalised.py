@@ -1,0 +1,229 @@
+"""Penalised oracles against cvxpy, against their definition, and by bounds recomputed in NumPy."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from tests import tolerances
+from tests.uncertainty_sets.cases import center
+from uncertainty_sets import KL, Box, Penalised
+from uncertainty_sets.errors import (
+    BackendUnsuitable,
+    InvalidLosses,
+    InvalidParameter,
+    SolverFailed,
+    UnknownName,
+)
+from uncertainty_sets.robust import support
+
+DIVERGENCES = ["kl", "chi-square", "total-variation"]
+every = pytest.mark.parametrize("divergence", DIVERGENCES)
+WEIGHTS = [0.0, 1e-12, 1e-3, 0.1, 1.0, 10.0, 1e4, 1e12]
+
+
+def divergence_of(divergence, p, q):
+    """D(p‖q) from its definition; p is 0 where q is 0, for total variation aside."""
+    inside = q > 0.0
+    if divergence == "total-variation":
+        return 0.5 * np.abs(p - q).sum()
+    assert (p[~inside] == 0.0).all()
+    if divergence == "chi-square":
+        return ((p - q)[inside] ** 2 / q[inside]).sum()
+    some = p > 0.0
+    return (p[some] * np.log(p[some] / q[some])).sum()
+
+
+def bound(divergence, f, q, weight, nu):
+    """The bound of the docstring."""
+    inside = q > 0.0
+    if divergence == "total-variation":
+        assert nu >= f.max() - weight - tolerances.ulps(f)
+        return q @ np.maximum(f, nu)
+    if divergence == "chi-square":
+        return nu + weight + q[inside] @ np.maximum(f[inside] - nu, 0.0) ** 2 / (4.0 * weight)
+    return nu - weight + weight * (q[inside] @ np.exp((f[inside] - nu) / weight))
+
+
+def losses(rng, size):
+    return [
+        rng.normal(size=size),
+        rng.integers(-3, 4, size).astype(float),
+        np.exp(3.0 * rng.normal(size=size)),
+        np.full(size, 1.7),
+    ][rng.integers(4)]
+
+
+@every
+def test_answers_are_certified_by_the_definition(divergence):
+    rng = np.random.default_rng(16)
+    for trial in range(400):
+        size = 3000 if trial % 40 == 0 else int(rng.integers(1, 60))
+        q, f = center(rng, size), losses(rng, size)
+        unit = tolerances.spread(f) or 1.0
+        weight = unit * float(rng.choice(WEIGHTS))
+        r = Penalised(divergence, q, weight).worst_case(f)
+        assert (r.p >= 0.0).all()
+        assert abs(r.p.sum() - 1.0) <= tolerances.VIOLATION
+        assert r.violation <= tolerances.VIOLATION
+        assert abs(r.gap) <= tolerances.gap(f)
+        top = f.max()
+        value = top + r.p @ (f - top) - weight * divergence_of(divergence, r.p, q)
+        rounding = 1e-14 * weight  # of the definition's logarithms and of q, which the price multiplies
+        assert abs(value - r.value) <= tolerances.gap(f) + rounding
+        if weight >= 1e-3 * unit:
+            again = bound(divergence, f, q, weight, r.dual["nu"])
+            assert abs(again - r.upper_bound) <= tolerances.gap(f) + rounding
+
+
+@every
+def test_cvxpy_finds_the_same_maximum(divergence):
+    rng = np.random.default_rng(17)
+    for _ in range(12):
+        size = int(rng.integers(2, 9))
+        q, f = rng.dirichlet(np.ones(size)), rng.normal(size=size)
+        weight = float(rng.choice([0.1, 1.0, 5.0]))
+        p = cp.Variable(size, nonneg=True)
+        price = {
+            "kl": lambda p=p, q=q: cp.sum(cp.rel_entr(p, q)),
+            "chi-square": lambda p=p, q=q: cp.sum(cp.multiply(1.0 / q, cp.square(p - q))),
+            "total-variation": lambda p=p, q=q: 0.5 * cp.norm1(p - q),
+        }[divergence]()
+        best = cp.Problem(cp.Maximize(f @ p - weight * price), [cp.sum(p) == 1]).solve(solver=cp.CLARABEL)
+        found = Penalised(divergence, q, weight).worst_case(f).value
+        assert abs(found - best) <= tolerances.value(f, tolerances.REFERENCE_CONIC)
+
+
+@every
+def test_no_other_distribution_is_better(divergence):
+    rng = np.random.default_rng(18)
+    q, f = rng.dirichlet(np.ones(6)), rng.normal(size=6)
+    best = Penalised(divergence, q, 0.3).worst_case(f).upper_bound
+    for p in rng.dirichlet(np.ones(6), 500):
+        assert p @ f - 0.3 * divergence_of(divergence, p, q) <= best + tolerances.gap(f)
+
+
+@every
+@pytest.mark.parametrize("scale", [1e-200, 1e-100, 1e100, 1e200, 1e307])
+def test_losses_and_weight_of_any_size(divergence, scale):
+    q, f = np.array([0.5, 0.3, 0.2]), np.array([-1.0, 2.0, 4.0])
+    one = Penalised(divergence, q, 2.0).worst_case(f)
+    other = Penalised(divergence, q, 2.0 * scale).worst_case(f * scale)
+    np.testing.assert_allclose(other.p, one.p, rtol=1e-12)
+    assert other.value == pytest.approx(one.value * scale, rel=1e-12)
+    assert abs(other.gap) <= tolerances.GAP * 5.0 * scale
+
+
+@every
+def test_no_weight_is_the_largest_loss_and_a_huge_one_the_mean(divergence):
+    q, f = np.array([0.5, 0.3, 0.2, 0.0]), np.array([1.0, 2.0, 4.0, 9.0])
+    free = Penalised(divergence, q, 0.0).worst_case(f)
+    assert free.value == pytest.approx(9.0 if divergence == "total-variation" else 4.0, rel=1e-12)
+    fixed = Penalised(divergence, q, 1e200).worst_case(f)
+    np.testing.assert_allclose(fixed.p, q, rtol=1e-15)
+    assert fixed.value == pytest.approx(1.9, rel=1e-14)
+
+
+@every
+def test_tiny_masses_at_the_top(divergence):
+    for mass in (1e-20, 1e-100, 1e-300):
+        q = np.array([mass, 0.5, 0.5])
+        for weight in (1e-12, 1e-3, 1.0):
+            r = Penalised(divergence, q, weight).worst_case([1.0, 0.5, 0.0])
+            assert abs(r.gap) <= tolerances.GAP
+            assert r.violation <= tolerances.VIOLATION
+
+
+@every
+def test_batches_copies_and_out(divergence):
+    rng = np.random.default_rng(19)
+    q, weight, f = rng.dirichlet(np.ones(7), 5), rng.random(5), rng.normal(size=(5, 7))
+    many = Penalised(divergence, q, weight)
+    out = np.empty((5, 7))
+    batch = many.worst_case(f, out=out)
+    assert batch.p is out
+    for b in range(5):
+        one = Penalised(divergence, q[b], weight[b]).worst_case(f[b])
+        np.testing.assert_array_equal(batch.p[b], one.p)
+        assert batch.value[b] == one.value
+        assert batch.dual["nu"][b] == one.dual["nu"]
+    for twin in (copy.copy(many), pickle.loads(pickle.dumps(many))):
+        np.testing.assert_array_equal(twin.worst_case(f, warm_start=batch).p, batch.p)
+        assert repr(twin) == repr(many)
+
+
+def test_kl_is_the_ball_of_its_own_radius():
+    q, f = np.array([0.5, 0.3, 0.2]), np.array([1.0, 2.0, 4.0])
+    priced = Penalised(KL, q, 2.0).worst_case(f)
+    ball = KL(q, divergence_of("kl", priced.p, q)).worst_case(f)
+    np.testing.assert_allclose(ball.p, priced.p, atol=tolerances.SAME_DISTRIBUTION)
+    assert ball.dual["eta"] == pytest.approx(2.0, rel=1e-6)
+
+
+@every
+def test_the_robust_counterpart_is_the_same_number(divergence):
+    q = np.array([0.5, 0.3, 0.0, 0.2])
+    f = np.array([1.0, 2.0, 3.5, 4.0])
+    for weight in (0.0, 0.5, 3.0):
+        priced = Penalised(divergence, q, weight)
+        shift = cp.Variable()
+        worst = support(priced, f + cp.square(shift - 1.0))
+        optimum = cp.Problem(cp.Minimize(worst)).solve(solver=cp.CLARABEL)
+        assert optimum == pytest.approx(priced.worst_case(f).value, abs=1e-6)
+        assert shift.value == pytest.approx(1.0, abs=1e-2)
+
+
+@every
+def test_the_gradient_of_robust_loss_is_p(divergence):
+    torch = pytest.importorskip("torch")
+    from uncertainty_sets.torch import robust_loss
+
+    priced = Penalised(divergence, [0.5, 0.3, 0.2], 2.0)
+    f = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64, requires_grad=True)
+    value = robust_loss(f, priced)
+    value.backward()
+    answer = priced.worst_case([1.0, 2.0, 4.0])
+    assert value.item() == answer.value
+    np.testing.assert_array_equal(f.grad.numpy(), answer.p)
+    step = 1e-6
+    for i in range(3):
+        up, down = np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 4.0])
+        up[i], down[i] = up[i] + step, down[i] - step
+        slope = (priced.worst_case(up).value - priced.worst_case(down).value) / (2.0 * step)
+        if divergence != "total-variation":  # which has a kink here
+            assert slope == pytest.approx(answer.p[i], abs=1e-6)
+
+
+def test_errors_say_what_is_needed():
+    half = [0.5, 0.5]
+    with pytest.raises(UnknownName, match=r"no penalised oracle for 'k1'; did you mean 'kl'\?"):
+        Penalised("k1", half, 1.0)
+    with pytest.raises(UnknownName, match=r"no penalised oracle for Box.* chi-square, kl, total-variation"):
+        Penalised(Box, half, 1.0)
+    with pytest.raises(InvalidParameter, match="weight must not be negative, got -1"):
+        Penalised("kl", half, -1.0)
+    with pytest.raises(BackendUnsuitable, match="needs no solver; leave out backend='clarabel'"):
+        Penalised("kl", half, 1.0).worst_case([1.0, 2.0], backend="clarabel")
+    with pytest.raises(InvalidLosses, match=r"losses must be finite, got losses\[1\] = nan"):
+        Penalised("chi-square", half, 1.0).worst_case([1.0, np.nan])
+    with pytest.raises(InvalidLosses, match="losses must have 2 entries"):
+        Penalised("kl", half, 1.0).worst_case([1.0, 2.0, 3.0])
+    assert repr(Penalised(KL, half, 1.0)) == "Penalised(divergence='kl', center=[0.5, 0.5], weight=1)"
+
+
+def test_an_unproved_answer_is_an_error(monkeypatch):
+    from uncertainty_sets.kernels import penalised
+
+    def unproved(F, center, weight, warm, P, out):
+        P[:] = center
+        out[:] = [1.0, 2.0, 1.0, 0.0, 1.0, 3.0, 0.0, 0.0]  # NOT_SOLVED, with a gap of 1
+
+    monkeypatch.setattr(penalised, "kl", unproved)
+    priced = Penalised("kl", [0.5, 0.5], 1.0)
+    with pytest.raises(SolverFailed, match="no answer of Penalised for these losses"):
+        priced.worst_case([1.0, 2.0])
+    assert priced.worst_case([1.0, 2.0], on_failure="nan").gap == np.inf

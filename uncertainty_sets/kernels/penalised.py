@@ -1,0 +1,249 @@
+"""Penalised oracles: max of pᵀf - τ·D(p‖q) for KL, χ² and total variation.
+
+Losses are scaled to g = (f - max f)/spread in [-1, 0] and τ along with them. Each answer is a closed form, up
+to χ²'s Newton search for its threshold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncertainty_sets.arrays import Array, Matrix, Vector
+from uncertainty_sets.kernels.jit import entry, kernel, summing
+from uncertainty_sets.kernels.kl import cover, moments, tilt, tilt_little, write
+from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
+from uncertainty_sets.kernels.scan import copy, finish, larger, scan
+
+FREE, FIXED = 1e-150, 1e150  # scaled weights below and above these are no other than these
+LEAST = 1e-300  # the same for χ², whose divergence may be as large as 1/q
+ROUNDING = 1e-14  # of Σp, beyond which p is divided by it
+PASSES = 100  # of χ²'s search, which takes 7 at most in practice
+
+
+@summing
+def total_of(p: Array) -> float:
+    """Σ p."""
+    total = 0.0
+    for i in range(p.size):
+        total += p[i]
+    return total
+
+
+@kernel
+def stay(out: Array, q: Array, p: Array, top: float, mean: float, spread: float) -> None:
+    """Answer p = q, if all losses are equal or the weight is beyond all measure."""
+    copy(q, p)
+    finish(out, top, spread * mean, spread * mean, abs(total_of(p) - 1.0), 1, spread)
+    out[DUAL] = top + spread * mean
+
+
+@kernel
+def solve_kl(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
+    """Solve one row for KL: p ∝ q·exp(f/τ); losses where q = 0 repeat one where q > 0."""
+    # 1. Read the losses.
+    least, top, status = scan(f)
+    if status != OK:
+        out[STATUS] = status
+        return
+    spread = top - least
+    if spread == 0.0:
+        stay(out, q, p, top, 0.0, spread)
+        return
+    scale = 1.0 / spread
+    tau = min(max(weight * scale, FREE), FIXED)
+    mean, _, mass, _ = moments(f, q, top, scale)
+    # 2. log Σ q·exp(θ(g - c)): about the mean for a small tilt, about the top for a large one.
+    theta = 1.0 / tau
+    if theta <= 1.0:
+        center = mean
+        s0, _, _ = tilt_little(f, q, top, scale, mean, theta)
+        log_weight = np.log1p(s0)
+    else:
+        center, lift = 0.0, max(0.0, -np.log(mass) - 600.0)
+        s0, _, _ = tilt(f, q, top, scale, theta, lift)
+        log_weight = np.log(s0) - lift
+    # 3. p, whose Σ p·g - τ·Σ p·log(p/q) is the bound times Σp.
+    _, total = write(f, q, top, scale, center, theta, log_weight, p)
+    bound = center + tau * log_weight
+    finish(out, top, spread * (bound * total), spread * bound, abs(total - 1.0), 2, spread)
+    out[DUAL] = top + spread * bound
+
+
+@summing
+def above(f: Array, q: Array, top: float, scale: float, t: float) -> tuple[float, float, float]:
+    """The mass with g > t, its Σ q·g, and the mass that is left."""
+    mass, first, rest = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        g = (f[i] - top) * scale
+        w = q[i] if g > t else 0.0
+        mass += w
+        first += w * g
+        rest += 0.0 if g > t else q[i]
+    return mass, first, rest
+
+
+@summing
+def variation(f: Array, q: Array, top: float, scale: float, t: float, mean: float) -> float:
+    """Σ q·(g - mean)² over g > t."""
+    total = 0.0
+    for i in range(f.size):
+        g = (f[i] - top) * scale
+        w = q[i] if g > t else 0.0
+        total += w * (g - mean) * (g - mean)
+    return total
+
+
+@kernel
+def fill_chi_square(
+    f: Array, q: Array, top: float, scale: float, t: float, mean: float, base: float, rate: float, p: Array
+) -> None:
+    """p = q·max(0, 1 + base + rate·(g - mean)) for g > t, else 0.
+
+    Without sums and so without reordering, which would take rate·mean out of the parentheses and lose
+    the digits of the difference.
+    """
+    for i in range(f.size):
+        g = (f[i] - top) * scale
+        x = larger(1.0 + (base + rate * (g - mean)), 0.0)
+        p[i] = q[i] * x if g > t else 0.0
+
+
+@summing
+def totals(f: Array, q: Array, p: Array, top: float, scale: float) -> tuple[float, float, float]:
+    """Σ p·g, Σ p and Σ (p-q)²/q over q > 0."""
+    value, total, divergence = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        value += p[i] * ((f[i] - top) * scale)
+        total += p[i]
+        d = p[i] - q[i]
+        divergence += d * (d / q[i]) if q[i] > 0.0 else 0.0
+    return value, total, divergence
+
+
+@kernel
+def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
+    """Solve one row for χ²: p = q·(f-t)₊/2τ with Σ q·(f-t)₊ = 2τ; losses where q = 0 as in `solve_kl`."""
+    # 1. Read the losses.
+    least, top, status = scan(f)
+    if status != OK:
+        out[STATUS] = status
+        return
+    spread = top - least
+    if spread == 0.0:
+        stay(out, q, p, top, 0.0, spread)
+        out[DUAL] -= 2.0 * weight
+        return
+    scale = 1.0 / spread
+    mean, _, mass, _ = moments(f, q, top, scale)
+    if weight * scale > FIXED:
+        stay(out, q, p, top, mean, spread)
+        out[DUAL] -= 2.0 * weight
+        return
+    if weight == 0.0:
+        for i in range(f.size):
+            p[i] = q[i] / mass if f[i] == top else 0.0
+        finish(out, top, 0.0, 0.0, abs(total_of(p) - 1.0), 1, spread)
+        out[DUAL] = top
+        return
+    tau = max(weight * scale, LEAST)
+    # 2. Newton from the left: Σ q·(g-t)₊ is convex, so the steps never pass the root and end at it.
+    t, passes = mean - 2.0 * tau, 1
+    mass, first, rest = above(f, q, top, scale, t)
+    for passes in range(2, PASSES):
+        step = (first - 2.0 * tau) / mass
+        if not (step > t and step < 0.0):
+            break
+        t = step
+        mass, first, rest = above(f, q, top, scale, t)
+    # 3. p and the bound t + τ + Σ q·(g-t)₊²/4τ about the mean of what lies above t, which keeps the digits.
+    mean = first / mass
+    base, rate = rest / mass, 0.5 / tau
+    fill_chi_square(f, q, top, scale, t, mean, base, rate, p)
+    value, total, divergence = totals(f, q, p, top, scale)
+    if abs(total - 1.0) > ROUNDING:  # at a small weight, `rate` magnifies the rounding of the losses
+        for i in range(p.size):
+            p[i] /= total
+        value, total, divergence = totals(f, q, p, top, scale)
+    off = (mean - t) - 2.0 * tau / mass
+    bound = (mean - tau * base) + 0.5 * rate * (variation(f, q, top, scale, t, mean) + mass * off * off)
+    finish(
+        out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread
+    )
+    out[DUAL] = top + spread * t
+
+
+@summing
+def below(f: Array, q: Array, top: float, scale: float, tau: float) -> tuple[float, float, float, float]:
+    """The mass with g < -τ, Σ q·max(g, -τ), and the mass and number of the largest losses."""
+    moved, bound, mass, count = 0.0, 0.0, 0.0, 0.0
+    for i in range(f.size):
+        g = (f[i] - top) * scale
+        moved += q[i] if g < -tau else 0.0
+        bound += q[i] * larger(g, -tau)
+        mass += q[i] if f[i] == top else 0.0
+        count += 1.0 if f[i] == top else 0.0
+    return moved, bound, mass, count
+
+
+@kernel
+def solve_total_variation(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
+    """Solve one row for total variation: what lies below max f - τ moves to the largest losses."""
+    least, top, status = scan(f)
+    if status != OK:
+        out[STATUS] = status
+        return
+    spread = top - least
+    if spread == 0.0:
+        stay(out, q, p, top, 0.0, spread)
+        return
+    scale = 1.0 / spread
+    tau = min(weight * scale, 2.0)
+    moved, bound, mass, count = below(f, q, top, scale, tau)
+    each, even = (moved / mass, 0.0) if mass > 0.0 else (0.0, moved / count)
+    for i in range(f.size):
+        g = (f[i] - top) * scale
+        p[i] = q[i] + each * q[i] + even if f[i] == top else (0.0 if g < -tau else q[i])
+    value, total, _ = totals(f, q, p, top, scale)
+    finish(out, top, spread * (value - tau * moved), spread * bound, abs(total - 1.0), 1, spread)
+    out[DUAL] = top - spread * tau
+
+
+@kernel
+def on_support(f: Array, q: Array, scratch: Array) -> Array:
+    """The losses, or a copy in which those where q = 0 repeat another: they do not count."""
+    for i in range(f.size):
+        if q[i] == 0.0:
+            copy(f, scratch)
+            cover(scratch, q)
+            return scratch
+    return f
+
+
+@entry("P", "out")
+@kernel
+def kl(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
+    """Solve every row of F; parameters with one row serve all rows."""
+    scratch, many = np.empty(F.shape[1]), center.shape[0] > 1
+    for b in range(F.shape[0]):
+        r = b if many else 0
+        solve_kl(on_support(F[b], center[r], scratch), center[r], weight[r], P[b], out[b])
+
+
+@entry("P", "out")
+@kernel
+def chi_square(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
+    """Solve every row of F; parameters with one row serve all rows."""
+    scratch, many = np.empty(F.shape[1]), center.shape[0] > 1
+    for b in range(F.shape[0]):
+        r = b if many else 0
+        solve_chi_square(on_support(F[b], center[r], scratch), center[r], weight[r], P[b], out[b])
+
+
+@entry("P", "out")
+@kernel
+def total_variation(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
+    """Solve every row of F; parameters with one row serve all rows."""
+    many = center.shape[0] > 1
+    for b in range(F.shape[0]):
+        r = b if many else 0
+        solve_total_variation(F[b], center[r], weight[r], P[b], out[b])

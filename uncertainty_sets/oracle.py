@@ -1,0 +1,133 @@
+"""What sets and penalised problems share: `worst_case`, which checks its input and reports failed rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets import failures, reuse
+from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.building import parameters_of
+from uncertainty_sets.errors import InvalidInput, InvalidLosses, SolverFailed
+from uncertainty_sets.parameters import as_floats, describe
+
+
+class Oracle(ABC):
+    """A worst-case problem over probability vectors: losses in, a distribution with its certificate out."""
+
+    size: int | None = None
+    """N, or None if the losses decide it."""
+
+    rows: int | None = None
+    """B if the parameters differ by row of a batch, else None."""
+
+    def __repr__(self) -> str:
+        """The class and those parameters that it keeps as attributes of the same name."""
+        kept = {name: getattr(self, name) for name in parameters_of(type(self)) if hasattr(self, name)}
+        return f"{type(self).__name__}({', '.join(f'{name}={describe(kept[name])}' for name in kept)})"
+
+    def worst_case(
+        self,
+        losses: ArrayLike,
+        *,
+        backend: str = "auto",
+        warm_start: WorstCase | None = None,
+        on_failure: failures.OnFailure = "raise",
+        out: Array | None = None,
+    ) -> WorstCase:
+        """Return the distribution in the set with the largest expected loss, with its certificate.
+
+        A closed form promises a gap of at most 1e-9·(max f - min f) (or a few units in the last place of the
+        losses) and a violation of at most 1e-10. If an answer or a batch row breaks the promise, a conic
+        solver computes it again, and `backend` names the solver. If that fails too, `on_failure` decides.
+
+        Args:
+            losses: finite numbers, shape (N,), or (B, N) for a batch whose rows run in parallel.
+            backend: "auto" (the closed form if there is one), "closed-form", or a name from
+                `available_backends()`.
+            warm_start: an earlier answer of this or a similar set; its multipliers start the search. The
+                answer is the same but comes faster.
+            on_failure: what to do if no method has an answer with a good certificate, for a row of a batch or
+                for the one loss vector. All other rows are answered first. "raise": raise SolverFailed, with
+                the rows in `.rows`, the reasons in `.reasons` and the other rows' answers in `.answer`.
+                "nan": return the answers, with NaN and a gap of inf in the failed rows, and the reasons by
+                row in `.failed`. A row whose own set is empty is a failed row; losses that are not finite,
+                and a set that is empty for all rows, are always raised.
+            out: an array for the answer's p, to reuse memory in a loop: float64, C-contiguous, of the losses'
+                shape, apart from them in memory. An earlier answer's p will do; it is overwritten. What is in
+                it after an error is undefined.
+
+        >>> import numpy as np
+        >>> from uncertainty_sets import KL
+        >>> ball, p = KL([0.5, 0.5], 0.1), np.empty((2, 2))
+        >>> answer = ball.worst_case([[1.0, 0.0], [0.0, 2.0]], out=p)
+        >>> answer.p is p, p.round(3).tolist()
+        (True, [[0.72, 0.28], [0.28, 0.72]])
+        """
+        f = self._check_losses(losses)
+        if out is not None:
+            reuse.check(out, f, losses)
+        if warm_start is not None and not isinstance(warm_start, WorstCase):
+            raise InvalidInput(
+                f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}",
+                parameter="warm_start",
+                value=warm_start,
+            )
+        if on_failure != "raise":
+            failures.check_on_failure(on_failure)
+            try:
+                return self.worst_case(f, backend=backend, warm_start=warm_start, out=out)
+            except SolverFailed as error:
+                missing = failures.in_place_of(error, f)
+                return missing if out is None else reuse.place(missing, out)
+        answer = self._answer_checked(f, backend, warm_start, out)
+        return answer if out is None else reuse.place(answer, out)
+
+    @abstractmethod
+    def _answer_checked(
+        self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
+    ) -> WorstCase:
+        """Answer checked losses, (N,) or (B, N), or raise SolverFailed; p may be put into `out`."""
+
+    def _check_losses(self, losses: ArrayLike) -> Array:
+        """Losses as a C-contiguous writable float64 array, (N,) or (B, N); kernels look for NaN."""
+        if type(losses) is np.ndarray and losses.dtype == np.float64 and losses.flags.carray:
+            f = losses
+        else:
+            f = np.require(as_floats("losses", losses, InvalidLosses), requirements=["C", "W", "A"])
+        if f.ndim not in {1, 2} or f.size == 0:
+            raise InvalidLosses(
+                f"losses must have shape (N,) or (B, N) with at least one entry, got {f.shape}",
+                parameter="losses",
+                value=losses,
+            )
+        size = self.size
+        if size is not None and f.shape[-1] != size:
+            raise InvalidLosses(
+                f"losses must have {size} entries, one per entry of the set, got shape {f.shape}",
+                parameter="losses",
+                value=losses,
+            )
+        if self.rows is not None and f.shape != (self.rows, f.shape[-1]):
+            if f.ndim != 1:
+                raise InvalidLosses(
+                    f"this set's parameters have {self.rows} rows: losses must have shape "
+                    f"({self.rows}, {f.shape[-1]}) or ({f.shape[-1]},), got {f.shape}",
+                    parameter="losses",
+                    value=losses,
+                )
+            f = np.tile(f, (self.rows, 1))
+        return f
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled programs and solver handles are made again when needed.
+        return {key: value for key, value in self.__dict__.items() if not key.startswith("_cache")}
+
+    def __copy__(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__getstate__())
+        return twin
