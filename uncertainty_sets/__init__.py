@@ -9,6 +9,9 @@ from uncertainty_sets.answer import RaggedWorstCase, WorstCase
 from uncertainty_sets.backends import available_backends
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conformance.check import check_set
+from uncertainty_sets.inverse import LeastRadius
+from uncertainty_sets.pooling import Pooled, entropy_pooling
+from uncertainty_sets.projection import Nearest
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
@@ -23,7 +26,10 @@ __all__ = [
     "Box",
     "CDNorm",
     "Ellipsoid",
+    "LeastRadius",
+    "Nearest",
     "Polyhedron",
+    "Pooled",
     "Ragged",
     "RaggedWorstCase",
     "UncertaintySet",
@@ -32,6 +38,7 @@ __all__ = [
     "available_backends",
     "available_sets",
     "check_set",
+    "entropy_pooling",
     "get_set",
     "worst_case",
 ]

@@ -204,7 +204,7 @@ class UncertaintySet(ABC):
         >>> f, q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
         >>> answer = KL(q, 0.0).radius_for(f, target=2.5)
         >>> round(answer.radius, 6), answer.p.round(4)
-        (0.121..., array([0.3148, 0.2780..., 0.4...]))
+        (0.122847, array([0.3141, 0.2789, 0.407 ]))
         >>> theta = answer.multiplier
         >>> bool(np.isclose(theta * 2.5 - np.log(q @ np.exp(theta * f)), answer.lower_bound))
         True
@@ -255,7 +255,7 @@ class UncertaintySet(ABC):
         >>> ball, x = KL([0.5, 0.3, 0.2], 0.1), np.array([0.0, 0.5, 0.9])
         >>> nearest = ball.project(x)
         >>> nearest.p.round(3), bool(nearest.gap < 1e-12)
-        (array([0.3..., 0.3..., 0.3...]), True)
+        (array([0.303, 0.335, 0.362]), True)
         >>> d = x - nearest.p
         >>> bool(np.isclose(nearest.gap, ball.worst_case(d).upper_bound - d @ nearest.p, atol=1e-15))
         True
@@ -263,9 +263,10 @@ class UncertaintySet(ABC):
         return projection.project(self, self._check_point(point))
 
     def prox(self, point: ArrayLike, step: float) -> Array:
-        """Return argmin over z of max over the set of pᵀz + ‖z - point‖²/(2·step): the step of a proximal method.
+        """Return the z that minimises (the largest pᵀz over the set) + ‖z - point‖²/(2·step).
 
-        It is point - step·project(point/step).p; that projection has the proof.
+        This is the proximal step of the support function: point - step·project(point/step).p, and that
+        projection has the proof.
 
         >>> from uncertainty_sets import Box
         >>> Box([0.0, 0.0], [1.0, 1.0]).prox([3.0, 0.0], step=1.0)
@@ -362,11 +363,11 @@ class UncertaintySet(ABC):
         return conic.residual(self, p)
 
     def _closed_radius(self, losses: Array, targets: Array) -> inverse.LeastRadius | None:
-        """The least radius for each row of losses, (B, N), and its target, by the set's own method, if any."""
+        """The least radius per row of losses, (B, N), and target; None if the set has no method for it."""
         return None
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
-        """By how much the bound of one answer's multipliers grows with the radius; None if they do not tell."""
+        """How fast the bound by one answer's multipliers grows with the radius; None if they do not tell."""
         return None
 
     def _distance(self, p: Array) -> float | None:

@@ -236,8 +236,8 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     reached = "is not reached" if best is None else f"is reached at {best.radius:.6g}"
     raise SolverFailed(
         f"no certified least {subject.sized_by} of {subject!r}: after {MOST_CALLS} oracle calls the target "
-        f"{target} {reached}, and the lower bound is {low:.6g}. Scale the losses so that their spread is near 1, "
-        "or give a target further from the largest loss",
+        f"{target} {reached}, and the lower bound is {low:.6g}. Scale the losses so that their spread is "
+        "near 1, or give a target further from the largest loss",
         answer=None if best is None else best.answer,
     )
 

@@ -30,8 +30,8 @@ def worst_case_path(subject: Sized, losses: ArrayLike, radii: ArrayLike) -> Wors
     sizes = as_floats("radii", radii, InvalidInput)
     if f.ndim != 1 or sizes.ndim != 1 or sizes.size == 0:
         raise InvalidInput(
-            f"a path needs one loss vector (N,) and a vector of one {name} or more, got losses of shape {f.shape} "
-            f"and radii of shape {sizes.shape}; for a batch call it per row",
+            f"a path needs one loss vector (N,) and a vector of one {name} or more, got losses of shape "
+            f"{f.shape} and radii of shape {sizes.shape}; for a batch call it per row",
             parameter="radii",
             value=radii,
         )

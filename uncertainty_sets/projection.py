@@ -1,4 +1,4 @@
-"""The point of a set nearest to a given one, in closed form, by a conic solver, or by the set's oracle alone."""
+"""The point of a set nearest to a given one, in closed form, by a conic solver or by the oracle alone."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ def project(subject: Projectable, point: Array) -> Nearest:
         found = _proved(subject, point, projection_of(subject, point), "conic")
     if not _is_usable(found, point):
         raise SolverFailed(
-            f"no usable projection onto {subject!r}: the best point has a gap of {found.gap:.2g} and a violation "
-            f"of {found.violation:.2g}. Give a point nearer to the set, or constraints with numbers nearer to 1"
+            f"no usable projection onto {subject!r}: the best point has a gap of {found.gap:.2g} and a "
+            f"violation of {found.violation:.2g}. Give a point nearer to the set, or constraints with "
+            "numbers nearer to 1"
         )
     return found
 

@@ -1,9 +1,10 @@
 """KL, the other way round: the least radius at which pᵀf reaches a target.
 
-p_θ ∝ q·exp(θg) has the least divergence among all p with its mean, so θ is the root of E_θ[g] = target, in the
-scale of kl.py: g = (f - max f)/spread. E_θ rises from the mean to 0. Left of the root Newton's method runs on
+p_θ ∝ q·exp(θg) has the least divergence among all p with its mean, so θ is the root of E_θ[g] = target, with
+g = (f - max f)/spread as in kl.py. E_θ rises from the mean to 0. Left of the root Newton's method runs on
 1/E_θ, which is linear in θ for an exponential tail; right of it on log(-E_θ). Both keep to their side, and a
-bracket takes over if rounding leads them outside. Any θ >= 0 proves θ·target - log Σ q·exp(θf) as a lower bound.
+bracket takes over if rounding leads them outside. Any θ >= 0 proves θ·target - log Σ q·exp(θf) as a lower
+bound.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def search(
         near = AIM * abs(aim - center)
         if abs(off) <= near or passes >= MOST_PASSES:
             break
-        if abs(off) <= 1e3 * near and abs(off) > 0.25 * missed:
+        if abs(off) <= max(1e3 * near, 1e-14) and abs(off) > 0.25 * missed:
             break  # Newton squares the error: one that stays is rounding
         missed = abs(off)
         # 2. Narrow the bracket.
