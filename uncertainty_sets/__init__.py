@@ -9,7 +9,10 @@ from uncertainty_sets.answer import RaggedWorstCase, WorstCase
 from uncertainty_sets.backends import available_backends
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conformance.check import check_set
+from uncertainty_sets.inverse import LeastRadius
 from uncertainty_sets.penalised import Penalised
+from uncertainty_sets.pooling import Pooled, entropy_pooling
+from uncertainty_sets.projection import Nearest
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.registry import available_sets, get_set, worst_case
 from uncertainty_sets.sets.box import Box
@@ -46,10 +49,13 @@ __all__ = [
     "Ellipsoid",
     "Hellinger",
     "Intersection",
+    "LeastRadius",
     "Mapped",
+    "Nearest",
     "Nested",
     "Penalised",
     "Polyhedron",
+    "Pooled",
     "Product",
     "Ragged",
     "RaggedWorstCase",
@@ -62,6 +68,7 @@ __all__ = [
     "available_backends",
     "available_sets",
     "check_set",
+    "entropy_pooling",
     "get_set",
     "worst_case",
 ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback, recheck
+from uncertainty_sets import fallback, inverse, paths, projection, recheck
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
@@ -39,7 +39,7 @@ NAMED: dict[str, type[UncertaintySet]] = {}
 
 FROM_CONSTRAINTS = (
     "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
-    "_singleton", "_projection", "ragged",
+    "_singleton", "_projection", "ragged", "_closed_radius", "_slope", "_distance",
 )  # fmt: skip
 """What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
 
@@ -68,6 +68,10 @@ class UncertaintySet(Oracle):
 
     has_ragged: ClassVar[bool] = False
     """Whether the class overrides `ragged`. This is derived; do not set it."""
+
+    sized_by: ClassVar[str] = ""
+    """The parameter that says how large the set is, "radius" or "budget": a number >= 0. At 0 the set is its
+    `reference()`, and the largest pᵀf is a concave function of it. Empty if there is none."""
 
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
@@ -121,6 +125,93 @@ class UncertaintySet(Oracle):
                 )
             answer = conic.worst_case(self, f, backend, warm_start)
         return answer
+
+    def radius_for(self, losses: ArrayLike, target: ArrayLike) -> inverse.LeastRadius:
+        """Return the least radius (or budget) at which the largest pᵀf reaches a target.
+
+        The set's own radius does not matter. The radius is 0 if the centre's mean reaches the target, and
+        infinite if no radius does. KL has a closed form; other sets need 3 or 4 oracle calls per target.
+
+        Args:
+            losses: finite numbers, shape (N,) or (B, N).
+            target: a number, or shape (B,): one per row of losses, or several for one loss vector.
+
+        The lower bound of KL is θ·target - log Σ q·exp(θf) for any θ >= 0, here the answer's multiplier:
+
+        >>> import numpy as np
+        >>> from uncertainty_sets import KL
+        >>> f, q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
+        >>> answer = KL(q, 0.0).radius_for(f, target=2.5)
+        >>> round(answer.radius, 6), answer.p.round(4)
+        (0.122847, array([0.3141, 0.2789, 0.407 ]))
+        >>> theta = answer.multiplier
+        >>> bool(np.isclose(theta * 2.5 - np.log(q @ np.exp(theta * f)), answer.lower_bound))
+        True
+        >>> round(KL(q, answer.radius).worst_case(f).value, 9)
+        2.5
+        """
+        return inverse.radius_for(self, losses, target)
+
+    def scaled(self, factor: ArrayLike) -> UncertaintySet:
+        """Return the set with its radius (or budget) times a factor >= 0, or one factor per batch row.
+
+        >>> from uncertainty_sets import CDNorm
+        >>> CDNorm([0.5, 0.5], 0.1, budget=1.0).scaled(0.5).budget
+        0.5
+        """
+        return paths.scaled(self, factor)
+
+    def worst_case_path(self, losses: ArrayLike, radii: ArrayLike) -> WorstCase:
+        """Return the worst cases of one loss vector for several radii (or budgets), as a batch has them.
+
+        For trade-off curves: row k belongs to radii[k]. Radii are answered from the smallest to the largest,
+        each from the multipliers of the one before.
+
+        >>> from uncertainty_sets import KL
+        >>> KL([0.5, 0.3, 0.2], 0.1).worst_case_path([1.0, 2.0, 4.0], [0.0, 0.1, 10.0]).value.round(3)
+        array([1.9  , 2.439, 4.   ])
+        """
+        return paths.worst_case_path(self, losses, radii)
+
+    def distance(self, p: ArrayLike) -> float:
+        """Return the least radius (or budget) at which the set contains p; infinite if none does.
+
+        >>> from uncertainty_sets import KL
+        >>> round(KL([0.5, 0.5], 0.1).distance([0.8, 0.2]), 6)
+        0.192745
+        """
+        return inverse.distance(self, self._check_point(p))
+
+    def project(self, point: ArrayLike) -> projection.Nearest:
+        """Return the point of the set nearest to any given vector, in the Euclidean norm, with a proof.
+
+        Box, CDNorm, KL and Ellipsoid with a diagonal shape have a closed form; others take a conic program.
+        An oracle call proves the answer: with d = point - p, half the squared distance is at most
+        max over the set of p'ᵀd - pᵀd from the least one.
+
+        >>> import numpy as np
+        >>> from uncertainty_sets import KL
+        >>> ball, x = KL([0.5, 0.3, 0.2], 0.1), np.array([0.0, 0.5, 0.9])
+        >>> nearest = ball.project(x)
+        >>> nearest.p.round(3), bool(nearest.gap < 1e-12)
+        (array([0.303, 0.335, 0.362]), True)
+        >>> d = x - nearest.p
+        >>> bool(np.isclose(nearest.gap, ball.worst_case(d).upper_bound - d @ nearest.p, atol=1e-15))
+        True
+        """
+        return projection.project(self, self._check_point(point))
+
+    def prox(self, point: ArrayLike, step: float) -> Array:
+        """Return the z that minimises (the largest pᵀz over the set) + ‖z - point‖²/(2·step).
+
+        This is the proximal step of the support function: point - step·project(point/step).p, and that
+        projection has the proof.
+
+        >>> from uncertainty_sets import Box
+        >>> Box([0.0, 0.0], [1.0, 1.0]).prox([3.0, 0.0], step=1.0)
+        array([2., 0.])
+        """
+        return projection.prox(self, self._check_point(point), step)
 
     @classmethod
     def ragged(cls, *parameters: Any, **named: Any) -> Ragged:
@@ -209,6 +300,18 @@ class UncertaintySet(Oracle):
     def _residual(self, p: Array) -> float:
         """The largest scaled residual of the set's own constraints at p (the simplex is checked apart)."""
         return conic.residual(self, p)
+
+    def _closed_radius(self, losses: Array, targets: Array) -> inverse.LeastRadius | None:
+        """The least radius per row of losses, (B, N), and target; None if the set has no method for it."""
+        return None
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        """How fast the bound by one answer's multipliers grows with the radius; None if they do not tell."""
+        return None
+
+    def _distance(self, p: Array) -> float | None:
+        """The least radius at which the set has p, if there is a formula; None tries radii instead."""
+        return None
 
     def _projection(self) -> Callable[[Array], Array] | None:
         """The function target ↦ nearest point of the set, if it has a closed form (projection.py)."""

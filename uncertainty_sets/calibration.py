@@ -12,6 +12,7 @@ function                   gives                                 guarantee
 `total_variation_radius`   radius of `TotalVariation`            any number of samples
 `wasserstein1_radius`      radius of `Wasserstein1` on a line    any number of samples
 `dnorm_budget`             budget of a D-norm set                any, but for independent perturbations only
+`bootstrap_radius`         radius or budget of any set           asymptotic
 =========================  ====================================  ==========================================
 
 The centre is always the vector of sample frequencies, from independent draws of one distribution.
@@ -22,7 +23,7 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_left
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +32,7 @@ from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.packages import load
 
 __all__ = [
+    "bootstrap_radius",
     "divergence_radius",
     "dnorm_budget",
     "dnorm_violation",
@@ -161,6 +163,66 @@ def wasserstein1_radius(
     n, size, miss = _count("samples", samples), _count("atoms", atoms), _miss(confidence)
     length = float(size - 1) if positions is None else _length(positions, size)
     return length * min(1.0, math.sqrt(math.log(2.0 / miss) / (2.0 * n)))
+
+
+class HasDistance(Protocol):
+    """A set that can tell how far a distribution is from its centre, as those with a radius or budget can."""
+
+    rows: int | None
+
+    def distance(self, p: ArrayLike) -> float:
+        """The least radius at which the set contains p."""
+        ...
+
+    def reference(self) -> Any:
+        """The centre."""
+        ...
+
+
+def bootstrap_radius(
+    uncertainty_set: HasDistance,
+    samples: SupportsIndex,
+    confidence: float,
+    *,
+    rng: np.random.Generator,
+    resamples: SupportsIndex = 1000,
+) -> float:
+    """The radius (or budget) at which a set contains that share of bootstrap resamples of its own centre.
+
+    Draws `resamples` times n = `samples` outcomes from the centre q and returns the smallest of the distances
+    of their frequencies from q that a share of `confidence` does not exceed. Works for every set with
+    a radius or budget; the set's own radius does not matter.
+
+    What it guarantees: as the number of samples grows, with all else fixed and every atom of positive
+    probability, the distances of resamples from q have the law of the distance between q and the truth, so
+    the coverage tends to `confidence`. What it does not: anything for a fixed number of samples. With few
+    samples per atom the coverage is too low, and an atom that was never drawn is in no resample: the distance
+    that its probability adds is not seen (and for KL the truth is then outside for every radius). The radius
+    is itself random; 1,000 resamples know a 95 % quantile to about ±0.7 % of coverage.
+
+    Args:
+        uncertainty_set: a set around the sample frequencies, with any radius.
+        samples: how many draws the frequencies count.
+        confidence: the share, in (0, 1).
+        rng: where the resamples come from.
+        resamples: how many. O(N) each for sets with a formula for the distance, some 50 times that otherwise.
+
+    Reference: Efron and Tibshirani, An introduction to the bootstrap, Chapman and Hall, 1993.
+
+    >>> from uncertainty_sets import KL
+    >>> q = [0.4, 0.3, 0.1, 0.1, 0.1]
+    >>> radius = bootstrap_radius(KL(q, 0.0), samples=1000, confidence=0.95, rng=np.random.default_rng(0))
+    >>> round(radius, 3), round(kl_radius(samples=1000, atoms=5, confidence=0.95), 3)
+    (0.005, 0.005)
+    """
+    n, count, miss = _count("samples", samples), _count("resamples", resamples), _miss(confidence)
+    if uncertainty_set.rows is not None:
+        raise InvalidParameter("bootstrap_radius takes a single set, and this one's parameters differ by row")
+    draws = rng.multinomial(n, uncertainty_set.reference(), size=count) / n
+    distances = np.sort([uncertainty_set.distance(each) for each in draws])
+    # The order statistic that covers the next draw, too, with that probability; the largest if there is none.
+    place = math.ceil((count + 1) * (1.0 - miss) - 1e-9)
+    return float(distances[min(place, count) - 1])
 
 
 def dnorm_violation(terms: SupportsIndex, budget: float, *, bound: Bound = "binomial") -> float:

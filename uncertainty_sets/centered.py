@@ -62,6 +62,7 @@ class CenteredSet(UncertaintySet):
 class Ball(CenteredSet):
     """All distributions within a radius of a centre; at a radius of 0 the centre alone."""
 
+    sized_by: ClassVar[str] = "radius"
     _radius: Array
 
     def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:

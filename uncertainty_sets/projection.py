@@ -1,14 +1,92 @@
-"""The point of a set nearest to a given one, in closed form or by the set's oracle alone."""
+"""The point of a set nearest to a given one, in closed form, by a conic solver or by the oracle alone."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.conic.membership import projection_of
+from uncertainty_sets.contract import SetContract
+from uncertainty_sets.errors import InvalidInput, SolverFailed
+
+if TYPE_CHECKING:
+    from uncertainty_sets.answer import WorstCase
 
 NEGLIGIBLE = 1e-13  # a weight that counts as zero
+USABLE = 1e-6  # the largest gap and violation that are returned, for a point whose largest entry is 1 or less
+
+
+class Projectable(SetContract, Protocol):
+    """A set, as far as projections go."""
+
+    def worst_case(self, losses: Array) -> WorstCase:
+        """The oracle, which proves the projection."""
+        ...
+
+    def _projection(self) -> Callable[[Array], Array] | None: ...
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The point of a set nearest to a given vector, with its proof.
+
+    Attributes:
+        p: the nearest distribution, in the set up to `violation`.
+        distance: the Euclidean distance ‖point - p‖.
+        lower_bound: no distribution in the set is nearer than this, by the oracle's certified bound.
+        gap: by how much half the squared distance may be above the least one: with d = point - p, the
+            largest p'ᵀd over the set (an upper bound on it) minus pᵀd. Never clipped.
+        violation: the largest residual of p over the simplex and the set's constraints.
+        backend: "closed-form" or "conic".
+    """
+
+    p: Array
+    distance: float
+    lower_bound: float
+    gap: float
+    violation: float
+    backend: str
+
+
+def project(subject: Projectable, point: Array) -> Nearest:
+    """Answer `UncertaintySet.project`."""
+    exact = subject._projection()
+    found = _proved(subject, point, exact(point), "closed-form") if exact is not None else None
+    if found is None or not _is_usable(found, point):
+        found = _proved(subject, point, projection_of(subject, point), "conic")
+    if not _is_usable(found, point):
+        raise SolverFailed(
+            f"no usable projection onto {subject!r}: the best point has a gap of {found.gap:.2g} and a "
+            f"violation of {found.violation:.2g}. Give a point nearer to the set, or constraints with "
+            "numbers nearer to 1"
+        )
+    return found
+
+
+def _proved(subject: Projectable, point: Array, p: Array, backend: str) -> Nearest:
+    towards = point - p
+    towards -= towards.mean()  # Σ(p' - p) = 0: a constant changes nothing but the rounding
+    answer = subject.worst_case(towards)
+    gap, far = float(answer.upper_bound - p @ towards), float(np.linalg.norm(point - p))
+    lower = max(0.0, far - max(gap, 0.0) / far) if far > 0.0 else 0.0
+    return Nearest(p, far, lower, gap, subject.violation(p), backend)
+
+
+def _is_usable(found: Nearest, point: Array) -> bool:
+    size = max(1.0, float(np.abs(point).max()))
+    return abs(found.gap) <= USABLE * size and found.violation <= max(1e-9, 1e-15 * size)
+
+
+def prox(subject: Projectable, point: Array, step: float) -> Array:
+    """Answer `UncertaintySet.prox`."""
+    if not 0.0 < step < np.inf:
+        raise InvalidInput(f"step must be positive and finite, got {step!r}", parameter="step", value=step)
+    moved: Array = point - step * project(subject, point / step).p
+    return moved
 
 
 class Oracle(Protocol):

@@ -194,17 +194,21 @@ def _find_interior(uncertainty_set: SetContract, size: int) -> Array | None:
 def projection_of_uniform(uncertainty_set: SetContract) -> Array:
     """The distribution of the set nearest to the uniform one, in the Euclidean norm."""
     name, size = type(uncertainty_set).__name__, uncertainty_set.size
-    cp = load("cvxpy", f"the reference of {name}")
     if size is None:
         raise InvalidInput(
             f"{name} takes its size from the losses: use with_size(N).reference(), or set its `size`"
         )
     uniform = np.full(size, 1.0 / size)
-    if uncertainty_set.violation(uniform) <= 1e-12:
-        return uniform
-    p = cp.Variable(size)
+    return uniform if uncertainty_set.violation(uniform) <= 1e-12 else projection_of(uncertainty_set, uniform)
+
+
+def projection_of(uncertainty_set: SetContract, point: Array) -> Array:
+    """The distribution of the set nearest to a point, in the Euclidean norm, by a conic solver."""
+    cp = load("cvxpy", f"a projection onto {type(uncertainty_set).__name__}")
+    p = cp.Variable(point.size)
+    towards = point - point.mean()  # the same nearest distribution, without the digits that a constant takes
     problem = cp.Problem(
-        cp.Minimize(cp.norm(p - uniform)),
+        cp.Minimize(cp.norm(p - towards)),
         [cp.sum(p) == 1, p >= 0, *set_constraints(uncertainty_set, p)],
     )
     status = _solve(problem)
@@ -212,7 +216,7 @@ def projection_of_uniform(uncertainty_set: SetContract) -> Array:
         raise EmptySet(f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0, 1ᵀp = 1")
     if p.value is None:
         raise SolverFailed(
-            f"no reference for {uncertainty_set!r}: the projection ended with status {status!r}"
+            f"no nearest point of {uncertainty_set!r}: the projection ended with status {status!r}"
         )
     nearest: Array = np.maximum(p.value, 0.0)
     nearest /= nearest.sum()

@@ -77,6 +77,7 @@ class CDNorm(CenteredSet):
     formula: ClassVar[str] = "|p - q| <= spread, Σ |p - q|/spread <= budget"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "spread", "budget")
+    sized_by: ClassVar[str] = "budget"
     _certifies_itself: ClassVar[bool] = True
     _spread: Array
     _budget: Array
@@ -187,6 +188,9 @@ class CDNorm(CenteredSet):
 
         parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
         return answer(rows, losses, parameters, ("nu", "pi"), warm_start, out)
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("pi")
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.budget_projection import nearest

@@ -231,15 +231,31 @@ class Ellipsoid(Ball):
             result.dual = {"nu": (top + nu) / scale, "mu": mu / scale}
         return result
 
-    def _residual(self, p: Array) -> float:
-        d, radius = p - self._center[0], float(self._radius[0])
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        dual, radius = answer.dual, float(self._radius[0])
+        if radius == 0.0 or not {"tau", "mu"} & dual.keys():
+            return None
+        y = losses - dual["nu"]
+        if self._dense:
+            from uncertainty_sets.kernels.quadratic_form import quadratic
+
+            y = y + dual["mu"]
+            return math.sqrt(quadratic(self._shape[0], self._condition[0], y) / radius) / 2.0
+        if dual["tau"] < np.inf:
+            y = np.maximum(y, -dual["tau"] * self._ratio[0])
+        return math.sqrt(float((self._shape[0] * y * y).sum()) / radius) / 2.0
+
+    def _distance(self, p: Array) -> float:
+        d = p - self._center[0]
         if self._dense:
             from uncertainty_sets.kernels.quadratic_form import distance
 
-            size = distance(self._shape[0], self._root[0], self._condition[0], d)
-        else:
-            size = float((d * d / self._shape[0]).sum())
-        return max((size - radius) / max(1.0, radius), 0.0)
+            return float(distance(self._shape[0], self._root[0], self._condition[0], d))
+        return float((d * d / self._shape[0]).sum())
+
+    def _residual(self, p: Array) -> float:
+        radius = float(self._radius[0])
+        return max((self._distance(p) - radius) / max(1.0, radius), 0.0)
 
     def _row(self, index: int) -> UncertaintySet:
         if self.rows is None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
@@ -113,16 +114,31 @@ class KL(SupportedBall):
 
         return answer(rows, self._on_support(losses), (self._center, self._radius), ("eta",), warm_start, out)
 
-    def _residual(self, p: Array) -> float:
-        q, radius = self._center[0], float(self._radius[0])
-        outside = float(np.abs(p[q == 0.0]).max(initial=0.0))
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
+        from uncertainty_sets.kernels.kl_radius import rows
+
+        return closed(self, rows, self._on_support(losses), (self._center,), targets)
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("eta")
+
+    def _distance(self, p: Array) -> float:
+        q = self._center[0]
+        return np.inf if p[q == 0.0].any() else max(0.0, self._divergence(p))
+
+    def _divergence(self, p: Array) -> float:
+        """Σ p·log(p/q) over q > 0, as a sum of terms that are each >= 0: a small one keeps its digits."""
+        q = self._center[0]
         inside = q > 0.0
         x, y = np.maximum(p[inside], 0.0), q[inside]
-        # Σ p·log(p/q) as a sum of terms that are each >= 0, which keeps the digits of a small divergence.
         close = np.clip(x, 0.5 * y, 2.0 * y)
         ratio = close / y - 1.0
         near = y * ((1.0 + ratio) * np.log1p(ratio) - ratio)
         far = x * (np.log(np.where(x > 0.0, x, 1.0)) - np.log(y)) - x + y
         terms = np.where(x == close, near, far)
-        divergence = float(terms.sum()) + float(x.sum() - y.sum())
-        return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
+        return float(terms.sum()) + float(x.sum() - y.sum())
+
+    def _residual(self, p: Array) -> float:
+        radius = float(self._radius[0])
+        outside = float(np.abs(p[self._center[0] == 0.0]).max(initial=0.0))
+        return max(outside, (self._divergence(p) - radius) / max(1.0, radius), 0.0)

@@ -241,6 +241,9 @@ class Wasserstein1(Ball):
             result.p = p
         return result
 
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("lam")
+
     def _residual(self, p: Array) -> float:
         q, radius = self._center[0], float(self._radius[0])
         if self._on_line:

@@ -1,0 +1,285 @@
+"""The inverse question: the least radius, or budget, at which the worst case reaches a target.
+
+The largest pᵀf of a set is a concave function of its radius, and an answer's multiplier of the radius is the
+slope of a line above it. So where that line reaches the target is a certified lower bound on the radius, and
+also the next radius to try: Newton's method, which comes from below and takes 3 or 4 oracle calls. If a set
+does not tell its multiplier, the bounds of its answers alone narrow a bracket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.building import parameters_of
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
+from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
+from uncertainty_sets.kernels.layout import NOT_FINITE, OK
+from uncertainty_sets.parameters import as_floats
+
+if TYPE_CHECKING:
+    from uncertainty_sets.answer import WorstCase
+
+NEAR = 1e-12  # of the spread: how near to the target counts as there
+NARROW, ENOUGH = 1e-11, 1e-5  # of the radius: the gap that is aimed at, and the largest that is returned
+MOST_CALLS = 100
+
+
+class Sized(Protocol):
+    """A set with a radius or a budget, as far as questions about it go."""
+
+    rows: int | None
+    sized_by: Any
+
+    def worst_case(self, losses: Array, *, warm_start: WorstCase | None = None) -> WorstCase:
+        """The oracle."""
+        ...
+
+    def reference(self) -> Array:
+        """The centre."""
+        ...
+
+    def _check_losses(self, losses: ArrayLike) -> Array: ...
+
+    def _row(self, index: int) -> Any: ...
+
+    def _residual(self, p: Array) -> float: ...
+
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius | None: ...
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None: ...
+
+    def _distance(self, p: Array) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class LeastRadius:
+    """The least radius (or budget) at which the worst case reaches a target, with its proof.
+
+    For several targets or rows every field except `backend` has a leading axis of length B.
+
+    Attributes:
+        radius: the least radius; infinite if no radius reaches the target.
+        lower_bound: no radius below this one reaches the target, by the multiplier alone.
+        gap: radius - lower_bound, computed before both are rounded. Never clipped.
+        p: a distribution within `radius` that reaches the target up to rounding; NaN if there is none.
+        value: pᵀf.
+        multiplier: by how much the radius grows per unit of the target; NaN if the set does not tell it.
+        backend: "closed-form", or "oracle" if the set's oracle was called for several radii.
+        iterations: passes over the losses, or oracle calls.
+    """
+
+    radius: Any
+    lower_bound: Any
+    gap: Any
+    p: Array
+    value: Any
+    multiplier: Any
+    backend: str
+    iterations: Any
+
+    def row(self, index: int) -> Self:
+        """Return the answer for one target or row."""
+        numbers = (self.radius, self.lower_bound, self.gap, self.value, self.multiplier)
+        radius, lower, gap, value, multiplier = (float(each[index]) for each in numbers)
+        return type(self)(
+            radius, lower, gap, self.p[index], value, multiplier, self.backend, int(self.iterations[index])
+        )
+
+
+def resized(subject: Sized, extent: Any) -> Any:
+    """The set with another radius or budget, and all else as it is.
+
+    A subclass that computes its radius (an `EVaR`) becomes the set that takes it as a parameter.
+    """
+    name = required(subject)
+    owner: Any = next((cls for cls in type(subject).__mro__ if name in parameters_of(cls)), None)
+    missing = [] if owner is None else [each for each in parameters_of(owner) if not hasattr(subject, each)]
+    if owner is None or missing:
+        raise BackendUnsuitable(
+            f"{type(subject).__name__} cannot be made again with another {name}: "
+            + (f"it keeps no attribute {missing[0]!r}" if missing else f"no constructor takes {name!r}")
+        )
+    given = {each: getattr(subject, each) for each in parameters_of(owner)}
+    return owner(**given | {name: extent})
+
+
+def required(subject: Sized) -> str:
+    """The name of the parameter that says how large the set is; an error if it has none."""
+    if not subject.sized_by:
+        raise BackendUnsuitable(
+            f"{type(subject).__name__} has no radius or budget to change; a set that has one names it in "
+            "`sized_by`"
+        )
+    return str(subject.sized_by)
+
+
+def radius_for(subject: Sized, losses: ArrayLike, target: ArrayLike) -> LeastRadius:
+    """Answer `UncertaintySet.radius_for`."""
+    required(subject)
+    f = subject._check_losses(losses)
+    t = as_floats("target", target, InvalidInput)
+    if t.ndim > 1 or not np.isfinite(t).all() or (f.ndim == 2 and t.ndim == 1 and len(t) != len(f)):
+        needed = "a finite number or a vector of them" + ("" if f.ndim == 1 else f", of length {len(f)}")
+        raise InvalidInput(f"target must be {needed}, got {target!r}", parameter="target", value=target)
+    single = f.ndim == 1 and t.ndim == 0
+    count = len(f) if f.ndim == 2 else t.size
+    F = np.ascontiguousarray(np.broadcast_to(f, (count, f.shape[-1])))
+    T = np.array(np.broadcast_to(t, (count,)))
+    found = subject._closed_radius(F, T)
+    if found is None:
+        reject_not_finite(f)
+        found = gather([_by_oracle(subject._row(b), F[b], float(T[b])) for b in range(count)])
+    return found.row(0) if single else found
+
+
+def gather(answers: list[LeastRadius]) -> LeastRadius:
+    """The answers for several targets or rows as one."""
+
+    def column(name: str) -> Array:
+        return np.array([getattr(each, name) for each in answers])
+
+    names = ("radius", "lower_bound", "gap", "p", "value", "multiplier")
+    backends = " and ".join(sorted({each.backend for each in answers}))
+    return LeastRadius(*map(column, names), backend=backends, iterations=column("iterations"))
+
+
+def closed(
+    subject: Sized,
+    kernel: Callable[..., None],
+    F: Array,
+    parameters: tuple[Array, ...],
+    targets: Array,
+) -> LeastRadius:
+    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/kl_radius.py.
+
+    Rows that do not come out are tried again, scaled by a power of two, and then by the set's oracle.
+    """
+    P, out = np.empty(F.shape), np.empty((len(F), 7))
+
+    def run(first: int, after: int) -> None:
+        part = slice(first, after)
+        cut = (each[part] if len(each) > 1 else each for each in parameters)
+        kernel(F[part], *cut, targets[part], P[part], out[part])
+
+    run_pieces(run, len(F), F.size)
+    answer = LeastRadius(*out.T[:3], P, *out.T[3:5], backend="closed-form", iterations=out[:, 5].astype(int))
+    status = out[:, 6]
+    if not status.any():
+        return answer
+    if (status == NOT_FINITE).any():
+        reject_not_finite(F[0] if len(F) == 1 else F)
+    kept = []
+    for b in range(len(F)):
+        if status[b] != OK:
+            scale = unit(F[b])
+            own = [each[b : b + 1] if len(each) > 1 else each for each in parameters]
+            kernel(F[b : b + 1] * scale, *own, targets[b : b + 1] * scale, P[b : b + 1], out[b : b + 1])
+            with np.errstate(over="ignore"):
+                out[b, 3] /= scale
+                out[b, 4] *= scale
+        done = out[b, 6] == OK
+        kept.append(answer.row(b) if done else _by_oracle(subject._row(b), F[b], float(targets[b])))
+    return gather(kept)
+
+
+class _Tried(NamedTuple):
+    """The oracle's answer at one radius."""
+
+    radius: float
+    answer: WorstCase
+    slope: float | None
+
+    def bound(self, target: float) -> float:
+        """No radius below this reaches the target, by this answer's multipliers."""
+        over = target - self.answer.upper_bound
+        if self.slope is None or not np.isfinite(self.slope):
+            return self.radius if over > 0.0 else 0.0
+        if self.slope == 0.0:
+            return np.inf if over > 0.0 else 0.0
+        return max(0.0, self.radius + over / self.slope)
+
+
+def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
+    """The least radius for one loss vector, by the set's oracle."""
+    center, spread = subject.reference(), float(f.max()) - float(f.min())
+    mean = float(center @ f)
+    if target <= mean:
+        return LeastRadius(0.0, 0.0, 0.0, center, mean, 0.0, "oracle", 0)
+    nowhere = np.full(f.size, np.nan)
+    if target > float(f.max()):
+        return LeastRadius(np.inf, np.inf, 0.0, nowhere, np.nan, np.inf, "oracle", 0)
+    near = max(NEAR * spread, 4.0 * float(np.spacing(np.abs(f).max())))
+    low, best = 0.0, None
+    radius = float(getattr(subject, subject.sized_by)) or 1e-3
+    warm = None
+    for calls in range(1, MOST_CALLS + 1):
+        tried = resized(subject, radius)
+        warm = tried.worst_case(f, warm_start=warm)
+        now = _Tried(radius, warm, tried._slope(f, warm))
+        low = max(low, now.bound(target))
+        if low == np.inf:
+            return LeastRadius(np.inf, np.inf, 0.0, nowhere, np.nan, np.inf, "oracle", calls)
+        if warm.value >= target - max(near, warm.gap) and (best is None or radius < best.radius):
+            best = now
+        narrow = NARROW if now.slope is not None else 1e-9
+        if best is not None and best.radius - low <= narrow * best.radius:
+            return _settled(best, low, calls)
+        radius = _next_radius(low, now, best)
+    if best is not None and best.radius - low <= ENOUGH * best.radius:
+        return _settled(best, low, MOST_CALLS)
+    reached = "is not reached" if best is None else f"is reached at {best.radius:.6g}"
+    raise SolverFailed(
+        f"no certified least {subject.sized_by} of {subject!r}: after {MOST_CALLS} oracle calls the target "
+        f"{target} {reached}, and the lower bound is {low:.6g}. Scale the losses so that their spread is "
+        "near 1, or give a target further from the largest loss",
+        answer=None if best is None else best.answer,
+    )
+
+
+def _settled(best: _Tried, low: float, calls: int) -> LeastRadius:
+    multiplier = np.nan if best.slope is None else (1.0 / best.slope if best.slope > 0.0 else np.inf)
+    answer, radius = best.answer, best.radius
+    return LeastRadius(radius, low, radius - low, answer.p, answer.value, multiplier, "oracle", calls)
+
+
+def _next_radius(low: float, now: _Tried, best: _Tried | None) -> float:
+    """Where the line of the last answer reaches the target, if there is one; else inside the bracket."""
+    if now.slope is not None and low > 0.0:
+        step = low * (1.0 + 1e-13)
+        return step if step != now.radius else now.radius * (1.0 + 1e-12)
+    if best is None:
+        return 8.0 * now.radius
+    return float(np.sqrt(low * best.radius)) if 64.0 * low > best.radius else best.radius / 8.0
+
+
+def distance(subject: Sized, p: Array) -> float:
+    """The least radius at which the set has p; infinite if none does."""
+    required(subject)
+    own = subject._distance(p)
+    return _by_membership(subject, p) if own is None else own
+
+
+def _by_membership(subject: Sized, p: Array) -> float:
+    """The same by trying radii: doubled until p is inside, then halved between the last two."""
+
+    def inside(radius: float) -> bool:
+        return bool(resized(subject, radius)._residual(p) <= 1e-12)
+
+    if inside(0.0):
+        return 0.0
+    high = 1e-6
+    while not inside(high):
+        high *= 8.0
+        if high > 1e12:
+            return np.inf
+    low = 0.0 if high == 1e-6 else high / 8.0
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if inside(middle) else (middle, high)
+    return high
