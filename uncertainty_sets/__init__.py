@@ -17,6 +17,7 @@ from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.sets.total_variation import TotalVariation
+from uncertainty_sets.sets.wasserstein import Wasserstein
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
 from uncertainty_sets.sets.weighted_l1 import WeightedL1
 
@@ -30,6 +31,7 @@ __all__ = [
     "RaggedWorstCase",
     "TotalVariation",
     "UncertaintySet",
+    "Wasserstein",
     "Wasserstein1",
     "WeightedL1",
     "WorstCase",
