@@ -33,6 +33,7 @@ from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.sets.product import Product
 from uncertainty_sets.sets.spectral import Spectral
 from uncertainty_sets.sets.total_variation import TotalVariation
+from uncertainty_sets.sets.wasserstein import Wasserstein
 from uncertainty_sets.sets.wasserstein1 import Wasserstein1
 from uncertainty_sets.sets.weighted_l1 import WeightedL1
 
@@ -62,6 +63,7 @@ __all__ = [
     "Spectral",
     "TotalVariation",
     "UncertaintySet",
+    "Wasserstein",
     "Wasserstein1",
     "WeightedL1",
     "WorstCase",

@@ -7,7 +7,7 @@ import pytest
 
 from tests import tolerances
 from uncertainty_sets import Wasserstein1
-from uncertainty_sets.kernels import wasserstein1_line, wasserstein1_prune
+from uncertainty_sets.kernels import wasserstein_line, wasserstein_prune
 from uncertainty_sets.kernels.layout import (
     BOUND,
     COLUMNS,
@@ -30,7 +30,7 @@ def solve(subject, f, pruned_from, warm=np.nan):
     p, out = np.full(f.size, np.nan), np.full(COLUMNS, np.nan)
     scratch = np.empty((3, f.size), np.uint32), np.empty((5, 3)), np.empty(MEMORY)
     parameters = subject._sorted_center[0], subject._radius[0], subject._cost[0], subject._step[0]
-    wasserstein1_line.solve(f, *parameters, warm, pruned_from, p, out, *scratch)
+    wasserstein_line.solve(f, *parameters, warm, pruned_from, p, out, *scratch)
     return p, out
 
 
@@ -83,8 +83,8 @@ def test_dropping_settled_entries_changes_nothing(kind, spacing, radius):
     q[rng.random(SIZE) < 0.2] = 0.0
     f = losses(kind, rng, SIZE)
     subject = Wasserstein1(q / q.sum(), radius, positions(spacing, rng, SIZE))
-    _, every = solve(subject, f, wasserstein1_line.NEVER)
-    for pruned_from in (EVERY, wasserstein1_line.PRUNED_FROM):
+    _, every = solve(subject, f, wasserstein_line.NEVER)
+    for pruned_from in (EVERY, wasserstein_line.PRUNED_FROM):
         p, out = solve(subject, f, pruned_from)
         assert_proved(subject, f, p, out)
         assert out[VALUE] == pytest.approx(every[VALUE], abs=tolerances.value(f, tolerances.SAME_VALUE))
@@ -96,7 +96,7 @@ def test_dropping_at_other_scales_and_from_any_start(kind, scale):
     rng = np.random.default_rng(6)
     f = scale * losses(kind, rng, SIZE)
     subject = Wasserstein1(rng.dirichlet(np.ones(SIZE)), 1.0)
-    _, every = solve(subject, f, wasserstein1_line.NEVER)
+    _, every = solve(subject, f, wasserstein_line.NEVER)
     for start in (np.nan, every[DUAL], 1.01 * every[DUAL], 1e-6 * scale, 1e6 * scale):
         p, out = solve(subject, f, EVERY, start)
         assert_proved(subject, f, p, out)
@@ -107,11 +107,11 @@ def test_dropping_at_other_scales_and_from_any_start(kind, scale):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_line_long_enough_to_start_from_a_sample(kind, radius):
     rng = np.random.default_rng(7)
-    size = wasserstein1_line.GUESSED_FROM
+    size = wasserstein_line.GUESSED_FROM
     f = losses(kind, rng, size)
     subject = Wasserstein1(rng.dirichlet(np.ones(size)), radius)
-    p, out = solve(subject, f, wasserstein1_line.PRUNED_FROM)
-    _, every = solve(subject, f, wasserstein1_line.NEVER)
+    p, out = solve(subject, f, wasserstein_line.PRUNED_FROM)
+    _, every = solve(subject, f, wasserstein_line.NEVER)
     assert out[STATUS] == OK
     assert abs(out[GAP]) <= tolerances.gap(f)
     assert subject.violation(p) <= tolerances.VIOLATION
@@ -123,22 +123,22 @@ def test_entries_are_dropped_and_the_search_is_the_same():
     rng = np.random.default_rng(8)
     f, subject = rng.normal(size=SIZE), Wasserstein1(np.full(SIZE, 1 / SIZE), 1.0)
     _, pruned = solve(subject, f, EVERY)
-    _, every = solve(subject, f, wasserstein1_line.NEVER)
+    _, every = solve(subject, f, wasserstein_line.NEVER)
     assert abs(pruned[ITERATIONS] - every[ITERATIONS]) <= 2
     x, lam = np.arange(float(SIZE)), every[DUAL]
     low, high = np.empty(SIZE, np.uint32), np.empty(SIZE, np.uint32)
-    wasserstein1_line.sweep(f, x, subject.center, f.max(), 0.99 * lam, low)
-    wasserstein1_line.sweep(f, x, subject.center, f.max(), 1.01 * lam, high)
-    count = wasserstein1_prune.changing(low, high)
-    changed = wasserstein1_prune.sources(low, high, count)
+    wasserstein_line.sweep(f, x, subject.center, f.max(), 0.99 * lam, low)
+    wasserstein_line.sweep(f, x, subject.center, f.max(), 1.01 * lam, high)
+    count = wasserstein_prune.changing(low, high)
+    changed = wasserstein_prune.sources(low, high, count)
     assert changed.tolist() == np.flatnonzero(low != high).tolist()
     marks = np.empty(SIZE, np.uint8)
-    kept = wasserstein1_prune.mark(x, low, high, changed, marks)
+    kept = wasserstein_prune.mark(x, low, high, changed, marks)
     assert 0 < count < kept < SIZE / 4
     # Every target at a rate in between is kept.
     between = np.empty(SIZE, np.uint32)
-    wasserstein1_line.sweep(f, x, subject.center, f.max(), lam, between)
-    assert (marks[between[changed]] != wasserstein1_prune.DROPPED).all()
+    wasserstein_line.sweep(f, x, subject.center, f.max(), lam, between)
+    assert (marks[between[changed]] != wasserstein_prune.DROPPED).all()
     settled = low == high
     assert (between[settled] == low[settled]).all()
 

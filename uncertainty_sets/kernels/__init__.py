@@ -9,7 +9,7 @@
 | Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |
 | KL | `kl` |
 | TotalVariation | `total_variation` |
-| Wasserstein1 | `wasserstein1_line` for positions, `wasserstein1_matrix` for any cost |
+| Wasserstein, Wasserstein1 | `wasserstein_line` for positions, `wasserstein_matrix` for any cost |
 | WeightedL1 | `weighted_l1` |
 
 A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
@@ -42,7 +42,7 @@ What several of them use:
 | `cache` | compiled kernels on disk |
 | `scan` | the first and last step of each: read the losses, write and judge the answer |
 | `gathering` | the losses of a ragged row from shared values, and its answer into columns |
-| `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein1, WeightedL1) |
+| `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein, WeightedL1) |
 | `selection` | the threshold at which sorted weights reach a target, unsorted (Box, CDNorm, TotalVariation) |
 | `exponential`, `logarithm` | exp and log in forms that run on vector units (KL, powers) |
 | `budget_projection` | the nearest point of a Box or CDNorm; not part of an oracle |

@@ -1,8 +1,14 @@
-"""Wasserstein-1 on a line: drop what cannot change any more between two rates, and pass mass on to p.
+"""Wasserstein balls on a line: drop what cannot change any more between two rates, and pass mass on to p.
 
 What a target is worth to an entry falls linearly with the rate, so that the best worth is convex in it: an
 entry with the same target at both ends of a bracket has it in between, too. An entry whose target changes
-moves its mass at most as far as at the low end, and only to entries that keep their own mass at the high end.
+moves its mass at most as far as at the low end, and only to some entries:
+
+| power | a target of an entry at a rate in between |
+|---|---|
+| 1 | keeps its own mass at the high end |
+| 2 | is on the envelope of parabolas at the high end: a higher rate only adds entries to it |
+| other | may be any entry in reach |
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from numpy.typing import NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
 from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, unsigned
+from uncertainty_sets.kernels.wasserstein_envelope import length
 
 DROPPED, TARGET, SOURCE = np.uint8(0), np.uint8(1), np.uint8(2)
 
@@ -41,7 +48,21 @@ def sources(low: Places, high: Places, count: int) -> Places:
 
 
 @kernel
-def mark(x: Array, low: Places, high: Places, changed: Places, marks: Marks) -> int:
+def able(high: Places, power: float, hull: Places) -> Marks:
+    """TARGET for entries that may be a target between both ends; `hull` is the envelope at the high end."""
+    found = np.empty(high.size, np.uint8)
+    if power == 1.0:
+        for j in range(unsigned(high.size)):
+            found[j] = TARGET if high[j] == j else DROPPED
+        return found
+    found[:] = DROPPED if power == 2.0 else TARGET
+    for k in range(hull.size):
+        found[hull[k]] = TARGET
+    return found
+
+
+@kernel
+def mark(x: Array, low: Places, high: Places, changed: Places, targets: Marks, marks: Marks) -> int:
     """Mark the entries whose target changes (SOURCE) and those that may become one (TARGET); count both."""
     n = unsigned(x.size)
     marks[:] = DROPPED
@@ -52,7 +73,7 @@ def mark(x: Array, low: Places, high: Places, changed: Places, marks: Marks) -> 
         reach = x[j] + abs(x[low[j]] - x[j])
         done = max(done, j)
         while done < n and x[done] <= reach:
-            marks[done] = TARGET if high[done] == done else DROPPED
+            marks[done] = targets[done]
             done += ONE
     done = n
     for k in range(count):
@@ -61,7 +82,7 @@ def mark(x: Array, low: Places, high: Places, changed: Places, marks: Marks) -> 
         done = min(done, j + ONE)
         while done > ZERO and x[done - ONE] >= reach:
             done -= ONE
-            marks[done] = TARGET if high[done] == done else DROPPED
+            marks[done] = targets[done]
     # 2. The sources; their targets at both ends in any case: rounding may have put them out of reach.
     for k in range(count):
         j = changed[k]
@@ -75,14 +96,16 @@ def mark(x: Array, low: Places, high: Places, changed: Places, marks: Marks) -> 
 
 
 @summing
-def weigh(f: Array, x: Array, q: Array, top: float, goal: Places, changed: Places) -> tuple[float, float]:
-    """Σ q·(f_target - top) and Σ q·distance over the given entries."""
+def weigh(
+    f: Array, x: Array, q: Array, top: float, power: float, goal: Places, changed: Places
+) -> tuple[float, float]:
+    """Σ q·(f_target - top) and Σ q·distance^power over the given entries."""
     gain, cost = 0.0, 0.0
     for k in range(changed.size):
         j = changed[k]
         target = goal[j]
         gain += q[j] * (f[target] - top)
-        cost += q[j] * abs(x[target] - x[j])
+        cost += q[j] * length(abs(x[target] - x[j]), power)
     return gain, cost
 
 
@@ -117,6 +140,17 @@ def keep(
         first[k], second[k] = places[low[j]] if source else k, places[high[j]] if source else k
         which[k] = index[j] if index.size else j
     return F, X, Q, which, first, second
+
+
+@kernel
+def renumber(hull: Places, marks: Marks, places: Places) -> int:
+    """Leave those entries of the envelope that are kept, under their new numbers; return how many."""
+    count = ZERO
+    for k in range(unsigned(hull.size)):
+        if marks[hull[k]] != DROPPED:
+            hull[count] = places[hull[k]]
+            count += ONE
+    return count
 
 
 @strict
