@@ -20,7 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("uncertainty_sets", "fdro_core")
 FILE = "_compiled.abi3.so"
 
-LEVELS = {"x86_64": {"v3": "x86-64-v3", "v2": "x86-64-v2"}, "aarch64": {"generic": "generic"}}
+LEVELS = {
+    "x86_64": {"v4": "x86-64-v4", "v3": "x86-64-v3", "v2": "x86-64-v2"},
+    "aarch64": {"generic": "generic"},
+}
 """For each machine, the levels to build, best first, and what LLVM calls them."""
 
 

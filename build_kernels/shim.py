@@ -10,7 +10,11 @@ from typing import Any
 
 from build_kernels.types import IN_C
 
-X86_LEVELS = {"v3": ("avx2", "fma", "bmi", "bmi2"), "v2": ("sse4.2", "popcnt")}
+X86_LEVELS = {
+    "v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "v3": ("avx2", "fma", "bmi", "bmi2"),
+    "v2": ("sse4.2", "popcnt"),
+}
 """What a processor must have for each level of x86-64, best first."""
 
 KIND = {"float64": "d", "int64": "l", "boolean": "b"}
