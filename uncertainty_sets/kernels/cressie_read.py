@@ -23,8 +23,17 @@ from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, pu
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.kl import BLOCK, EPS, moments, totals
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.logarithm import log
-from uncertainty_sets.kernels.power_links import BURG, link, link_minus_line, mode_of
+from uncertainty_sets.kernels.logarithm import log, log1p_minus_line
+from uncertainty_sets.kernels.power_links import (
+    ANY,
+    BURG,
+    NEYMAN,
+    link,
+    link_any,
+    link_minus_line,
+    link_minus_line_any,
+    mode_of,
+)
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
 
 PASSES = 80
@@ -42,33 +51,105 @@ def negligible(power: float) -> float:
 
 
 @summing
+def sums_of_mode(
+    f: Array, q: Array, top: float, scale: float, theta: float, mode: int
+) -> tuple[float, float, float]:
+    """s, r and v at θ, about the top, for a mode with a power of its own."""
+    s, r, v = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        e, times, over = link(theta * ((f[i] - top) * scale), mode)
+        s += q[i] * e
+        r += q[i] * times
+        v += q[i] * over
+    return s, r, v
+
+
+@summing
+def sums_of_any(
+    f: Array, q: Array, top: float, scale: float, theta: float, slope: float
+) -> tuple[float, float, float]:
+    """s, r and v at θ, about the top, for any power."""
+    s, r, v = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        e, b = link_any(theta * ((f[i] - top) * scale), slope)
+        w = q[i] * e
+        s += w
+        r += w * b
+        v += w / b if b > 1e-12 else 0.0
+    return s, r, v
+
+
+@summing
+def sum_of_logs(f: Array, q: Array, top: float, scale: float, theta: float) -> float:
+    """Σ q·log(1 - θg)."""
+    logs = 0.0
+    for i in range(f.size):
+        logs += q[i] * log(1.0 - theta * ((f[i] - top) * scale))
+    return logs
+
+
+@kernel
 def sums(
     f: Array, q: Array, top: float, scale: float, theta: float, mode: int, slope: float
 ) -> tuple[float, float, float, float]:
     """s, r, v and, for Burg, Σ q·log b at θ, about the top."""
-    s, r, v, logs = 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        e, times, over, logarithm = link(theta * ((f[i] - top) * scale), mode, slope)
-        s += q[i] * e
-        r += q[i] * times
-        v += q[i] * over
-        logs += q[i] * logarithm
+    logs = sum_of_logs(f, q, top, scale, theta) if mode == BURG else 0.0
+    if mode == ANY:
+        s, r, v = sums_of_any(f, q, top, scale, theta, slope)
+    else:
+        s, r, v = sums_of_mode(f, q, top, scale, theta, mode)
     return s, r, v, logs
 
 
 @summing
+def about_mean_of_mode(
+    f: Array, q: Array, top: float, scale: float, mean: float, theta: float, mode: int, slope: float
+) -> tuple[float, float, float]:
+    """`sums_about_mean` for Burg, Hellinger and Pearson, without the logarithms."""
+    s, first, v = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        x = theta * ((f[i] - top) * scale - mean)
+        h = link_minus_line(x, mode)
+        s += q[i] * h
+        first += q[i] * (h + x) * x
+        v += q[i] * (h - (1.0 - slope) * slope * x * x) / (1.0 + slope * x)
+    return s, first, v
+
+
+@summing
+def about_mean_of_any(
+    f: Array, q: Array, top: float, scale: float, mean: float, theta: float, slope: float
+) -> tuple[float, float, float]:
+    """`sums_about_mean` for any power, without the logarithms."""
+    s, first, v = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        x = theta * ((f[i] - top) * scale - mean)
+        h = link_minus_line_any(x, slope)
+        s += q[i] * h
+        first += q[i] * (h + x) * x
+        v += q[i] * (h - (1.0 - slope) * slope * x * x) / (1.0 + slope * x)
+    return s, first, v
+
+
+@summing
+def logs_about_mean(f: Array, q: Array, top: float, scale: float, mean: float, theta: float) -> float:
+    """Σ q·log(1 - x), x about the mean."""
+    logs = 0.0
+    for i in range(f.size):
+        logs += q[i] * log1p_minus_line(-theta * ((f[i] - top) * scale - mean))
+    return logs
+
+
+@kernel
 def sums_about_mean(
     f: Array, q: Array, top: float, scale: float, mean: float, theta: float, mode: int, slope: float
 ) -> tuple[float, float, float, float]:
     """With x about the mean, Σ qx = 0: s - 1, Σ q·e·x, v - 1 and, for Burg, Σ q·log b, all of second order."""
-    s, first, v, logs = 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        x = theta * ((f[i] - top) * scale - mean)
-        h, logarithm = link_minus_line(x, mode, slope)
-        s += q[i] * h
-        first += q[i] * (h + x) * x
-        v += q[i] * (h - (1.0 - slope) * slope * x * x) / (1.0 + slope * x)
-        logs += q[i] * logarithm
+    logs = logs_about_mean(f, q, top, scale, mean, theta) if mode == BURG else 0.0
+    if mode == ANY or mode == NEYMAN:
+        s, first, v = about_mean_of_any(f, q, top, scale, mean, theta, slope)
+    else:
+        s, first, v = about_mean_of_mode(f, q, top, scale, mean, theta, mode, slope)
     return s, first, v, logs
 
 
@@ -219,14 +300,39 @@ def search(
 
 
 @kernel
+def fill_of_mode(
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float, s: float, mode: int,
+    floor: float, p: Array,
+) -> None:  # fmt: skip
+    """`fill` for a mode with a power of its own."""
+    weight = 1.0 / s
+    for i in range(f.size):
+        e, _, _ = link(theta * ((f[i] - top) * scale - center), mode)
+        p[i] = larger(q[i] * (e * weight), smaller(q[i], floor))
+
+
+@kernel
+def fill_of_any(
+    f: Array, q: Array, top: float, scale: float, center: float, theta: float, s: float, slope: float,
+    floor: float, p: Array,
+) -> None:  # fmt: skip
+    """`fill` for any power."""
+    weight = 1.0 / s
+    for i in range(f.size):
+        e, _ = link_any(theta * ((f[i] - top) * scale - center), slope)
+        p[i] = larger(q[i] * (e * weight), smaller(q[i], floor))
+
+
+@kernel
 def fill(
     f: Array, q: Array, top: float, scale: float, center: float, theta: float, s: float, mode: int,
     slope: float, floor: float, p: Array,
 ) -> None:  # fmt: skip
     """p = q·e(θ(g - center))/s, at least `floor` where q is."""
-    for i in range(f.size):
-        e, _, _, _ = link(theta * ((f[i] - top) * scale - center), mode, slope)
-        p[i] = larger(q[i] * (e / s), smaller(q[i], floor))
+    if mode == ANY:
+        fill_of_any(f, q, top, scale, center, theta, s, slope, floor, p)
+    else:
+        fill_of_mode(f, q, top, scale, center, theta, s, mode, floor, p)
 
 
 @kernel
