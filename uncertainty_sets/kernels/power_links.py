@@ -1,8 +1,8 @@
 """The density of a power divergence's worst case, p/q = e(x) = (1 + (k-1)x)₊^{1/(k-1)}, by power k.
 
 A function as an argument of a kernel would be called through a pointer and not be cached. With an integer
-`mode` the compiler moves the choice out of the loop, and each loop runs on vector units, as long as all of them
-are short: hence exp, log and series are in functions of their own.
+`mode` the compiler moves the choice out of the loop, and each loop runs on vector units, as long as all of
+them are short: hence exp, log and series are in functions of their own.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ def link(x: float, mode: int) -> tuple[float, float, float]:
 
 
 @kernel
-def link_any(x: float, slope: float) -> tuple[float, float]:
-    """(e, b) for any power, slope = k - 1."""
+def link_any(q: float, x: float, slope: float, inverse: float) -> tuple[float, float]:
+    """(q·e, b) for any power; slope = k - 1 and inverse = 1/slope."""
     b = 1.0 + slope * x
     c = larger(b, LEAST)
-    e = exp(log(c) / slope)
-    return e if b > 0.0 else 0.0, c
+    e = exp(log(c) * inverse)
+    w = q if b > 0.0 else 0.0
+    return w * e, c
 
 
 @kernel
