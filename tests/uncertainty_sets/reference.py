@@ -144,7 +144,7 @@ def power_divergence(f, center, radius, power) -> float:
 
 
 def power_bound(f, center, radius, power, margin) -> float:
-    """Hölder's bound at a margin, in 80-bit numbers; T - f as margin + (max f - f), which keeps its digits."""
+    """Hölder's bound at a margin, in 80-bit numbers; T - f as margin + (max f - f) keeps its digits."""
     inside = center > 0.0
     q, k, m = center[inside].astype(np.longdouble), np.longdouble(power), np.longdouble(margin)
     top = (f[inside] if power > 1.0 else f).max()
