@@ -96,10 +96,8 @@ def divergence_of(p: Array, q: Array, power: float) -> float:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         t = x / y
         s = t - 1.0
-        if power == 0.0:
-            terms = s - np.log(t)
-        else:
-            terms = ((t**power - 1.0) / power - s) / (power - 1.0)
+        rise = np.log(t) if power == 0.0 else (t**power - 1.0) / power
+        terms = (rise - s) / (power - 1.0)
         # (t-1)²/2·(1 + (k-2)(t-1)/3 + (k-2)(k-3)(t-1)²/12): four digits more than the difference has there
         near = 0.5 * s * s * (1.0 + (power - 2.0) * s * (1.0 / 3.0 + (power - 3.0) * s / 12.0))
         terms = np.where(np.abs(s) < 1e-4, near, terms)

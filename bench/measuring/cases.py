@@ -10,8 +10,12 @@ import numpy as np
 from uncertainty_sets import (
     KL,
     Box,
+    Burg,
     CDNorm,
+    ChiSquare,
+    CressieRead,
     Ellipsoid,
+    Hellinger,
     TotalVariation,
     UncertaintySet,
     Wasserstein1,
@@ -68,6 +72,22 @@ def _kl(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
     return KL(q, {"small": 1e-3, "middle": 0.1, "large": 3.0}[level])
 
 
+def _chi_square(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return ChiSquare(q, {"small": 1e-2, "middle": 0.3, "large": 5.0}[level])
+
+
+def _hellinger(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return Hellinger(q, {"small": 1e-3, "middle": 0.05, "large": 0.5}[level])
+
+
+def _burg(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return Burg(q, {"small": 1e-3, "middle": 0.1, "large": 3.0}[level])
+
+
+def _cressie_read(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return CressieRead(q, {"small": 1e-3, "middle": 0.1, "large": 3.0}[level], 1.5)
+
+
 def _diagonal(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
     shape = q * rng.uniform(0.5, 1.5, q.size)
     return Ellipsoid(q, shape, {"small": 1e-2, "middle": 0.3, "large": 5.0}[level])
@@ -105,6 +125,10 @@ BOX = Case("Box", _box)
 EQUAL = Case("CDNorm equal spreads", _equal_spreads)
 CD = Case("CDNorm any spreads", _any_spreads)
 KL_ = Case("KL", _kl)
+CHI_SQUARE = Case("ChiSquare", _chi_square)
+HELLINGER = Case("Hellinger", _hellinger)
+BURG = Case("Burg", _burg)
+CRESSIE_READ = Case("CressieRead power 1.5", _cressie_read)
 DIAGONAL = Case("Ellipsoid diagonal", _diagonal)
 DENSE = Case("Ellipsoid dense", _dense, 1_000)
 LINE = Case("Wasserstein1 line", _line)
@@ -113,5 +137,5 @@ MATRIX = Case("Wasserstein1 cost matrix", _matrix, 1_000)
 TV = Case("TotalVariation", _total_variation)
 L1 = Case("WeightedL1", _weighted_l1)
 
-LINEAR = (BOX, EQUAL, CD, KL_, DIAGONAL, LINE, TV, L1)
+LINEAR = (BOX, EQUAL, CD, KL_, CHI_SQUARE, HELLINGER, BURG, CRESSIE_READ, DIAGONAL, LINE, TV, L1)
 ALL = (*LINEAR, DENSE, MATRIX)

@@ -64,6 +64,10 @@ def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
 KINDS = [
     "box",
     "kl",
+    "burg",
+    "chi-square",
+    "cressie-read",
+    "hellinger",
     "cd-norm",
     "ellipsoid",
     "total-variation",

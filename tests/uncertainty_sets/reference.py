@@ -143,7 +143,7 @@ def kl_cvxpy(f, center, radius) -> float:
 
 
 def power_divergence(f, center, radius, power) -> float:
-    """The dual of {p : Σ q·φ(p/q) <= radius} in one variable, by a search on a grid and scipy in 80-bit numbers.
+    """The dual of {p : Σ q·φ(p/q) <= radius} in one variable, on a grid and then by scipy, in 80-bit numbers.
 
     Independent of the kernel's own search: the bound of every margin is above the maximum, and the least of
     them is the maximum.
@@ -164,7 +164,7 @@ def power_divergence(f, center, radius, power) -> float:
 
 
 def power_bound(f, center, radius, power, margin) -> float:
-    """Hölder's bound at a margin, in 80-bit numbers: T - f is margin + (max f - f), which rounds nothing away."""
+    """Hölder's bound at a margin, in 80-bit numbers; T - f as margin + (max f - f) keeps its digits."""
     inside = center > 0.0
     q, k, m = center[inside].astype(np.longdouble), np.longdouble(power), np.longdouble(margin)
     top = (f[inside] if power > 1.0 else f).max()

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.property
 every_set = pytest.mark.parametrize("name", NAMES)
 every_closed_form = pytest.mark.parametrize("name", CLOSED)
 WITH_SIZE = [
-    name for name in sorted(PARAMETERS) if {"radius", "budget"} & PARAMETERS[name](2, np.random.default_rng(0)).keys()
+    name
+    for name in sorted(PARAMETERS)
+    if {"radius", "budget"} & PARAMETERS[name](2, np.random.default_rng(0)).keys()
 ]
 with_parameters = pytest.mark.parametrize("name", sorted(PARAMETERS))
 

@@ -1,8 +1,8 @@
 """χ² ball: p = q·(g - t)₊/Σ q·(g - t)₊, with t the root of D(t) = Σ(p-q)²/q = radius.
 
-Losses are scaled to g = (f - max f)/spread in [-1, 0]. On the entries above t, with mass m, mean μ and variance
-v of g under q, the root is t = μ - √(v/((1+radius)·m - 1)): repeating this takes 2 to 6 passes. If nothing is
-cut off (a small radius) it is the root at once, and forms about the mean keep the digits.
+Losses are scaled to g = (f - max f)/spread in [-1, 0]. On the entries above t, with mass m, mean μ and
+variance v of g under q, the root is t = μ - √(v/((1+radius)·m - 1)): repeating this takes 2 to 6 passes. If
+nothing is cut off (a small radius) it is the root at once, and forms about the mean keep the digits.
 
 An entry with nearly all of the mass at the threshold needs a t with more digits than a number has; its own
 certificate tells, and the search for all powers (cressie_read.py) answers instead.

@@ -1,13 +1,13 @@
 """Power divergences: p ∝ q·e(θg), e(x) = (1 + (k-1)x)₊^{1/(k-1)}, θ the root of D(θ) = radius.
 
-D = Σ q·φ(p/q), φ(t) = (t^k - kt + k - 1)/(k(k-1)): Burg for k = 0, 4 times Hellinger for k = ½, half of χ² for
-k = 2. Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along with them. With b = 1 + (k-1)θg,
+D = Σ q·φ(p/q), φ(t) = (t^k - kt + k - 1)/(k(k-1)): Burg for k = 0, 4 times Hellinger for k = ½, half of χ²
+for k = 2. Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along with them. With b = 1 + (k-1)θg,
 
     s = Σ q·e,  r = Σ q·e·b,  v = Σ q·e/b:   D = (r·s^{-k} - 1)/(k(k-1)),
                                              dD/dlog θ = s^{1-k}·(rv/s² - 1)/(k-1)²
 
-(Burg: D = log s + Σ q·log b). The bound by Hölder's inequality, for any θ > 0, uses the same sums. For a small
-θ they are taken about the mean of g instead of its top, where nothing of first order cancels.
+(Burg: D = log s + Σ q·log b). The bound by Hölder's inequality, for any θ > 0, uses the same sums. For a
+small θ they are taken about the mean of g instead of its top, where nothing of first order cancels.
 
 For k < 1 mass may go to losses where q = 0. If all of the largest are such, θ may be infinite: then
 p ∝ q·(max f - f)^{1/(k-1)} below the top, and the rest of the mass is at the top (`at_the_pole`).
@@ -21,11 +21,12 @@ from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.exponential import exp
 from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
-from uncertainty_sets.kernels.kl import BLOCK, EPS, moments, totals
+from uncertainty_sets.kernels.kl import EPS, moments, totals
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
 from uncertainty_sets.kernels.logarithm import log
-from uncertainty_sets.kernels.power_links import BURG, link, link_minus_line, mode_of
-from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
+from uncertainty_sets.kernels.power_links import BURG, mode_of
+from uncertainty_sets.kernels.power_sums import sums, sums_about_mean, write
+from uncertainty_sets.kernels.scan import copy, finish, scan
 
 PASSES = 80
 AIM, OVER = 1e-13, 1e-11  # of the radius: what D is aimed at, and how far over it may end
@@ -36,40 +37,11 @@ FLOOR = 1e-300  # of p where q > 0, if k <= 0: D is infinite at p = 0, and p mus
 
 @kernel
 def negligible(power: float) -> float:
-    """The mass at the top that no sum notices if k <= 0, but that would need a θ of over 1e60 or so."""
+    """The mass at the top that no sum notices, but that would need a θ of over 1e60 or so; k < 1."""
+    if power > 0.0:
+        return 10.0 ** (-60.0 / (1.0 - power))
     least: float = max(1e-60, 10.0 ** (-240.0 / (1.0 - power)))
-    return least if power <= 0.0 else 0.0
-
-
-@summing
-def sums(
-    f: Array, q: Array, top: float, scale: float, theta: float, mode: int, slope: float
-) -> tuple[float, float, float, float]:
-    """s, r, v and, for Burg, Σ q·log b at θ, about the top."""
-    s, r, v, logs = 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        e, times, over, logarithm = link(theta * ((f[i] - top) * scale), mode, slope)
-        s += q[i] * e
-        r += q[i] * times
-        v += q[i] * over
-        logs += q[i] * logarithm
-    return s, r, v, logs
-
-
-@summing
-def sums_about_mean(
-    f: Array, q: Array, top: float, scale: float, mean: float, theta: float, mode: int, slope: float
-) -> tuple[float, float, float, float]:
-    """With x about the mean, Σ qx = 0: s - 1, Σ q·e·x, v - 1 and, for Burg, Σ q·log b, all of second order."""
-    s, first, v, logs = 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        x = theta * ((f[i] - top) * scale - mean)
-        h, logarithm = link_minus_line(x, mode, slope)
-        s += q[i] * h
-        first += q[i] * (h + x) * x
-        v += q[i] * (h - (1.0 - slope) * slope * x * x) / (1.0 + slope * x)
-        logs += q[i] * logarithm
-    return s, first, v, logs
+    return least
 
 
 @kernel
@@ -105,7 +77,7 @@ def evaluate(
     power: float,
     radius: float,
 ) -> tuple[float, float, float, float, float, float, float, float, float]:
-    """(D, dD/dlog θ, rounding of D, c, θ about c, s, gap, bound - c, multiplier of D) at θ; c = 0 or the mean."""
+    """(D, dD/dlog θ, rounding of D, c, θ about c, s, gap, bound - c, multiplier of D); c is 0 or the mean."""
     slope = power - 1.0
     if theta * max(1.0, abs(slope)) <= LITTLE:
         base = 1.0 + slope * theta * mean
@@ -219,33 +191,6 @@ def search(
 
 
 @kernel
-def fill(
-    f: Array, q: Array, top: float, scale: float, center: float, theta: float, s: float, mode: int,
-    slope: float, floor: float, p: Array,
-) -> None:  # fmt: skip
-    """p = q·e(θ(g - center))/s, at least `floor` where q is."""
-    for i in range(f.size):
-        e, _, _, _ = link(theta * ((f[i] - top) * scale - center), mode, slope)
-        p[i] = larger(q[i] * (e / s), smaller(q[i], floor))
-
-
-@kernel
-def write(
-    f: Array, q: Array, top: float, scale: float, center: float, theta: float, s: float, mode: int,
-    slope: float, floor: float, p: Array,
-) -> tuple[float, float]:  # fmt: skip
-    """Write p block by block (as kl.write does, for its reason); return Σ p·(g - center) and Σ p."""
-    value, total = 0.0, 0.0
-    for first in range(0, f.size, BLOCK):
-        part = slice(first, first + BLOCK)
-        fill(f[part], q[part], top, scale, center, theta, s, mode, slope, floor, p[part])
-        more, share = totals(f[part], p[part], top, scale, center)
-        value += more
-        total += share
-    return value, total
-
-
-@kernel
 def divergence_between(q: Array, p: Array, other: Array, share: float, power: float) -> float:
     """D of (1 - share)·p + share·other."""
     divergence = 0.0
@@ -284,8 +229,8 @@ def settle(
 ) -> tuple[float, float, float]:
     """Write the p of D = radius between those of two θ that are almost equal; return D, value and Σp. k > 1.
 
-    If a loss with nearly all of q is at the zero of p/q, D jumps from one θ to the next. Only that loss changes
-    its weight between them, so the answer is on the line between the two distributions.
+    If a loss with nearly all of q is at the zero of p/q, D jumps from one θ to the next. Only that loss
+    changes its weight between them, so the answer is on the line between the two distributions.
     """
     other = np.empty(f.size)
     # 1. A feasible θ below and an infeasible one above, by D as measured from p.
@@ -337,11 +282,11 @@ def sums_at_pole(f: Array, q: Array, top: float, scale: float, near: float, powe
     for i in range(f.size):
         h = (top - f[i]) * scale / near
         use = q[i] if f[i] < top else 0.0
-        l = log(h if h > 0.0 else 1.0)
-        e = exp(l / (power - 1.0))
+        logarithm = log(h if h > 0.0 else 1.0)
+        e = exp(logarithm / (power - 1.0))
         s += use * e
         r += use * e * h
-        logs += use * l
+        logs += use * logarithm
     return s, r, logs
 
 
@@ -349,7 +294,7 @@ def sums_at_pole(f: Array, q: Array, top: float, scale: float, near: float, powe
 def at_the_pole(
     f: Array, q: Array, top: float, scale: float, mass: float, power: float, radius: float, p: Array
 ) -> tuple[float, float, float, float, float, float]:
-    """(D at θ = ∞, value, bound, Σp, multiplier of D, margin); p is written only if D is within the radius; k < 1.
+    """(D at θ = ∞, value, bound, Σp, multiplier of D, margin); k < 1. p is written if D is within the radius.
 
     Powers are taken of h/near, near the least h where q > 0, so that none overflows.
     """

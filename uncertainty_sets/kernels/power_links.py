@@ -1,7 +1,8 @@
 """The density of a power divergence's worst case, p/q = e(x) = (1 + (k-1)x)₊^{1/(k-1)}, by power k.
 
-A function as an argument of a kernel would be called through a pointer and not be cached. An integer `mode`
-is: the compiler moves the choice out of the loop, and each loop runs on vector units.
+A function as an argument of a kernel would be called through a pointer and not be cached. With an integer
+`mode` the compiler moves the choice out of the loop, and each loop runs on vector units, as long as all of
+them are short: hence exp, log and series are in functions of their own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 
 from uncertainty_sets.kernels.exponential import exp
 from uncertainty_sets.kernels.jit import kernel
-from uncertainty_sets.kernels.logarithm import log, log1p_minus_line
+from uncertainty_sets.kernels.logarithm import log
 from uncertainty_sets.kernels.scan import larger
 
 BURG, HELLINGER, NEYMAN, PEARSON, ANY = range(5)
@@ -32,39 +33,47 @@ def mode_of(power: float) -> int:
 
 
 @kernel
-def link(x: float, mode: int, slope: float) -> tuple[float, float, float, float]:
-    """(e, e·b, e/b, log b) with b = 1 + slope·x, slope = k - 1; log b only for Burg, which alone needs it."""
+def link(x: float, mode: int) -> tuple[float, float, float]:
+    """(e, e·b, e/b) with b = 1 + (k-1)x, for a mode with a power of its own."""
     if mode == BURG:
-        b = 1.0 - x
-        i = 1.0 / b
-        return i, 1.0, i * i, log(b)
+        i = 1.0 / (1.0 - x)
+        return i, 1.0, i * i
     if mode == HELLINGER:
         i = 1.0 / (1.0 - 0.5 * x)
-        return i * i, i, i * i * i, 0.0
+        return i * i, i, i * i * i
     if mode == NEYMAN:
         b = 1.0 - 2.0 * x
         i = 1.0 / b
         e = np.sqrt(i)
-        return e, e * b, e * i, 0.0
-    if mode == PEARSON:
-        b = larger(1.0 + x, 0.0)
-        return b, b * b, 1.0 if b > 0.0 else 0.0, 0.0
-    b = 1.0 + slope * x
-    c = larger(b, LEAST)
-    e = exp(log(c) / slope) if b > 0.0 else 0.0
-    return e, e * c, e / c if b > 1e-12 else 0.0, 0.0
+        return e, e * b, e * i
+    b = larger(1.0 + x, 0.0)
+    return b, b * b, 1.0 if b > 0.0 else 0.0
 
 
 @kernel
-def link_minus_line(x: float, mode: int, slope: float) -> tuple[float, float]:
-    """(e - 1 - x, log b + x if Burg) for |x| and |slope·x| <= 1/15, to a few ulp of themselves."""
+def link_any(q: float, x: float, slope: float, inverse: float) -> tuple[float, float]:
+    """(q·e, b) for any power; slope = k - 1 and inverse = 1/slope."""
+    b = 1.0 + slope * x
+    c = larger(b, LEAST)
+    e = exp(log(c) * inverse)
+    w = q if b > 0.0 else 0.0
+    return w * e, c
+
+
+@kernel
+def link_minus_line(x: float, mode: int) -> float:
+    """e - 1 - x for |x| and |(k-1)x| <= 1/15, to a few ulp of itself; Burg, Hellinger or Pearson."""
     if mode == BURG:
-        return x * x / (1.0 - x), log1p_minus_line(-x)
+        return x * x / (1.0 - x)
     if mode == HELLINGER:
         b = 1.0 - 0.5 * x
-        return x * x * (0.75 - 0.25 * x) / (b * b), 0.0
-    if mode == PEARSON:
-        return 0.0, 0.0
+        return x * x * (0.75 - 0.25 * x) / (b * b)
+    return 0.0
+
+
+@kernel
+def link_minus_line_any(x: float, slope: float) -> float:
+    """e - 1 - x for |x| and |slope·x| <= 1/15 and any power, to a few ulp of itself."""
     # The series of e: the coefficient of x^{j+1} is that of x^j times (1 - j·slope)/(j+1).
     s = 1.0 + (1.0 - 14.0 * slope) / 15.0 * x
     s = 1.0 + (1.0 - 13.0 * slope) / 14.0 * x * s
@@ -79,4 +88,4 @@ def link_minus_line(x: float, mode: int, slope: float) -> tuple[float, float]:
     s = 1.0 + (1.0 - 4.0 * slope) / 5.0 * x * s
     s = 1.0 + (1.0 - 3.0 * slope) / 4.0 * x * s
     s = 1.0 + (1.0 - 2.0 * slope) / 3.0 * x * s
-    return 0.5 * (1.0 - slope) * x * x * s, 0.0
+    return 0.5 * (1.0 - slope) * x * x * s

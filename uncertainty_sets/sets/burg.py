@@ -16,7 +16,8 @@ class Burg(PowerBall):
     """Distributions near a centre q in Burg entropy (reverse KL): {p : Σ q·log(q/p) <= radius}.
 
     With sample frequencies as q it is the set of distributions whose log-likelihood is within n·radius of the
-    best one. Where q_i > 0, p_i stays positive; where q_i = 0, p_i may be positive too, up to 1 - exp(-radius).
+    best one. Where q_i > 0, p_i stays positive; where q_i = 0, p_i may be positive too, up to
+    1 - exp(-radius).
     The worst case is p ∝ q/(T - f) with a pole T > max f. O(N): 3 to 10 passes with a logarithm per entry.
 
     ======  =========================================================================

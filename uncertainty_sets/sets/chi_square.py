@@ -23,8 +23,9 @@ class ChiSquare(SupportedBall):
     """Distributions near a centre q in χ² divergence: {p : Σ (p-q)²/q <= radius}.
 
     For a small radius the worst expected loss is mean + √(radius·variance) under q: the set behind
-    variance-regularised losses. The worst case is p ∝ q·(f - τ)₊; if the radius is at least 1/q(argmax f) - 1,
-    it is the centre restricted to the largest losses. If q_i = 0, then p_i = 0. O(N): 3 to 8 passes.
+    variance-regularised losses. The worst case is p ∝ q·(f - τ)₊; if the radius is at least
+    1/q(argmax f) - 1, it is the centre restricted to the largest losses. If q_i = 0, then p_i = 0. O(N):
+    3 to 10 passes.
 
     ======  ===========================================================================
     dual    meaning

@@ -1,0 +1,146 @@
+"""ChiSquare, Hellinger, Burg and CressieRead against their definitions, cvxpy and certificates in 80-bit numbers."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from tests import tolerances
+from tests.uncertainty_sets.reference import power_bound
+from uncertainty_sets import KL, Burg, ChiSquare, CressieRead, Hellinger
+from uncertainty_sets.errors import InvalidParameter
+
+POWERS = [-8.0, -1.0, -0.5, 0.0, 0.05, 0.3, 0.5, 0.95, 1.05, 1.5, 2.0, 3.0, 8.0]
+LONG = np.longdouble
+
+
+def divergence(p, q, k):
+    """Σ q·φ(p/q) from the definition, with the part that has left the support."""
+    inside = q > 0.0
+    t = p[inside].astype(LONG) / q[inside]
+    phi = t - 1 - np.log(t) if k == 0.0 else (t ** LONG(k) - k * t + k - 1) / (LONG(k) * (k - 1))
+    return float(q[inside] @ phi) + (float(p[~inside].sum()) / (1.0 - k) if k < 1.0 else 0.0)
+
+
+def check(f, q, radius, k):
+    """Feasible by the definition, and within the promise of a bound recomputed from the margin."""
+    answer = CressieRead(q, radius, k).worst_case(f, backend="closed-form")
+    assert (answer.p >= 0.0).all()
+    assert abs(answer.p.sum() - 1.0) <= tolerances.VIOLATION
+    assert divergence(answer.p, q, k) <= radius + tolerances.VIOLATION * max(1.0, radius)
+    top = f.max()
+    again = power_bound(f - top, q, radius, k, answer.dual["margin"])
+    assert again - answer.p @ (f - top) <= tolerances.gap(f)
+    return answer
+
+
+def drawn(rng, tiny):
+    n = int(rng.integers(1, 40))
+    kinds = (
+        rng.normal(size=n),
+        rng.integers(0, 4, n) * 1.0,
+        rng.integers(0, 2, n) + 1e-9 * rng.normal(size=n),
+    )
+    q = rng.dirichlet(np.full(n, rng.choice([0.05, 0.5, 5.0]))) * (rng.random(n) < 0.8)
+    if tiny:
+        q = q * 10.0 ** rng.choice([0, 0, -20, -25, -100], n)
+    q = q if q.sum() > 0.0 else np.eye(n)[0]
+    return kinds[rng.integers(3)], q / q.sum()
+
+
+@pytest.mark.parametrize("tiny", [False, True])
+@pytest.mark.parametrize("k", POWERS)
+def test_feasible_and_proved_by_the_definition(k, tiny):
+    rng = np.random.default_rng([int(10 * k) + 100, tiny])
+    for _ in range(150):
+        f, q = drawn(rng, tiny)
+        check(f, q, float(rng.choice([1e-6, 0.01, 0.1, 0.8, 3.0, 30.0])), k)
+
+
+@pytest.mark.parametrize("k", POWERS)
+def test_a_tiny_radius_keeps_its_digits(k):
+    f, q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
+    sigma = np.sqrt(q @ (f - q @ f) ** 2)
+    for radius in (1e-12, 1e-16, 1e-20):
+        answer = CressieRead(q, radius, k).worst_case(f)
+        assert answer.gap <= 1e-15
+        assert answer.dual["eta"] * np.sqrt(2.0 * radius) == pytest.approx(sigma, rel=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-100, 1e100, 1e300])
+@pytest.mark.parametrize("k", [-1.0, 0.0, 0.5, 1.5, 2.0])
+def test_scale_does_not_matter(k, scale):
+    f, q = np.array([0.1, 0.7, 0.3, 0.65]), np.array([0.4, 0.0, 0.4, 0.2])
+    one, other = (CressieRead(q, 0.2, k).worst_case(each) for each in (f, scale * f))
+    np.testing.assert_allclose(other.p, one.p, rtol=1e-9)
+    for key in ("eta", "margin"):
+        assert other.dual[key] == pytest.approx(scale * one.dual[key], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        (lambda q: ChiSquare(q, 0.3), lambda p, q: cp.sum(cp.multiply(1 / q, cp.square(p - q))) <= 0.3),
+        (lambda q: Hellinger(q, 0.05), lambda p, q: np.sqrt(q) @ cp.sqrt(p) >= 0.95),
+        (lambda q: Burg(q, 0.2), lambda p, q: q @ (np.log(q) - cp.log(p)) <= 0.2),
+        (lambda q: CressieRead(q, 0.2, -1.0), lambda p, q: q**2 @ cp.inv_pos(p) <= 1.4),
+        (lambda q: CressieRead(q, 0.2, 1.5), lambda p, q: q**-0.5 @ cp.power(p, 1.5) <= 1.15),
+    ],
+)
+def test_cvxpy_agrees(make, limit):
+    rng = np.random.default_rng(5)
+    for n in (2, 5, 12):
+        f, q, p = rng.normal(size=n), rng.dirichlet(np.full(n, 2.0)), cp.Variable(n, nonneg=True)
+        problem = cp.Problem(cp.Maximize(f @ p), [cp.sum(p) == 1, limit(p, q)])
+        problem.solve(solver=cp.CLARABEL)
+        assert make(q).worst_case(f).value == pytest.approx(problem.value, abs=tolerances.REFERENCE_CONIC)
+        assert make(q).worst_case(f, backend="clarabel").value == pytest.approx(problem.value, abs=1e-5)
+
+
+def test_the_named_sets_are_powers():
+    rng = np.random.default_rng(6)
+    f, q = rng.normal(size=(20, 30)), rng.dirichlet(np.ones(30))
+    for named, radius, power in ((ChiSquare, 0.5, 2.0), (Hellinger, 4.0, 0.5), (Burg, 1.0, 0.0)):
+        one, other = named(q, 0.1).worst_case(f), CressieRead(q, 0.1 * radius, power).worst_case(f)
+        np.testing.assert_allclose(one.value, other.value, rtol=1e-10)
+        np.testing.assert_allclose(one.dual["eta"], radius * other.dual["eta"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [ChiSquare, Hellinger, Burg, lambda q, r: CressieRead(q, r, 1.5)])
+def test_eta_is_the_slope_of_the_bound(make):
+    f, q, step = np.array([1.0, 2.0, 4.0, 0.0]), np.array([0.4, 0.3, 0.1, 0.2]), 1e-6
+    low, mid, high = (make(q, 0.1 + x).worst_case(f) for x in (-step, 0.0, step))
+    assert (high.value - low.value) / (2.0 * step) == pytest.approx(mid.dual["eta"], rel=1e-5)
+
+
+def test_edges():
+    f, q = np.array([0.0, 1.0, 3.0]), np.array([0.5, 0.5, 0.0])
+    assert ChiSquare(q, 0.0).worst_case(f).p.tolist() == q.tolist()
+    assert ChiSquare(q, 1.0).worst_case(f).p.tolist() == [0.0, 1.0, 0.0]  # never where q = 0
+    assert Hellinger(q, 1.0).worst_case(f).p.tolist() == [0.0, 0.0, 1.0]  # the whole simplex
+    assert Burg(q, 0.5).worst_case(f).p[2] > 0.1  # mass leaves the support
+    assert Burg([1.0, 0.0], 0.5).worst_case([0.0, 1.0]).value == pytest.approx(1.0 - np.exp(-0.5))
+    for one in (ChiSquare, Hellinger, Burg):
+        assert one([1.0], 0.3).worst_case([2.0]).value == 2.0
+
+
+@pytest.mark.parametrize(
+    ("power", "words"),
+    [
+        (1.0, r"use KL\(center, radius\)"),
+        (1.01, r"within 0.05 of 1"),
+        (0.01, r"use power=0"),
+        (9.0, r"between -8 and 8"),
+        ([2.0, 3.0], r"one number"),
+    ],
+)
+def test_powers_that_are_refused(power, words):
+    with pytest.raises(InvalidParameter, match=words):
+        CressieRead([0.5, 0.5], 0.1, power)
+
+
+def test_near_one_it_tends_to_kl():
+    f, q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
+    low, high = (CressieRead(q, 0.1, k).worst_case(f).value for k in (0.9, 1.1))
+    assert 0.5 * (low + high) == pytest.approx(KL(q, 0.1).worst_case(f).value, abs=1e-3)
