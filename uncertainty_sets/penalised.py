@@ -108,9 +108,7 @@ class Penalised(Oracle):
             )
         kernels = import_module("uncertainty_sets.kernels.penalised")
         rows = getattr(kernels, self.divergence.replace("-", "_"))
-        found = answer(
-            rows, f, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,)
-        )
+        found = answer(rows, f, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,))
         if found.unproved:
             raise fallback.failure(self, found, dict.fromkeys(found.unproved))
         return found

@@ -166,9 +166,7 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         value, total, divergence = totals(f, q, p, top, scale)
     off = (mean - t) - 2.0 * tau / mass
     bound = (mean - tau * base) + 0.5 * rate * (variation(f, q, top, scale, t, mean) + mass * off * off)
-    finish(
-        out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread
-    )
+    finish(out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread)
     out[DUAL] = top + spread * t
 
 
