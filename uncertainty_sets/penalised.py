@@ -103,8 +103,8 @@ class Penalised(Oracle):
     ) -> WorstCase:
         if backend not in {"auto", "closed-form"}:
             raise BackendUnsuitable(
-                f"Penalised has a closed form and needs no solver; leave out backend={backend!r}, or minimise "
-                "robust.support(…) with a solver"
+                f"Penalised has a closed form and needs no solver; leave out backend={backend!r}, or "
+                "minimise robust.support(…) with a solver"
             )
         kernels = import_module("uncertainty_sets.kernels.penalised")
         rows = getattr(kernels, self.divergence.replace("-", "_"))

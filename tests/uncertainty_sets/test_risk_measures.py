@@ -236,7 +236,7 @@ def test_distortions_that_are_none_are_refused(distortion, words):
 
 
 def test_levels_that_do_not_fit_are_refused():
-    with pytest.raises(InvalidParameter, match="weights must sum to 1, got 0.9"):
+    with pytest.raises(InvalidParameter, match=r"weights must sum to 1, got 0\.9"):
         CVaRMixture(Q, [1.0, 0.1], [0.5, 0.4])
     with pytest.raises(InvalidParameter, match="weights must have one number per tail, 2, got 1"):
         CVaRMixture(Q, [1.0, 0.1], [1.0])
