@@ -11,7 +11,7 @@ import pytest
 from tests import tolerances
 from tests.uncertainty_sets.cases import center
 from uncertainty_sets import KL, Box, CVaR, CVaRMixture, EVaR, Spectral, check_set, get_set
-from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
+from uncertainty_sets.errors import InvalidInput, InvalidParameter
 from uncertainty_sets.robust import support
 
 Q, F = np.array([0.4, 0.3, 0.1, 0.2]), np.array([1.0, 2.0, 4.0, 3.0])
@@ -115,18 +115,21 @@ def test_ragged_rows_are_the_sets_of_the_rows(kind):
         for b in range(4):
             alone = rows.row(b).worst_case(v[indices[indptr[b] : indptr[b + 1]]])
             assert type(rows.row(b)) is kind
-            np.testing.assert_array_equal(answer.row(b).p, alone.p)
-            assert answer.row(b).dual == alone.dual
+            # Not to the last bit: the row's own set divides its centre by its sum once more.
+            np.testing.assert_allclose(answer.row(b).p, alone.p, rtol=1e-9, atol=1e-15)
+            assert answer.row(b).dual == pytest.approx(alone.dual, rel=1e-9)
             assert abs(warm.value[b] - alone.value) <= 1e-9
     with pytest.raises(InvalidParameter, match=r"tail must be in \(0, 1\].* got 2"):
         kind.ragged(q, 2.0, indptr=indptr, indices=indices)
 
 
 @pytest.mark.parametrize("kind", [CVaR, EVaR])
-@pytest.mark.parametrize("tail", [0.0, -0.1, 1.5])
+@pytest.mark.parametrize("tail", [0.0, 1.5])
 def test_tails_that_are_not_a_share_are_refused(kind, tail):
     with pytest.raises(InvalidParameter, match=rf"tail must be in \(0, 1\].*got {tail:g}"):
         kind(Q, tail)
+    with pytest.raises(InvalidParameter, match=r"tail must not be negative, got -0\.1"):
+        kind(Q, -0.1)
 
 
 def every_event(q, H, p):
@@ -213,7 +216,7 @@ def test_robust_counterparts():
 
 
 def test_a_function_and_another_centre_have_no_conic_form():
-    with pytest.raises(BackendUnsuitable, match="piecewise linear distortion unless the centre is uniform"):
+    with pytest.raises(InvalidInput, match="piecewise linear distortion unless the centre is uniform"):
         Spectral(Q, np.sqrt).worst_case(F, backend="clarabel")
 
 
