@@ -109,7 +109,9 @@ def check_shape(given: Any, u: Array, heights: Array) -> None:
     falls = np.diff(heights) < -ROUNDING
     if falls.any():
         k = int(falls.argmax())
-        raise refuse(f"not fall, got H({u[k]:.6g}) = {heights[k]:.6g} and H({u[k + 1]:.6g}) = {heights[k + 1]:.6g}")
+        raise refuse(
+            f"not fall, got H({u[k]:.6g}) = {heights[k]:.6g} and H({u[k + 1]:.6g}) = {heights[k + 1]:.6g}"
+        )
     left, right = np.diff(u)[:-1], np.diff(u)[1:]
     chord = (heights[:-2] * right + heights[2:] * left) / (left + right)
     below = chord - heights[1:-1] > ROUNDING

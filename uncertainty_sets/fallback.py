@@ -60,9 +60,7 @@ def by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
     return found
 
 
-def failure(
-    asked: object, answer: WorstCase, errors: Mapping[int, FdroError | None]
-) -> SolverFailed:
+def failure(asked: object, answer: WorstCase, errors: Mapping[int, FdroError | None]) -> SolverFailed:
     """The error for rows that no method could answer with a good certificate; `errors` are the solver's."""
     gap, violation = (np.atleast_1d(each) for each in (answer.gap, answer.violation))
     reasons = []

@@ -103,14 +103,12 @@ class Penalised(Oracle):
     ) -> WorstCase:
         if backend not in {"auto", "closed-form"}:
             raise BackendUnsuitable(
-                f"Penalised has a closed form and needs no solver; leave out backend={backend!r}, or minimise "
-                "robust.support(…) with a solver"
+                f"Penalised has a closed form and needs no solver; leave out backend={backend!r}, or "
+                "minimise robust.support(…) with a solver"
             )
         kernels = import_module("uncertainty_sets.kernels.penalised")
         rows = getattr(kernels, self.divergence.replace("-", "_"))
-        found = answer(
-            rows, f, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,)
-        )
+        found = answer(rows, f, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,))
         if found.unproved:
             raise fallback.failure(self, found, dict.fromkeys(found.unproved))
         return found

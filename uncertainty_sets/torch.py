@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["robust_loss", "worst_case_weights"]
 
 
-def robust_loss(
-    losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto"
-) -> torch.Tensor:
+def robust_loss(losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto") -> torch.Tensor:
     """The largest expected loss over the set: shape (N,) gives a number, (…, N) one number per row.
 
     The oracle runs on the CPU in float64 and costs what `worst_case` costs; value and gradient come back on

@@ -7,13 +7,17 @@
 | CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`; `cd_norm_window` for large N |
 | ChiSquare | `chi_square`; `cressie_read` for hard cases |
 | Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |
-| KL | `kl` |
+| CVaR | `box` |
+| CVaRMixture | `cvar_mixture` |
+| EVaR, KL | `kl` |
+| Penalised | `penalised`, with the passes of `kl` |
+| Spectral | `spectral` |
 | TotalVariation | `total_variation` |
 | Wasserstein, Wasserstein1 | `wasserstein_line` for positions, `wasserstein_matrix` for any cost |
 | WeightedL1 | `weighted_l1` |
 
 A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
-All but `ellipsoid_dense` have `ragged` too, for rows of different lengths; `gathering` says how it is called.
+Most have `ragged` too, for rows of different lengths; `gathering` says how it is called.
 
 A kernel that Python calls is marked with `entry`, which names the parameters that it writes:
 

@@ -149,11 +149,11 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
     # 2. Newton from the left: Σ q·(g-t)₊ is convex, so the steps never pass the root and end at it.
     t, passes = mean - 2.0 * tau, 1
     mass, first, rest = above(f, q, top, scale, t)
-    for passes in range(2, PASSES):
+    while passes < PASSES:
         step = (first - 2.0 * tau) / mass
         if not (step > t and step < 0.0):
             break
-        t = step
+        t, passes = step, passes + 1
         mass, first, rest = above(f, q, top, scale, t)
     # 3. p and the bound t + τ + Σ q·(g-t)₊²/4τ about the mean of what lies above t, which keeps the digits.
     mean = first / mass
@@ -166,9 +166,7 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         value, total, divergence = totals(f, q, p, top, scale)
     off = (mean - t) - 2.0 * tau / mass
     bound = (mean - tau * base) + 0.5 * rate * (variation(f, q, top, scale, t, mean) + mass * off * off)
-    finish(
-        out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread
-    )
+    finish(out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread)
     out[DUAL] = top + spread * t
 
 

@@ -119,7 +119,8 @@ class CVaR(CenteredSet):
         return [p <= self._upper()]
 
     def _upper(self) -> Array:
-        return np.minimum(self._most[0], 1.0)
+        upper: Array = np.minimum(self._most[0], 1.0)
+        return upper
 
     def _closed_form(
         self, losses: Array, warm_start: WorstCase | None, out: Array | None = None

@@ -20,8 +20,8 @@ from uncertainty_sets.tails import check_tail
 class CVaRMixture(Spectral):
     """A weighted mean of CVaRs: {p : p = Σ weight_k·p_k with p_k <= q/tail_k}.
 
-    Its largest expected loss is Σ weight_k·CVaR(tail_k): for example half of the mean (tail 1) and half of the
-    mean of the worst tenth. This is the spectral risk measure of H(u) = Σ weight_k·min(1, u/tail_k). One
+    Its largest expected loss is Σ weight_k·CVaR(tail_k): for example half of the mean (tail 1) and half of
+    the mean of the worst tenth. This is the spectral risk measure of H(u) = Σ weight_k·min(1, u/tail_k). One
     selection per level, O(N) each.
 
     ====  ==================================================

@@ -18,9 +18,9 @@ from uncertainty_sets.tails import as_ragged_tails, as_tail_rows
 class EVaR(KL):
     """The entropic value at risk: {p : Σ p·log(p/q) <= -log tail}.
 
-    This is `KL(center, -log tail)`: the smallest bound on the CVaR at that tail which exponential moments of the losses give, and smooth in
-    the losses. It ranges from the mean at tail = 1 to the largest loss with q > 0, which it attains if that
-    loss has a probability of at least `tail`. O(N), with the oracle of `KL`.
+    This is `KL(center, -log tail)`: the smallest bound on the CVaR at that tail which exponential moments of
+    the losses give, and smooth in the losses. It ranges from the mean at tail = 1 to the largest loss with
+    q > 0, which it attains if that loss has a probability of at least `tail`. O(N), with the oracle of `KL`.
 
     ====  ==========================================================================
     dual  meaning

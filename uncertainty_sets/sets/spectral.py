@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 class Spectral(CenteredSet):
     """A spectral risk measure, losses weighted by their rank: {p : Σ_S p <= H(Σ_S q) for every event S}.
 
-    The distortion H is concave and rises from H(0) = 0 to H(1) = 1; H(u) is the largest probability of an event whose probability under q
-    is u. H(u) = min(1, u/tail) is `CVaR`, u**0.5 the proportional hazards transform, 1 - (1-u)**k the expected
-    largest of k draws. The worst case sorts the losses downwards: p is the rise of H over the cumulated
-    masses, and losses that tie share theirs in proportion to q. O(N log N) and one evaluation of H per entry.
+    The distortion H is concave and rises from H(0) = 0 to H(1) = 1: it is the largest probability of an
+    event, given its probability under q. H(u) = min(1, u/tail) is `CVaR`, u**0.5 the proportional hazards
+    transform, 1 - (1-u)**k the expected largest of k draws. The worst case sorts the losses downwards: p is
+    the rise of H over the cumulated masses, and losses that tie share theirs in proportion to q.
+    O(N log N) and one evaluation of H per entry.
 
     =====  ========================================================
     dual   meaning
@@ -83,7 +84,7 @@ class Spectral(CenteredSet):
         return super().default_parameters(center) | {"distortion": [(0.0, 0.0), (0.2, 0.6), (1.0, 1.0)]}
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
-        """p = Σ x_k, one x_k per level of the mixture of CVaRs, with Σ x_k = weight_k, x_k <= weight_k·q/tail_k."""
+        """p = Σ x_k over the levels of a mixture of CVaRs: Σ_i x_k = weight_k, x_k <= weight_k·q/tail_k."""
         import cvxpy
 
         q = self._center[0]
