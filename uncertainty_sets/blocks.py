@@ -54,7 +54,7 @@ class BlockSet(ComposedSet):
         return p
 
     def _block_residual(self, p: Array, weights: Array) -> float:
-        """The largest residual of a block, in proportion to its weight; of a block without weight, its mass."""
+        """The largest residual of a block, times its weight; for a block without weight, its largest entry."""
         worst = 0.0
         for each, span, weight in zip(self._blocks, self._spans(), weights, strict=True):
             part = p[span]

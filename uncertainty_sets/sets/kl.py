@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import Ball
-from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
+from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
 
@@ -116,15 +116,8 @@ class KL(Ball):
     ) -> WorstCase:
         from uncertainty_sets.kernels.kl import rows
 
-        f = losses if self._inside is None else self._on_support(losses, self._inside)
+        f = losses if self._inside is None else on_support(losses, self._inside)
         return answer(rows, f, (self._center, self._radius), ("eta",), warm_start, out)
-
-    def _on_support(self, losses: Array, inside: NDArray[np.bool_]) -> Array:
-        """Losses where q = 0 do not count: replaced by one that does, so that they do not set the scale."""
-        reject_not_finite(losses)
-        first = inside.argmax(axis=1)
-        picked = losses[..., first] if losses.ndim == 1 else losses[np.arange(len(losses)), first][:, None]
-        return np.where(inside if losses.ndim == 2 else inside[0], losses, picked)
 
     def _residual(self, p: Array) -> float:
         q, radius = self._center[0], float(self._radius[0])
