@@ -221,10 +221,29 @@ class TiltedBall:
 
 
 class TiltedRows:
-    """The same with a ball for each row of a batch, or one for all."""
+    """The same with a ball for each row of a batch, or one for all.
 
-    def __init__(self, balls: Sequence[TiltedBall]) -> None:
-        self._balls = balls
+    Args:
+        balls: the rows' sets.
+        linear: the oracle of D p <= c alone.
+        is_inside: whether a distribution is in the ball, if there is one for all rows.
+    """
+
+    def __init__(
+        self,
+        balls: Sequence[TiltedBall],
+        linear: Callable[[Array], WorstCase],
+        is_inside: Callable[[Array], bool],
+    ) -> None:
+        self._balls, self._linear, self._is_inside = balls, linear, is_inside
+
+    def without_ball(self, losses: Array) -> WorstCase | None:
+        """The answer of the linear rows alone, if it is in the ball: then the ball does not matter."""
+        found = self._linear(losses)
+        if not self._is_inside(found.p):
+            return None
+        found.dual = {"eta": 0.0, **found.dual}
+        return found
 
     def reference(self) -> Array:
         """The distributions nearest to the centres, (1 or B, N)."""
@@ -284,8 +303,7 @@ def _covariance(p: Array, D: Array) -> Array:
 def _solve(H: Array, right: Array) -> Array:
     """H⁻¹·right, for a covariance that may be singular."""
     ridge = 1e-15 * max(float(np.trace(H)), np.finfo(float).tiny)
-    found: Array = np.linalg.lstsq(H + ridge * np.eye(len(H)), right, rcond=None)[0]
-    return found
+    return np.asarray(np.linalg.lstsq(H + ridge * np.eye(len(H)), right, rcond=None)[0], dtype=np.float64)
 
 
 def _unexplained(p: Array, g: Array, D: Array) -> float:

@@ -172,7 +172,8 @@ def box_bound(f: Array, lower: Array, width: Array, t: float) -> float:
 @kernel
 def exactness(size: int) -> float:
     """How near to 1 a sum of that many numbers can be brought."""
-    return 1e-15 * (1.0 + np.sqrt(size) / 64.0)
+    least: float = 1e-15 * (1.0 + np.sqrt(size) / 64.0)
+    return least
 
 
 @kernel
