@@ -18,9 +18,10 @@ from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.kernels.scan import FEASIBLE, PROMISE, ULPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from uncertainty_sets.arrays import Array
+    from uncertainty_sets.base import UncertaintySet
 
 STEPS, HALVINGS, ROUNDS = 60, 40, 60  # Newton steps for w, halvings of each, and values of θ, at most
 EXACT, NEARLY = 1e-14, 1e-11  # residuals of the rows: what is aimed at, and what is enough
@@ -225,22 +226,22 @@ class TiltedRows:
 
     Args:
         balls: the rows' sets.
-        linear: the oracle of D p <= c alone.
-        is_inside: whether a distribution is in the ball, if there is one for all rows.
+        ball: the ball alone.
+        linear: D p <= c alone.
     """
 
     def __init__(
         self,
         balls: Sequence[TiltedBall],
-        linear: Callable[[Array], WorstCase],
-        is_inside: Callable[[Array], bool],
+        ball: UncertaintySet,
+        linear: UncertaintySet,
     ) -> None:
-        self._balls, self._linear, self._is_inside = balls, linear, is_inside
+        self._balls, self._ball, self._linear = balls, ball, linear
 
     def without_ball(self, losses: Array) -> WorstCase | None:
         """The answer of the linear rows alone, if it is in the ball: then the ball does not matter."""
-        found = self._linear(losses)
-        if not self._is_inside(found.p):
+        found = self._linear.worst_case(losses)
+        if not self._ball.contains(found.p, tol=FEASIBLE):
             return None
         found.dual = {"eta": 0.0, **found.dual}
         return found

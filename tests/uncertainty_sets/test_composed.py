@@ -217,7 +217,7 @@ def test_a_part_without_a_closed_form():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Intersection(), "members must hold at least one set"),
+        (Intersection, "members must hold at least one set"),
         (lambda: Intersection(KL(Q, 0.1), 3), r"members\[1\] must be an uncertainty set, got int"),
         (lambda: Intersection(KL(Q, 0.1), KL([0.5, 0.5], 0.1)), r"same number of entries, got \[4, 2\]"),
         (lambda: Nested(KL(Q, 0.1), [KL(Q, 0.1)]), "a set for each of the 4 entries of outer, got 1"),

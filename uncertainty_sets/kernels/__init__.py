@@ -6,6 +6,7 @@
 | CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`; `cd_norm_window` for large N |
 | Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |
 | KL | `kl` |
+| Intersection of a ball and boxes | `clipped` |
 | Wasserstein1 | `wasserstein1_line` for positions, `wasserstein1_matrix` for any cost |
 
 A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.

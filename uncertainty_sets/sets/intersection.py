@@ -13,7 +13,6 @@ from uncertainty_sets.clipping import ClippedBall
 from uncertainty_sets.composed import as_sets, common_rows
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import EmptySet, InvalidParameter
-from uncertainty_sets.kernels.scan import FEASIBLE
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
@@ -210,7 +209,7 @@ def _tilted(ball: KL, linear: list[Polyhedron]) -> TiltedRows | None:
     balls = [TiltedBall(q, float(radius), D[bounded], c[bounded]) for q, radius in rows]
     if not all(each.is_usable for each in balls):
         return None
-    return TiltedRows(balls, Polyhedron(D, c).worst_case, lambda p: ball.contains(p, tol=FEASIBLE))
+    return TiltedRows(balls, ball, Polyhedron(D, c))
 
 
 def _common_bounds(boxes: list[Box]) -> tuple[Array, Array]:
