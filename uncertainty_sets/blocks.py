@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
@@ -22,7 +23,7 @@ class BlockSet(ComposedSet):
     """p = (π₁·p₁, π₂·p₂, …) with p_g in a set of its own, over the entries of block g."""
 
     _blocks: tuple[UncertaintySet, ...]
-    _cut: Array
+    _cut: NDArray[np.intp]
 
     def _cut_into(self, name: str, sets: Sequence[UncertaintySet]) -> None:
         """Keep the sets of the blocks, and set `size`."""
@@ -35,7 +36,7 @@ class BlockSet(ComposedSet):
                     value=sets,
                 )
         self._blocks = tuple(sets)
-        self._cut = np.cumsum([0] + [each.size for each in sets])
+        self._cut = np.cumsum([0] + [each.size or 0 for each in sets]).astype(np.intp)
         self.size = int(self._cut[-1])
 
     def _spans(self) -> list[slice]:
@@ -54,7 +55,7 @@ class BlockSet(ComposedSet):
         return p
 
     def _block_residual(self, p: Array, weights: Array) -> float:
-        """The largest residual of a block, in proportion to its weight; of a block without weight, its mass."""
+        """The largest residual of a block, times its weight; of one without weight, its largest entry."""
         worst = 0.0
         for each, span, weight in zip(self._blocks, self._spans(), weights, strict=True):
             part = p[span]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.kernels.dispatch import reject_not_finite
+from uncertainty_sets.kernels.dispatch import on_support
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
 
 
@@ -93,7 +93,4 @@ class SupportedBall(Ball):
         """Losses where q = 0 replaced by one where q > 0, so that they do not set the scale of the search."""
         if self._inside is None:
             return losses
-        reject_not_finite(losses)
-        first = self._inside.argmax(axis=1)
-        picked = losses[..., first] if losses.ndim == 1 else losses[np.arange(len(losses)), first][:, None]
-        return np.where(self._inside if losses.ndim == 2 else self._inside[0], losses, picked)
+        return on_support(losses, self._inside)

@@ -10,6 +10,7 @@
 | CVaR | `box` |
 | CVaRMixture | `cvar_mixture` |
 | EVaR, KL | `kl` |
+| Intersection of a ball and boxes | `clipped` |
 | Penalised | `penalised`, with the passes of `kl` |
 | Spectral | `spectral` |
 | TotalVariation | `total_variation` |

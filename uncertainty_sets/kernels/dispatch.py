@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
@@ -120,6 +121,19 @@ def reject_not_finite(F: Array) -> None:
         place = tuple(int(i) for i in bad[0])
         where = f"losses[{', '.join(map(str, place))}]"
         raise InvalidLosses(f"losses must be finite, got {where} = {F[place]}", parameter="losses", value=F)
+
+
+def on_support(losses: Array, inside: NDArray[np.bool_]) -> Array:
+    """Replace losses at entries without mass by one that counts, so that they do not set the scale.
+
+    Args:
+        losses: (N,) or (B, N).
+        inside: (1 or B, N), which entries may have mass.
+    """
+    reject_not_finite(losses)
+    first = inside.argmax(axis=1)
+    picked = losses[..., first] if losses.ndim == 1 else losses[np.arange(len(losses)), first][:, None]
+    return np.where(inside if losses.ndim == 2 else inside[0], losses, picked)
 
 
 def unit(f: Array) -> float:

@@ -153,7 +153,7 @@ def _as_distributions(M: Any) -> Any:
     worst = int(np.abs(totals - 1.0).argmax())
     if abs(totals[worst] - 1.0) > SUM_TOLERANCE:
         raise InvalidParameter(
-            f"every row of M must sum to 1, got {totals[worst]:.12g} in row {worst}; divide each row by its sum",
+            f"every row of M must sum to 1, got {totals[worst]:.12g} in row {worst}; divide by the sum",
             parameter="M",
             value=M,
         )

@@ -102,6 +102,11 @@ def explain(output: Output, cls: type[UncertaintySet], facts: dict[str, Any]) ->
     output.say(listing)
     output.say(f"one call costs  {facts['cost']}")
     output.say(f"backends        {', '.join(facts['backends'])}")
+    if _is_made_of_sets(cls):
+        output.say(
+            f"\ntry in Python: uncertainty_sets.{cls.__name__}.example(4).worst_case([0.9, 1.4, 0.3, 2])"
+        )
+        return
     wanted = [parameter["name"] for parameter in facts["parameters"] if parameter["needed"]]
     options = "".join(f" --{each} {_sample_value(cls, each)}" for each in wanted)
     output.say(f"\ntry: fdro oracle --set {facts['name']} --losses 0.9,1.4,0.3,2{options}")
@@ -113,6 +118,19 @@ def _sample_value(cls: type[UncertaintySet], parameter: str) -> str:
 
     default = cls.default_parameters(np.full(4, 0.25)).get(parameter)
     return f"@{parameter}.csv" if default is None else f"{np.ravel(default)[0]:g}"
+
+
+def _is_made_of_sets(cls: type[UncertaintySet]) -> bool:
+    """Whether a needed parameter is a set, or a list of sets, which no command line can give."""
+    import numpy as np
+
+    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.building import parameters_of
+
+    defaults = cls.default_parameters(np.full(4, 0.25))
+    given = [defaults.get(name) for name, needed in parameters_of(cls).items() if needed]
+    parts = [part for each in given for part in (each if isinstance(each, list | tuple) else [each])]
+    return any(isinstance(part, UncertaintySet) for part in parts)
 
 
 def _signature(facts: dict[str, Any]) -> str:
