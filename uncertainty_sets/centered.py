@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,3 +76,11 @@ class Ball(CenteredSet):
 
     def _singleton(self) -> Array | None:
         return self.center if self.rows is None and self._radius[0] == 0.0 else None
+
+
+def pulled_in(p: Array, center: Array, radius: float, distance: Callable[[Array], float]) -> Array:
+    """p, moved towards the centre if rounding has left it just outside the ball, whose distance is convex."""
+    far = distance(p)
+    if radius < far < np.inf:
+        p = center + (radius / far) * (p - center)
+    return p
