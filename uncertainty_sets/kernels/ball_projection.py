@@ -10,8 +10,8 @@ For multipliers ν of the sum and λ of the ball, each entry minimises ½(p - x)
 | ENTROPY | p·log(p/q) - p + q | λω((x - ν)/λ + log(q/λ)), with ω + log ω = y |
 
 Σp is convex and falls with ν: Newton's method, from below after its first step. Along Σp = 1, Σd falls
-with λ, nearly like a power of it: Newton's method on its logarithm. The slope of ν along the way predicts it at
-the next λ, so that one or two passes correct it: some 15 passes in all.
+with λ, nearly like a power of it: Newton's method on its logarithm. The slope of ν along the way predicts it
+at the next λ, so that one or two passes correct it: some 15 passes in all.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ def omega(y: float) -> float:
     """The w with w + log w = y, to a few ulp."""
     if y < -30.0:
         return float(np.exp(y))
+    w = y - np.log(y) + 0.3 if y > 1.0 else 0.7 * y + 0.2
     if y < 0.5:
         w = np.exp(y) / (1.0 + np.exp(y))
-    else:
-        w = y - np.log(y) + 0.3 if y > 1.0 else 0.7 * y + 0.2
     for _ in range(6):
         r = y - w - np.log(w)
         s = 1.0 + w
@@ -142,10 +141,9 @@ def project(x: Vector, q: Vector, Q: Vector, kind: int, limit: float, p: Vector)
         fall = lam * (sums[CURVE] - drift * sums[PULL])
         step = lam * np.exp(np.log(sums[SPENT] / limit) * sums[SPENT] / fall) if fall > 0.0 else np.nan
         if not (step > low and step < high):
+            step = np.sqrt(low * high) if low > 0.0 else 0.125 * high
             if high == np.inf:
                 step = 4.0 * lam
-            else:
-                step = np.sqrt(low * high) if low > 0.0 else 0.125 * high
         if not (step > low and step < high):
             break
         nu -= drift * (step - lam)
