@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,3 +95,11 @@ class SupportedBall(Ball):
         if self._inside is None:
             return losses
         return on_support(losses, self._inside)
+
+
+def pulled_in(p: Array, center: Array, radius: float, distance: Callable[[Array], float]) -> Array:
+    """p, moved towards the centre if rounding has left it just outside the ball, whose distance is convex."""
+    far = distance(p)
+    if radius < far < np.inf:
+        p = center + (radius / far) * (p - center)
+    return p

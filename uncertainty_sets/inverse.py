@@ -145,8 +145,9 @@ def gather(answers: list[LeastRadius]) -> LeastRadius:
         return np.array([getattr(each, name) for each in answers])
 
     names = ("radius", "lower_bound", "gap", "p", "value", "multiplier")
+    radius, lower, gap, p, value, multiplier = map(column, names)
     backends = " and ".join(sorted({each.backend for each in answers}))
-    return LeastRadius(*map(column, names), backend=backends, iterations=column("iterations"))
+    return LeastRadius(radius, lower, gap, p, value, multiplier, backends, column("iterations"))
 
 
 def closed(
@@ -168,8 +169,8 @@ def closed(
         kernel(F[part], *cut, targets[part], P[part], out[part])
 
     run_pieces(run, len(F), F.size)
-    answer = LeastRadius(*out.T[:3], P, *out.T[3:5], backend="closed-form", iterations=out[:, 5].astype(int))
-    status = out[:, 6]
+    radius, lower, gap, value, multiplier, passes, status = out.T
+    answer = LeastRadius(radius, lower, gap, P, value, multiplier, "closed-form", passes.astype(np.int64))
     if not status.any():
         return answer
     if (status == NOT_FINITE).any():
@@ -197,7 +198,7 @@ class _Tried(NamedTuple):
 
     def bound(self, target: float) -> float:
         """No radius below this reaches the target, by this answer's multipliers."""
-        over = target - self.answer.upper_bound
+        over = target - float(self.answer.upper_bound)
         if self.slope is None or not np.isfinite(self.slope):
             return self.radius if over > 0.0 else 0.0
         if self.slope == 0.0:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.uncertainty_sets.plugins import TotalVariation
-from uncertainty_sets import KL, Box, CDNorm, Polyhedron, available_sets, get_set
+from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1, available_sets, get_set
 from uncertainty_sets.projection import Projection
 
 RNG = np.random.default_rng(0)
@@ -76,7 +76,9 @@ def test_which_sets_have_a_closed_form():
     assert Same([0.0, 0.0], [1.0, 1.0])._projection() is not None
     assert Other([0.0, 0.0], [1.0, 1.0])._projection() is None
     assert Heir([0.0, 0.0], [1.0, 1.0])._projection() is None
-    assert KL([0.5, 0.5], 0.1)._projection() is None
+    assert Wasserstein1([0.5, 0.5], 0.1)._projection() is None
+    assert KL([0.5, 0.5], 0.1)._projection() is not None
+    assert Ellipsoid([0.5, 0.5], np.eye(2), 0.1)._projection() is None
     assert CDNorm([[0.5, 0.5]], 0.1, 1.0)._projection() is None
 
 

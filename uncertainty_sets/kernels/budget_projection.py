@@ -37,7 +37,7 @@ def _place(
 
 
 @summing
-def _balance(
+def balance(
     t: Array, q: Array, lower: Array, upper: Array, rate: Array, pi: float, nu: float, p: Array
 ) -> Any:
     """The ν with Σp = 1, from a start; ν and the budget spent there."""
@@ -74,7 +74,7 @@ def project(
     t: Vector, q: Vector, lower: Vector, upper: Vector, rate: Vector, budget: float, p: Vector
 ) -> None:
     """Write the nearest point to t into p."""
-    nu, spent = _balance(t, q, lower, upper, rate, 0.0, 0.0, p)
+    nu, spent = balance(t, q, lower, upper, rate, 0.0, 0.0, p)
     if spent <= budget * (1.0 + 1e-14):
         return
     low, low_excess = 0.0, spent - budget
@@ -83,7 +83,7 @@ def project(
         scale = max(scale, abs(t[i] - nu - q[i]) / max(rate[i], 1e-300))
     high = max(scale, 1e-300)
     for _ in range(100):
-        nu, spent = _balance(t, q, lower, upper, rate, high, nu, p)
+        nu, spent = balance(t, q, lower, upper, rate, high, nu, p)
         high_excess = spent - budget
         if high_excess <= 0.0:
             break
@@ -97,7 +97,7 @@ def project(
         pi = (low * high_excess - high * low_excess) / (high_excess - low_excess)
         if step % 3 == 2 or not low < pi < high:
             pi = 0.5 * (low + high)
-        nu, spent = _balance(t, q, lower, upper, rate, pi, nu, p)
+        nu, spent = balance(t, q, lower, upper, rate, pi, nu, p)
         excess = spent - budget
         if excess > 0.0:
             low, low_excess = pi, excess
@@ -109,4 +109,4 @@ def project(
             if side == -1:
                 low_excess *= 0.5
             side = -1
-    _balance(t, q, lower, upper, rate, high, nu, p)  # the end that is within the budget
+    balance(t, q, lower, upper, rate, high, nu, p)  # the end that is within the budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.centered import Ball
+from uncertainty_sets.centered import Ball, pulled_in
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (
@@ -252,6 +253,18 @@ class Ellipsoid(Ball):
 
             return float(distance(self._shape[0], self._root[0], self._condition[0], d))
         return float((d * d / self._shape[0]).sum())
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest
+
+        if self.rows is not None or self._dense:
+            return None
+        q, Q, radius = self._center[0], self._shape[0], float(self._radius[0])
+
+        def exact(point: Array) -> Array:
+            return pulled_in(nearest(point, q, Q, QUADRATIC, 0.5 * radius), q, radius, self._distance)
+
+        return exact
 
     def _residual(self, p: Array) -> float:
         radius = float(self._radius[0])

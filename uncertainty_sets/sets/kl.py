@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.centered import SupportedBall, pulled_in
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.ragged import Ragged
@@ -125,6 +126,18 @@ class KL(SupportedBall):
     def _distance(self, p: Array) -> float:
         q = self._center[0]
         return np.inf if p[q == 0.0].any() else max(0.0, self._divergence(p))
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.ball_projection import ENTROPY, nearest
+
+        if self.rows is not None:
+            return None
+        q, radius = self._center[0], float(self._radius[0])
+
+        def exact(point: Array) -> Array:
+            return pulled_in(nearest(point, q, q, ENTROPY, radius), q, radius, self._distance)
+
+        return exact
 
     def _divergence(self, p: Array) -> float:
         """Σ p·log(p/q) over q > 0, as a sum of terms that are each >= 0: a small one keeps its digits."""

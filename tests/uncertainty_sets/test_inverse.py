@@ -1,0 +1,212 @@
+"""The least radius that reaches a target: against LPs and cvxpy, with the lower bound recomputed."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from tests import tolerances
+from tests.uncertainty_sets.plugins import TotalVariation
+from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Wasserstein1
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
+from uncertainty_sets.inverse import _by_oracle
+
+F, Q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
+
+
+def kl_bound(f, q, theta, target):
+    """θ·target - log Σ q·exp(θf), about the largest loss that counts."""
+    inside = q > 0.0
+    top = f[inside].max()
+    return theta * (target - top) - np.log(q[inside] @ np.exp(theta * (f[inside] - top)))
+
+
+def divergence(p, q):
+    used = p > 0.0
+    return float(p[used] @ np.log(p[used] / q[used]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_kl_has_a_certificate_that_numpy_repeats(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 60))
+    q = rng.dirichlet(np.full(n, rng.choice([0.05, 0.5, 5.0])))
+    q[rng.integers(n)] = 0.0
+    q /= q.sum()
+    f = (
+        np.round(rng.normal(size=n), 1)
+        if seed % 3 == 0
+        else rng.normal(size=n) * rng.choice([1e-3, 1.0, 1e3])
+    )
+    top, mean = f[q > 0.0].max(), q @ f
+    for share in (1e-9, 1e-4, 0.3, 0.9, 0.999999):
+        target = mean + share * (top - mean)
+        found = KL(q, 0.1).radius_for(f, target)
+        rounding = 100.0 * found.multiplier * np.spacing(np.abs(f).max())
+        slack = max(1e-9 * found.radius, rounding, 1e-15)
+        assert found.backend == "closed-form"
+        assert abs(found.gap) <= slack
+        assert found.p.sum() == pytest.approx(1.0, abs=1e-12)
+        assert (found.p[q == 0.0] == 0.0).all()
+        assert found.p @ f >= target - tolerances.gap(f)
+        assert divergence(found.p, q) == pytest.approx(found.radius, abs=slack + 1e-13)
+        assert kl_bound(f, q, found.multiplier, target) == pytest.approx(found.lower_bound, abs=slack + 1e-13)
+
+
+def test_kl_agrees_with_a_conic_solver():
+    rng = np.random.default_rng(3)
+    q, f = rng.dirichlet(np.ones(12)), rng.normal(size=12)
+    target = q @ f + 0.4 * (f.max() - q @ f)
+    p = cp.Variable(12, nonneg=True)
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.rel_entr(p, q))), [cp.sum(p) == 1, f @ p >= target])
+    problem.solve(solver="CLARABEL")
+    assert KL(q, 0.0).radius_for(f, target).radius == pytest.approx(problem.value, abs=1e-6)
+
+
+def test_edges_of_kl():
+    ball = KL([0.5, 0.5, 0.0], 0.3)
+    f = [0.0, 2.0, 9.0]  # the largest loss has no mass and does not count
+    below, top, beyond = (ball.radius_for(f, target) for target in (1.0, 2.0, 2.5))
+    assert (below.radius, below.lower_bound, below.multiplier) == (0.0, 0.0, 0.0)
+    np.testing.assert_array_equal(below.p, [0.5, 0.5, 0.0])
+    assert top.radius == top.lower_bound == pytest.approx(np.log(2.0))
+    np.testing.assert_array_equal(top.p, [0.0, 1.0, 0.0])
+    assert beyond.radius == beyond.lower_bound == np.inf
+    assert np.isnan(beyond.p).all()
+    assert KL(Q, 0.1).radius_for([3.0, 3.0, 3.0], 3.0).radius == 0.0
+    assert KL(Q, 0.1).radius_for([3.0, 3.0, 3.0], 3.1).radius == np.inf
+    assert KL([1.0], 0.1).radius_for([3.0], 2.0).radius == 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-100, 1e100, 1e200])
+def test_kl_at_any_scale_of_the_losses(scale):
+    plain, scaled = KL(Q, 0.1).radius_for(F, 2.5), KL(Q, 0.1).radius_for(F * scale, 2.5 * scale)
+    assert scaled.radius == pytest.approx(plain.radius, rel=1e-9)
+    assert scaled.lower_bound == pytest.approx(plain.radius, rel=1e-9)
+    assert scaled.value == pytest.approx(2.5 * scale)
+
+
+@pytest.mark.parametrize("subject", [KL(Q, 0.1), Wasserstein1(Q, 0.1), Ellipsoid(Q, Q, 0.1)])
+def test_the_radius_gives_back_the_target(subject):
+    for target in (2.0, 2.5, 3.9):
+        found = subject.radius_for(F, target)
+        again = type(subject)(**_parameters(subject) | {"radius": found.radius})
+        assert again.worst_case(F).value == pytest.approx(target, abs=1e-9)
+        less = type(subject)(**_parameters(subject) | {"radius": found.lower_bound * (1.0 - 1e-6)})
+        assert less.worst_case(F).upper_bound < target
+        assert abs(found.gap) <= 1e-9 * found.radius
+
+
+def _parameters(subject):
+    own = {"center": subject.center}
+    return own | {"shape": Q} if isinstance(subject, Ellipsoid) else own
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_wasserstein_agrees_with_a_linear_program(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 12))
+    f, q = rng.normal(size=n), rng.dirichlet(np.ones(n))
+    target = q @ f + rng.choice([0.05, 0.5, 1.0]) * (f.max() - q @ f)
+    cost = np.abs(np.subtract.outer(np.arange(n), np.arange(n))).astype(float)
+    plan = linprog(  # plan[i, j] moves mass from j to i
+        cost.ravel(),
+        A_ub=-np.repeat(f, n)[None],
+        b_ub=[-target],
+        A_eq=np.kron(np.ones((1, n)), np.eye(n)),
+        b_eq=q,
+    )
+    found = Wasserstein1(q, 0.2).radius_for(f, target)
+    assert found.radius == pytest.approx(plan.fun, rel=1e-6)
+    assert found.lower_bound <= plan.fun * (1.0 + 1e-7)
+    assert found.iterations <= 8
+
+
+def test_a_budget_and_a_target_that_no_budget_reaches():
+    found = CDNorm(Q, 0.9 * Q, 1.0).radius_for(F, [1.0, 2.5, 4.0])
+    assert found.radius[0] == 0.0
+    assert CDNorm(Q, 0.9 * Q, found.radius[1]).worst_case(F).value == pytest.approx(2.5)
+    assert found.radius[2] == found.lower_bound[2] == np.inf
+
+
+def test_the_closed_form_and_the_oracle_agree():
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        q, f = rng.dirichlet(np.ones(8)), rng.normal(size=8)
+        target = q @ f + rng.choice([1e-3, 0.3, 0.95]) * (f.max() - q @ f)
+        closed, called = KL(q, 0.1).radius_for(f, target), _by_oracle(KL(q, 0.1), f, target)
+        assert called.backend == "oracle"
+        assert called.radius == pytest.approx(closed.radius, rel=1e-8)
+        assert called.lower_bound <= closed.radius * (1.0 + 1e-9)
+
+
+def test_a_set_without_multipliers_narrows_a_bracket():
+    class Sized(TotalVariation):
+        """Without a method of its own, but with a radius that questions may change."""
+
+        sized_by = "radius"
+
+        def reference(self):
+            return self.center
+
+    found = Sized(Q, 0.05).radius_for(F, 2.5)
+    assert np.isnan(found.multiplier)
+    assert found.lower_bound <= 0.2 + 1e-6  # 0.2 of the mass from a loss of 1 to one of 4
+    assert found.radius == pytest.approx(0.2, rel=1e-4)
+
+
+def test_batches_are_the_single_answers():
+    rng = np.random.default_rng(8)
+    losses, centers = rng.normal(size=(5, 6)), rng.dirichlet(np.ones(6), 5)
+    targets = (losses * centers).sum(axis=1) + 0.2
+    for many in (KL(centers, 0.1), Wasserstein1(centers, 0.1)):
+        batch = many.radius_for(losses, targets)
+        for b in range(5):
+            single = type(many)(centers[b], 0.1).radius_for(losses[b], targets[b])
+            assert batch.radius[b] == pytest.approx(single.radius, rel=1e-9)
+            assert batch.row(b).radius == batch.radius[b]
+    several = KL(centers[0], 0.1).radius_for(losses[0], [0.0, 0.5, 99.0])
+    assert several.radius.shape == (3,)
+    assert several.p.shape == (3, 6)
+
+
+def test_what_is_refused():
+    with pytest.raises(BackendUnsuitable, match="Box has no radius or budget"):
+        Box([0.0, 0.0], [1.0, 1.0]).radius_for([1.0, 2.0], 1.5)
+    with pytest.raises(InvalidInput, match="target must be a finite number"):
+        KL(Q, 0.1).radius_for(F, np.nan)
+    with pytest.raises(InvalidInput, match="of length 2"):
+        KL(Q, 0.1).radius_for([F, F], [1.0, 2.0, 3.0])
+    with pytest.raises(InvalidLosses, match=r"losses\[1\] = nan"):
+        KL(Q, 0.1).radius_for([1.0, np.nan, 2.0], 1.0)
+
+
+def test_distances():
+    p = np.array([0.3, 0.3, 0.4])
+    assert KL(Q, 0.1).distance(p) == pytest.approx(divergence(p, Q))
+    assert KL([1.0, 0.0], 0.1).distance([0.5, 0.5]) == np.inf
+    assert Ellipsoid(Q, Q, 0.1).distance(p) == pytest.approx(((p - Q) ** 2 / Q).sum())
+    assert Wasserstein1(Q, 0.1).distance(p) == pytest.approx(0.4, rel=1e-9)  # 0.2 of the mass, by 2 places
+    assert CDNorm(Q, Q, 0.1).distance(p) == pytest.approx((np.abs(p - Q) / Q).sum(), rel=1e-9)
+    assert CDNorm(Q, 0.1, 0.1).distance(p) == np.inf
+    assert KL(Q, 0.1).distance(Q) == 0.0
+
+
+def test_scaled_sets_and_paths():
+    ball = KL(Q, 0.1)
+    assert ball.scaled(2.0).radius == 0.2
+    assert ball.scaled([1.0, 3.0]).radius.tolist() == pytest.approx([0.1, 0.3])
+    with pytest.raises(InvalidInput, match="factor must be finite and at least 0"):
+        ball.scaled(-1.0)
+    radii = [0.3, 0.0, 0.1, 10.0]
+    for subject, key in ((ball, "radius"), (CDNorm(Q, Q, 1.0), "budget")):
+        path = subject.worst_case_path(F, radii)
+        assert path.p.shape == (4, 3)
+        for k, size in enumerate(radii):
+            once = subject.scaled(size / getattr(subject, key)).worst_case(F)
+            assert path.value[k] == pytest.approx(once.value, abs=1e-9)
+            assert path.gap[k] <= tolerances.gap(F)
+    with pytest.raises(InvalidInput, match="a path needs one loss vector"):
+        ball.worst_case_path([F, F], radii)
