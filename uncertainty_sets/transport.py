@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -99,7 +99,7 @@ class TransportBall(Ball):
         indices: ArrayLike | None,
         fixed: Mapping[str, Array],
     ) -> Ragged:
-        """Return ragged rows; `fixed` are more parameters of the constructor, each one number for all rows."""
+        """Return ragged rows; `fixed` are the constructor's other parameters, one number for all rows."""
         structure, power = structure_of("center", center, indptr, indices), _as_order(order)
         q, radii = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
         limit = np.minimum(_raised(radii, power), MOST)
@@ -147,11 +147,13 @@ class TransportBall(Ball):
     def _plan_cost(self) -> Array:
         """The cost^order of a unit from each entry (rows) to each (columns)."""
         if not self._on_line:
-            return self._cost[0]
+            matrix: Array = self._cost[0]
+            return matrix
         x = self._cost[0].copy()
         if self._sorting is not None:
             x[self._sorting] = self._cost[0]
-        return _raised(np.abs(np.subtract.outer(x, x)), self._power)
+        cost: Array = _raised(np.abs(np.subtract.outer(x, x)), self._power)
+        return cost
 
     def _closed_form(
         self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
@@ -161,11 +163,9 @@ class TransportBall(Ball):
 
         sorting = self._sorting
         f = losses if sorting is None else np.ascontiguousarray(losses[..., sorting])
-        parameters: tuple[Array, ...] = (self._sorted_center, self._limit, self._cost, self._step)
-        if self._on_line:
-            rows, parameters = line_transport.rows, (*parameters, self._powers)
-        else:
-            rows = transport.rows
+        rows: Callable[..., None] = line_transport.rows if self._on_line else transport.rows
+        power = (self._powers,) if self._on_line else ()
+        parameters = (self._sorted_center, self._limit, self._cost, self._step, *power)
         result = answer(rows, f, parameters, ("lam",), warm_start, out if sorting is None else None)
         if sorting is not None:
             p = np.empty_like(result.p) if out is None else out
@@ -234,7 +234,9 @@ def _as_order(order: float) -> float:
     number = as_array("order", order)
     if number.ndim != 0 or not 1.0 <= float(number) <= LARGEST_ORDER:
         raise InvalidParameter(
-            f"order must be a number from 1 to {LARGEST_ORDER:g}, got {order!r}", parameter="order", value=order
+            f"order must be a number from 1 to {LARGEST_ORDER:g}, got {order!r}",
+            parameter="order",
+            value=order,
         )
     return float(number)
 

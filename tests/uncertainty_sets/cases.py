@@ -159,6 +159,10 @@ def weighted_l1(size: int, rng: np.random.Generator) -> dict[str, Any]:
     return {"center": q, "weights": w, "radius": float(rng.choice([0.0, 1e-20, 1e-3, 0.1, 0.5, 2.0, 50.0]))}
 
 
+def wasserstein(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    return wasserstein1(size, rng) | {"order": float(rng.choice([1.0, 1.5, 2.0, 2.0, 3.0]))}
+
+
 def polyhedron(size: int, rng: np.random.Generator) -> dict[str, Any]:
     q = center(rng, size)
     D = rng.normal(size=(int(rng.integers(1, 6)), size))
@@ -175,6 +179,7 @@ PARAMETERS: dict[str, Callable[[int, np.random.Generator], dict[str, Any]]] = {
     "cd-norm": cd_norm,
     "ellipsoid": ellipsoid,
     "wasserstein-1": wasserstein1,
+    "wasserstein": wasserstein,
     "polyhedron": polyhedron,
     "total-variation": total_variation,
     "weighted-l1": weighted_l1,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.uncertainty_sets import cases
-from uncertainty_sets import Ragged, Wasserstein1, get_set
+from uncertainty_sets import Ragged, get_set
 
 VALUES = 40
 BY_ROW = ("radius", "budget")
@@ -44,9 +44,9 @@ def of_rows(name: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
 
 
 def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np.ndarray) -> Ragged:
-    """Rows of that kind; for Wasserstein-1 with that cost."""
+    """Rows of that kind; for transport with that cost."""
     name, _, cost = kind.partition(" ")
-    if name != "wasserstein-1":
+    if not cost:
         return of_rows(name, rng, indptr, indices)
     q = np.concatenate([cases.center(rng, int(n)) for n in np.diff(indptr)])
     radius = rng.choice([0.0, 1e-3, 0.1, 0.5, 2.0, 50.0], indptr.size - 1)
@@ -58,7 +58,7 @@ def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
         "tied": rng.integers(0, 4, size) / 2.0,
         "matrix": matrix,
     }[cost]
-    return Wasserstein1.ragged(q, radius, between, indptr=indptr, indices=indices)
+    return get_set(name).ragged(q, radius, between, indptr=indptr, indices=indices)
 
 
 KINDS = [
@@ -76,6 +76,10 @@ KINDS = [
     "wasserstein-1 positions",
     "wasserstein-1 tied",
     "wasserstein-1 matrix",
+    "wasserstein places",
+    "wasserstein positions",
+    "wasserstein tied",
+    "wasserstein matrix",
 ]
 
 

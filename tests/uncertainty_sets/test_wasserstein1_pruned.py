@@ -7,7 +7,7 @@ import pytest
 
 from tests import tolerances
 from uncertainty_sets import Wasserstein1
-from uncertainty_sets.kernels import wasserstein_line, wasserstein_prune
+from uncertainty_sets.kernels import wasserstein1_sweep, wasserstein_line, wasserstein_prune
 from uncertainty_sets.kernels.layout import (
     BOUND,
     COLUMNS,
@@ -28,9 +28,9 @@ EVERY = 2
 
 def solve(subject, f, pruned_from, warm=np.nan):
     p, out = np.full(f.size, np.nan), np.full(COLUMNS, np.nan)
-    scratch = np.empty((3, f.size), np.uint32), np.empty((5, 3)), np.empty(MEMORY)
-    parameters = subject._sorted_center[0], subject._radius[0], subject._cost[0], subject._step[0]
-    wasserstein_line.solve(f, *parameters, warm, pruned_from, p, out, *scratch)
+    scratch = np.empty((5, f.size), np.uint32), np.empty(f.size), np.empty((5, 3)), np.empty(MEMORY)
+    parameters = subject._sorted_center[0], subject._limit[0], subject._cost[0], subject._step[0]
+    wasserstein_line.solve(f, *parameters, subject._power, warm, pruned_from, p, out, *scratch)
     return p, out
 
 
@@ -127,17 +127,18 @@ def test_entries_are_dropped_and_the_search_is_the_same():
     assert abs(pruned[ITERATIONS] - every[ITERATIONS]) <= 2
     x, lam = np.arange(float(SIZE)), every[DUAL]
     low, high = np.empty(SIZE, np.uint32), np.empty(SIZE, np.uint32)
-    wasserstein_line.sweep(f, x, subject.center, f.max(), 0.99 * lam, low)
-    wasserstein_line.sweep(f, x, subject.center, f.max(), 1.01 * lam, high)
+    wasserstein1_sweep.sweep(f, x, subject.center, f.max(), 0.99 * lam, low)
+    wasserstein1_sweep.sweep(f, x, subject.center, f.max(), 1.01 * lam, high)
     count = wasserstein_prune.changing(low, high)
     changed = wasserstein_prune.sources(low, high, count)
     assert changed.tolist() == np.flatnonzero(low != high).tolist()
     marks = np.empty(SIZE, np.uint8)
-    kept = wasserstein_prune.mark(x, low, high, changed, marks)
+    targets = wasserstein_prune.able(high, 1.0, np.empty(0, np.uint32))
+    kept = wasserstein_prune.mark(x, low, high, changed, targets, marks)
     assert 0 < count < kept < SIZE / 4
     # Every target at a rate in between is kept.
     between = np.empty(SIZE, np.uint32)
-    wasserstein_line.sweep(f, x, subject.center, f.max(), lam, between)
+    wasserstein1_sweep.sweep(f, x, subject.center, f.max(), lam, between)
     assert (marks[between[changed]] != wasserstein_prune.DROPPED).all()
     settled = low == high
     assert (between[settled] == low[settled]).all()

@@ -154,9 +154,7 @@ def sum_block(
 
 
 @kernel
-def keep_between(
-    v: Array, first: int, after: int, low: float, high: float, places: Places, kept: int
-) -> int:
+def keep_between(v: Array, first: int, after: int, low: float, high: float, places: Places, kept: int) -> int:
     """Append the places of heights between low and high, without a branch; return how many there are now."""
     for i in range(first, after):
         places[kept] = i

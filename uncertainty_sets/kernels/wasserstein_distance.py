@@ -6,8 +6,6 @@ beyond it is small. p itself is rounded: SUMMED of that mass does not count as m
 
 from __future__ import annotations
 
-import numpy as np
-
 from uncertainty_sets.arrays import Array, Vector
 from uncertainty_sets.kernels.jit import entry, kernel, strict
 from uncertainty_sets.kernels.scan import larger, smaller
@@ -73,7 +71,7 @@ def from_one_end(
 
 @strict
 def any_order(x: Array, q: Array, p: Array, power: float) -> float:
-    """Σ distance^power of the plan that keeps the order of the mass, the best one for a power of at least 1."""
+    """Σ distance^power of the plan that keeps the order of the mass, which is the best one."""
     n = q.size
     # 1. From both ends to the entry at the middle of q's mass.
     middle, mass = 0, q[0]

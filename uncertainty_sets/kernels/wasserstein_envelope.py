@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import strict
+from uncertainty_sets.kernels.jit import strict, summing
 from uncertainty_sets.kernels.wasserstein1_sweep import BLOCK, ONE, TWO, ZERO, Places, reach, sweep, unsigned
 
 
@@ -31,7 +31,7 @@ def parabolas(f: Array, x: Array, rate: float, stack: Places, starts: Array) -> 
     a short distance far from 0.
     """
     half = 0.5 / rate
-    count = ONE
+    count: int = ONE
     stack[0], starts[0] = 0, -np.inf
     top_x, top_f, top_start = x[0], f[0], -np.inf  # of the last curve on the stack
     for i in range(ONE, unsigned(f.size)):
@@ -72,7 +72,7 @@ def overtakes(
 def curves(f: Array, x: Array, top: float, rate: float, power: float, stack: Places, starts: Array) -> int:
     """As `parabolas` for another power; starts[k] is the number of the entry at which a curve takes over."""
     n = unsigned(f.size)
-    count = ONE
+    count: int = ONE
     stack[0], starts[0] = 0, 0.0
     for i in range(ONE, n):
         low, high = ZERO, ZERO
@@ -133,6 +133,26 @@ def assign(
     return gain, cost
 
 
+@summing
+def all_to_one(f: Array, x: Array, q: Array, top: float, power: float) -> float:
+    """The cost of moving everything to the largest loss, or -1 if several are largest."""
+    places, last = 0, 0
+    for i in range(f.size):
+        at = f[i] == top
+        places += at
+        last = i if at else last
+    if places != 1:
+        return -1.0
+    cost = 0.0
+    if power == 1.0:  # a loop for itself, which runs on vector units
+        for i in range(f.size):
+            cost += q[i] * abs(x[i] - x[last])
+        return cost
+    for i in range(f.size):
+        cost += q[i] * length(abs(x[i] - x[last]), power)
+    return cost
+
+
 @strict
 def cost_of(x: Array, q: Array, power: float, goal: Places) -> float:
     """Σ q·distance^power."""
@@ -154,8 +174,9 @@ def evaluate(
     stack: Places,
     starts: Array,
 ) -> tuple[float, float, int]:
-    """Write each entry's best target into `goal`; return Σ q·(f_target - top), Σ q·distance^power, and how
-    many entries of `stack` are all those on the envelope of parabolas (0 for other curves).
+    """Write each entry's best target into `goal`; return Σ q·(f_target - top) and Σ q·distance^power.
+
+    Returns also how many entries of `stack` are all those on the envelope of parabolas (0 for other curves).
     """
     if power == 1.0 or rate == 0.0:
         gain, cost = sweep(f, x, q, top, rate, goal)

@@ -1,4 +1,4 @@
-"""Wasserstein balls on a line: move the mass of the centre towards larger losses, at |x_i - x_j|^power per unit.
+"""Wasserstein balls on a line: move mass towards larger losses, at |x_i - x_j|^power per unit.
 
 With a multiplier λ for the cost of transport, the mass of entry j goes where f_i - λ|x_i - x_j|^power is
 largest (wasserstein1_sweep.py for a power of 1, else wasserstein_envelope.py). The dual function
@@ -35,8 +35,17 @@ from uncertainty_sets.kernels.tangent import (
 )
 from uncertainty_sets.kernels.wasserstein1_sweep import Places
 from uncertainty_sets.kernels.wasserstein_distance import distance
-from uncertainty_sets.kernels.wasserstein_envelope import evaluate, length
-from uncertainty_sets.kernels.wasserstein_prune import able, changing, deposit, keep, mark, renumber, sources, weigh
+from uncertainty_sets.kernels.wasserstein_envelope import all_to_one, evaluate
+from uncertainty_sets.kernels.wasserstein_prune import (
+    able,
+    changing,
+    deposit,
+    keep,
+    mark,
+    renumber,
+    sources,
+    weigh,
+)
 from uncertainty_sets.kernels.wasserstein_sample import sample
 
 EVALUATIONS = 200
@@ -54,26 +63,6 @@ def mean_below(f: Array, q: Array, top: float) -> float:
     for i in range(f.size):
         total += q[i] * (f[i] - top)
     return total
-
-
-@summing
-def all_to_one(f: Array, x: Array, q: Array, top: float, power: float) -> float:
-    """The cost of moving everything to the largest loss, or -1 if several are largest."""
-    places, last = 0, 0
-    for i in range(f.size):
-        at = f[i] == top
-        places += at
-        last = i if at else last
-    if places != 1:
-        return -1.0
-    cost = 0.0
-    if power == 1.0:  # a loop for itself, which runs on vector units
-        for i in range(f.size):
-            cost += q[i] * abs(x[i] - x[last])
-        return cost
-    for i in range(f.size):
-        cost += q[i] * length(abs(x[i] - x[last]), power)
-    return cost
 
 
 @summing

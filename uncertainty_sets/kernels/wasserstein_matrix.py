@@ -1,10 +1,10 @@
 """Wasserstein balls with any cost: as on a line, with O(N²) per evaluation and O(N) of memory.
 
-The cost is taken as it is: for an order above 1 it and the radius are given raised to that power. cost[j, i] is
-here the cost of moving a unit from j to i: sources come first, so that each one's costs are
-contiguous. What a target is worth to a source falls linearly with the rate λ, so that the best worth is
-convex in it: a source with the same target at both ends of the bracket has it in between, too, and is not
-looked at again. A search costs about as much as three or four evaluations of all sources.
+For an order above 1 the cost and the radius are given as powers. cost[j, i] is here the cost of moving a unit
+from j to i: sources come first, so that each one's costs are contiguous. What a target is worth to a source
+falls linearly with the rate λ, so that the best worth is convex in it: a source with the same target at both
+ends of the bracket has it in between, too, and is not looked at again. A search costs about as much as three
+or four evaluations of all sources.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from uncertainty_sets.kernels.tangent import (
     settle_bracket,
     update_bracket,
 )
-from uncertainty_sets.kernels.wasserstein_line import FASTEST, mean_below
 from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, reach, unsigned
+from uncertainty_sets.kernels.wasserstein_line import FASTEST, mean_below
 
 EVALUATIONS = 200
 LOW, HIGH, TRIAL, OPEN = range(4)  # rows of `goals`: targets at both ends and at a trial, sources in question

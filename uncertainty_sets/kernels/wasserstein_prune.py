@@ -145,7 +145,7 @@ def keep(
 @kernel
 def renumber(hull: Places, marks: Marks, places: Places) -> int:
     """Leave those entries of the envelope that are kept, under their new numbers; return how many."""
-    count = ZERO
+    count: int = ZERO
     for k in range(unsigned(hull.size)):
         if marks[hull[k]] != DROPPED:
             hull[count] = places[hull[k]]

@@ -13,7 +13,7 @@ from uncertainty_sets.transport import TransportBall
 
 
 class Wasserstein(TransportBall):
-    """Distributions near a centre q in transport: {p : Σ cost^order·γ <= radius^order for a plan γ from q to p}.
+    """Distributions near a centre q: {p : Σ cost^order·γ <= radius^order for a plan γ from q to p}.
 
     For order 2 long moves cost more than proportionally, so that mass travels in many short moves; order 1 is
     `Wasserstein1`. With a multiplier λ the mass at j goes where f_i - λ·cost[i, j]^order is largest; λ
@@ -33,7 +33,7 @@ class Wasserstein(TransportBall):
     >>> f, q, radius = np.array([1.0, 3.0, 2.0, 4.0]), np.full(4, 0.25), 0.5
     >>> r = Wasserstein(q, radius).worst_case(f)
     >>> r.p, r.value
-    (array([0.25, 0.25, 0.  , 0.5 ]), 3.0)
+    (array([0.125, 0.375, 0.125, 0.375]), 3.0)
     >>> lam, cost = r.dual["lam"], np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     >>> bool(np.isclose(lam * radius**2 + q @ (f[:, None] - lam * cost**2).max(axis=0), r.upper_bound))
     True
