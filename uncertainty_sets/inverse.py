@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,7 +34,7 @@ class Sized(Protocol):
     """A set with a radius or a budget, as far as questions about it go."""
 
     rows: int | None
-    sized_by: Any
+    sized_by: ClassVar[str]
 
     def worst_case(self, losses: Array, *, warm_start: WorstCase | None = None) -> WorstCase:
         """The oracle."""

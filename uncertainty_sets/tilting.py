@@ -15,7 +15,7 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase, stack
 from uncertainty_sets.errors import EmptySet
 from uncertainty_sets.kernels.dispatch import reject_not_finite
-from uncertainty_sets.kernels.scan import FEASIBLE, PROMISE, ULPS
+from uncertainty_sets.kernels.layout import FEASIBLE, PROMISE, ULPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,13 +21,13 @@ LIMIT = 500.0
 class Plugin(UncertaintySet):
     """A ball around a centre by one cvxpy constraint, as a user would write it."""
 
-    def __init__(self, center: Array, radius: float, distance: Callable[[Any, Array], Any]) -> None:
-        self.center, self.radius, self.distance = center, radius, distance
+    def __init__(self, center: Array, radius: float, measure: Callable[[Any, Array], Any]) -> None:
+        self.center, self.radius, self.measure = center, radius, measure
         self.size = center.size
 
     def constraints(self, p: cp.Variable) -> list[cp.Constraint]:
-        """distance(p, center) <= radius."""
-        return [self.distance(p, self.center) <= self.radius]
+        """measure(p, center) <= radius."""
+        return [self.measure(p, self.center) <= self.radius]
 
 
 def plugins(size: int, seed: int) -> dict[str, tuple[UncertaintySet, str]]:

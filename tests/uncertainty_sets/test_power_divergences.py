@@ -1,4 +1,4 @@
-"""ChiSquare, Hellinger, Burg and CressieRead against their definitions, cvxpy and certificates in 80-bit numbers."""
+"""ChiSquare, Hellinger, Burg and CressieRead against definitions, cvxpy and certificates in 80-bit numbers."""
 
 from __future__ import annotations
 

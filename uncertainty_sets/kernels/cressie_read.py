@@ -39,7 +39,8 @@ FLOOR = 1e-300  # of p where q > 0, if k <= 0: D is infinite at p = 0, and p mus
 def negligible(power: float) -> float:
     """The mass at the top that no sum notices, but that would need a θ of over 1e60 or so; k < 1."""
     if power > 0.0:
-        return 10.0 ** (-60.0 / (1.0 - power))
+        tiny: float = 10.0 ** (-60.0 / (1.0 - power))
+        return tiny
     least: float = max(1e-60, 10.0 ** (-240.0 / (1.0 - power)))
     return least
 
@@ -116,8 +117,10 @@ def newton(divergence: float, growth: float, radius: float, most: float) -> floa
         if not left > 0.0:
             return np.nan
         odds = (radius * left) / (divergence * (most - radius))
-        return np.log(odds) * (divergence * left) / (growth * most)
-    return np.log(radius / divergence) * divergence / growth
+        step: float = np.log(odds) * (divergence * left) / (growth * most)
+    else:
+        step = np.log(radius / divergence) * divergence / growth
+    return step
 
 
 @kernel

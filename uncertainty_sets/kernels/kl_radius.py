@@ -14,8 +14,8 @@ import numpy as np
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.kl import HIGHEST, moments, tilt, tilt_little, write
-from uncertainty_sets.kernels.layout import NOT_SOLVED, OK
-from uncertainty_sets.kernels.scan import FEASIBLE, PROMISE, ULPS, copy, scan
+from uncertainty_sets.kernels.layout import FEASIBLE, NOT_SOLVED, OK, PROMISE, ULPS
+from uncertainty_sets.kernels.scan import copy, scan
 
 RADIUS, LOWER, GAP, VALUE, MULTIPLIER, PASSES, STATUS = range(7)
 COLUMNS = 7

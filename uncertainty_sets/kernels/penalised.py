@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
+from uncertainty_sets.kernels.gathering import cover
 from uncertainty_sets.kernels.jit import entry, kernel, summing
-from uncertainty_sets.kernels.kl import cover, moments, tilt, tilt_little, write
+from uncertainty_sets.kernels.kl import moments, tilt, tilt_little, write
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan
 
