@@ -1,4 +1,4 @@
-"""ChiSquare, Hellinger, Burg and CressieRead against definitions, cvxpy and certificates in 80-bit numbers."""
+"""ChiSquare, Hellinger, Burg and CressieRead against definitions, cvxpy and 80-bit certificates."""
 
 from __future__ import annotations
 
