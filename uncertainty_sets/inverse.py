@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,7 +34,7 @@ class Sized(Protocol):
     """A set with a radius or a budget, as far as questions about it go."""
 
     rows: int | None
-    sized_by: Any
+    sized_by: ClassVar[str]
 
     def worst_case(self, losses: Array, *, warm_start: WorstCase | None = None) -> WorstCase:
         """The oracle."""
@@ -259,7 +259,7 @@ def _next_radius(low: float, now: _Tried, best: _Tried | None) -> float:
     return float(np.sqrt(low * best.radius)) if 64.0 * low > best.radius else best.radius / 8.0
 
 
-def distance(subject: Sized, p: Array) -> float:
+def radius_of(subject: Sized, p: Array) -> float:
     """The least radius at which the set has p; infinite if none does."""
     required(subject)
     own = subject._distance(p)
