@@ -220,7 +220,8 @@ class UncertaintySet(ABC):
         >>> CDNorm([0.5, 0.5], 0.1, budget=1.0).scaled(0.5).budget
         0.5
         """
-        return paths.scaled(self, factor)
+        larger: UncertaintySet = paths.scaled(self, factor)
+        return larger
 
     def worst_case_path(self, losses: ArrayLike, radii: ArrayLike) -> WorstCase:
         """Return the worst cases of one loss vector for several radii (or budgets), as a batch has them.
