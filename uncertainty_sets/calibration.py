@@ -170,7 +170,7 @@ class HasDistance(Protocol):
 
     rows: int | None
 
-    def distance(self, p: ArrayLike) -> float:
+    def radius_of(self, p: ArrayLike) -> float:
         """The least radius at which the set contains p."""
         ...
 
@@ -219,7 +219,7 @@ def bootstrap_radius(
     if uncertainty_set.rows is not None:
         raise InvalidParameter("bootstrap_radius takes a single set, and this one's parameters differ by row")
     draws = rng.multinomial(n, uncertainty_set.reference(), size=count) / n
-    distances = np.sort([uncertainty_set.distance(each) for each in draws])
+    distances = np.sort([uncertainty_set.radius_of(each) for each in draws])
     # The order statistic that covers the next draw, too, with that probability; the largest if there is none.
     place = math.ceil((count + 1) * (1.0 - miss) - 1e-9)
     return float(distances[min(place, count) - 1])

@@ -259,7 +259,7 @@ def _next_radius(low: float, now: _Tried, best: _Tried | None) -> float:
     return float(np.sqrt(low * best.radius)) if 64.0 * low > best.radius else best.radius / 8.0
 
 
-def distance(subject: Sized, p: Array) -> float:
+def radius_of(subject: Sized, p: Array) -> float:
     """The least radius at which the set has p; infinite if none does."""
     required(subject)
     own = subject._distance(p)

@@ -185,13 +185,13 @@ def test_what_is_refused():
 
 def test_distances():
     p = np.array([0.3, 0.3, 0.4])
-    assert KL(Q, 0.1).distance(p) == pytest.approx(divergence(p, Q))
-    assert KL([1.0, 0.0], 0.1).distance([0.5, 0.5]) == np.inf
-    assert Ellipsoid(Q, Q, 0.1).distance(p) == pytest.approx(((p - Q) ** 2 / Q).sum())
-    assert Wasserstein1(Q, 0.1).distance(p) == pytest.approx(0.4, rel=1e-9)  # 0.2 of the mass, by 2 places
-    assert CDNorm(Q, Q, 0.1).distance(p) == pytest.approx((np.abs(p - Q) / Q).sum(), rel=1e-9)
-    assert CDNorm(Q, 0.1, 0.1).distance(p) == np.inf
-    assert KL(Q, 0.1).distance(Q) == 0.0
+    assert KL(Q, 0.1).radius_of(p) == pytest.approx(divergence(p, Q))
+    assert KL([1.0, 0.0], 0.1).radius_of([0.5, 0.5]) == np.inf
+    assert Ellipsoid(Q, Q, 0.1).radius_of(p) == pytest.approx(((p - Q) ** 2 / Q).sum())
+    assert Wasserstein1(Q, 0.1).radius_of(p) == pytest.approx(0.4, rel=1e-9)  # 0.2 of the mass, by 2 places
+    assert CDNorm(Q, Q, 0.1).radius_of(p) == pytest.approx((np.abs(p - Q) / Q).sum(), rel=1e-9)
+    assert CDNorm(Q, 0.1, 0.1).radius_of(p) == np.inf
+    assert KL(Q, 0.1).radius_of(Q) == 0.0
 
 
 def test_scaled_sets_and_paths():

@@ -28,7 +28,7 @@ def test_against_cvxpy_and_its_own_bound(seed):
     assert answer.violation <= 1e-10
     assert abs(answer.gap) <= 1e-11
     assert answer.lower_bound == pytest.approx(recomputed(q, answer, A_eq, b_eq, A_ub, b_ub), abs=1e-11)
-    assert answer.divergence == pytest.approx(KL(q, 0.0).distance(answer.p), abs=1e-12)
+    assert answer.divergence == pytest.approx(KL(q, 0.0).radius_of(answer.p), abs=1e-12)
     p = cp.Variable(n, nonneg=True)
     views = [cp.sum(p) == 1, *([A_eq @ p == b_eq] if exact else []), *([A_ub @ p <= b_ub] if limits else [])]
     problem = cp.Problem(cp.Minimize(cp.sum(cp.rel_entr(p, q))), views)
