@@ -101,7 +101,7 @@ def test_a_line_is_the_matrix_of_its_distances(order):
 def test_values_by_hand():
     # Half of the mass may move by 1: 0.5·1² = 0.5. All of it by 1 would cost 1.
     assert Wasserstein([1, 0], np.sqrt(0.5)).worst_case([0, 1]).p == pytest.approx([0.5, 0.5])
-    # Two steps of 1 cost 2, one of 2 costs 4: with 1 to spend, mass moves on from entry to entry.
+    # Each half moves by 1, which costs 1 in all; moving one of them by 2 would cost 2.
     answer = Wasserstein([0.5, 0.5, 0.0], 1.0).worst_case([0.0, 1.0, 2.0])
     assert answer.p == pytest.approx([0.0, 0.5, 0.5])
     assert answer.value == pytest.approx(1.5)
@@ -258,7 +258,7 @@ def test_the_robust_counterpart():
 
 
 @pytest.mark.parametrize("order", [0.5, np.nan, np.inf, [1, 2], 101, None])
-def test_an_order_that_is_none(order):
+def test_an_order_that_is_refused(order):
     with pytest.raises(InvalidParameter, match="order must be"):
         Wasserstein([0.5, 0.5], 0.1, None, order)
 
