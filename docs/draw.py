@@ -60,7 +60,10 @@ def panel(path: Path) -> None:
 
 
 def _save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot
+
     figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
 
 
 def _set(name: str, folder: Path) -> str:

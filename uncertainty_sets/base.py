@@ -181,7 +181,7 @@ class UncertaintySet(Oracle):
         >>> round(KL([0.5, 0.5], 0.1).distance([0.8, 0.2]), 6)
         0.192745
         """
-        return inverse.distance(self, self._check_point(p))
+        return inverse.radius_of(self, self._check_point(p))
 
     def project(self, point: ArrayLike) -> projection.Nearest:
         """Return the point of the set nearest to any given vector, in the Euclidean norm, with a proof.

@@ -59,10 +59,6 @@ class Ragged:
     array([3.1594, 3.4208])
     >>> answer.p.round(4)
     array([0.7198, 0.2802, 0.1298, 0.0799, 0.7903])
-
-    Attributes:
-        indptr: where each row begins; one more entry than there are rows.
-        indices: the place in the values of each entry; None if there is a value for each entry.
     """
 
     def __init__(
