@@ -21,6 +21,7 @@ Places = NDArray[np.uint32]
 
 # Places are unsigned: numba would check at every access whether a signed one counts from the end.
 unsigned: Any = np.uint64
+signed: Any = np.int64  # numba would turn a variable that is either into a float
 ZERO, ONE, TWO = unsigned(0), unsigned(1), unsigned(2)
 BLOCK = unsigned(256)  # entries after which a leader's worth is computed afresh and sums are added up
 

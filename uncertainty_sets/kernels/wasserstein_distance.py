@@ -39,10 +39,10 @@ def first_order(x: Array, q: Array, p: Array) -> float:
 @strict
 def from_one_end(
     x: Array, q: Array, p: Array, power: float, middle: int, side: int
-) -> tuple[float, int, float]:
+) -> tuple[float, float, int, float]:
     """Move the mass of q before the entry `middle` to the first of p's mass, seen from one end.
 
-    Returns the cost beyond rounding, the place of p that was reached and how much of its mass is left. Mass
+    Returns the cost beyond rounding, the mass, the place of p that was reached and what is left there. Mass
     that rounding has put on the wrong side of a gap costs the difference between both sides of it.
     """
     n = q.size
@@ -66,7 +66,7 @@ def from_one_end(
             left -= moved
             mass += moved
         i += side
-    return cost - forgiven, place, left
+    return cost - forgiven, mass, place, left
 
 
 @strict
@@ -78,20 +78,24 @@ def any_order(x: Array, q: Array, p: Array, power: float) -> float:
     while mass <= 0.5 and middle < n - 1:
         middle += 1
         mass += q[middle]
-    before, first, left = from_one_end(x, q, p, power, middle, 1)
-    after, last, right = from_one_end(x, q, p, power, middle, -1)
+    before, ahead, first, left = from_one_end(x, q, p, power, middle, 1)
+    after, behind, last, right = from_one_end(x, q, p, power, middle, -1)
     cost = before + after
     # 2. What is left of p comes from the middle.
     if first == last:
         rest = larger(0.0, left + right - p[first])
         return larger(0.0, cost + rest * length(abs(x[first] - x[middle]), power))
+    for i in range(first + 1, last + 1):
+        behind += right if i == last else p[i]
     place = first
     for i in range(first, last + 1):
         mass = left if i == first else right if i == last else p[i]
         if mass > 0.0:
             here, there = length(abs(x[i] - x[middle]), power), length(abs(x[place] - x[middle]), power)
-            cost += mass * here - 0.5 * SUMMED * abs(here - there)
+            cost += mass * here - SUMMED * smaller(ahead, larger(behind, 0.0)) * abs(here - there)
             place = i
+        ahead += mass
+        behind -= mass if i > first else 0.0
     return larger(0.0, cost)
 
 

@@ -12,7 +12,17 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import strict, summing
-from uncertainty_sets.kernels.wasserstein1_sweep import BLOCK, ONE, TWO, ZERO, Places, reach, sweep, unsigned
+from uncertainty_sets.kernels.wasserstein1_sweep import (
+    BLOCK,
+    ONE,
+    TWO,
+    ZERO,
+    Places,
+    reach,
+    signed,
+    sweep,
+    unsigned,
+)
 
 
 @strict
@@ -186,4 +196,4 @@ def evaluate(
     else:
         count = curves(f, x, top, rate, power, stack, starts)
     gain, cost = assign(f, x, q, top, rate, power, stack, starts, count, goal)
-    return gain, cost, count if power == 2.0 else 0
+    return gain, cost, signed(count) if power == 2.0 else 0

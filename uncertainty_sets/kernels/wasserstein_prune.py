@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, unsigned
+from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, signed, unsigned
 from uncertainty_sets.kernels.wasserstein_envelope import length
 
 DROPPED, TARGET, SOURCE = np.uint8(0), np.uint8(1), np.uint8(2)
@@ -150,7 +150,8 @@ def renumber(hull: Places, marks: Marks, places: Places) -> int:
         if marks[hull[k]] != DROPPED:
             hull[count] = places[hull[k]]
             count += ONE
-    return count
+    kept: int = signed(count)
+    return kept
 
 
 @strict
