@@ -67,7 +67,7 @@ def divergence_radius(
     Reference: Ben-Tal, den Hertog, De Waegenaere, Melenberg and Rennen, Robust solutions of
     optimization problems affected by uncertain probabilities, Management Science 59(2), 2013.
 
-    Curvatures: 2 for `ChiSquare`, 1/4 for `Hellinger`, 1 for `KL`, `Burg` and every `CressieRead`.
+    Curvatures of the sets: 2 for `ChiSquare`, 1/4 for `Hellinger`, 1 for `KL`, `Burg` and `CressieRead`.
     The radius of `ChiSquare(q, radius=...)`:
 
     >>> round(divergence_radius(samples=1000, atoms=5, confidence=0.95, curvature=2.0), 6)

@@ -38,11 +38,9 @@ FLOOR = 1e-300  # of p where q > 0, if k <= 0: D is infinite at p = 0, and p mus
 @kernel
 def negligible(power: float) -> float:
     """The mass at the top that no sum notices, but that would need a θ of over 1e60 or so; k < 1."""
-    if power > 0.0:
-        tiny: float = 10.0 ** (-60.0 / (1.0 - power))
-        return tiny
-    least: float = max(1e-60, 10.0 ** (-240.0 / (1.0 - power)))
-    return least
+    digits = 60.0 / (1.0 - power) if power > 0.0 else min(60.0, 240.0 / (1.0 - power))
+    mass: float = 10.0**-digits
+    return mass
 
 
 @kernel
@@ -117,10 +115,10 @@ def newton(divergence: float, growth: float, radius: float, most: float) -> floa
         if not left > 0.0:
             return np.nan
         odds = (radius * left) / (divergence * (most - radius))
-        step: float = np.log(odds) * (divergence * left) / (growth * most)
+        change: float = np.log(odds) * (divergence * left) / (growth * most)
     else:
-        step = np.log(radius / divergence) * divergence / growth
-    return step
+        change = np.log(radius / divergence) * divergence / growth
+    return change
 
 
 @kernel
