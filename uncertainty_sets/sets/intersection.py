@@ -14,6 +14,7 @@ from uncertainty_sets.composed import as_sets, common_rows
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.sets.box import Box
+from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
@@ -230,6 +231,8 @@ def _ball(member: UncertaintySet) -> tuple[Array, Array | None, Array] | None:
     """Centre, diagonal shape (None for KL) and radius of a ball, by rows; None if it is of another kind."""
     if type(member) is KL:
         return member._center, None, member._radius
+    if type(member) is ChiSquare:
+        return member._center, member._center, member._radius
     if type(member) is Ellipsoid and not member._dense:
         return member._center, member._shape, member._radius
     return None
