@@ -13,7 +13,8 @@ from uncertainty_sets.transport import TransportBall
 
 
 class Wasserstein(TransportBall):
-    """Distributions near a centre q: {p : Σ cost^order·γ <= radius^order for a plan γ from q to p}.
+    """Distributions near a centre q in transport cost of order 2 or any other:
+    {p : Σ cost^order·γ <= radius^order for a plan γ from q to p}.
 
     For order 2 long moves cost more than proportionally, so that mass travels in many short moves; order 1 is
     `Wasserstein1`. With a multiplier λ the mass at j goes where f_i - λ·cost[i, j]^order is largest; λ
