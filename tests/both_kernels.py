@@ -100,6 +100,7 @@ def ask_every_set(rng: np.random.Generator) -> None:
             us.Wasserstein1(q, 0.1, positions),
             us.Wasserstein1(q, 0.1, np.abs(positions[:, None] - positions[None, :])),
             us.KL(rng.dirichlet(np.ones(size), size=3), [0.01, 0.1, 1.0]),
+            us.Intersection(us.ChiSquare(q, 0.2), us.Box(0.5 * q, np.minimum(1.0, 1.5 * q + 0.01))),
         ]
         for each in sets:
             if not each.has_closed_form:

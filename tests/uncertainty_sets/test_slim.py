@@ -45,9 +45,11 @@ def test_the_driver_is_imported_without_solvers(tmp_path: Path) -> None:
 def test_a_kernel_that_is_not_compiled_needs_numba(tmp_path: Path) -> None:
     program = tmp_path / "ask.py"
     program.write_text(
+        "import os\n"
+        "os.environ['FDRO_JIT'] = '1'\n"  # no library, even if there is one
         "from uncertainty_sets.errors import BackendMissing\n"
         "try:\n"
-        "    from uncertainty_sets.kernels.jit import kernel\n"
+        "    import uncertainty_sets.kernels.kl\n"
         "except BackendMissing as error:\n"
         "    print(error)\n"
     )

@@ -22,11 +22,12 @@ APART = 0.05  # from 0 and 1: nearer, φ is the small difference of large number
 
 
 class CressieRead(PowerBall):
-    """Distributions near a centre q in a Cressie-Read power divergence: {p : Σ q·φ(p/q) <= radius}.
+    """Distributions near a centre q in a power divergence:
+    {p : Σ q·φ(p/q) <= radius, φ(t) = (tᵏ - kt + k - 1)/(k(k-1))}.
 
-    φ(t) = (t^k - kt + k - 1)/(k(k-1)) with k the power, so that φ''(1) = 1 for every k: 2 is half of
-    `ChiSquare`'s divergence, ½ four times `Hellinger`'s, 0 is `Burg`'s, -1 half of Neyman's Σ(p-q)²/p. The
-    limit 1 is `KL`, a set of its own. (Cressie and Read's λ is k - 1.)
+    k is the power, and φ''(1) = 1 for every k: 2 is half of `ChiSquare`'s divergence, ½ four times
+    `Hellinger`'s, 0 is `Burg`'s, -1 half of Neyman's Σ(p-q)²/p. The limit 1 is `KL`, a set of its own.
+    (Cressie and Read's λ is k - 1.)
 
     The worst case is p ∝ q·(1 + (k-1)(f-ν)/η)₊^{1/(k-1)}. For k > 1, p_i = 0 where q_i = 0; for k < 1 mass
     may go there. O(N): 3 to 12 passes, with exp and log per entry unless k is 0, ½, -1 or 2.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Hellinger(PowerBall):
-    """Distributions near a centre q in Hellinger distance: {p : ½·Σ(√p - √q)² <= radius}.
+    """Distributions near a centre q in Hellinger distance: {p : ½·Σ (√p - √q)² <= radius}.
 
     The radius bounds the square of the distance, which is 1 - Σ√(pq) and at most 1. Where q_i = 0, p_i may be
     positive: at a radius r, up to 1 - (1-r)² of the mass. The worst case is p ∝ q/(T - f)² with a pole

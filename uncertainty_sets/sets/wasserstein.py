@@ -13,7 +13,8 @@ from uncertainty_sets.transport import TransportBall
 
 
 class Wasserstein(TransportBall):
-    """Distributions near a centre q: {p : Σ cost^order·γ <= radius^order for a plan γ from q to p}.
+    """Distributions near a centre q in transport cost of order 2 or any other:
+    {p : Σ cost^order·γ <= radius^order for a plan γ from q to p}.
 
     For order 2 long moves cost more than proportionally, so that mass travels in many short moves; order 1 is
     `Wasserstein1`. With a multiplier λ the mass at j goes where f_i - λ·cost[i, j]^order is largest; λ
@@ -83,7 +84,7 @@ class Wasserstein(TransportBall):
         >>> q, indptr, indices = [0.5, 0.5, 0.25, 0.25, 0.5], [0, 2, 5], [0, 3, 1, 2, 3]
         >>> rows = Wasserstein.ragged(q, radius=0.6, indptr=indptr, indices=indices)
         >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).p.round(12)
-        array([0.54, 0.46, 0.5 , 0.11, 0.39])
+        array([0.54  , 0.46  , 0.5275, 0.    , 0.4725])
 
         Args:
             center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
