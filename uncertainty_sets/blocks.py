@@ -18,6 +18,9 @@ from uncertainty_sets.errors import InvalidParameter
 if TYPE_CHECKING:
     import cvxpy
 
+LIGHT = 1e-15
+"""A block of no more weight is, up to rounding of p, any distribution of its set."""
+
 
 class BlockSet(ComposedSet):
     """p = (π₁·p₁, π₂·p₂, …) with p_g in a set of its own, over the entries of block g."""
@@ -55,11 +58,11 @@ class BlockSet(ComposedSet):
         return p
 
     def _block_residual(self, p: Array, weights: Array) -> float:
-        """The largest residual of a block, times its weight; of one without weight, its largest entry."""
+        """The largest residual of a block, times its weight; of one with hardly any, its largest entry."""
         worst = 0.0
         for each, span, weight in zip(self._blocks, self._spans(), weights, strict=True):
             part = p[span]
-            off = weight * each.violation(part / weight) if weight > 0.0 else float(np.abs(part).max())
+            off = weight * each.violation(part / weight) if weight > LIGHT else float(np.abs(part).max())
             worst = max(worst, off)
         return worst
 

@@ -72,6 +72,27 @@ def _kl(kl: Any, p: cp.Variable) -> list[cp.Constraint]:
     return [cp.sum(cp.rel_entr(p, kl.center)) <= kl.radius]
 
 
+def _chi_square(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [cp.norm(cp.multiply(1 / np.sqrt(ball.center), p - ball.center)) <= np.sqrt(ball.radius)]
+
+
+def _hellinger(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [cp.sum(cp.multiply(np.sqrt(ball.center), cp.sqrt(p))) >= 1 - ball.radius]
+
+
+def _burg(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [cp.sum(cp.rel_entr(ball.center, p)) <= ball.radius]
+
+
+def _cressie_read(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
+    k = ball.power
+    if k == 0.0:
+        return _burg(ball, p)
+    moment = ball.center @ cp.power(cp.multiply(1 / ball.center, p), k)
+    room = 1 + k * (k - 1) * ball.radius
+    return [moment >= room if 0.0 < k < 1.0 else moment <= room]
+
+
 def _ellipsoid(ellipsoid: Any, p: cp.Variable) -> list[cp.Constraint]:
     if ellipsoid.shape.ndim == 2:
         whitened = np.linalg.inv(np.linalg.cholesky(ellipsoid.shape)) @ (p - ellipsoid.center)
@@ -109,6 +130,10 @@ _CONSTRAINTS = {
     "box": _box,
     "cd-norm": _cd_norm,
     "kl": _kl,
+    "chi-square": _chi_square,
+    "hellinger": _hellinger,
+    "burg": _burg,
+    "cressie-read": _cressie_read,
     "ellipsoid": _ellipsoid,
     "wasserstein-1": _wasserstein,
     "polyhedron": _polyhedron,

@@ -17,6 +17,7 @@ from bench.soak.cases import Case
 from bench.soak.certificates import KEYS, bounds, worth_of_last_digits
 from bench.soak.parameters import MAKERS
 from bench.soak.residuals import RESIDUALS, simplex
+from uncertainty_sets import Nested, UncertaintySet
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic import oracle as conic
 
@@ -27,6 +28,9 @@ GAP, ULPS, VIOLATION = 1e-9, 8, 1e-10
 
 CONIC_GAP, CONIC_VIOLATION = 1e-7, 1e-8
 """The same for rows that a conic solver answered."""
+
+LIGHT = 1e-15
+"""The shares within a group of no more weight have no digits; any others are as near to p."""
 
 VALUE = 1e-12
 """Rounding of a sum in double precision, over the spread: what `value` may differ by from pᵀf."""
@@ -151,8 +155,25 @@ def _residual(case: Case, given: dict[str, Any], p: Long, half: Long) -> Long:
     if case.name in RESIDUALS:
         return RESIDUALS[case.name](given, p, half)
     return np.array(
-        [conic.residual(case.subject(b), row) for b, row in enumerate(p.astype(float))], np.longdouble
+        [_by_constraints(case.subject(b), row) for b, row in enumerate(p.astype(float))], np.longdouble
     )
+
+
+def _by_constraints(subject: UncertaintySet, p: Array) -> float:
+    """The residual of the set's own constraints; of `Nested`, of its sets at the groups' sums and shares.
+
+    Its own have auxiliary variables, which a solver finds to 1e-8 only, or just outside an exponential cone.
+    """
+    if not isinstance(subject, Nested):
+        return conic.residual(subject, p)
+    parts = np.split(p, np.cumsum([each.size or 0 for each in subject.inners])[:-1])
+    sums = np.array([part.sum() for part in parts])
+    within = [
+        weight * _by_constraints(each, part / weight)
+        for each, part, weight in zip(subject.inners, parts, sums, strict=True)
+        if weight > LIGHT
+    ]
+    return float(max([_by_constraints(subject.outer, sums), *within]))
 
 
 def public_parameters(case: Case) -> dict[str, Any]:

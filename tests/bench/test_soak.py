@@ -68,6 +68,8 @@ def ordinary(name, size=10):
         "ellipsoid dense": {"center": q, "radius": np.full(4, 0.05)},
         "wasserstein-1": {"center": q, "radius": np.full(4, 0.3)},
         "wasserstein-1 matrix": {"center": q, "radius": np.full(4, 0.05)},
+        "total-variation": {"center": q, "radius": np.full(4, 0.2)},
+        "weighted-l1": {"center": q, "radius": np.full(4, 0.3)},
     }.get(name, {})
     shared = {
         "ellipsoid": {"shape": np.linspace(0.5, 2.0, size)},
@@ -75,6 +77,7 @@ def ordinary(name, size=10):
         "wasserstein-1 matrix": {
             "cost": np.abs(np.subtract.outer(rng.random(size), rng.random(size))) * (1 - np.eye(size))
         },
+        "weighted-l1": {"weights": np.linspace(0.5, 2.0, size)},
         "polyhedron": {"D": root[:3], "c": root[:3].mean(axis=1) + 0.05},
         "plug-in tv": {"center": q[0], "radius": 0.2},
         "plug-in euclidean": {"center": q[0], "radius": 0.2},

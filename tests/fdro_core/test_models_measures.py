@@ -218,12 +218,14 @@ def test_the_gradients_metric_keeps_z_half_a_step_away(step):
     f, g = problem.loss_and_gradient(z)
     planes = Planes(np.ones(1), keep_all=True, limit=20)
     models = SampledModels(planes, z, np.array([f]), np.array([g]), step=step, prox=0.1, window=0.1)
-    for _ in range(3000):
+    for _ in range(6000):
         loss, gradient = problem.loss_and_gradient(models.z)
         models.learn(0, models.z, loss, np.array(gradient))
         models.step(1.0)
-    assert float(np.abs(models.z - best).max()) == pytest.approx(0.5 * step, rel=0.05)
-    assert float(np.abs(models.average - best).max()) < 0.05 * step
+    last = models.step_size
+    assert last == pytest.approx(step / np.sqrt(61), rel=1e-3)
+    assert float(np.abs(models.z - best).max()) == pytest.approx(0.5 * last, rel=0.05)
+    assert float(np.abs(models.average - best).max()) < 0.05 * last
 
 
 def test_the_limit_of_an_asynchronous_run_is_stationary():

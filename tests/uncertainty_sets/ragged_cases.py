@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,15 @@ from tests.uncertainty_sets import cases
 from uncertainty_sets import Ragged, get_set
 
 VALUES = 40
-BY_ROW = ("radius", "budget")
+BY_ROW = ("radius", "budget", "tail")
 ONE_FOR_ALL = ("power",)
+
+
+def _tail(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    return {"center": cases.center(rng, size), "tail": float(rng.choice([1e-6, 0.05, 0.25, 0.5, 0.9, 1.0]))}
+
+
+PARAMETERS = {"cvar": _tail, "evar": _tail, **cases.PARAMETERS}
 
 
 def structure(rng: np.random.Generator, rows: int, longest: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -26,9 +34,9 @@ def of_rows(name: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
     """Rows with edge cases of all parameters, each row with its own."""
     drawn: list[dict[str, Any]] = []
     for n in np.diff(indptr):
-        given = cases.PARAMETERS[name](int(n), rng)
+        given = PARAMETERS[name](int(n), rng)
         while np.ndim(given.get("shape")) == 2:
-            given = cases.PARAMETERS[name](int(n), rng)
+            given = PARAMETERS[name](int(n), rng)
         given.pop("cost", None)
         shared = {key: given.pop(key) for key in ONE_FOR_ALL if key in given}
         if "shape" in given:
@@ -61,26 +69,13 @@ def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
     return get_set(name).ragged(q, radius, between, indptr=indptr, indices=indices)
 
 
-KINDS = [
-    "box",
-    "kl",
-    "burg",
-    "chi-square",
-    "cressie-read",
-    "hellinger",
-    "cd-norm",
-    "ellipsoid",
-    "total-variation",
-    "weighted-l1",
-    "wasserstein-1 places",
-    "wasserstein-1 positions",
-    "wasserstein-1 tied",
-    "wasserstein-1 matrix",
-    "wasserstein places",
-    "wasserstein positions",
-    "wasserstein tied",
-    "wasserstein matrix",
-]
+def _kinds(name: str) -> list[str]:
+    transport = "cost" in inspect.signature(get_set(name).ragged).parameters
+    return [f"{name} {cost}" for cost in COSTS] if transport else [name]
+
+
+COSTS = ("places", "positions", "tied", "matrix")
+KINDS = [kind for name in cases.NAMES if get_set(name).has_ragged for kind in _kinds(name)]
 
 
 def losses(kind: int, rng: np.random.Generator, size: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from tests import tolerances
 from uncertainty_sets import (
     KL,
     Box,
+    Burg,
     CDNorm,
     Ellipsoid,
     Intersection,
@@ -232,3 +233,14 @@ def test_a_part_without_a_closed_form():
 def test_what_is_refused(make, match):
     with pytest.raises(InvalidParameter, match=match):
         make()
+
+
+@pytest.mark.parametrize("weight", [1e-17, 1e-200, 5e-324])
+def test_the_shares_of_a_block_with_hardly_any_mass_are_rounding(weight):
+    """Burg's divergence is ∞ at a share of 0, as the last digits of such a block may give it."""
+    even = np.array([0.5, 0.5])
+    p = np.array([weight, 0.0, 0.5, 0.5])
+    blocks = [Burg(even, 0.1), KL(even, 0.1)]
+    assert Product(blocks, [weight, 1.0]).violation(p) <= 1e-15
+    assert Nested(Box(np.zeros(2), np.ones(2)), blocks).violation(p) <= 1e-15
+    assert Product(blocks, [0.5, 0.5]).violation(0.5 * p / p.sum()) > 0.1

@@ -32,6 +32,10 @@ with_parameters = pytest.mark.parametrize("name", sorted(PARAMETERS))
 # Beyond the sizes at which selection samples (96) and the searches start from a sample (20,000).
 LARGE = st.sampled_from([97, 300, 1000])
 
+# Their sums are in any order, and differ in the last digits between a batch and a single row: the compiler
+# chooses the order for the two l1 balls, and BLAS multiplies a matrix of losses otherwise than a vector.
+ANY_ORDER = {"mapped", "product", "total-variation", "weighted-l1"}
+
 
 def allowed_gap(name, f):
     return tolerances.gap(f) if name in CLOSED else tolerances.value(f, tolerances.CONIC_GAP)
@@ -39,6 +43,12 @@ def allowed_gap(name, f):
 
 def allowed_violation(case):
     return tolerances.VIOLATION if case.linear else tolerances.CONIC_VIOLATION
+
+
+def check_same_p(name, one, other):
+    """The same numbers; up to a few units in the last place of 1 where sums are in any order."""
+    off = tolerances.ulps(1.0) if name in ANY_ORDER else 0.0
+    np.testing.assert_allclose(one, other, rtol=0.0, atol=off)
 
 
 def check_answer(case, answer):
@@ -139,7 +149,10 @@ def test_batch_is_a_loop(name, data):
         single = case.set.worst_case(row)
         assert abs(batch.value[b] - single.value) <= 2.0 * allowed_gap(name, row)
         if name in CLOSED:
-            np.testing.assert_array_equal(batch.p[b], single.p)
+            check_same_p(name, batch.p[b], single.p)
+        if name in ANY_ORDER:
+            assert abs(batch.gap[b] - single.gap) <= tolerances.ulps(row)
+        elif name in CLOSED:
             assert batch.gap[b] == single.gap
             assert batch.iterations[b] == single.iterations
             for key, value in single.dual.items():
@@ -153,7 +166,8 @@ def test_parameters_by_row(name, data):
     size = data.draw(st.integers(1, 8))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     by_row = [PARAMETERS[name](size, rng) for _ in range(3)]
-    shared = {key: by_row[0][key] for key in ("shape", "cost", "power") if key in by_row[0]}
+    able = getattr(get_set(name), "by_row", tuple(by_row[0]))  # a box takes all of its parameters by row
+    shared = {key: value for key, value in by_row[0].items() if key not in able}
     by_row = [{**row, **shared} for row in by_row]
     stacked = {
         **{key: np.array([row[key] for row in by_row]) for key in by_row[0] if key not in shared},
@@ -163,8 +177,9 @@ def test_parameters_by_row(name, data):
     batch = get_set(name)(**stacked).worst_case(f)
     for b, row in enumerate(by_row):
         single = get_set(name)(**row).worst_case(f[b])
-        np.testing.assert_array_equal(batch.p[b], single.p)
-        assert batch.value[b] == single.value
+        check_same_p(name, batch.p[b], single.p)
+        off = tolerances.ulps(f[b]) if name in ANY_ORDER else 0.0
+        assert abs(batch.value[b] - single.value) <= off
 
 
 @every_set
@@ -261,4 +276,4 @@ def test_large_batches_use_all_threads_and_answer_alike(name):
     np.testing.assert_array_equal(first.p, second.p)
     np.testing.assert_array_equal(first.p, third.p)
     for b in (0, 9_999, 10_000, 19_999):
-        np.testing.assert_array_equal(first.p[b], subject.worst_case(f[b]).p)
+        check_same_p(name, first.p[b], subject.worst_case(f[b]).p)

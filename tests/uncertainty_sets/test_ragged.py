@@ -102,7 +102,8 @@ def test_many_rows_run_in_pieces_and_agree_with_few(kind):
     longer = np.concatenate([[0], np.cumsum(np.tile(np.diff(indptr), copies))])
     parameters = {**rows._by_entry, **rows._by_row}
     many = get_set(kind.partition(" ")[0]).ragged(
-        **{key: np.tile(each, copies) for key, each in parameters.items()},
+        # What is one number for all rows (`power`, `order`) stays one number.
+        **{key: np.tile(each, copies) if each.size > 1 else each[0] for key, each in parameters.items()},
         **rows._by_value,
         indptr=longer,
         indices=np.tile(indices, copies),

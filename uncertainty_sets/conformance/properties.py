@@ -126,7 +126,8 @@ def members(subject: Subject) -> Findings:
     known.append(("reference()", np.asarray(subject.set.reference())))
     for name in list(subject.losses)[:3]:
         found = subject.model.solve(in_units(subject.losses[name])[0])
-        if found is not None:
+        # A solver's 1e-8 may be infinitely far outside: Burg's divergence is ∞ at an entry of 0.
+        if found is not None and subject.model.holds(found[1]):
             known.append((f"cvxpy's answer to {name}", found[1]))
     points = np.array([p for _, p in known])
     for name, p in known:

@@ -115,8 +115,21 @@ class Model:
                 return None
         if self.problem.status != cp.OPTIMAL:
             return None
-        p = np.where(self.p.value < NOTHING, 0.0, self.p.value)
-        return float(self.problem.value), p / p.sum()
+        best, found = float(self.problem.value), self.p.value
+        p = np.where(found < NOTHING, 0.0, found)
+        p = p / p.sum()
+        if not self.holds(p):  # the set may ask for positive entries, however small
+            p = np.maximum(found, 0.0)
+            p = p / p.sum()
+        return best, p
+
+    def holds(self, p: Array) -> bool:
+        """Whether the stated equations and inequalities hold at p, by cvxpy's own residuals."""
+        from cvxpy.constraints import Equality, Inequality
+
+        self.p.value = p
+        plain = [each for each in self.problem.constraints if isinstance(each, Equality | Inequality)]
+        return all(bool(np.max(each.violation(), initial=0.0) <= MODEL) for each in plain)
 
 
 def in_units(f: Array) -> tuple[Array, float, float]:
