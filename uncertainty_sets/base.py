@@ -174,11 +174,11 @@ class UncertaintySet(Oracle):
         """
         return paths.worst_case_path(self, losses, radii)
 
-    def distance(self, p: ArrayLike) -> float:
+    def radius_of(self, p: ArrayLike) -> float:
         """Return the least radius (or budget) at which the set contains p; infinite if none does.
 
         >>> from uncertainty_sets import KL
-        >>> round(KL([0.5, 0.5], 0.1).distance([0.8, 0.2]), 6)
+        >>> round(KL([0.5, 0.5], 0.1).radius_of([0.8, 0.2]), 6)
         0.192745
         """
         return inverse.radius_of(self, self._check_point(p))

@@ -208,16 +208,16 @@ def test_a_broken_entry_point_leaves_the_other_sets(tmp_path):
 def test_a_subclass_of_any_set_with_one_more_constraint(name):
     """What a parent derives from its own constraints must not answer for the child."""
     parent = get_set(name)
-    cap = float(parent.example(4).reference()[3])  # so that the child is not empty
+    cap = float(parent.example(4).reference()[2])  # so that the child is not empty
 
     def constraints(self, p):
-        return [*parent.constraints(self, p), p[3] <= cap]
+        return [*parent.constraints(self, p), p[2] <= cap]
 
     example = type("Tighter", (parent,), {"constraints": constraints}).example(4)
-    losses = np.array([0.5, 1.0, 2.0, 4.0])  # four, so that no block of a product has only one entry
+    losses = np.array([0.0, 1.0, 4.0, 2.0])  # p[2] grows in every example: by halves, and by ramps
     answer, wider = example.worst_case(losses), parent.example(4).worst_case(losses)
-    assert wider.p[3] > cap + 1e-3
-    assert answer.p[3] <= cap + 1e-6
+    assert wider.p[2] > cap + 1e-3
+    assert answer.p[2] <= cap + 1e-6
     assert answer.value < wider.value
     assert example.violation(answer.p) < 1e-6
     assert example.violation(wider.p) > 1e-3
