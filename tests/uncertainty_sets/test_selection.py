@@ -128,3 +128,22 @@ def test_an_order_that_leads_the_pivots_astray_is_sorted():
     selection.sort_pairs(keys, weights, key.size)
     assert np.array_equal(keys, np.sort(key)[::-1])
     assert np.array_equal(keys, weights)
+
+
+@pytest.mark.parametrize("size", [100, 1_000, 5_000])
+def test_an_order_in_which_every_try_lowers_the_level_is_sorted(size):
+    """Ranks are taken in an order that halves the array; losses that fall in that order need all of them."""
+    gap, order = 2, []
+    while gap < size:
+        gap *= 2
+    while gap > 0:
+        order.extend(range(gap // 2, size if gap > 1 else 1, gap))
+        gap //= 2
+    assert sorted(order) == list(range(size))
+    f, w = np.empty(size), np.full(size, 1.0 / size)
+    f[order] = -np.arange(float(size))
+    assert not selection.threshold_by_ranks(f, w, size, 0.9995)[3]
+    t, above, at = find(f, w, 0.9995)
+    assert t == pytest.approx(-np.floor(0.9995 * size))
+    assert above == pytest.approx(w[f > t].sum(), abs=ROUNDING)
+    assert at == pytest.approx(1.0 / size, abs=ROUNDING)
