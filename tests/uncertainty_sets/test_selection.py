@@ -142,7 +142,7 @@ def test_an_order_in_which_every_try_lowers_the_level_is_sorted(size):
     assert sorted(order) == list(range(size))
     f, w = np.empty(size), np.full(size, 1.0 / size)
     f[order] = -np.arange(float(size))
-    assert not selection.threshold_by_ranks(f, w, size, 0.9995)[3]
+    assert not selection.threshold_of_few(f, w, 0.9995)[3]
     t, above, at = find(f, w, 0.9995)
     assert t == pytest.approx(-np.floor(0.9995 * size))
     assert above == pytest.approx(w[f > t].sum(), abs=ROUNDING)
