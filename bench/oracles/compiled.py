@@ -138,5 +138,5 @@ def _call_of(uncertainty_set: UncertaintySet, losses: Array) -> tuple[str, tuple
         uncertainty_set.worst_case(losses)
     finally:
         for name, module in modules.items():
-            setattr(module, "rows", kept[name])  # noqa: B010
+            setattr(module, "rows", kept[name])  # noqa: B010 - as above
     return seen[0]

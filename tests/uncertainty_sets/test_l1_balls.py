@@ -215,3 +215,12 @@ def test_membership(make):
     assert ball.contains(worst)
     beyond = Q + 1.01 * (worst - Q)
     assert ball.violation(beyond) == pytest.approx(0.001, rel=1e-9)
+
+
+@pytest.mark.parametrize("top", [1.0519091329157213e-82, -3.793099139999929e-246])
+def test_t_is_not_above_losses_that_scaling_rounds(top):
+    f, q = np.array([top, -9.459873165282997e228]), np.array([0.5, 0.5])
+    ball = TotalVariation(q, 1.0)
+    single, batch = ball.worst_case(f), ball.worst_case(np.stack([f, f]))
+    assert single.dual["t"] <= top
+    assert (batch.dual["t"] <= top).all()

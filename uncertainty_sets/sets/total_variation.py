@@ -105,7 +105,12 @@ class TotalVariation(Ball):
     ) -> WorstCase:
         from uncertainty_sets.kernels.total_variation import rows
 
-        return answer(rows, losses, (self._center, self._radius), ("t",), warm_start, out)
+        found = answer(rows, losses, (self._center, self._radius), ("t",), warm_start, out)
+        # Losses that were scaled down may have rounded t to above the largest, where it proves no bound.
+        if np.any(found.dual["t"] >= found.value):
+            t = np.minimum(found.dual["t"], losses.max(axis=-1))
+            found.dual = {"t": float(t) if losses.ndim == 1 else t}
+        return found
 
     def _residual(self, p: Array) -> float:
         radius = float(self._radius[0])
