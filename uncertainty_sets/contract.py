@@ -26,6 +26,11 @@ class SetContract(Protocol):
         """Parameters for a set around that centre."""
         ...
 
+    @classmethod
+    def ragged(cls, *parameters: Any, **named: Any) -> Any:
+        """Rows of different lengths."""
+        ...
+
     def constraints(self, p: Any) -> list[Any]:
         """The set as cvxpy constraints on p."""
         ...

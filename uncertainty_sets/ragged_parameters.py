@@ -65,6 +65,15 @@ class Structure:
         return np.repeat(by_row, np.diff(self.indptr))
 
 
+def entries_of(rows: Integers, indptr: Integers) -> Integers:
+    """The entries of those rows, one row after the other."""
+    lengths = np.diff(indptr)[rows]
+    ends = np.cumsum(lengths)
+    return np.asarray(
+        np.arange(int(lengths.sum())) + np.repeat(indptr[rows] - ends + lengths, lengths), np.int64
+    )
+
+
 def is_sparse(value: Any) -> bool:
     """Whether a parameter is a SciPy sparse array or matrix (or looks like one, such as CuPy's)."""
     return hasattr(value, "tocsr") and hasattr(value, "format")

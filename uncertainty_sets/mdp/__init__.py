@@ -1,1 +1,7 @@
 """Robust Markov decision processes: an oracle for every state and action, and proved bounds on the value."""
+
+from uncertainty_sets.mdp.model import MDP
+from uncertainty_sets.mdp.robust import RobustMDP
+from uncertainty_sets.mdp.solution import Solution, Sweep
+
+__all__ = ["MDP", "RobustMDP", "Solution", "Sweep"]
