@@ -1,13 +1,12 @@
-"""Value iteration and policy iteration on any Bellman operator that comes with bounds.
+"""Value iteration and policy iteration on a Bellman operator that comes with bounds.
 
 Every sweep computes Tv between bounds l <= Tv <= u. T is monotone and T(v + c) = Tv + γc, so (MacQueen)
 
     l + γ/(1-γ)·min(l - v)  <=  v*  <=  u + γ/(1-γ)·max(u - v),
 
-whatever v is. A method only chooses the next v: value iteration takes Tv; policy iteration fixes the policy
-and nature's transitions of this sweep and takes the value of that chain, which needs far fewer sweeps. With
-both players fixed this may cycle, so the bounds decide: a v whose bounds are not closer together than the
-best ones is left for Tv of the best, where plain sweeps go on, twice as many after each such failure.
+whatever v is. A method only chooses the next v. Value iteration takes Tv. Policy iteration fixes the policy
+of this sweep and takes its robust value, which rises with every policy; for that nature improves her answer
+to the fixed policy in turn, which is a problem with one player, so that neither of them can cycle.
 """
 
 from __future__ import annotations
@@ -17,27 +16,30 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels import fixed_transitions
+from uncertainty_sets.mdp.chain import value_of_chain
 from uncertainty_sets.mdp.model import MDP
 from uncertainty_sets.mdp.solution import Solution, Sweep
-from uncertainty_sets.mdp.updates import Update
+from uncertainty_sets.mdp.updates import Update, Updater
 
 EPS = 2.0**-52
-DIRECT = 400  # states up to which the chain is solved as a dense linear system
-MOST_INNER = 500  # Gauss-Seidel sweeps for larger chains; any v will do
 FLOOR = 1.5  # widths within this factor of what rounding allows cannot be improved
+PART = 0.5  # of the bounds' present width: how exactly a policy is evaluated before the next
+MOST_ANSWERS = 50  # of nature to one policy; 3 to 6 are usual
 
 Observer = Callable[[Sweep], None]
+Advance = Callable[["Bounds"], Array]
 
 
 @dataclass(eq=False)
 class Bounds:
-    """A sweep's update and the bounds on v* that it proves."""
+    """A sweep's update of v and the bounds on v* that it proves."""
 
+    v: Array
     update: Update
     lower: Array
     upper: Array
@@ -45,11 +47,41 @@ class Bounds:
     floor: float  # the width that rounding and the oracle's gaps leave at a fixed point
 
 
+def solve(updater: Updater, model: MDP, method: str, tolerance: float, **options: Any) -> Solution:
+    """Find the best policy."""
+
+    def evaluate_policy(found: Bounds) -> Array:
+        policy, p, v = found.update.policy, found.update.p, found.v
+        enough = PART * max(found.width, tolerance)
+        for _ in range(MOST_ANSWERS):
+            v = value_of_chain(model, policy, p, v, 0.1 * (1.0 - model.discount) * enough)
+            own = bound(model, v, updater.evaluate(policy, v))
+            if own.width <= max(enough, FLOOR * own.floor):
+                break
+            p = own.update.p
+        return middle(own.update)
+
+    advance = evaluate_policy if method == "policy" else lambda found: middle(found.update)
+    return iterate(model, updater.improve, advance, tolerance=tolerance, **options)
+
+
+def evaluate(updater: Updater, model: MDP, policy: Array, tolerance: float, **options: Any) -> Solution:
+    """Find the value of one policy: nature's policy iteration."""
+
+    def answer_of_nature(found: Bounds) -> Array:
+        accuracy = 0.1 * (1.0 - model.discount) * tolerance
+        return value_of_chain(model, policy, found.update.p, found.v, accuracy)
+
+    return iterate(
+        model, lambda v: updater.evaluate(policy, v), answer_of_nature, tolerance=tolerance, **options
+    )
+
+
 def iterate(
     model: MDP,
     sweep: Callable[[Array], Update],
+    advance: Advance,
     *,
-    method: str,
     tolerance: float,
     most: int | None,
     start: Array,
@@ -59,33 +91,22 @@ def iterate(
     began = time.perf_counter()
     history: list[Sweep] = []
     best: Bounds | None = None
-    v, interrupted, plain, failures = start, False, 0, 0
+    v, interrupted = start, False
     try:
         while True:
             found = bound(model, v, sweep(v))
-            better = best is None or found.width < best.width
-            if better:
+            if best is None or found.width < best.width:
                 best = copy_of(found)
-            assert best is not None
             history.append(
                 Sweep(len(history) + 1, best.width, found.update.evaluations, time.perf_counter() - began)
             )
             if observer is not None:
                 observer(history[-1])
             if most is None:
-                most = len(history) + enough(model.discount, best.width, tolerance)
+                most = enough_sweeps(model.discount, best.width, tolerance)
             if best.width <= max(tolerance, FLOOR * best.floor) or len(history) >= most:
                 break
-            if not better and plain == 0:
-                failures += 1
-                plain = 2**failures
-                v = 0.5 * (best.update.lower + best.update.upper)
-                continue
-            v = 0.5 * (found.update.lower + found.update.upper)
-            if plain:
-                plain -= 1
-            elif method == "policy":
-                v = value_of_chain(model, found.update, v, 0.01 * (1.0 - model.discount) * best.width)
+            v = advance(found)
     except KeyboardInterrupt:
         if best is None:
             raise
@@ -114,7 +135,7 @@ def bound(model: MDP, v: Array, update: Update) -> Bounds:
     upper = update.upper + (factor * float(np.max(update.upper - v)) + slack)
     width = float(np.max(upper - lower))
     floor = 2.0 * slack + float(np.max(update.upper - update.lower)) / (1.0 - model.discount)
-    return Bounds(update, lower, upper, width, floor)
+    return Bounds(v, update, lower, upper, width, floor)
 
 
 def rounding(model: MDP, v: Array) -> float:
@@ -125,49 +146,23 @@ def rounding(model: MDP, v: Array) -> float:
     return EPS * (8.0 * size + int(np.diff(model.indptr).max()) * spread)
 
 
+def middle(update: Update) -> Array:
+    """Tv, between its bounds."""
+    return np.asarray(0.5 * (update.lower + update.upper))
+
+
 def copy_of(bounds: Bounds) -> Bounds:
     """The same in arrays of its own: an update's may be overwritten by the next sweep."""
     u = bounds.update
     own = Update(u.lower.copy(), u.upper.copy(), u.policy.copy(), u.p.copy(), u.evaluations)
-    return Bounds(own, bounds.lower, bounds.upper, bounds.width, bounds.floor)
+    return Bounds(bounds.v, own, bounds.lower, bounds.upper, bounds.width, bounds.floor)
 
 
-def enough(discount: float, width: float, tolerance: float) -> int:
+def enough_sweeps(discount: float, width: float, tolerance: float) -> int:
     """Plain sweeps that shrink the width to the tolerance, by the discount in each; and some more."""
     if discount == 0.0 or not width > tolerance > 0.0:
         return 10
     return 10 + 2 * math.ceil(math.log(width / tolerance) / -math.log(discount))
-
-
-def value_of_chain(model: MDP, update: Update, v: Array, tolerance: float) -> Array:
-    """The value of the policy and the transitions of an update, near v."""
-    rewards = np.empty(model.states)
-    by_entry = np.empty(0) if model.entry_rewards is None else model.entry_rewards
-    policy, p = update.policy, update.p
-    fixed_transitions.expected_rewards(
-        model.state_rows, model.indptr, policy, p, model.row_rewards, by_entry, rewards
-    )
-    if model.states <= DIRECT:
-        chain = np.zeros((model.states, model.states))
-        lengths = np.diff(model.indptr)
-        state = np.repeat(model.repeat_by_state(np.arange(model.states)), lengths)
-        np.add.at(chain, (state, model.indices), np.repeat(policy, lengths) * p)
-        return np.asarray(np.linalg.solve(np.eye(model.states) - model.discount * chain, rewards), float)
-    w, change = v.copy(), np.empty(1)
-    fixed_transitions.sweeps(
-        model.state_rows,
-        model.indptr,
-        model.indices,
-        policy,
-        p,
-        rewards,
-        model.discount,
-        MOST_INNER,
-        tolerance,
-        w,
-        change,
-    )
-    return w
 
 
 def _warn(best: Bounds, tolerance: float, sweeps: int) -> None:

@@ -12,7 +12,7 @@ from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.mdp.by_action import Ambiguity, ByAction
 from uncertainty_sets.mdp.by_state import ByState
-from uncertainty_sets.mdp.iterate import Observer, iterate
+from uncertainty_sets.mdp.iterate import Observer, evaluate, solve
 from uncertainty_sets.mdp.model import MDP
 from uncertainty_sets.mdp.solution import Solution
 from uncertainty_sets.mdp.updates import Updater
@@ -158,8 +158,8 @@ class RobustMDP:
         answers. Ctrl-C returns the best solution found so far.
 
         Args:
-            method: "policy": between sweeps, evaluate policy and transitions of the last one, which takes 4
-                to 10 sweeps; "value": value iteration, about log(1/tolerance)/(1 - discount).
+            method: "policy": between sweeps, evaluate the policy of the last one, which takes 4 to 10 sweeps;
+                "value": value iteration, about log(1/tolerance)/(1 - discount).
             tolerance: the largest upper - lower allowed in any state.
             max_sweeps: None: as many as value iteration can need.
             start: values to begin with, or an earlier solution of a similar problem.
@@ -169,11 +169,11 @@ class RobustMDP:
             raise InvalidParameter(
                 f'method must be "policy" or "value", got {method!r}', parameter="method", value=method
             )
-        return iterate(
+        return solve(
+            self._updater,
             self.model,
-            self._updater.improve,
-            method=method,
-            tolerance=check_tolerance(tolerance),
+            method,
+            check_tolerance(tolerance),
             most=check_sweeps(max_sweeps),
             start=self._start(start),
             observer=on_sweep,
@@ -196,11 +196,11 @@ class RobustMDP:
             tolerance, max_sweeps, start, on_sweep: as for `solve`.
         """
         weights = policy_weights(self.model, policy)
-        return iterate(
+        return evaluate(
+            self._updater,
             self.model,
-            lambda values: self._updater.evaluate(weights, values),
-            method="policy",
-            tolerance=check_tolerance(tolerance),
+            weights,
+            check_tolerance(tolerance),
             most=check_sweeps(max_sweeps),
             start=self._start(start),
             observer=on_sweep,
