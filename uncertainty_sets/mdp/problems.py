@@ -78,6 +78,7 @@ def inventory(
     orders = most // _whole("lot", lot, 1) + 1
     if actions is not None:
         orders = min(orders, _whole("actions", actions, 1))
+    _check_finite(price=price, unit_cost=unit_cost, order_cost=order_cost, holding_cost=holding_cost)
     stock, order = (each.ravel() for each in np.indices((most + 1, orders)))
     fits = stock + lot * order <= most
     stock, order = stock[fits], order[fits]
@@ -418,3 +419,10 @@ def _check_probability(name: str, value: float) -> None:
         raise InvalidParameter(
             f"{name} must be a probability between 0 and 1, got {value!r}", parameter=name, value=value
         )
+
+
+def _check_finite(**given: float) -> None:
+    """Raise for prices and costs that are infinite or NaN."""
+    for name, value in given.items():
+        if not np.isfinite(value):
+            raise InvalidParameter(f"{name} must be finite, got {value!r}", parameter=name, value=value)
