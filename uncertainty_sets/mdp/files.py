@@ -63,18 +63,10 @@ def read_csv(path: str | Path, discount: float) -> MDP:
         InvalidParameter: with the line, if a column is missing or something is not a number; with the state,
             if the probabilities of an action do not sum to 1.
     """
-    columns = _find_columns(path)
-    table = _load(path, columns)
-    if not len(table):
-        raise _refuse(path, "has a header and no line below it")
-    if not _is_valid(table):
-        raise _find_fault(path, columns)
-    if columns.outcome is not None and np.ptp(table[:, -1]):
-        raise _refuse(
-            path,
-            f"has several outcomes for an action (column {OUTCOME}); keep the lines of one outcome, or merge "
-            "them into one transition, and drop the column",
-        )
+    try:
+        table = _read_table(path)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _refuse(path, f"is not a text in UTF-8 ({error}); unpack compressed files first") from error
     state, action, following = (table[:, k].astype(np.int64) for k in range(3))
     try:
         return MDP.from_table(state, action, following, table[:, 3], table[:, 4], discount)
@@ -175,6 +167,23 @@ def _open(path: str | Path) -> TextIO:
     return open(path, newline="", encoding="utf-8-sig")
 
 
+def _read_table(path: str | Path) -> Array:
+    """The numbers of the columns `COLUMNS`, all of which can be used."""
+    columns = _find_columns(path)
+    table = _load(path, columns)
+    if not len(table):
+        raise _refuse(path, "has a header and no line below it")
+    if not _is_valid(table):
+        raise _find_fault(path, columns)
+    if columns.outcome is not None and np.ptp(table[:, -1]):
+        raise _refuse(
+            path,
+            f"has several outcomes for an action (column {OUTCOME}); keep the lines of one outcome, or merge "
+            "them into one transition, and drop the column",
+        )
+    return table
+
+
 def _find_columns(path: str | Path) -> _Columns:
     """The places of the columns by the file's header."""
     with _open(path) as file:
@@ -209,6 +218,8 @@ def _load(path: str | Path, columns: _Columns) -> Array:
                 encoding="utf-8-sig",
                 ndmin=2,
             )
+    except UnicodeDecodeError:  # is a ValueError too
+        raise
     except ValueError as error:
         raise _find_fault(path, columns) from error
 
@@ -269,11 +280,12 @@ def _replacing(path: Path) -> Iterator[TextIO]:
         with path.open("w", encoding="utf-8", newline="") as file:
             yield file
         return
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    target = Path(os.path.realpath(path))  # a link stays one
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         with part.open("w", encoding="utf-8", newline="") as file:
             yield file
-        os.replace(part, path)
+        part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

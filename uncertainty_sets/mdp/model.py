@@ -368,13 +368,14 @@ def _check_numbers(states: Integers, next_states: Integers) -> None:
     least = min(states.min(), next_states.min())
     if least < 0:
         raise InvalidParameter(f"states are numbered from 0, got {least}", parameter="states")
-    known = np.zeros(max(states.max(), next_states.max()) + 1, bool)
-    known[states] = True
+    most = max(states.max(), next_states.max())
+    known = np.zeros(min(most, states.size) + 1, bool)  # a single large number must not ask for much memory
+    known[states[states < known.size]] = True
     if not known.all():
         missing = np.flatnonzero(~known)
         shown = ", ".join(map(str, missing[:5])) + (", …" if missing.size > 5 else "")
         raise InvalidParameter(
-            f"no line begins in state {shown}: every state from 0 to {known.size - 1} needs an action; a "
+            f"no line begins in state {shown}: every state from 0 to {most} needs an action; a "
             f"state in which everything ends needs the line {missing[0]}, 0, {missing[0]}, 1, 0",
             parameter="states",
         )
