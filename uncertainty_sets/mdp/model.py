@@ -373,7 +373,7 @@ def _check_numbers(states: Integers, next_states: Integers) -> None:
     known[states[states < known.size]] = True
     if not known.all():
         missing = np.flatnonzero(~known)
-        shown = ", ".join(map(str, missing[:5])) + (", …" if missing.size > 5 else "")
+        shown = ", ".join(map(str, missing[:5])) + (", …" if missing.size > 5 or most >= known.size else "")
         raise InvalidParameter(
             f"no line begins in state {shown}: every state from 0 to {most} needs an action; a "
             f"state in which everything ends needs the line {missing[0]}, 0, {missing[0]}, 1, 0",

@@ -133,7 +133,10 @@ def test_more_lines_than_are_written_at_once(path: Path, monkeypatch: pytest.Mon
         ([HEADER, *GOOD[1:]], "the probabilities of state 0, action 0 sum to 0.75, not to 1"),
         ([HEADER, *GOOD[:2]], "no line begins in state 1: every state from 0 to 1 needs an action"),
         ([HEADER, "0,0,0,1.5,0", "0,0,0,-0.5,0"], r"must be between 0 and 1, got 1.5 for next state 0"),
-        ([HEADER, "0,0,0,1,0", "999999999999999,0,0,1,0"], r"no line begins in state 1, 2: every .* 9{15}"),
+        (
+            [HEADER, "0,0,0,1,0", "999999999999999,0,0,1,0"],
+            r"no line begins in state 1, 2, …: every .* 9{15}",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(path: Path, lines: list[str], message: str) -> None:
