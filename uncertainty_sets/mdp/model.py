@@ -119,14 +119,24 @@ class MDP:
                 f"the columns of the table must be equally long and not empty, got {sizes}"
             )
         _check_numbers(s, t)
+        bad = np.flatnonzero(~((p >= 0.0) & (p <= 1.0 + SUM_TOLERANCE)))  # before lines are added up
+        if bad.size:
+            raise InvalidParameter(
+                f"probabilities must be between 0 and 1, got {p[bad[0]]} for next state {t[bad[0]]} of state "
+                f"{s[bad[0]]}, action {a[bad[0]]}",
+                parameter="probabilities",
+                value=probabilities,
+            )
         order = np.lexsort((t, a, s))
         s, a, t, p, r = s[order], a[order], t[order], p[order], r[order]
         new_row = np.append(True, (np.diff(s) != 0) | (np.diff(a) != 0))
         new_entry = new_row | np.append(True, np.diff(t) != 0)
         first = np.flatnonzero(new_entry)
         total = np.add.reduceat(p, first)
-        weight = np.where(np.repeat(total, np.diff(np.append(first, p.size))) > 0.0, p, 1.0)
-        mean = np.add.reduceat(weight * r, first) / np.add.reduceat(weight, first)
+        count = np.diff(np.append(first, p.size))
+        whole = np.repeat(total, count)
+        share = np.divide(p, whole, out=1.0 / np.repeat(count, count), where=whole > 0.0)  # 1 if alone
+        mean = np.add.reduceat(share * r, first)
         model = cls.__new__(cls)
         model.discount = check_discount(discount)
         model.state_rows = np.append(0, np.cumsum(np.bincount(s[new_row], minlength=int(s.max()) + 1)))
@@ -286,6 +296,8 @@ class MDP:
                 f"({np.count_nonzero(np.abs(total - 1.0) > SUM_TOLERANCE)} of {self.rows} rows are off)",
                 parameter="transitions",
             )
+        rounding = lengths * np.finfo(np.float64).eps  # what a row has that was divided before: keep its bits
+        total[np.abs(total - 1.0) <= rounding] = 1.0
         self.probabilities = self.probabilities / np.repeat(total, lengths)
 
     def _name_entry(self, entry: int) -> str:
@@ -356,13 +368,14 @@ def _check_numbers(states: Integers, next_states: Integers) -> None:
     least = min(states.min(), next_states.min())
     if least < 0:
         raise InvalidParameter(f"states are numbered from 0, got {least}", parameter="states")
-    known = np.zeros(max(states.max(), next_states.max()) + 1, bool)
-    known[states] = True
+    most = max(states.max(), next_states.max())
+    known = np.zeros(min(most, states.size) + 1, bool)  # a single large number must not ask for much memory
+    known[states[states < known.size]] = True
     if not known.all():
         missing = np.flatnonzero(~known)
-        shown = ", ".join(map(str, missing[:5])) + (", …" if missing.size > 5 else "")
+        shown = ", ".join(map(str, missing[:5])) + (", …" if missing.size > 5 or most >= known.size else "")
         raise InvalidParameter(
-            f"no line begins in state {shown}: every state from 0 to {known.size - 1} needs an action; a "
+            f"no line begins in state {shown}: every state from 0 to {most} needs an action; a "
             f"state in which everything ends needs the line {missing[0]}, 0, {missing[0]}, 1, 0",
             parameter="states",
         )
