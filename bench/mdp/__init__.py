@@ -1,0 +1,1 @@
+"""The numbers promised for robust Markov decision processes."""
