@@ -130,7 +130,8 @@ class UncertaintySet(Oracle):
         """Return the least radius (or budget) at which the largest pᵀf reaches a target.
 
         The set's own radius does not matter. The radius is 0 if the centre's mean reaches the target, and
-        infinite if no radius does. KL has a closed form; other sets need 3 or 4 oracle calls per target.
+        infinite if no radius does. KL, TotalVariation and ChiSquare have a closed form;
+        other sets need 3 or 4 oracle calls per target.
 
         Args:
             losses: finite numbers, shape (N,) or (B, N).

@@ -20,6 +20,7 @@ from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
 from uncertainty_sets.kernels.layout import NOT_FINITE, OK
+from uncertainty_sets.kernels.least_radius import COLUMNS, MULTIPLIER, STATUS, VALUE
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:
@@ -157,11 +158,11 @@ def closed(
     parameters: tuple[Array, ...],
     targets: Array,
 ) -> LeastRadius:
-    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/kl_radius.py.
+    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/least_radius.py.
 
     Rows that do not come out are tried again, scaled by a power of two, and then by the set's oracle.
     """
-    P, out = np.empty(F.shape), np.empty((len(F), 7))
+    P, out = np.empty(F.shape), np.empty((len(F), COLUMNS))
 
     def run(first: int, after: int) -> None:
         part = slice(first, after)
@@ -182,9 +183,9 @@ def closed(
             own = [each[b : b + 1] if len(each) > 1 else each for each in parameters]
             kernel(F[b : b + 1] * scale, *own, targets[b : b + 1] * scale, P[b : b + 1], out[b : b + 1])
             with np.errstate(over="ignore"):
-                out[b, 3] /= scale
-                out[b, 4] *= scale
-        done = out[b, 6] == OK
+                out[b, VALUE] /= scale
+                out[b, MULTIPLIER] *= scale
+        done = out[b, STATUS] == OK
         kept.append(answer.row(b) if done else _by_oracle(subject._row(b), F[b], float(targets[b])))
     return gather(kept)
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.power_divergence import KEYS
 from uncertainty_sets.ragged import Ragged
@@ -108,11 +109,26 @@ class ChiSquare(SupportedBall):
         parameters = (self._center, self._radius)
         return answer(rows, self._on_support(losses), parameters, KEYS, warm_start, out)
 
-    def _residual(self, p: Array) -> float:
-        q, radius = self._center[0], float(self._radius[0])
-        outside = float(np.abs(p[q == 0.0]).max(initial=0.0))
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
+        from uncertainty_sets.kernels.chi_square_radius import rows
+
+        return closed(self, rows, self._on_support(losses), (self._center,), targets)
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("eta")
+
+    def _distance(self, p: Array) -> float:
+        return np.inf if p[self._center[0] == 0.0].any() else self._divergence(p)
+
+    def _divergence(self, p: Array) -> float:
+        """Σ (p-q)²/q over q > 0."""
+        q = self._center[0]
         inside = q > 0.0
         with np.errstate(over="ignore"):
             moved = (p[inside] - q[inside]) / np.sqrt(q[inside])
-            divergence = float(moved @ moved)
-        return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
+            return float(moved @ moved)
+
+    def _residual(self, p: Array) -> float:
+        radius = float(self._radius[0])
+        outside = float(np.abs(p[self._center[0] == 0.0]).max(initial=0.0))
+        return max(outside, (self._divergence(p) - radius) / max(1.0, radius), 0.0)

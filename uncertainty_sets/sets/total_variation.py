@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import Ball
+from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
@@ -112,7 +113,17 @@ class TotalVariation(Ball):
             found.dual = {"t": float(t) if losses.ndim == 1 else t}
         return found
 
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
+        from uncertainty_sets.kernels.total_variation_radius import rows
+
+        return closed(self, rows, losses, (self._center,), targets)
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return None if "t" not in answer.dual else float(losses.max()) - answer.dual["t"]
+
+    def _distance(self, p: Array) -> float:
+        return 0.5 * float(np.abs(p - self._center[0]).sum())
+
     def _residual(self, p: Array) -> float:
         radius = float(self._radius[0])
-        distance = 0.5 * float(np.abs(p - self._center[0]).sum())
-        return max((distance - radius) / max(1.0, radius), 0.0)
+        return max((self._distance(p) - radius) / max(1.0, radius), 0.0)

@@ -167,6 +167,12 @@ class WeightedL1(Ball):
         parameters = (self._center, self._weights, self._radius)
         return answer(rows, losses, parameters, ("lam",), warm_start, out)
 
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("lam")
+
+    def _distance(self, p: Array) -> float:
+        return float((self._weights[0] * np.abs(p - self._center[0])).sum())
+
     def _residual(self, p: Array) -> float:
         q, w, radius = self._center[0], self._weights[0], float(self._radius[0])
         # A large weight would magnify the rounding of p.
