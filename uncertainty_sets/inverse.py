@@ -1,7 +1,7 @@
 """The inverse question: the least radius, or budget, at which the worst case reaches a target.
 
-The largest pᵀf of a set is a concave function of its radius, and an answer's multiplier of the radius is the
-slope of a line above it. So where that line reaches the target is a certified lower bound on the radius, and
+The largest pᵀf of a set is a concave function of its radius (or of a power of it, which then stands for it
+below), and an answer's multiplier of the radius is the slope of a line above it. So where that line reaches the target is a certified lower bound on the radius, and
 also the next radius to try: Newton's method, which comes from below and takes 3 or 4 oracle calls. If a set
 does not tell its multiplier, the bounds of its answers alone narrow a bracket.
 """
@@ -36,6 +36,9 @@ class Sized(Protocol):
 
     rows: int | None
     sized_by: ClassVar[str]
+
+    @property
+    def _concave_in_power(self) -> float: ...
 
     def worst_case(self, losses: Array, *, warm_start: WorstCase | None = None) -> WorstCase:
         """The oracle."""
@@ -196,6 +199,7 @@ class _Tried(NamedTuple):
     radius: float
     answer: WorstCase
     slope: float | None
+    power: float
 
     def bound(self, target: float) -> float:
         """No radius below this reaches the target, by this answer's multipliers."""
@@ -204,7 +208,15 @@ class _Tried(NamedTuple):
             return self.radius if over > 0.0 else 0.0
         if self.slope == 0.0:
             return np.inf if over > 0.0 else 0.0
-        return max(0.0, self.radius + over / self.slope)
+        extent = self.radius**self.power + over / self.slope
+        return max(0.0, extent) ** (1.0 / self.power)
+
+    def multiplier(self) -> float:
+        """By how much the radius grows per unit of the target."""
+        if self.slope is None:
+            return np.nan
+        slope = self.slope * self.power * self.radius ** (self.power - 1.0)
+        return 1.0 / slope if slope > 0.0 else np.inf
 
 
 def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
@@ -223,7 +235,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     for calls in range(1, MOST_CALLS + 1):
         tried = resized(subject, radius)
         warm = tried.worst_case(f, warm_start=warm)
-        now = _Tried(radius, warm, tried._slope(f, warm))
+        now = _Tried(radius, warm, tried._slope(f, warm), tried._concave_in_power)
         low = max(low, now.bound(target))
         if low == np.inf:
             return LeastRadius(np.inf, np.inf, 0.0, nowhere, np.nan, np.inf, "oracle", calls)
@@ -245,8 +257,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
 
 
 def _settled(best: _Tried, low: float, calls: int) -> LeastRadius:
-    multiplier = np.nan if best.slope is None else (1.0 / best.slope if best.slope > 0.0 else np.inf)
-    answer, radius = best.answer, best.radius
+    answer, radius, multiplier = best.answer, best.radius, best.multiplier()
     return LeastRadius(radius, low, radius - low, answer.p, answer.value, multiplier, "oracle", calls)
 
 

@@ -28,9 +28,7 @@ MOST_PASSES = 80
 
 
 @summing
-def sums(
-    f: Array, q: Array, top: float, scale: float, aim: float, t: float
-) -> tuple[float, float, float]:
+def sums(f: Array, q: Array, top: float, scale: float, aim: float, t: float) -> tuple[float, float, float]:
     """Over h = g - t > 0: H(t) = Σ q·h·(g - aim), its slope Σ q·(aim - g), and Σ q·h²."""
     off, slope, size = 0.0, 0.0, 0.0
     for i in range(f.size):

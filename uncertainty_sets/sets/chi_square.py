@@ -47,6 +47,14 @@ class ChiSquare(SupportedBall):
     >>> bool(np.isclose(f.max() - r.dual["margin"] + np.sqrt((1 + radius) * (q @ h**2)), r.upper_bound))
     True
 
+    The least radius that reaches a target is at least (target-τ)²/Σ q·(f-τ)₊² - 1 for any τ < target. With
+    the multiplier θ of `radius_for`, p/q = (f-τ)₊·θ/2 gives τ:
+
+    >>> found = ChiSquare(q, 0.0).radius_for(f, target=2.5)
+    >>> tau = f[2] - 2 / found.multiplier * found.p[2] / q[2]
+    >>> bool(np.isclose((2.5 - tau) ** 2 / (q @ np.maximum(f - tau, 0) ** 2) - 1, found.lower_bound))
+    True
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         radius: at least 0; a number, or shape (B,).
