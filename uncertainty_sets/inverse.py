@@ -1,9 +1,10 @@
 """The inverse question: the least radius, or budget, at which the worst case reaches a target.
 
 The largest pᵀf of a set is a concave function of its radius (or of a power of it, which then stands for it
-below), and an answer's multiplier of the radius is the slope of a line above it. So where that line reaches the target is a certified lower bound on the radius, and
-also the next radius to try: Newton's method, which comes from below and takes 3 or 4 oracle calls. If a set
-does not tell its multiplier, the bounds of its answers alone narrow a bracket.
+below), and an answer's multiplier of the radius is the slope of a line above it. So where that line reaches
+the target is a certified lower bound on the radius, and also the next radius to try: Newton's method, which
+comes from below and takes 3 or 4 oracle calls. If a set does not tell its multiplier, the bounds of its
+answers alone narrow a bracket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the kernels of the inverse question share: the columns that they write, and the judgement of an answer.
+"""What the kernels of the inverse question share: the columns that they write, and how they judge them.
 
 Such a kernel is ``rows(F, *parameters, target, P, out)``: for each loss vector the least radius at which pᵀf
 reaches its target, a p that does, and one row of `out`. Losses are scaled to g = (f - max f)/spread in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.centered import SupportedBall, pulled_in
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.power_divergence import KEYS
@@ -127,6 +128,21 @@ class ChiSquare(SupportedBall):
 
     def _distance(self, p: Array) -> float:
         return np.inf if p[self._center[0] == 0.0].any() else self._divergence(p)
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest
+
+        if self.rows is not None:
+            return None
+        inside, radius = self._center[0] > 0.0, float(self._radius[0])
+        q = self._center[0, inside]
+
+        def exact(point: Array) -> Array:
+            p = np.zeros(inside.size)
+            p[inside] = nearest(point[inside], q, q, QUADRATIC, 0.5 * radius)
+            return pulled_in(p, self._center[0], radius, self._distance)
+
+        return exact
 
     def _divergence(self, p: Array) -> float:
         """Σ (p-q)²/q over q > 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -131,6 +132,14 @@ class TotalVariation(Ball):
 
     def _distance(self, p: Array) -> float:
         return 0.5 * float(np.abs(p - self._center[0]).sum())
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.total_variation_projection import nearest
+
+        if self.rows is not None:
+            return None
+        q, radius = self._center[0], float(self._radius[0])
+        return lambda point: nearest(point, q, radius)
 
     def _residual(self, p: Array) -> float:
         radius = float(self._radius[0])
