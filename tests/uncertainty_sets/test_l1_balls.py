@@ -224,3 +224,7 @@ def test_t_is_not_above_losses_that_scaling_rounds(top):
     single, batch = ball.worst_case(f), ball.worst_case(np.stack([f, f]))
     assert single.dual["t"] <= top
     assert (batch.dual["t"] <= top).all()
+    ragged = TotalVariation.ragged(np.concatenate([[1.0], q]), 1.0, indptr=[0, 1, 3])
+    rows = ragged.worst_case(np.concatenate([[3.0], f]))
+    assert rows.dual["t"][0] == 3.0
+    assert rows.dual["t"][1] <= top

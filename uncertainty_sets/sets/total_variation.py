@@ -102,6 +102,7 @@ class TotalVariation(Ball):
             (q, limit),
             by_entry={"center": q},
             by_row={"radius": limit},
+            up_to_largest=("t",),
         )
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
