@@ -206,6 +206,12 @@ def test_errors_say_what_is_needed():
         Penalised(Box, half, 1.0)
     with pytest.raises(InvalidParameter, match="weight must not be negative, got -1"):
         Penalised("kl", half, -1.0)
+    hopeless = Penalised("chi-square", [1e-194, 1.0], 1e53)
+    with pytest.raises(
+        SolverFailed, match=r"try to minimise robust\.support\(…\) with a solver, or"
+    ) as failed:
+        hopeless.worst_case([3e151, 1e-37])
+    assert "backend" not in str(failed.value)  # none would be accepted
     with pytest.raises(BackendUnsuitable, match="needs no solver; leave out backend='clarabel'"):
         Penalised("kl", half, 1.0).worst_case([1.0, 2.0], backend="clarabel")
     with pytest.raises(InvalidLosses, match=r"losses must be finite, got losses\[1\] = nan"):
