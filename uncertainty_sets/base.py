@@ -189,8 +189,8 @@ class UncertaintySet(Oracle):
         """Return the point of the set nearest to any given vector, in the Euclidean norm, with a proof.
 
         Box, CDNorm, KL, ChiSquare, TotalVariation and Ellipsoid with a diagonal shape have a closed form;
-        others take a conic program. An oracle call proves the answer: with d = point - p, half the squared distance is at most
-        max over the set of p'ᵀd - pᵀd from the least one.
+        others take a conic program. An oracle call proves the answer: with d = point - p, half the squared
+        distance is at most max over the set of p'ᵀd - pᵀd from the least one.
 
         >>> import numpy as np
         >>> from uncertainty_sets import KL

@@ -233,3 +233,13 @@ def test_an_unproved_answer_is_an_error(monkeypatch):
     with pytest.raises(SolverFailed, match="no answer of Penalised for these losses"):
         priced.worst_case([1.0, 2.0])
     assert priced.worst_case([1.0, 2.0], on_failure="nan").gap == np.inf
+
+
+@pytest.mark.parametrize("divergence", ["kl", "chi-square", "total-variation"])
+@pytest.mark.parametrize("decades", [12, 19, 21, 36, 120, 250])
+def test_weights_far_above_the_losses(divergence, decades):
+    f, q = np.array([-0.6, -0.3, 0.2, -1.0]), np.array([0.1, 0.4, 0.2, 0.3])
+    answer = Penalised(divergence, q, 10.0**decades).worst_case(f)
+    assert answer.value == pytest.approx(q @ f, abs=1e-11)
+    assert abs(answer.gap) <= 1e-9 * np.ptp(f)
+    np.testing.assert_allclose(answer.p, q, atol=1e-11)

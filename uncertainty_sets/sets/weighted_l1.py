@@ -58,7 +58,7 @@ class WeightedL1(Ball):
     >>> bool(np.isclose(lam * radius + q @ np.maximum(f, M - lam * w), r.upper_bound))
     True
 
-    λ is in units of a loss over a weight. Below 2e-308 (losses near 1e-300 with weights of 1e10, say) a double
+    λ is in units of a loss over a weight. Below 2e-308 (losses near 1e-300 with weights of 1e10) a double
     holds few of its digits or none, and above 1.8e308 it is ∞: the bound holds all the same, but the formula
     shows it only for losses that are multiplied by a power of two, which multiplies λ and the bound alike.
 
