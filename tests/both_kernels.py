@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from uncertainty_sets import compiled
-from uncertainty_sets.kernels import jit
+from uncertainty_sets.kernels import jit, least_radius
 from uncertainty_sets.kernels.layout import BOUND, STATUS, VALUE
 
 CLOSE = 1e-12
@@ -61,7 +61,10 @@ class Both:
         if ours is None or type(ours) is int:
             return
         a, b = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
-        if name == "out" and self.name.endswith(".rows"):
+        if name == "out" and self.name.endswith("_radius.rows"):
+            kept = [least_radius.RADIUS, least_radius.LOWER, least_radius.STATUS]
+            a, b = a[:, kept], b[:, kept]
+        elif name == "out" and self.name.endswith(".rows"):
             a, b = a[:, [VALUE, BOUND, STATUS]], b[:, [VALUE, BOUND, STATUS]]
         elif name == "out" and self.name.endswith(".ragged"):
             a, b = a[[VALUE, BOUND, STATUS]], b[[VALUE, BOUND, STATUS]]
@@ -114,6 +117,9 @@ def ask_every_set(rng: np.random.Generator) -> None:
                 each.worst_case(F[1], warm_start=first)
                 each.worst_case(np.round(F[2]))
                 each.violation(first.p)
+                if each.sized_by:
+                    mean = float(each.reference() @ F[0])
+                    each.radius_for(F[0], mean + 0.3 * (F[0].max() - mean))
                 if (nearest := each._projection()) is not None:
                     nearest(rng.normal(size=size))
 

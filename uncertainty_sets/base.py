@@ -39,7 +39,7 @@ NAMED: dict[str, type[UncertaintySet]] = {}
 
 FROM_CONSTRAINTS = (
     "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
-    "_singleton", "_projection", "ragged", "_closed_radius", "_slope", "_distance",
+    "_singleton", "_projection", "ragged", "_closed_radius", "_slope", "_distance", "_concave_in_power",
 )  # fmt: skip
 """What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
 
@@ -71,7 +71,8 @@ class UncertaintySet(Oracle):
 
     sized_by: ClassVar[str] = ""
     """The parameter that says how large the set is, "radius" or "budget": a number >= 0. At 0 the set is its
-    `reference()`, and the largest pᵀf is a concave function of it. Empty if there is none."""
+    `reference()`, and the largest pᵀf is a concave function of it (or of a power: `_concave_in_power`). Empty
+    if there is none."""
 
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
@@ -130,7 +131,8 @@ class UncertaintySet(Oracle):
         """Return the least radius (or budget) at which the largest pᵀf reaches a target.
 
         The set's own radius does not matter. The radius is 0 if the centre's mean reaches the target, and
-        infinite if no radius does. KL has a closed form; other sets need 3 or 4 oracle calls per target.
+        infinite if no radius does. KL, TotalVariation and ChiSquare have a closed form; other sets need 3 or
+        4 oracle calls per target.
 
         Args:
             losses: finite numbers, shape (N,) or (B, N).
@@ -186,9 +188,9 @@ class UncertaintySet(Oracle):
     def project(self, point: ArrayLike) -> projection.Nearest:
         """Return the point of the set nearest to any given vector, in the Euclidean norm, with a proof.
 
-        Box, CDNorm, KL and Ellipsoid with a diagonal shape have a closed form; others take a conic program.
-        An oracle call proves the answer: with d = point - p, half the squared distance is at most
-        max over the set of p'ᵀd - pᵀd from the least one.
+        Box, CDNorm, KL, ChiSquare, TotalVariation and Ellipsoid with a diagonal shape have a closed form;
+        others take a conic program. An oracle call proves the answer: with d = point - p, half the squared
+        distance is at most max over the set of p'ᵀd - pᵀd from the least one.
 
         >>> import numpy as np
         >>> from uncertainty_sets import KL
@@ -307,8 +309,16 @@ class UncertaintySet(Oracle):
         return None
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
-        """How fast the bound by one answer's multipliers grows with the radius; None if they do not tell."""
+        """How fast the bound by one answer's multipliers grows with the radius; None if they do not tell.
+
+        By the radius to the power `_concave_in_power`, if that is not 1.
+        """
         return None
+
+    @property
+    def _concave_in_power(self) -> float:
+        """The largest pᵀf is a concave function of the radius to this power: 2 for Wasserstein of order 2."""
+        return 1.0
 
     def _distance(self, p: Array) -> float | None:
         """The least radius at which the set has p, if there is a formula; None tries radii instead."""

@@ -60,8 +60,16 @@ def by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
     return found
 
 
-def failure(asked: object, answer: WorstCase, errors: Mapping[int, FdroError | None]) -> SolverFailed:
-    """The error for rows that no method could answer with a good certificate; `errors` are the solver's."""
+def failure(
+    asked: object,
+    answer: WorstCase,
+    errors: Mapping[int, FdroError | None],
+    another: str = "backend='clarabel'",
+) -> SolverFailed:
+    """The error for rows that no method could answer with a good certificate; `errors` are the solver's.
+
+    `another` is what the user can ask instead.
+    """
     gap, violation = (np.atleast_1d(each) for each in (answer.gap, answer.violation))
     reasons = []
     for row, error in errors.items():
@@ -75,7 +83,7 @@ def failure(asked: object, answer: WorstCase, errors: Mapping[int, FdroError | N
     found = "The closed form's answer is" if single else "The other rows are"
     return SolverFailed(
         f"no answer of {type(asked).__name__} for {what} has a certificate within the promise: "
-        f"{reasons[0]}. {found} in `.answer`; try backend='clarabel', or parameters and losses that span "
+        f"{reasons[0]}. {found} in `.answer`; try {another}, or parameters and losses that span "
         "fewer orders of magnitude",
         answer=answer,
         rows=rows,

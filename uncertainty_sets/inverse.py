@@ -1,9 +1,10 @@
 """The inverse question: the least radius, or budget, at which the worst case reaches a target.
 
-The largest pᵀf of a set is a concave function of its radius, and an answer's multiplier of the radius is the
-slope of a line above it. So where that line reaches the target is a certified lower bound on the radius, and
-also the next radius to try: Newton's method, which comes from below and takes 3 or 4 oracle calls. If a set
-does not tell its multiplier, the bounds of its answers alone narrow a bracket.
+The largest pᵀf of a set is a concave function of its radius (or of a power of it, which then stands for it
+below), and an answer's multiplier of the radius is the slope of a line above it. So where that line reaches
+the target is a certified lower bound on the radius, and also the next radius to try: Newton's method, which
+comes from below and takes 3 or 4 oracle calls. If a set does not tell its multiplier, the bounds of its
+answers alone narrow a bracket.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
 from uncertainty_sets.kernels.layout import NOT_FINITE, OK
+from uncertainty_sets.kernels.least_radius import COLUMNS, MULTIPLIER, STATUS, VALUE
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ class Sized(Protocol):
 
     rows: int | None
     sized_by: ClassVar[str]
+
+    @property
+    def _concave_in_power(self) -> float: ...
 
     def worst_case(self, losses: Array, *, warm_start: WorstCase | None = None) -> WorstCase:
         """The oracle."""
@@ -157,11 +162,11 @@ def closed(
     parameters: tuple[Array, ...],
     targets: Array,
 ) -> LeastRadius:
-    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/kl_radius.py.
+    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/least_radius.py.
 
     Rows that do not come out are tried again, scaled by a power of two, and then by the set's oracle.
     """
-    P, out = np.empty(F.shape), np.empty((len(F), 7))
+    P, out = np.empty(F.shape), np.empty((len(F), COLUMNS))
 
     def run(first: int, after: int) -> None:
         part = slice(first, after)
@@ -182,9 +187,9 @@ def closed(
             own = [each[b : b + 1] if len(each) > 1 else each for each in parameters]
             kernel(F[b : b + 1] * scale, *own, targets[b : b + 1] * scale, P[b : b + 1], out[b : b + 1])
             with np.errstate(over="ignore"):
-                out[b, 3] /= scale
-                out[b, 4] *= scale
-        done = out[b, 6] == OK
+                out[b, VALUE] /= scale
+                out[b, MULTIPLIER] *= scale
+        done = out[b, STATUS] == OK
         kept.append(answer.row(b) if done else _by_oracle(subject._row(b), F[b], float(targets[b])))
     return gather(kept)
 
@@ -195,6 +200,7 @@ class _Tried(NamedTuple):
     radius: float
     answer: WorstCase
     slope: float | None
+    power: float
 
     def bound(self, target: float) -> float:
         """No radius below this reaches the target, by this answer's multipliers."""
@@ -203,7 +209,15 @@ class _Tried(NamedTuple):
             return self.radius if over > 0.0 else 0.0
         if self.slope == 0.0:
             return np.inf if over > 0.0 else 0.0
-        return max(0.0, self.radius + over / self.slope)
+        extent = self.radius**self.power + over / self.slope
+        return max(0.0, extent) ** (1.0 / self.power)
+
+    def multiplier(self) -> float:
+        """By how much the radius grows per unit of the target."""
+        if self.slope is None:
+            return np.nan
+        slope = self.slope * self.power * self.radius ** (self.power - 1.0)
+        return 1.0 / slope if slope > 0.0 else np.inf
 
 
 def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
@@ -222,7 +236,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     for calls in range(1, MOST_CALLS + 1):
         tried = resized(subject, radius)
         warm = tried.worst_case(f, warm_start=warm)
-        now = _Tried(radius, warm, tried._slope(f, warm))
+        now = _Tried(radius, warm, tried._slope(f, warm), tried._concave_in_power)
         low = max(low, now.bound(target))
         if low == np.inf:
             return LeastRadius(np.inf, np.inf, 0.0, nowhere, np.nan, np.inf, "oracle", calls)
@@ -244,8 +258,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
 
 
 def _settled(best: _Tried, low: float, calls: int) -> LeastRadius:
-    multiplier = np.nan if best.slope is None else (1.0 / best.slope if best.slope > 0.0 else np.inf)
-    answer, radius = best.answer, best.radius
+    answer, radius, multiplier = best.answer, best.radius, best.multiplier()
     return LeastRadius(radius, low, radius - low, answer.p, answer.value, multiplier, "oracle", calls)
 
 

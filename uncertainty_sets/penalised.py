@@ -110,7 +110,8 @@ class Penalised(Oracle):
         rows = getattr(kernels, self.divergence.replace("-", "_"))
         found = answer(rows, f, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,))
         if found.unproved:
-            raise fallback.failure(self, found, dict.fromkeys(found.unproved))
+            another = "to minimise robust.support(…) with a solver"
+            raise fallback.failure(self, found, dict.fromkeys(found.unproved), another)
         return found
 
 

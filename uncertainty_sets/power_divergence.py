@@ -82,6 +82,15 @@ class PowerBall(SupportedBall):
         family = np.array([[self.power, self.unit]])
         return answer(rows, f, (self._center, self._radius, family), KEYS, warm_start, out)
 
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("eta")
+
+    def _distance(self, p: Array) -> float:
+        q = self._center[0]
+        if self.power >= 1.0 and p[q == 0.0].any():
+            return np.inf
+        return max(0.0, divergence_of(p, q, self.power) / self.unit)
+
     def _residual(self, p: Array) -> float:
         q, radius = self._center[0], float(self._radius[0])
         outside = float(np.abs(p[q == 0.0]).max(initial=0.0)) if self.power >= 1.0 else 0.0

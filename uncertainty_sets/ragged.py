@@ -72,6 +72,7 @@ class Ragged:
         by_entry: Mapping[str, Array],
         by_row: Mapping[str, Array] = MappingProxyType({}),
         by_value: Mapping[str, Array | None] = MappingProxyType({}),
+        up_to_largest: tuple[str, ...] = (),
     ) -> None:
         """Keep rows that are checked already; users call `ragged` of a set.
 
@@ -84,12 +85,15 @@ class Ragged:
             by_entry: parameters of the constructor of `kind`, for `row`: a number for each entry, or one.
             by_row: likewise, a number for each row, or one.
             by_value: likewise, positions of the values or a matrix between them; None: their places.
+            up_to_largest: multipliers that prove nothing above the largest loss of their row, to which
+                the rounding of losses that are scaled down could lift them.
         """
         self._kind = kind
         self._kernel_file = kernel
         self._keys = keys
         self._structure = structure
         self._arguments = arguments
+        self._up_to_largest = [DUAL + keys.index(key) for key in up_to_largest]
         self._by_entry, self._by_row, self._by_value = dict(by_entry), dict(by_row), dict(by_value)
         pieces = np.arange(0, structure.entries, PIECE)
         edges = np.searchsorted(structure.indptr, pieces).tolist()
@@ -297,6 +301,7 @@ class Ragged:
             with np.errstate(over="ignore"):
                 table[[VALUE, BOUND, GAP], b] /= power
                 table[DUAL : DUAL + len(self._keys), b] /= power
+            table[self._up_to_largest, b] = np.minimum(table[self._up_to_largest, b], f.max())
             if table[STATUS, b] != OK:
                 try:
                     answer.put(b, fallback.by_solver(self.row(b), f))

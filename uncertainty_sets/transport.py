@@ -174,8 +174,11 @@ class TransportBall(Ball):
         return result
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
-        lam, order = answer.dual.get("lam"), self._power
-        return None if lam is None else lam * order * float(self._radius[0]) ** (order - 1.0)
+        return answer.dual.get("lam")
+
+    @property
+    def _concave_in_power(self) -> float:
+        return self._power
 
     def _residual(self, p: Array) -> float:
         limit = float(self._limit[0])

@@ -24,6 +24,7 @@ from tests.uncertainty_sets.plugins import (
     TotalVariation,
     Transport,
 )
+from uncertainty_sets import KL
 from uncertainty_sets.backends import cold, select
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.certificate import Certifier
@@ -336,6 +337,25 @@ def test_residuals_are_scaled_by_their_right_hand_side():
     cone = cp.constraints.ExpCone
     at_one = Stated(lambda p: [cone(p[0], cp.Constant(1.0), cp.Constant(1.0))])
     assert at_one.violation([0.5, 0.5]) == pytest.approx(np.exp(0.5) - 1)
+
+
+def test_exponential_cones_with_auxiliary_variables_at_their_edge():
+    q = np.array([0.5, 0.3, 0.2])
+
+    def entropic(p):
+        spent = cp.Variable(3)  # at least p·log(p/q); at p = 0 a solver leaves it at -1e-13, not at 0
+        return [cp.constraints.ExpCone(-spent, p, cp.Constant(q)), cp.sum(spent) <= 1.0]
+
+    inside, beyond = Stated(entropic), Stated(lambda p: [*entropic(p), p[0] >= 0.1])
+    for p in ([0.0, 0.5, 0.5], [-1e-17, 0.5, 0.5], [0.6, 0.4, 0.0], [1.0, 0.0, 0.0]):
+        assert KL(q, 1.0).contains(p)
+        assert inside.violation(p) <= 1e-9
+    assert beyond.violation([0.0, 0.5, 0.5]) == pytest.approx(0.1)
+    assert 0.1 < inside.violation([0.0, 0.0, 1.0]) < 1.0  # the divergence is 1.61
+    # Without auxiliary variables: next to the face y = 0 of the cone, and at its edge.
+    edge = Stated(lambda p: [cp.constraints.ExpCone(p[0] - 0.5, p[1], cp.Constant(1.0))])
+    assert edge.violation([0.5, 0.0]) == 0.5  # Σp is 0.5
+    assert edge.violation([1.0, 0.0]) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("cls", ALL)

@@ -217,6 +217,19 @@ def test_membership(make):
     assert ball.violation(beyond) == pytest.approx(0.001, rel=1e-9)
 
 
+def test_a_price_below_all_doubles_shows_its_bound_when_scaled():
+    rng = np.random.default_rng(2)
+    q, w = rng.dirichlet(np.ones(6)), 10.0 ** rng.uniform(20.0, 30.0, 6)
+    ball, f, power = WeightedL1(q, w, 1e25), 1e-300 * rng.normal(size=6), 2.0**900
+    tiny, usual = ball.worst_case(f), ball.worst_case(f * power)
+    assert tiny.dual["lam"] < np.finfo(float).tiny < usual.dual["lam"]
+    assert abs(tiny.gap) <= 1e-9 * np.ptp(f)
+    assert tiny.upper_bound * power == pytest.approx(usual.upper_bound, abs=1e-9 * power * np.ptp(f))
+    lam, g = usual.dual["lam"], f * power
+    bound = lam * 1e25 + q @ np.maximum(g, (g - lam * w).max() - lam * w)
+    assert bound == pytest.approx(usual.upper_bound, abs=1e-9 * np.ptp(g))
+
+
 @pytest.mark.parametrize("top", [1.0519091329157213e-82, -3.793099139999929e-246])
 def test_t_is_not_above_losses_that_scaling_rounds(top):
     f, q = np.array([top, -9.459873165282997e228]), np.array([0.5, 0.5])
@@ -224,3 +237,7 @@ def test_t_is_not_above_losses_that_scaling_rounds(top):
     single, batch = ball.worst_case(f), ball.worst_case(np.stack([f, f]))
     assert single.dual["t"] <= top
     assert (batch.dual["t"] <= top).all()
+    ragged = TotalVariation.ragged(np.concatenate([[1.0], q]), 1.0, indptr=[0, 1, 3])
+    rows = ragged.worst_case(np.concatenate([[3.0], f]))
+    assert rows.dual["t"][0] == 3.0
+    assert rows.dual["t"][1] <= top

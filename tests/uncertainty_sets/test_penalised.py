@@ -206,6 +206,12 @@ def test_errors_say_what_is_needed():
         Penalised(Box, half, 1.0)
     with pytest.raises(InvalidParameter, match="weight must not be negative, got -1"):
         Penalised("kl", half, -1.0)
+    hopeless = Penalised("chi-square", [1e-194, 1.0], 1e53)
+    with pytest.raises(
+        SolverFailed, match=r"try to minimise robust\.support\(…\) with a solver, or"
+    ) as failed:
+        hopeless.worst_case([3e151, 1e-37])
+    assert "backend" not in str(failed.value)  # none would be accepted
     with pytest.raises(BackendUnsuitable, match="needs no solver; leave out backend='clarabel'"):
         Penalised("kl", half, 1.0).worst_case([1.0, 2.0], backend="clarabel")
     with pytest.raises(InvalidLosses, match=r"losses must be finite, got losses\[1\] = nan"):
@@ -227,3 +233,13 @@ def test_an_unproved_answer_is_an_error(monkeypatch):
     with pytest.raises(SolverFailed, match="no answer of Penalised for these losses"):
         priced.worst_case([1.0, 2.0])
     assert priced.worst_case([1.0, 2.0], on_failure="nan").gap == np.inf
+
+
+@pytest.mark.parametrize("divergence", ["kl", "chi-square", "total-variation"])
+@pytest.mark.parametrize("decades", [12, 19, 21, 36, 120, 250])
+def test_weights_far_above_the_losses(divergence, decades):
+    f, q = np.array([-0.6, -0.3, 0.2, -1.0]), np.array([0.1, 0.4, 0.2, 0.3])
+    answer = Penalised(divergence, q, 10.0**decades).worst_case(f)
+    assert answer.value == pytest.approx(q @ f, abs=1e-11)
+    assert abs(answer.gap) <= 1e-9 * np.ptp(f)
+    np.testing.assert_allclose(answer.p, q, atol=1e-11)

@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 
 from tests.uncertainty_sets.plugins import TotalVariation
-from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Polyhedron, Wasserstein1, available_sets, get_set
+from uncertainty_sets import (
+    KL,
+    Box,
+    CDNorm,
+    ChiSquare,
+    Ellipsoid,
+    Polyhedron,
+    Wasserstein1,
+    available_sets,
+    get_set,
+)
+from uncertainty_sets import TotalVariation as TotalVariationBall
 from uncertainty_sets.projection import Projection
 
 RNG = np.random.default_rng(0)
@@ -60,6 +71,54 @@ def test_the_value_is_cvxpys():
     np.testing.assert_allclose(subject._projection()(target), x.value, atol=1e-6)
 
 
+BALLS = [TotalVariationBall, ChiSquare]
+
+
+@pytest.mark.parametrize("ball", BALLS)
+@pytest.mark.parametrize("seed", range(40))
+def test_balls_have_a_proof_by_their_oracle(ball, seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.choice([1, 2, 5, 40, 300]))
+    q = rng.dirichlet(np.full(size, rng.choice([0.2, 5.0])))
+    if size > 2:
+        q[rng.integers(size)] = 0.0
+        q /= q.sum()
+    for radius in (0.0, 1e-9, 1e-3, 0.2, 0.9, 1.0, 5.0):
+        subject = ball(q, radius)
+        for step in (1e-6, 0.1, 1.0, 1e3):
+            x = q + step * rng.normal(size=size)
+            x = np.round(x, 1) if seed % 4 == 0 else x
+            found = subject.project(x)
+            assert found.backend == "closed-form"
+            assert found.violation <= 1e-10
+            assert abs(found.gap) <= 1e-12 * max(1.0, np.abs(x).max() ** 2)
+            assert found.p.min() >= 0.0
+
+
+@pytest.mark.parametrize("ball", BALLS)
+@pytest.mark.parametrize("radius", [0.05, 0.3, 0.95])
+def test_balls_against_cvxpy(ball, radius):
+    rng = np.random.default_rng(int(100 * radius))
+    q, target = rng.dirichlet(np.ones(15)), rng.normal(size=15)
+    x = cp.Variable(15)
+    limits = [cp.sum(x) == 1, x >= 0, *ball(q, radius).constraints(x)]
+    cp.Problem(cp.Minimize(cp.sum_squares(x - target)), limits).solve(solver="CLARABEL")
+    found = ball(q, radius).project(target)
+    np.testing.assert_allclose(found.p, x.value, atol=1e-5)
+    assert found.lower_bound <= np.linalg.norm(x.value - target) + 1e-7
+
+
+def test_total_variation_by_hand():
+    # Above the radius of 0.1 the largest gains all of it, from the smallest.
+    ball = TotalVariationBall([0.5, 0.3, 0.2], 0.1)
+    np.testing.assert_allclose(ball.project([0.0, 0.3, 0.9]).p, [0.4, 0.3, 0.3], atol=1e-15)
+    np.testing.assert_allclose(ball.project([0.48, 0.3, 0.22]).p, [0.48, 0.3, 0.22], atol=1e-15)
+    np.testing.assert_array_equal(ball.scaled(0.0).project([5.0, 0.0, 0.0]).p, [0.5, 0.3, 0.2])
+    # A far point: the digits of its entries near the thresholds are kept.
+    far = ball.project([1e9, 1e9 - 1.0, -1e9])
+    np.testing.assert_allclose(far.p, [0.6, 0.3, 0.1], atol=1e-15)
+
+
 def test_which_sets_have_a_closed_form():
     class Same(Box):
         """The same set."""
@@ -80,6 +139,9 @@ def test_which_sets_have_a_closed_form():
     assert KL([0.5, 0.5], 0.1)._projection() is not None
     assert Ellipsoid([0.5, 0.5], np.eye(2), 0.1)._projection() is None
     assert CDNorm([[0.5, 0.5]], 0.1, 1.0)._projection() is None
+    for ball in BALLS:
+        assert ball([0.5, 0.5], 0.1)._projection() is not None
+        assert ball([[0.5, 0.5]], 0.1)._projection() is None
 
 
 def test_points_are_kept_from_call_to_call():

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from uncertainty_sets.contract import SetContract
 
 
+ROUNDED = 1e-14  # an entry of p that is below 0 by less counts as 0: a function of p may end there
+
+
 class _Stated:
     """The set's constraints on one cvxpy variable, kept to be evaluated at many points."""
 
@@ -77,16 +80,24 @@ def _residual(constraint: Any) -> float:
     import cvxpy as cp
 
     if isinstance(constraint, cp.constraints.ExpCone):
-        x, y, z = (np.ravel(part.value) for part in constraint.args)
-        with np.errstate(all="ignore"):
-            needed = np.where(y > 0, y * np.exp(x / y), np.where((y == 0) & (x <= 0), 0.0, np.inf))
-        return float(np.maximum(needed - z, 0.0).max())
+        return _exponential_residual(*(np.ravel(part.value) for part in constraint.args))
     with np.errstate(all="ignore"):
         residual = constraint.residual
     scale = 1.0
     if isinstance(constraint, cp.constraints.Inequality | cp.constraints.Equality):
         scale = np.maximum(1.0, _constant_side(constraint))
     return float(np.max(residual / scale, initial=0.0))
+
+
+def _exponential_residual(x: Array, y: Array, z: Array) -> float:
+    """By how much z is below y·exp(x/y), or how far the point is from the cone's face y = 0, x <= 0 <= z.
+
+    The lesser of the two: next to that face a solver's x of 1e-13 at y = 0 would make the first infinite.
+    """
+    with np.errstate(all="ignore"):
+        below = np.where(y > 0.0, np.maximum(y * np.exp(x / y) - z, 0.0), np.inf)
+    aside = np.maximum.reduce([x, np.abs(y), -z, np.zeros_like(x)])
+    return float(np.minimum(below, aside).max())
 
 
 def _relaxed(constraint: Any, slack: Any, worst: Any) -> list[Any]:
@@ -161,8 +172,9 @@ def residual(uncertainty_set: SetContract, p: Array) -> float:
         stated = kept.setdefault(p.size, _Stated(uncertainty_set, p.size))
     if stated.impossible:
         return np.inf
+    point = np.where(np.abs(p) < ROUNDED, np.maximum(p, 0.0), p)
     with stated.lock:
-        return stated.minimised(p) if stated.auxiliary else stated.at(p)
+        return stated.minimised(point) if stated.auxiliary else stated.at(point)
 
 
 def interior(uncertainty_set: SetContract, size: int) -> Array | None:

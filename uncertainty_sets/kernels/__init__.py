@@ -51,8 +51,9 @@ What several of them use:
 | `selection` | the threshold at which sorted weights reach a target, unsorted (Box, CDNorm, TotalVariation) |
 | `exponential`, `logarithm` | exp and log in forms that run on vector units (KL, powers) |
 | `budget_projection` | the nearest point of a Box or CDNorm; not part of an oracle |
-| `ball_projection` | the nearest point of a KL ball or a diagonal Ellipsoid; not part of an oracle |
-| `kl_radius` | the least radius of a KL ball whose worst case reaches a target |
+| `ball_projection` | the nearest point of a KL or χ² ball or a diagonal Ellipsoid; not part of an oracle |
+| `total_variation_projection` | the nearest point of a total variation ball; not part of an oracle |
+| `least_radius` | what the files `…_radius` share: the least radius whose worst case reaches a target |
 | `cholesky` | a block's factor, and solutions for three right-hand sides (Ellipsoid) |
 | `quadratic_form` | xᵀQx and xᵀQ⁻¹x of an ill-conditioned matrix (Ellipsoid) |
 """

@@ -1,4 +1,4 @@
-"""The nearest point of a ball around q, for distances that are sums over entries: KL and diagonal Ellipsoid.
+"""The nearest point of a ball around q, for distances that are sums over entries: KL, χ², diagonal Ellipsoid.
 
     minimise ½‖p - x‖²   with   p >= 0,   Σp = 1,   Σ d(p) <= ρ
 

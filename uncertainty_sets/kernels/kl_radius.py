@@ -14,22 +14,12 @@ import numpy as np
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.kl import HIGHEST, moments, tilt, tilt_little, write
-from uncertainty_sets.kernels.layout import FEASIBLE, NOT_SOLVED, OK, PROMISE, ULPS
-from uncertainty_sets.kernels.scan import copy, scan
-
-RADIUS, LOWER, GAP, VALUE, MULTIPLIER, PASSES, STATUS = range(7)
-COLUMNS = 7
-"""What `rows` writes for each loss vector; GAP is radius - lower bound before both are rounded."""
+from uncertainty_sets.kernels.layout import OK
+from uncertainty_sets.kernels.least_radius import STATUS, answered_at_once, conclude, exact
+from uncertainty_sets.kernels.scan import scan
 
 MOST_PASSES = 80
 AIM = 1e-15  # how near to the target, over the distance that is measured: from the mean or from the top
-
-
-@kernel
-def simple(out: Array, radius: float, value: float, multiplier: float) -> None:
-    """Write an answer that needs no search and is exact."""
-    out[RADIUS], out[LOWER], out[GAP], out[VALUE] = radius, radius, 0.0, value
-    out[MULTIPLIER], out[PASSES], out[STATUS] = multiplier, 1.0, OK
 
 
 @kernel
@@ -99,22 +89,15 @@ def solve(f: Array, q: Array, target: float, p: Array, out: Array) -> None:
     spread = top - least
     # 2. Answers that need no search: the centre reaches the target, nothing does, or only the largest losses.
     scale = 1.0 / spread if spread > 0.0 else 0.0
-    mean, square, mass, rest = moments(f, q, top, scale)
     aim = (target - top) * scale
-    if target <= top and (spread == 0.0 or aim <= mean):
-        copy(q, p)
-        simple(out, 0.0, top + spread * mean, 0.0)
-        return
-    if target > top:
-        for i in range(f.size):
-            p[i] = np.nan
-        simple(out, np.inf, np.nan, np.inf)
+    mean, square, mass, rest = moments(f, q, top, scale)
+    if answered_at_once(q, target, top, spread, aim, mean, p, out):
         return
     most = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
     if aim >= 0.0:
         for i in range(f.size):
             p[i] = q[i] / mass if f[i] == top else 0.0
-        simple(out, most, top, np.inf)
+        exact(out, most, top, np.inf)
         return
     # 3. Start from the curvature at θ = 0.
     variance = square - mean * mean
@@ -126,14 +109,10 @@ def solve(f: Array, q: Array, target: float, p: Array, out: Array) -> None:
     value, total = write(f, q, top, scale, center, theta, log_weight, p)
     lower = theta * (aim - center) - log_weight
     radius = theta * value - log_weight * total
-    gap, short = radius - lower, (aim - center) - value
-    # 5. Judge it: θ times the rounding of the losses is all that a radius can be known to.
-    rounding = ULPS * (1.0 + abs(top) * scale)
-    proved = abs(gap) <= max(PROMISE * radius, 8.0 * theta * rounding) and abs(total - 1.0) <= FEASIBLE
-    proved = proved and short <= max(PROMISE, rounding)
-    out[RADIUS], out[LOWER], out[GAP] = max(radius, 0.0), lower, gap
-    out[VALUE], out[MULTIPLIER], out[PASSES] = top + spread * (center + value), theta * scale, passes
-    out[STATUS] = OK if proved else NOT_SOLVED
+    short = (aim - center) - value
+    conclude(
+        out, top, spread, radius, lower, radius - lower, center + value, short, total, theta, passes
+    )  # fmt: skip
 
 
 @entry("P", "out")

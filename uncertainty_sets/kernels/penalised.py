@@ -16,6 +16,7 @@ from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan
 
 FREE, FIXED = 1e-150, 1e150  # scaled weights below and above these are no other than these
+STILL = 1e20  # for χ²: above, p is q and the value qᵀf, to 1e-20 of the spread
 LEAST = 1e-300  # the same for χ², whose divergence may be as large as 1/q
 ROUNDING = 1e-14  # of Σp, beyond which p is divided by it
 PASSES = 100  # of χ²'s search, which takes 7 at most in practice
@@ -136,7 +137,7 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         return
     scale = 1.0 / spread
     mean, _, mass, _ = moments(f, q, top, scale)
-    if weight * scale > FIXED:
+    if weight * scale > STILL:
         stay(out, q, p, top, mean, spread)
         out[DUAL] -= 2.0 * weight
         return

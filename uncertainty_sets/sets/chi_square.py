@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.centered import SupportedBall, pulled_in
+from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.power_divergence import KEYS
 from uncertainty_sets.ragged import Ragged
@@ -44,6 +46,14 @@ class ChiSquare(SupportedBall):
     (array([0.283 , 0.3145, 0.4025]), 2.5221)
     >>> h = np.maximum(r.dual["margin"] - (f.max() - f), 0)
     >>> bool(np.isclose(f.max() - r.dual["margin"] + np.sqrt((1 + radius) * (q @ h**2)), r.upper_bound))
+    True
+
+    The least radius that reaches a target is at least (target-τ)²/Σ q·(f-τ)₊² - 1 for any τ < target. With
+    the multiplier θ of `radius_for`, p/q = (f-τ)₊·θ/2 gives τ:
+
+    >>> found = ChiSquare(q, 0.0).radius_for(f, target=2.5)
+    >>> tau = f[2] - 2 / found.multiplier * found.p[2] / q[2]
+    >>> bool(np.isclose((2.5 - tau) ** 2 / (q @ np.maximum(f - tau, 0) ** 2) - 1, found.lower_bound))
     True
 
     Args:
@@ -108,11 +118,41 @@ class ChiSquare(SupportedBall):
         parameters = (self._center, self._radius)
         return answer(rows, self._on_support(losses), parameters, KEYS, warm_start, out)
 
-    def _residual(self, p: Array) -> float:
-        q, radius = self._center[0], float(self._radius[0])
-        outside = float(np.abs(p[q == 0.0]).max(initial=0.0))
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
+        from uncertainty_sets.kernels.chi_square_radius import rows
+
+        return closed(self, rows, self._on_support(losses), (self._center,), targets)
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("eta")
+
+    def _distance(self, p: Array) -> float:
+        return np.inf if p[self._center[0] == 0.0].any() else self._divergence(p)
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest
+
+        if self.rows is not None:
+            return None
+        inside, radius = self._center[0] > 0.0, float(self._radius[0])
+        q = self._center[0, inside]
+
+        def exact(point: Array) -> Array:
+            p = np.zeros(inside.size)
+            p[inside] = nearest(point[inside], q, q, QUADRATIC, 0.5 * radius)
+            return pulled_in(p, self._center[0], radius, self._distance)
+
+        return exact
+
+    def _divergence(self, p: Array) -> float:
+        """Σ (p-q)²/q over q > 0."""
+        q = self._center[0]
         inside = q > 0.0
         with np.errstate(over="ignore"):
             moved = (p[inside] - q[inside]) / np.sqrt(q[inside])
-            divergence = float(moved @ moved)
-        return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
+            return float(moved @ moved)
+
+    def _residual(self, p: Array) -> float:
+        radius = float(self._radius[0])
+        outside = float(np.abs(p[self._center[0] == 0.0]).max(initial=0.0))
+        return max(outside, (self._divergence(p) - radius) / max(1.0, radius), 0.0)

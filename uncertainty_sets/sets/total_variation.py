@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import Ball
+from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
@@ -41,6 +43,14 @@ class TotalVariation(Ball):
     (array([0.4, 0.3, 0.3]), 2.2)
     >>> t = r.dual["t"]
     >>> bool(np.isclose(q @ np.maximum(f, t) + radius * (f.max() - t), r.upper_bound))
+    True
+
+    The least radius that reaches a target is at least (target - Σ q·max(f, t))/(max f - t) for any t < max f;
+    `radius_for` has t = max f - 1/multiplier:
+
+    >>> found = TotalVariation(q, 0.0).radius_for(f, target=2.8)
+    >>> t = f.max() - 1 / found.multiplier
+    >>> bool(np.isclose((2.8 - q @ np.maximum(f, t)) / (f.max() - t), found.lower_bound))
     True
 
     The distance Σ |p - q| of other texts is twice this one. `calibration.total_variation_radius` has a radius
@@ -92,6 +102,7 @@ class TotalVariation(Ball):
             (q, limit),
             by_entry={"center": q},
             by_row={"radius": limit},
+            up_to_largest=("t",),
         )
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
@@ -112,7 +123,25 @@ class TotalVariation(Ball):
             found.dual = {"t": float(t) if losses.ndim == 1 else t}
         return found
 
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
+        from uncertainty_sets.kernels.total_variation_radius import rows
+
+        return closed(self, rows, losses, (self._center,), targets)
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return None if "t" not in answer.dual else float(losses.max()) - answer.dual["t"]
+
+    def _distance(self, p: Array) -> float:
+        return 0.5 * float(np.abs(p - self._center[0]).sum())
+
+    def _projection(self) -> Callable[[Array], Array] | None:
+        from uncertainty_sets.kernels.total_variation_projection import nearest
+
+        if self.rows is not None:
+            return None
+        q, radius = self._center[0], float(self._radius[0])
+        return lambda point: nearest(point, q, radius)
+
     def _residual(self, p: Array) -> float:
         radius = float(self._radius[0])
-        distance = 0.5 * float(np.abs(p - self._center[0]).sum())
-        return max((distance - radius) / max(1.0, radius), 0.0)
+        return max((self._distance(p) - radius) / max(1.0, radius), 0.0)

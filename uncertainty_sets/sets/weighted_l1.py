@@ -58,6 +58,10 @@ class WeightedL1(Ball):
     >>> bool(np.isclose(lam * radius + q @ np.maximum(f, M - lam * w), r.upper_bound))
     True
 
+    λ is in units of a loss over a weight. Below 2e-308 (losses near 1e-300 with weights of 1e10) a double
+    holds few of its digits or none, and above 1.8e308 it is ∞: the bound holds all the same, but the formula
+    shows it only for losses that are multiplied by a power of two, which multiplies λ and the bound alike.
+
     Weights of 1/2 make it `TotalVariation`, whose closed form is faster.
 
     Args:
@@ -166,6 +170,12 @@ class WeightedL1(Ball):
 
         parameters = (self._center, self._weights, self._radius)
         return answer(rows, losses, parameters, ("lam",), warm_start, out)
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("lam")
+
+    def _distance(self, p: Array) -> float:
+        return float((self._weights[0] * np.abs(p - self._center[0])).sum())
 
     def _residual(self, p: Array) -> float:
         q, w, radius = self._center[0], self._weights[0], float(self._radius[0])
