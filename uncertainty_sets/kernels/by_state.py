@@ -99,24 +99,29 @@ def settle_range(table: Array, count: int, by_row: Array) -> tuple[int, float, f
     mean above that top never matter and count neither in the spread nor in the size of the losses. `by_row`
     has the largest part of each row's losses before they are added up.
     """
-    # 1. The range of the answer.
-    low, high = np.inf, np.inf
+    # 1. The range of the answer; then once more from its low end, which drops a common offset's rounding.
+    low = np.inf
     for a in range(count):
         top = table[a, OFFSET] + table[a, TOP]
         if not (abs(top) <= MOST and abs(table[a, SPREAD]) <= MOST):
             return OUT_OF_RANGE if by_row[a] <= MOST else NOT_FINITE, 0.0, 0.0, 0.0, 0.0
-        high = min(high, top)
         low = min(low, top + table[a, SPREAD] * table[a, MEAN])
+    more, width = np.inf, np.inf
+    for a in range(count):
+        table[a, HEIGHT] = (table[a, OFFSET] - low) + table[a, TOP]
+        more = min(more, table[a, HEIGHT] + table[a, SPREAD] * table[a, MEAN])
+        width = min(width, table[a, HEIGHT])
+    low, width = low + more, max(width - more, 0.0)
     # 2. The spread and size of the rows that matter.
     spread, size = 0.0, 0.0
     for a in range(count):
-        table[a, HEIGHT] = (table[a, OFFSET] - low) + table[a, TOP]
-        if table[a, HEIGHT] + table[a, SPREAD] * table[a, MEAN] <= high - low:
+        table[a, HEIGHT] -= more
+        if table[a, HEIGHT] + table[a, SPREAD] * table[a, MEAN] <= width:
             spread = max(spread, table[a, SPREAD])
             size = max(size, by_row[a])
     status = OUT_OF_RANGE if spread > LARGEST or (spread < SMALLEST and spread > 0.0) else OK
     # 3. Rows that are constant up to rounding lie at their top.
     for a in range(count):
-        if table[a, SPREAD] <= FLAT * (high - low):
+        if table[a, SPREAD] <= FLAT * width:
             table[a, MEAN] = 0.0
-    return status, low, high - low, spread, size
+    return status, low, width, spread, size

@@ -15,6 +15,7 @@ from uncertainty_sets.kernels.by_state import (
     DIVERGENCE,
     EPS,
     FACTS,
+    FIRST,
     KEPT,
     LOG_WEIGHT,
     MEAN,
@@ -28,7 +29,17 @@ from uncertainty_sets.kernels.by_state import (
     most_entries,
     most_rows,
 )
-from uncertainty_sets.kernels.by_state_tilt import KL, measure, most, read, stay, tilt_of, write, write_top
+from uncertainty_sets.kernels.by_state_tilt import (
+    KL,
+    measure,
+    most,
+    pull_in,
+    read,
+    stay,
+    tilt_of,
+    write,
+    write_top,
+)
 from uncertainty_sets.kernels.gathering import Integers, put
 from uncertainty_sets.kernels.jit import kernel
 from uncertainty_sets.kernels.kl import HIGHEST, newton
@@ -163,9 +174,10 @@ def solve(
         if saturated and table[a, KEPT] > 0.0:
             write_top(f, q[i:j], table, a, P[i:j])
         else:
-            mean, mass = write(mode, f, q[i:j], table, a, P[i:j])
-            value += policy[a] * (table[a, SPREAD] * mean)
-            off = max(off, abs(mass - 1.0))
+            off = max(off, abs(write(mode, f, q[i:j], table, a, P[i:j])))
+    spent = pull_in(mode, q, indptr, start, count, table, budget, P, spent)
+    for a in range(count):
+        value += policy[a] * (table[a, SPREAD] * (table[a, CENTER] + table[a, FIRST]))
     violation = max(off, (spent - budget) / max(1.0, budget))
     finish(one, reference, min(value, bound), bound, violation, passes * count, spread)
 

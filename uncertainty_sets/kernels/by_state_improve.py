@@ -38,6 +38,7 @@ from uncertainty_sets.kernels.by_state_tilt import (
     guess,
     measure,
     most,
+    pull_in,
     reach,
     read,
     stay,
@@ -245,24 +246,25 @@ def nested(
 @kernel
 def write_rows(
     mode: int, F: Array, q: Array, indptr: Integers, start: int, count: int, table: Array, P: Array,
-    at_top: float,
+    at_top: float, budget: float, spent: float,
 ) -> tuple[float, float]:  # fmt: skip
-    """Write p of every row; return the least mean and the largest error of Σp.
+    """Write p of every row; return the least mean and the violation.
 
     Rows whose height is at most `at_top` are restricted to their largest losses.
     """
-    base, value, off = indptr[start], np.inf, 0.0
+    base, off = indptr[start], 0.0
     for a in range(count):
         i, j = indptr[start + a], indptr[start + a + 1]
         f = F[i - base : j - base]
         if table[a, HEIGHT] <= at_top and table[a, MEAN] < 0.0:
             write_top(f, q[i:j], table, a, P[i:j])
-            value = min(value, table[a, HEIGHT])
         else:
-            mean, mass = write(mode, f, q[i:j], table, a, P[i:j])
-            value = min(value, table[a, HEIGHT] + table[a, SPREAD] * mean)
-            off = max(off, abs(mass - 1.0))
-    return value, off
+            off = max(off, abs(write(mode, f, q[i:j], table, a, P[i:j])))
+    spent = pull_in(mode, q, indptr, start, count, table, budget, P, spent)
+    value = np.inf
+    for a in range(count):
+        value = min(value, table[a, HEIGHT] + table[a, SPREAD] * (table[a, CENTER] + table[a, FIRST]))
+    return value, max(off, (spent - budget) / max(1.0, budget))
 
 
 @kernel
@@ -311,8 +313,8 @@ def solve(
             stay(table, a)
             tilts[a] = np.nan
         simple_policy(table, count, MEAN if budget == 0.0 else HEIGHT, policy)
-        value, off = write_rows(mode, F, q, indptr, start, count, table, P, -np.inf)
-        finish(one, low, value, value if budget == 0.0 else width, off, 1, spread)
+        value, violation = write_rows(mode, F, q, indptr, start, count, table, P, -np.inf, budget, 0.0)
+        finish(one, low, value, value if budget == 0.0 else width, violation, 1, spread)
         one[DUAL] = np.nan
         return
     # 2. From the last answer, then from scratch.
@@ -348,12 +350,11 @@ def solve(
             if not bound < width:
                 bound, column = width, HEIGHT
     # 4. Write p and the policy, and judge them.
-    value, off = write_rows(mode, F, q, indptr, start, count, table, P, at_top)
+    value, violation = write_rows(mode, F, q, indptr, start, count, table, P, at_top, budget, spent)
     if column == HEIGHT:
         simple_policy(table, count, HEIGHT, policy)
     else:
         share_out(table, count, policy, column)
-    violation = max(off, (spent - budget) / max(1.0, budget))
     finish(one, low, min(value, bound), bound, violation, int(passes), spread)
     one[DUAL] = SATURATED if at_top == width else value
     for a in range(count):

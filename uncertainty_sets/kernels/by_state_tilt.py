@@ -48,6 +48,7 @@ LEAST = 1e-140  # of a tilt that counts: its square is a number
 COARSE = 1e-12  # of the budget: rounding of a divergence that is worth another pass
 REACHED = 1e-15  # how near to an aim, over the distance that is measured
 MOST_PASSES = 100
+SUM_ERROR = 1e-14  # of Σp, above which p is divided by it
 
 write_exponential, write_linear = kl.write, chi_square.write
 variance_about = chi_square.variance_about
@@ -117,9 +118,10 @@ def read(
 def most(mode: int, table: Array, a: int) -> float:
     """The divergence that leaves only the largest losses of row a."""
     mass, rest = table[a, MASS], table[a, REST]
+    divergence: float = rest / mass
     if mode == KL:
-        return -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
-    return rest / mass
+        divergence = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
+    return divergence
 
 
 @kernel
@@ -216,10 +218,10 @@ def step(mode: int, table: Array, a: int, aim: float) -> float:
     # is μ + v/(μ-τ).
     rise = table[a, THETA] * table[a, SLOPE]
     middle = at - rise
-    if not aim > middle:
-        return 0.5 * x
-    variance = rise * (middle + 1.0 / x)
-    return 1.0 / (variance / (aim - middle) - middle)
+    after = 0.5 * x
+    if aim > middle:
+        after = 1.0 / (rise * (middle + 1.0 / x) / (aim - middle) - middle)
+    return after
 
 
 @kernel
@@ -263,38 +265,78 @@ def tilt_of(mode: int, f: Array, q: Array, table: Array, a: int, theta: float) -
     # Σ q·(g - t)₊ = 2/θ: convex, so that Newton's method from below keeps to its side and ends.
     goal = 2.0 / theta
     t = table[a, MEAN] - goal
+    x: float = -1.0 / t
     if t <= -1.0:
-        return -1.0 / t
+        return x
     top, scale = table[a, TOP], table[a, SCALE]
     for _ in range(MOST_PASSES):
-        x = -1.0 / t
         mass, total, _, _ = cut(f, q, top, scale, x)
         change = (total / x - goal) / mass
         if not (change > EPS * -t and t + change < 0.0):
             break
         t += change
-    return -1.0 / t
+        x = -1.0 / t
+    return x
 
 
 @kernel
-def write(mode: int, f: Array, q: Array, table: Array, a: int, p: Array) -> tuple[float, float]:
-    """Write p of the tilt that was measured last; return the mean of g and Σ p."""
+def write(mode: int, f: Array, q: Array, table: Array, a: int, p: Array) -> float:
+    """Write p of the tilt that was measured last, its mean of g - center into FIRST; return Σp - 1."""
     x = table[a, X]
     if x == 0.0:
         copy(q, p)
-        return table[a, MEAN], 1.0
+        return 0.0
     top, scale, center = table[a, TOP], table[a, SCALE], table[a, CENTER]
     if mode == KL:
         first, total = write_exponential(f, q, top, scale, center, x, table[a, LOG_WEIGHT], p)
     else:
         weight = 0.5 * table[a, THETA]  # p = (θ/2)·q·(g - t)₊
         first, total = write_linear(f, q, top, scale, -1.0 / x, weight, center, p)
-    return center + first, total
+    table[a, FIRST] = first / total
+    if abs(total - 1.0) > SUM_ERROR:
+        for i in range(p.size):
+            p[i] /= total
+        total = 1.0
+    return total - 1.0
 
 
 @kernel
 def write_top(f: Array, q: Array, table: Array, a: int, p: Array) -> None:
-    """Write the centre restricted to the largest losses."""
+    """Write the centre restricted to the largest losses, with its mean."""
     top, mass = table[a, TOP], table[a, MASS]
+    table[a, CENTER], table[a, FIRST] = 0.0, 0.0
     for i in range(f.size):
         p[i] = q[i] / mass if f[i] == top else 0.0
+
+
+@summing
+def distance(p: Array, q: Array) -> float:
+    """Σ (p-q)²/q."""
+    total = 0.0
+    for i in range(p.size):
+        d = p[i] / q[i] - 1.0
+        total += q[i] * d * d
+    return total
+
+
+@kernel
+def pull_in(
+    mode: int, q: Array, indptr: Integers, start: int, count: int, table: Array, budget: float, P: Array,
+    spent: float,
+) -> float:  # fmt: skip
+    """Move every p towards its centre until the budget is kept; return what is spent then.
+
+    For χ², with an entry of nearly all the mass where p/q begins: there p has fewer digits than q.
+    """
+    if mode == KL:
+        return spent
+    i, j = indptr[start], indptr[start + count]
+    found = distance(P[i:j], q[i:j])
+    if not found > budget:
+        return found
+    share = np.sqrt(budget / found)
+    for k in range(i, j):
+        P[k] = q[k] + share * (P[k] - q[k])
+    for a in range(count):
+        table[a, FIRST] = (1.0 - share) * (table[a, MEAN] - table[a, CENTER]) + share * table[a, FIRST]
+    return budget

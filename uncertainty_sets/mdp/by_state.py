@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
@@ -36,6 +36,7 @@ from uncertainty_sets.mdp.updates import Update
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_floats
 from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.kl import KL
+from uncertainty_sets.sets.total_variation import TotalVariation
 
 ROUNDING = DUAL + 1  # the column of kernels/by_state.py
 NO_FLOATS = np.empty(0)
@@ -48,15 +49,18 @@ class Kind:
     Attributes:
         kernel: the file in kernels/ with `improve` and `evaluate`.
         on_support: whether p = 0 wherever the centre is 0; such entries are left out.
+        sorted: whether `improve` starts from the last order of each row, rather than from its last tilt.
     """
 
     kernel: str
     on_support: bool
+    sorted: bool
 
 
 KINDS: dict[type[UncertaintySet], Kind] = {
-    KL: Kind("by_state_kl", on_support=True),
-    ChiSquare: Kind("by_state_chi_square", on_support=True),
+    KL: Kind("by_state_kl", on_support=True, sorted=False),
+    TotalVariation: Kind("by_state_l1", on_support=False, sorted=True),
+    ChiSquare: Kind("by_state_chi_square", on_support=True, sorted=False),
 }
 """The classes of sets that can share a budget."""
 
@@ -64,7 +68,8 @@ KINDS: dict[type[UncertaintySet], Kind] = {
 class ByState:
     """Robust Bellman updates with a joint budget per state: Σ_a D(p_a, q_a) <= budget over its actions.
 
-    D is the divergence of the set's class: Σ p·log(p/q) for KL, Σ (p-q)²/q for ChiSquare. O(entries) per
+    D is the divergence of the set's class: Σ p·log(p/q) for KL, ½ Σ |p-q| for
+    TotalVariation, Σ (p-q)²/q for ChiSquare. O(entries) per
     update: two or three passes from the last answer, four to eight without one. Searches start from the
     answers of the last call, and the next call of the same method overwrites `p` of the last.
 
@@ -102,7 +107,8 @@ class ByState:
         pieces = np.arange(0, self._indices.size, PIECE)
         edges = np.searchsorted(self._indptr[model.state_rows], pieces).tolist()
         self._edges: list[int] = sorted({*edges, model.states})
-        self._tilts = np.full(model.rows, np.nan)
+        places = np.arange(self._indices.size) - np.repeat(self._indptr[:-1], np.diff(self._indptr))
+        self._last = places if KINDS[kind].sorted else np.full(model.rows, np.nan)
         self._best = np.full((COLUMNS, model.states), np.nan)
         self._given = np.full((COLUMNS, model.states), np.nan)
         self._p: dict[str, Array] = {}
@@ -117,16 +123,14 @@ class ByState:
         v, policy = self._check_values(values), np.empty(self._model.rows)
         if self._optimistic:
             return self._improve_optimistically(v)
-        return self._update("improve", v, policy, self._best, (self._tilts, policy))
+        return self._update("improve", v, policy, self._best, (self._last, policy))
 
     def evaluate(self, policy: Array, values: Array) -> Update:
         """Update with a given policy: (rows,), the probabilities of a state's actions sum to 1."""
         v, given = self._check_values(values), self._check_policy(policy)
         return self._update("evaluate", v, given, self._given, (given,))
 
-    def _update(
-        self, question: str, v: Array, policy: Array, out: Array, extra: tuple[Array, ...]
-    ) -> Update:
+    def _update(self, question: str, v: Array, policy: Array, out: Array, extra: tuple[Any, ...]) -> Update:
         """Run a kernel on all states, and those without a proof again."""
         model, edges = self._model, self._edges
         kernel: Callable[..., None] = getattr(self._kernels(), question)
@@ -153,8 +157,7 @@ class ByState:
         f = self._losses(state, v)
         if out[STATUS, state] == NOT_FINITE or not np.isfinite(f).all():
             raise InvalidLosses(
-                f"rewards + discount·values of state {state} are too large: they reach "
-                f"{np.abs(f).max():.3g}",
+                f"rewards + discount·values of state {state} are too large: they reach {np.abs(f).max():.3g}",
                 parameter="values",
                 value=v,
             )
@@ -184,7 +187,7 @@ class ByState:
     def _kernels(self) -> Any:
         return import_module(f"uncertainty_sets.kernels.{KINDS[self._kind].kernel}")
 
-    def _leave_out_zeros(self) -> Array | None:
+    def _leave_out_zeros(self) -> NDArray[np.bool_] | None:
         """Set the entries that kernels see; return which of the model's they are, None for all."""
         model = self._model
         q, indices, indptr, offsets = model.probabilities, model.indices, model.indptr, model.entry_rewards
@@ -254,7 +257,7 @@ def _check_budget(budget: ArrayLike, states: int) -> Array:
     array = as_floats("budget", budget, InvalidParameter)
     if array.shape not in {(), (states,)} or not (np.isfinite(array) & (array >= 0.0)).all():
         raise InvalidParameter(
-            f"budget must be a finite number >= 0, or one for each of the {states} states, got {budget}",
+            f"budget must be a finite number >= 0, or one for each of the {states} states, got {budget!r}",
             parameter="budget",
             value=budget,
         )
