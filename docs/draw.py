@@ -47,9 +47,12 @@ def panel(path: Path) -> None:
     from matplotlib import pyplot
 
     names = available_sets()
-    rows = -(-len(names) // 3)
+    across = 5
+    rows = -(-len(names) // across)
     with mpl.rc_context(STYLE):
-        figure, axes = pyplot.subplots(rows, 3, figsize=(12, 3.5 * rows), squeeze=False, layout="constrained")
+        figure, axes = pyplot.subplots(
+            rows, across, figsize=(3.2 * across, 3.0 * rows), squeeze=False, layout="constrained"
+        )
         for axis in axes.flat[len(names) :]:
             axis.set_axis_off()
         for name, axis in zip(names, axes.flat, strict=False):

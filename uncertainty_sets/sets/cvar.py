@@ -112,7 +112,7 @@ class CVaR(CenteredSet):
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
         """The worst quarter."""
-        return super().default_parameters(center) | {"tail": 0.25}
+        return super().default_parameters(center) | {"tail": 0.5}
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """p <= min(q/tail, 1)."""

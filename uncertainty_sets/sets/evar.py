@@ -92,7 +92,7 @@ class EVaR(KL):
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
         """The worst quarter."""
-        return super().default_parameters(center) | {"tail": 0.25}
+        return super().default_parameters(center) | {"tail": 0.5}
 
 
 def _radius(tail: Array) -> Array:

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 
+if TYPE_CHECKING:
+    from uncertainty_sets.base import UncertaintySet
+
+
+def costs_few_passes(kind: type[UncertaintySet]) -> bool:
+    """Whether every call of a set is a closed form in O(N)."""
+    return kind.has_closed_form and kind.complexity == "O(N)"
+
+
+def has_one_number(kind: type[UncertaintySet]) -> bool:
+    """Whether a centre and one number make the set."""
+    import numpy as np
+
+    from uncertainty_sets.building import parameters_of
+
+    needed = [name for name, required in parameters_of(kind).items() if required and name != "center"]
+    defaults = kind.default_parameters(np.full(2, 0.5))
+    return len(needed) == 1 and isinstance(defaults.get(needed[0]), float)
+
 
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario: title, question, its sets (best first), the paper's reason, and what holds in fdro."""
+    """One scenario: title, question, its sets (best first), the paper's reason, and what holds in fdro.
+
+    `suits` finds further sets in the registry by what their classes say of themselves.
+    """
 
     name: str
     title: str
@@ -22,6 +45,27 @@ class Scenario:
     sets: tuple[str, ...]
     why: str
     here: str
+    suits: Callable[[type[UncertaintySet]], bool] | None = None
+
+    def also(self) -> list[str]:
+        """Registered sets that suit too, beside the paper's."""
+        from uncertainty_sets.registry import available_sets, get_set
+
+        if self.suits is None:
+            return []
+        return [name for name in available_sets() if name not in self.sets and self.suits(get_set(name))]
+
+    def record(self) -> dict[str, Any]:
+        """The scenario for JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "question": self.question,
+            "sets": self.sets,
+            "also": self.also(),
+            "why": self.why,
+            "here": self.here,
+        }
 
 
 SCENARIOS = (
@@ -31,8 +75,9 @@ SCENARIOS = (
         "Does the master have little computing power (edge, IoT)?",
         ("cd-norm", "box"),
         "their worst case is found by selection, without a solver",
-        "KL, the diagonal ellipsoid and Wasserstein-1 on a line also cost only a few passes; the polyhedron "
-        "needs a solver, and the dense ellipsoid costs O(N³)",
+        "most sets here cost only a few passes, the diagonal ellipsoid and Wasserstein-1 on a line too; the "
+        "polyhedron needs a solver, and the dense ellipsoid costs O(N³)",
+        costs_few_passes,
     ),
     Scenario(
         "latency",
@@ -42,6 +87,7 @@ SCENARIOS = (
         "a linear program that costs no more than sorting, so the time hardly varies",
         "every O(N) closed form costs about as much as sorting the losses; box has a fixed number of passes, "
         "KL and the ellipsoid need 4 to 12",
+        costs_few_passes,
     ),
     Scenario(
         "flexibility",
@@ -51,6 +97,7 @@ SCENARIOS = (
         "a single budget or radius leads from the prior alone to the worst single worker",
         "cd-norm also has a spread per worker and the ellipsoid a shape; with equal spreads and a scalar "
         "shape, one number is left to choose",
+        has_one_number,
     ),
     Scenario(
         "conservatism",
@@ -58,7 +105,8 @@ SCENARIOS = (
         "Should robustness cost as little average performance as possible?",
         ("ellipsoid",),
         "its worst case moves many weights a little instead of a few to their limits (Bertsimas and Sim)",
-        "kl moves weights smoothly too, and its radius has a statistical meaning (docs/calibration.md)",
+        "kl, chi-square and hellinger move weights smoothly too, and their radii have a statistical meaning "
+        "(docs/calibration.md)",
     ),
     Scenario(
         "prior",
@@ -68,6 +116,7 @@ SCENARIOS = (
         "they need only a radius, no spread per worker",
         "kl keeps a worker with prior 0 at weight 0; wasserstein-1 does not, and needs distances between "
         "workers",
+        has_one_number,
     ),
 )
 
@@ -97,7 +146,7 @@ def choose(
     best = ranked[0][0] if wanted else None
     output.data(
         {
-            "scenarios": [vars(each) for each in wanted or SCENARIOS],
+            "scenarios": [each.record() for each in wanted or SCENARIOS],
             "choice": best,
             "ranking": [{"set": name, "scenarios": fits} for name, fits in ranked],
         }
@@ -106,7 +155,10 @@ def choose(
     for each in wanted or SCENARIOS:
         output.say(f"{each.title}: {', '.join(each.sets)}")
         output.say(f"  paper  {each.why}")
-        output.say(f"  fdro   {each.here}\n")
+        output.say(f"  fdro   {each.here}")
+        if also := each.also():
+            output.say(f"  also   {', '.join(also)}")
+        output.say()
     if wanted:
         advise(output, ranked, len(wanted))
     else:
