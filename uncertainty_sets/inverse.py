@@ -210,7 +210,7 @@ class _Tried(NamedTuple):
         if self.slope == 0.0:
             return np.inf if over > 0.0 else 0.0
         extent = self.radius**self.power + over / self.slope
-        return max(0.0, extent) ** (1.0 / self.power)
+        return float(max(0.0, extent) ** (1.0 / self.power))
 
     def multiplier(self) -> float:
         """By how much the radius grows per unit of the target."""
