@@ -16,6 +16,7 @@
 | TotalVariation | `total_variation` |
 | Wasserstein, Wasserstein1 | `wasserstein_line` for positions, `wasserstein_matrix` for any cost |
 | WeightedL1 | `weighted_l1` |
+| KL, ChiSquare, TotalVariation with a budget per state | `by_state_kl`, `by_state_chi_square`, `by_state_l1` |
 
 A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
 Most have `ragged` too, for rows of different lengths; `gathering` says how it is called.
@@ -47,6 +48,7 @@ What several of them use:
 | `cache` | compiled kernels on disk |
 | `scan` | the first and last step of each: read the losses, write and judge the answer |
 | `gathering` | the losses of a ragged row from shared values, and its answer into columns |
+| `by_state` | states whose rows share a budget; `by_state_tilt`, `by_state_improve`, `by_state_evaluate` |
 | `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein, WeightedL1) |
 | `selection` | the threshold at which sorted weights reach a target, unsorted (Box, CDNorm, TotalVariation) |
 | `exponential`, `logarithm` | exp and log in forms that run on vector units (KL, powers) |

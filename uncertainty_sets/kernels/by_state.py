@@ -4,7 +4,8 @@ The set of a state is {(p_a) : Σ_a D(p_a, q_a) <= κ} over its actions, which a
 state_rows[s+1] - 1; the entries of row b are indptr[b], …, indptr[b+1] - 1. The loss of entry k in row b is
 unit·(row_offsets[b] + offsets[k] + scale·values[indices[k]]), with a power of two as `unit`. Empty `offsets`
 mean none, and empty `indices` that the entries of each row are the first values. All centres are positive in
-the kernels that restrict p to the support. There are two questions:
+the kernels that restrict p to the support. `sizes` has the largest |row_offsets| + |offsets| of each row,
+whose rounding the losses have. There are two questions:
 
 | kernel | finds | proves |
 |---|---|---|
@@ -29,9 +30,9 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.gathering import Integers
-from uncertainty_sets.kernels.jit import comparing, kernel
+from uncertainty_sets.kernels.jit import kernel
 from uncertainty_sets.kernels.layout import DUAL, NOT_FINITE, OK, OUT_OF_RANGE
-from uncertainty_sets.kernels.scan import MOST, larger, smaller
+from uncertainty_sets.kernels.scan import MOST, scan
 
 ROUNDING = DUAL + 1
 EPS = 2.0**-52
@@ -68,12 +69,12 @@ def most_entries(state_rows: Integers, indptr: Integers, first: int, after: int)
     return most
 
 
-@comparing
+@kernel
 def gather(
     values: Array, indices: Integers, offsets: Array, scale: float, unit: float, start: int, f: Array
-) -> tuple[float, float, float]:
-    """Write a row's losses without its offset; return the least, the largest, and the largest |offset|."""
-    least, top, size, factor = np.inf, -np.inf, 0.0, unit * scale
+) -> tuple[float, float]:
+    """Write a row's losses without its offset; return the least and the largest."""
+    factor = unit * scale
     if indices.size > 0:
         for k in range(f.size):
             f[k] = factor * values[indices[start + k]]
@@ -82,13 +83,9 @@ def gather(
             f[k] = factor * values[k]
     if offsets.size > 0:
         for k in range(f.size):
-            more = unit * offsets[start + k]
-            size = larger(size, abs(more))
-            f[k] += more
-    for k in range(f.size):
-        least = smaller(least, f[k])
-        top = larger(top, f[k])
-    return least, top, size
+            f[k] += unit * offsets[start + k]
+    least, top, _ = scan(f)
+    return least, top
 
 
 @kernel

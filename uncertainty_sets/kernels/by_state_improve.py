@@ -363,8 +363,8 @@ def solve(
 
 @kernel
 def states(
-    mode: int, values: Array, indices: Integers, offsets: Array, row_offsets: Array, scale: float,
-    unit: float, state_rows: Integers, indptr: Integers, first: int, after: int, center: Array,
+    mode: int, values: Array, indices: Integers, offsets: Array, row_offsets: Array, sizes: Array,
+    scale: float, unit: float, state_rows: Integers, indptr: Integers, first: int, after: int, center: Array,
     budget: Array, tilts: Array, policy: Array, P: Array, out: Array,
 ) -> None:  # fmt: skip
     """Improve the states first, …, after - 1."""
@@ -373,8 +373,8 @@ def states(
     for s in range(first, after):
         start, stop = state_rows[s], state_rows[s + 1]
         read(
-            mode, values, indices, offsets, row_offsets, scale, unit, indptr, start, stop, center, F, table,
-            size,
+            mode, values, indices, offsets, row_offsets, sizes, scale, unit, indptr, start, stop, center, F,
+            table, size,
         )  # fmt: skip
         one[DUAL] = out[DUAL, s]
         solve(

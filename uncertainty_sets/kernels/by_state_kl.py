@@ -16,13 +16,14 @@ improve_states, evaluate_states = by_state_improve.states, by_state_evaluate.sta
 @entry("tilts", "policy", "P", "out")
 @kernel
 def improve(
-    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, scale: float, unit: float,
+    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector, scale: float,
+    unit: float,
     state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector, budget: Vector,
     tilts: Vector, policy: Vector, P: Vector, out: Matrix,
 ) -> None:  # fmt: skip
     """Improve the states first, …, after - 1; out[DUAL] and `tilts` are read as a start, NaN for none."""
     improve_states(
-        KL, values, indices, offsets, row_offsets, scale, unit, state_rows, indptr, first, after,
+        KL, values, indices, offsets, row_offsets, sizes, scale, unit, state_rows, indptr, first, after,
         center, budget, tilts, policy, P, out,
     )  # fmt: skip
 
@@ -30,12 +31,13 @@ def improve(
 @entry("P", "out")
 @kernel
 def evaluate(
-    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, scale: float, unit: float,
+    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector, scale: float,
+    unit: float,
     state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector, budget: Vector,
     policy: Vector, P: Vector, out: Matrix,
 ) -> None:  # fmt: skip
     """Evaluate a policy in the states first, …, after - 1; out[DUAL] is read as a start, NaN for none."""
     evaluate_states(
-        KL, values, indices, offsets, row_offsets, scale, unit, state_rows, indptr, first, after,
+        KL, values, indices, offsets, row_offsets, sizes, scale, unit, state_rows, indptr, first, after,
         center, budget, policy, P, out,
     )  # fmt: skip

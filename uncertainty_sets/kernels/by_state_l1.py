@@ -79,9 +79,9 @@ def accumulate(z: Array, q: Array, order: Integers, top: float, cost: Array, mas
 
 @kernel
 def read(
-    values: Array, indices: Integers, offsets: Array, row_offsets: Array, scale: float, unit: float,
-    indptr: Integers, start: int, stop: int, center: Array, order: Integers, work: Array, table: Array,
-    size: Array,
+    values: Array, indices: Integers, offsets: Array, row_offsets: Array, sizes: Array, scale: float,
+    unit: float, indptr: Integers, start: int, stop: int, center: Array, order: Integers, work: Array,
+    table: Array, size: Array,
 ) -> None:  # fmt: skip
     """Sort the rows start, …, stop - 1: losses, costs and masses in work[1], work[2] and work[3]."""
     base = indptr[start]
@@ -89,13 +89,13 @@ def read(
         a, i, j = b - start, indptr[b], indptr[b + 1]
         part = slice(i - base, j - base)
         f, z, cost, mass = work[0][part], work[1][part], work[2][part], work[3][part]
-        least, top, more = gather(values, indices, offsets, scale, unit, i, f)
+        least, top = gather(values, indices, offsets, scale, unit, i, f)
         sort(f, order[i:j], z, cost, mass)
         below = accumulate(z, center[i:j], order[i:j], top, cost, mass)
         table[a, TOP], table[a, SPREAD], table[a, OFFSET] = top, top - least, unit * row_offsets[b]
         table[a, BELOW] = below
         table[a, MEAN] = -cost[z.size - 1] / (top - least) if below > 0 else 0.0
-        size[a] = 2.0 * (abs(table[a, OFFSET]) + more) + max(abs(least), abs(top))
+        size[a] = 2.0 * (unit * sizes[b]) + max(abs(least), abs(top))
 
 
 @kernel
@@ -228,7 +228,8 @@ def solve(
 @entry("order", "policy", "P", "out")
 @kernel
 def improve(
-    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, scale: float, unit: float,
+    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector, scale: float,
+    unit: float,
     state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector, budget: Vector,
     order: Indices, policy: Vector, P: Vector, out: Matrix,
 ) -> None:  # fmt: skip
@@ -239,8 +240,8 @@ def improve(
     for s in range(first, after):
         start, stop = state_rows[s], state_rows[s + 1]
         read(
-            values, indices, offsets, row_offsets, scale, unit, indptr, start, stop, center, order, work,
-            table, size,
+            values, indices, offsets, row_offsets, sizes, scale, unit, indptr, start, stop, center, order,
+            work, table, size,
         )  # fmt: skip
         one[DUAL] = out[DUAL, s]
         solve(center, indptr, start, stop, order, work, table, size, budget[s], policy[start:stop], P, one)
@@ -287,7 +288,8 @@ def shift(f: Array, q: Array, gain: Array, top: float, t: float, share: float, p
 @entry("P", "out")
 @kernel
 def evaluate(
-    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, scale: float, unit: float,
+    values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector, scale: float,
+    unit: float,
     state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector, budget: Vector,
     policy: Vector, P: Vector, out: Matrix,
 ) -> None:  # fmt: skip
@@ -305,8 +307,8 @@ def evaluate(
         for b in range(start, stop):
             i, j = indptr[b], indptr[b + 1]
             f, weight, offset = work[0][i - base : j - base], policy[b], unit * row_offsets[b]
-            least, top, more = gather(values, indices, offsets, scale, unit, i, f)
-            part = 2.0 * (abs(offset) + more) + max(abs(least), abs(top))
+            least, top = gather(values, indices, offsets, scale, unit, i, f)
+            part = 2.0 * (unit * sizes[b]) + max(abs(least), abs(top))
             if weight > 0.0 and not (abs(offset + top) <= MOST and top - least <= MOST):
                 status = OUT_OF_RANGE if part <= MOST else NOT_FINITE
             tops[b - start] = top

@@ -100,17 +100,17 @@ def know(mode: int, f: Array, q: Array, table: Array, a: int) -> None:
 
 @kernel
 def read(
-    mode: int, values: Array, indices: Integers, offsets: Array, row_offsets: Array, scale: float,
-    unit: float, indptr: Integers, start: int, stop: int, center: Array, F: Array, table: Array, size: Array,
-) -> None:  # fmt: skip
+    mode: int, values: Array, indices: Integers, offsets: Array, row_offsets: Array, sizes: Array,
+    scale: float, unit: float, indptr: Integers, start: int, stop: int, center: Array, F: Array, table: Array,
+    size: Array, ) -> None:  # fmt: skip
     """Write the losses of the rows start, …, stop - 1 into F, what is known of them into the table."""
     base = indptr[start]
     for b in range(start, stop):
         a, i, j = b - start, indptr[b], indptr[b + 1]
         f = F[i - base : j - base]
-        least, top, part = gather(values, indices, offsets, scale, unit, i, f)
+        least, top = gather(values, indices, offsets, scale, unit, i, f)
         table[a, TOP], table[a, SPREAD], table[a, OFFSET] = top, top - least, unit * row_offsets[b]
-        size[a] = 2.0 * (abs(table[a, OFFSET]) + part) + max(abs(least), abs(top))
+        size[a] = 2.0 * (unit * sizes[b]) + max(abs(least), abs(top))
         know(mode, f, center[i:j], table, a)
 
 

@@ -105,6 +105,9 @@ class ByState:
         self._sign = 1.0 if optimistic else -1.0
         self._inside = self._leave_out_zeros()
         self._row_offsets = self._sign * model.row_rewards
+        self._sizes = np.abs(model.row_rewards)
+        if self._offsets.size:
+            self._sizes = self._sizes + np.maximum.reduceat(np.abs(self._offsets), self._indptr[:-1])
         pieces = np.arange(0, self._center.size, PIECE)
         edges = np.searchsorted(self._indptr[model.state_rows], pieces).tolist()
         self._edges: list[int] = sorted({*edges, model.states})
@@ -137,7 +140,7 @@ class ByState:
         model, edges = self._model, self._edges
         kernel: Callable[..., None] = getattr(self._kernels(), question)
         P = self._p[question]
-        losses = (v, self._direct, self._offsets, self._row_offsets, self._sign * model.discount)
+        losses = (v, self._direct, self._offsets, self._row_offsets, self._sizes, self._sign * model.discount)
         rows = (model.state_rows, self._indptr)
 
         def run(power: float, first: int, after: int) -> None:
