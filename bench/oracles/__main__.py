@@ -37,6 +37,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
     return {
         "exact": lambda: oracle_exact.measure(sizes, seed, say),
         "argsort": lambda: oracle_speed.against_argsort(n(10**6), few, seed, say),
+        "radius-for": lambda: oracle_speed.radius_for(n(5 * 10**5), few, seed, say),
         "cd-norm": lambda: oracle_cd_norm.every_kind(n(10**6), few, seed, say),
         "line": lambda: oracle_speed.line_losses(n(10**6), few, seed, say),
         "hard": lambda: [
