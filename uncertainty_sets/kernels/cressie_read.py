@@ -209,11 +209,13 @@ def settle(
     power: float,
     radius: float,
     p: Array,
-) -> tuple[float, float, float]:
-    """Write the p of D = radius between those of two θ that are almost equal; return D, value and Σp. k > 1.
+) -> tuple[float, float, float, float]:
+    """Write the p of D = radius between those of two θ that are almost equal. k > 1.
 
     If a loss with nearly all of q is at the zero of p/q, D jumps from one θ to the next. Only that loss
-    changes its weight between them, so the answer is on the line between the two distributions.
+    changes its weight between them, so the answer is on the line between the two distributions. Return D,
+    value, Σp, and the larger θ, whose zero is not below that loss: there the bound is tight, and at the other
+    it grows by as much as D jumps.
     """
     other = np.empty(f.size)
     # 1. A feasible θ below and an infeasible one above, by D as measured from p.
@@ -222,9 +224,10 @@ def settle(
     while not divergence <= radius and width < 0.1:
         divergence = write_normalised(f, q, top, scale, theta * (1.0 - width), mode, power, p)
         width *= 4.0
-    above, width = divergence, 4.0 * EPS
+    above, width, larger = divergence, 4.0 * EPS, theta
     while above <= radius and width < 0.1:
-        above = write_normalised(f, q, top, scale, theta * (1.0 + width), mode, power, other)
+        larger = theta * (1.0 + width)
+        above = write_normalised(f, q, top, scale, larger, mode, power, other)
         width *= 4.0
     # 2. The share of the second, by bisection: in log(share) once there is a lower end.
     low, high = 0.0, 1.0
@@ -242,7 +245,7 @@ def settle(
     for i in range(f.size):
         p[i] += low * (other[i] - p[i])
     value, total = totals(f, p, top, scale, 0.0)
-    return divergence, value, total
+    return divergence, value, total, larger
 
 
 @kernel
@@ -321,7 +324,13 @@ def solve(
     floor = FLOOR if power <= 0.0 else 0.0
     value, total = write(f, q, top, scale, center, at, s, mode, slope, floor, p)
     if power > 1.0 and center == 0.0 and not (solved and abs(total - 1.0) <= 1e-12):
-        divergence, value, total = settle(f, q, top, scale, theta, mode, power, radius, p)
+        divergence, value, total, beyond = settle(f, q, top, scale, theta, mode, power, radius, p)
+        _, _, _, _, _, _, _, tight, price = evaluate(
+            f, q, top, scale, mean, beyond, mode, power, radius
+        )  # fmt: skip
+        if tight < bound:
+            # A little further, so that rounding of the margin does not take the zero below that loss.
+            theta, bound, eta = beyond * (1.0 + 4.0 * EPS), tight, price
     excess = max(0.0, divergence - radius) / (factor * max(1.0, limit))
     finish(
         out, top, spread * (center + value), spread * (center + bound),
