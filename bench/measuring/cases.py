@@ -199,6 +199,10 @@ LINEAR = (
 ALL = (*LINEAR, DENSE, MATRIX)
 
 
+PROGRAMS = {"nested": 1_000}
+"""`programs` of examples whose cvxpy program fills in: a solve at 10⁴ takes minutes."""
+
+
 def closed_forms() -> list[Case]:
     """Those above, and an example of every other closed form in the registry."""
     rng = np.random.default_rng(0)
@@ -213,4 +217,4 @@ def _of_example(kind: type[UncertaintySet]) -> Case:
     def make(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
         return kind.example(q.size, rng)
 
-    return Case(f"{kind.__name__} (its example)", make)
+    return Case(f"{kind.__name__} (its example)", make, programs=PROGRAMS.get(kind.name, 10**4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +26,7 @@ from bench.oracles import speed as oracle_speed
 Say = Callable[[str], None]
 
 
-def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Callable[[], list[Row]]]:
+def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Callable[[], Iterable[Row]]]:
     """What is measured, by name; `scale` shrinks the sizes (for tests; the numbers then mean nothing)."""
 
     def n(size: int) -> int:
