@@ -41,7 +41,7 @@ class Case(NamedTuple):
         label: as printed.
         make: the set of a centre and a level.
         largest: the largest N that it is meant for.
-        programs: the largest N at which its program is solved by cvxpy; less if that has N² variables.
+        programs: the largest N at which its program is solved by cvxpy; less if that has N² numbers.
     """
 
     label: str
@@ -180,7 +180,7 @@ BURG = Case("Burg", _burg)
 CRESSIE_READ = Case("CressieRead power 1.5", _cressie_read)
 DIAGONAL = Case("Ellipsoid diagonal", _diagonal)
 DENSE = Case("Ellipsoid dense", _dense, 1_000, 500)
-LINE = Case("Wasserstein1 line", _line)
+LINE = Case("Wasserstein1 line", _line, programs=2_000)
 MATRIX = Case("Wasserstein1 cost matrix", _matrix, 1_000, 200)
 LINE_2 = Case("Wasserstein line, order 2", _line_of_order_2, programs=200)
 
