@@ -8,7 +8,7 @@ one does not run on vector units, which takes seven times as long.
 from __future__ import annotations
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.exponential import exp
+from uncertainty_sets.kernels.exponential import times_exp
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.kl import BLOCK, totals
 from uncertainty_sets.kernels.logarithm import log, log1p_minus_line
@@ -49,7 +49,7 @@ def sums_of_any(
     for i in range(f.size):
         b = 1.0 + slope * (theta * ((f[i] - top) * scale))
         c = larger(b, LEAST)
-        w = (q[i] if b > 0.0 else 0.0) * exp(log(c) * inverse)
+        w = times_exp(q[i] if b > 0.0 else 0.0, log(c) * inverse)
         s += w
         r += w * c
         v += w / c
@@ -150,7 +150,7 @@ def fill_of_any(
     inverse = 1.0 / slope
     for i in range(f.size):
         b = 1.0 + slope * (theta * ((f[i] - top) * scale - center))
-        w = (q[i] if b > 0.0 else 0.0) * exp(log(larger(b, LEAST)) * inverse)
+        w = times_exp(q[i] if b > 0.0 else 0.0, log(larger(b, LEAST)) * inverse)
         p[i] = larger(w / s, smaller(q[i], floor))
 
 
