@@ -70,8 +70,8 @@ def _weights(price: Price, start: int | ArrayLike | None) -> tuple[Array, str]:
         return np.eye(1, states, int(given))[0], f"value of state {int(given)}"
     if given.shape != (states,) or not (given >= 0.0).all() or not abs(given.sum() - 1.0) <= 1e-9:
         raise InvalidInput(
-            f"start must be a state from 0 to {states - 1}, or a probability for each of the {states} states, "
-            f"got {start!r}",
+            f"start must be a state from 0 to {states - 1}, or a probability for each of the {states} "
+            f"states, got {start!r}",
             parameter="start",
             value=start,
         )

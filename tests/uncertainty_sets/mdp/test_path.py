@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,7 @@ def test_a_path_equals_cold_solves_and_is_monotone(kind, rectangular, optimistic
         assert warm.converged
         assert (warm.lower <= cold.upper).all()  # both pairs of bounds hold the same number
         assert (cold.lower <= warm.upper).all()
-    for small, large in zip(path, path[1:], strict=False):
+    for small, large in itertools.pairwise(path):
         less, more = (small, large) if optimistic else (large, small)
         assert (less.lower <= more.upper).all()
     assert abs(path[-1].value - path[0].value).max() > 0.5  # and not all the same
