@@ -73,7 +73,8 @@ def test_every_choice_reaches_the_solver(forest):
     shared = RobustMDP.of(forest, KL, radius=0.2, rectangular="s")
     by_value = asked(*common, "--method", "value", "--tolerance", 1e-3)
     assert by_value["sweeps"] == robust.solve("value", tolerance=1e-3).sweeps
-    assert 1e-6 < by_value["width"] <= 1e-3
+    assert by_value["sweeps"] != robust.solve("policy", tolerance=1e-3).sweeps
+    assert by_value["width"] <= 1e-3
     np.testing.assert_allclose(asked(*common, "--optimistic")["value"], hopeful.solve().value, atol=2e-6)
     np.testing.assert_allclose(asked(*common, "--rectangular", "s")["value"], shared.solve().value, atol=2e-6)
     values = [hopeful.solve().value, robust.solve().value, shared.solve().value]
@@ -87,8 +88,8 @@ def test_the_table(forest):
     solution = RobustMDP.of(read_csv("forest.csv", 0.95), KL, radius=0.1).solve()
     for s in range(5):
         assert f" {s}  " in shown
-        assert f"{solution.lower[s]:.10g}" in shown
-        assert f"{solution.upper[s]:.10g}" in shown
+        assert f"{solution.lower[s]:.8g}" in shown
+        assert f"{solution.upper[s]:.8g}" in shown
     assert "the policy earns at least lower for all transitions in the sets" in shown
     assert "(default)" not in fdro("mdp", "forest.csv", *KL_BALL, "--discount", 0.95).stdout
     hopeful = fdro("mdp", "forest.csv", *KL_BALL, "--optimistic", "--rectangular", "s").stdout
@@ -277,4 +278,4 @@ def test_sweeps_are_shown_on_a_terminal(forest, monkeypatch):
     monkeypatch.setattr(mdp, "status", status)
     fdro("mdp", "forest.csv", *KL_BALL)
     assert lines[0].startswith("sweep 1: bounds ")
-    assert len(lines) == asked("mdp", "forest.csv", *KL_BALL)["sweeps"] + len(lines) // 2
+    assert len(lines) == RobustMDP.of(read_csv("forest.csv", 0.95), KL, radius=0.1).solve().sweeps

@@ -47,7 +47,7 @@ def example_names(incomplete: str = "") -> list[str]:
 
 
 @guarded
-def mdp(
+def mdp(  # noqa: PLR0913, PLR0917 - typer makes an option of each
     context: typer.Context,
     words: Annotated[
         list[str] | None,
@@ -107,12 +107,9 @@ def mdp(
     output = Output(quiet=quiet, as_json=as_json)
     file, extra = split_words(words or [])
     chosen, parameters = chosen_set(context, name, param or [], extra, example)
-    for option, target in (
-        ("--policy-out", policy_out),
-        ("--values-out", values_out),
-        ("--picture", picture),
-    ):
-        check_folder(option, target)
+    check_folder("--policy-out", policy_out)
+    check_folder("--values-out", values_out)
+    check_folder("--picture", picture)
     radii = None if picture is None else radii_around(chosen, parameters, picture)
     model, label = read_problem(file, example, discount)
     problem = build(model, chosen, rectangular, optimistic, parameters)
@@ -214,7 +211,7 @@ def radii_around(name: str, parameters: dict[str, Any], picture: Path) -> Any:
     size = get_set(name).sized_by
     if not size:
         raise InvalidSetting(f"--picture draws over a radius or a budget, and {name} has none")
-    given = parameters.get(size)
+    given: Any = parameters.get(size, 0.0)
     if np.ndim(given) > 0 or not float(given) > 0.0:
         raise InvalidSetting(
             f"--picture draws around one positive {size} for all states, got --{size} {given}"

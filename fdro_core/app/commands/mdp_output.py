@@ -46,13 +46,12 @@ def show(output: Output, asked: Asked, solution: Solution, written: list[str]) -
     output.say(f"{asked.set}, {_parameters(asked)}; {_words(asked)}")
     made = table("state", "value", "lower", "upper", "action")
     for s in range(min(model.states, SHOWN)):
-        cells = (number(side[s], 10) for side in (solution.value, solution.lower, solution.upper))
+        cells = (number(side[s], 8) for side in (solution.value, solution.lower, solution.upper))
         made.add_row(str(s), *cells, _action(solution, s))
     output.say(made)
     if model.states > SHOWN:
-        output.say(
-            f"… {model.states - SHOWN:,} more states; --policy-out, --values-out and --json have all\n"
-        )
+        more = f"{model.states - SHOWN:,} more states"
+        output.say(f"… {more}; --policy-out, --values-out and --json have all\n")
     output.say(f"mean value     {mean:.8g}")
     output.say(
         f"solved in      {solution.sweeps} sweeps, {solution.history[-1].seconds:.2g} s; {_width(solution)}"
@@ -128,7 +127,9 @@ def _action(solution: Solution, state: int) -> str:
     """A state's action, or the most probable ones of a randomised policy."""
     model = solution.model
     rows = range(model.state_rows[state], model.state_rows[state + 1])
-    taken = sorted((b for b in rows if solution.policy[b] > 0.0), key=lambda b: -solution.policy[b])
+    taken = sorted(
+        (b for b in rows if solution.policy[b] > 0.0), key=lambda b: -round(float(solution.policy[b]), 9)
+    )
     if len(taken) == 1:
         return str(model.actions[taken[0]])
     parts = [f"{model.actions[b]}: {100.0 * solution.policy[b]:.3g} %" for b in taken[:ACTIONS]]
