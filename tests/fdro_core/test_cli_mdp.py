@@ -77,8 +77,7 @@ def test_every_choice_reaches_the_solver(forest):
     assert by_value["width"] <= 1e-3
     np.testing.assert_allclose(asked(*common, "--optimistic")["value"], hopeful.solve().value, atol=2e-6)
     np.testing.assert_allclose(asked(*common, "--rectangular", "s")["value"], shared.solve().value, atol=2e-6)
-    values = [hopeful.solve().value, robust.solve().value, shared.solve().value]
-    assert min(np.abs(a - b).max() for a, b in zip(values, values[1:] + values[:1], strict=True)) > 1e-3
+    assert np.abs(hopeful.solve().value - robust.solve().value).max() > 1.0
 
 
 def test_the_table(forest):
