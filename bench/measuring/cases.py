@@ -180,7 +180,7 @@ BURG = Case("Burg", _burg)
 CRESSIE_READ = Case("CressieRead power 1.5", _cressie_read)
 DIAGONAL = Case("Ellipsoid diagonal", _diagonal)
 DENSE = Case("Ellipsoid dense", _dense, 1_000, 500)
-LINE = Case("Wasserstein1 line", _line, programs=2_000)
+LINE = Case("Wasserstein1 line", _line)
 MATRIX = Case("Wasserstein1 cost matrix", _matrix, 1_000, 200)
 LINE_2 = Case("Wasserstein line, order 2", _line_of_order_2, programs=200)
 
