@@ -21,7 +21,7 @@ from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
 from uncertainty_sets.kernels.layout import NOT_FINITE, OK
-from uncertainty_sets.kernels.least_radius import COLUMNS, MULTIPLIER, STATUS, VALUE
+from uncertainty_sets.kernels.radius_layout import COLUMNS, MULTIPLIER, STATUS, VALUE
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def closed(
     parameters: tuple[Array, ...],
     targets: Array,
 ) -> LeastRadius:
-    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/least_radius.py.
+    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/radius_layout.py.
 
     Rows that do not come out are tried again, scaled by a power of two, and then by the set's oracle.
     """
@@ -210,7 +210,7 @@ class _Tried(NamedTuple):
         if self.slope == 0.0:
             return np.inf if over > 0.0 else 0.0
         extent = self.radius**self.power + over / self.slope
-        return max(0.0, extent) ** (1.0 / self.power)
+        return float(max(0.0, extent) ** (1.0 / self.power))
 
     def multiplier(self) -> float:
         """By how much the radius grows per unit of the target."""
