@@ -2,8 +2,9 @@
 
 The set of a state is {(p_a) : Σ_a D(p_a, q_a) <= κ} over its actions, which are the rows state_rows[s], …,
 state_rows[s+1] - 1; the entries of row b are indptr[b], …, indptr[b+1] - 1. The loss of entry k in row b is
-unit·(row_offsets[b] + offsets[k] + scale·values[indices[k]]), with a power of two as `unit` (empty `offsets`
-mean none). All centres are positive in the kernels that restrict p to the support. There are two questions:
+unit·(row_offsets[b] + offsets[k] + scale·values[indices[k]]), with a power of two as `unit`. Empty `offsets`
+mean none, and empty `indices` that the entries of each row are the first values. All centres are positive in
+the kernels that restrict p to the support. There are two questions:
 
 | kernel | finds | proves |
 |---|---|---|
@@ -72,22 +73,21 @@ def gather(
     values: Array, indices: Integers, offsets: Array, scale: float, unit: float, start: int, f: Array
 ) -> tuple[float, float, float]:
     """Write a row's losses without its offset; return the least, the largest, and the largest |offset|."""
-    least, top, size = np.inf, -np.inf, 0.0
+    least, top, size, factor = np.inf, -np.inf, 0.0, unit * scale
+    if indices.size > 0:
+        for k in range(f.size):
+            f[k] = factor * values[indices[start + k]]
+    else:
+        for k in range(f.size):
+            f[k] = factor * values[k]
     if offsets.size > 0:
         for k in range(f.size):
             more = unit * offsets[start + k]
-            x = more + (unit * scale) * values[indices[start + k]]
-            f[k] = x
-            least = smaller(least, x)
-            top = larger(top, x)
             size = larger(size, abs(more))
-    else:
-        factor = unit * scale
-        for k in range(f.size):
-            x = factor * values[indices[start + k]]
-            f[k] = x
-            least = smaller(least, x)
-            top = larger(top, x)
+            f[k] += more
+    for k in range(f.size):
+        least = smaller(least, f[k])
+        top = larger(top, f[k])
     return least, top, size
 
 

@@ -177,27 +177,26 @@ def solve(
     if status != OK:
         one[GAP] = spread
         return
-    # 1. No budget, or nothing to gain; or a budget that takes every row to the least top.
-    bound, steps, saturated = 0.0, 1, False
+    # 1. No budget, or nothing to gain.
+    bound, steps, saturated = width, 1, False
     idle = budget == 0.0 or width <= 8.0 * EPS * spread
     if idle:
         for a in range(count):
             table[a, X], table[a, THETA] = 0.0, 0.0
-        bound = 0.0 if budget == 0.0 else width
+    # 2. Newton's method: from above it keeps to its side, and each T is the tangent's bound. A budget that
+    # takes every row to the least top, the largest T of all, is found there.
     else:
-        spent, slopes = move(indptr, start, count, work, table, width)
-        saturated = spent <= budget
-        bound = width
-    # 2. Newton's method: from above it keeps to its side, and each T is the tangent's bound.
-    if not (idle or saturated):
-        if not (t > 0.0 and t < width):
-            t = 0.5 * width
+        t = t if t > 0.0 and t < width else 0.5 * width
         for turn in range(STEPS):
             spent, slopes = move(indptr, start, count, work, table, t)
-            bound = t + (budget - spent) / slopes
             steps += 1
+            saturated = t == width and spent <= budget
+            if saturated:
+                bound = width
+                break
+            bound = t + (budget - spent) / slopes
             after = min(max(bound, EPS * width), width)  # at 0 no row would move
-            if abs(spent - budget) <= 4.0 * EPS * budget or (turn > 0 and not after < t):
+            if abs(spent - budget) <= 4.0 * EPS * budget or (turn > 0 and not after < t and t < width):
                 break
             t = after
         keep_budget(table, count, spent - budget)

@@ -28,6 +28,7 @@ from uncertainty_sets.kernels.layout import (
     NOT_FINITE,
     OK,
     STATUS,
+    ULPS,
     VALUE,
 )
 from uncertainty_sets.mdp.by_action import ByAction
@@ -39,7 +40,7 @@ from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.total_variation import TotalVariation
 
 ROUNDING = DUAL + 1  # the column of kernels/by_state.py
-NO_FLOATS = np.empty(0)
+NO_FLOATS, NO_INTEGERS = np.empty(0), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,15 @@ class ByState:
         self._sign = 1.0 if optimistic else -1.0
         self._inside = self._leave_out_zeros()
         self._row_offsets = self._sign * model.row_rewards
-        pieces = np.arange(0, self._indices.size, PIECE)
+        pieces = np.arange(0, self._center.size, PIECE)
         edges = np.searchsorted(self._indptr[model.state_rows], pieces).tolist()
         self._edges: list[int] = sorted({*edges, model.states})
-        places = np.arange(self._indices.size) - np.repeat(self._indptr[:-1], np.diff(self._indptr))
+        places = np.arange(self._center.size) - np.repeat(self._indptr[:-1], np.diff(self._indptr))
+        self._direct = NO_INTEGERS if np.array_equal(places, self._indices) else self._indices
         self._last = places if KINDS[kind].sorted else np.full(model.rows, np.nan)
         self._best = np.full((COLUMNS, model.states), np.nan)
         self._given = np.full((COLUMNS, model.states), np.nan)
-        self._p: dict[str, Array] = {}
+        self._p = {question: np.empty(self._center.size) for question in ("improve", "evaluate")}
         self._each: ByAction | None = None
 
     def __repr__(self) -> str:
@@ -134,14 +136,14 @@ class ByState:
         """Run a kernel on all states, and those without a proof again."""
         model, edges = self._model, self._edges
         kernel: Callable[..., None] = getattr(self._kernels(), question)
-        P = self._p.setdefault(question, np.empty(self._indices.size))
-        losses = (v, self._indices, self._offsets, self._row_offsets, self._sign * model.discount)
+        P = self._p[question]
+        losses = (v, self._direct, self._offsets, self._row_offsets, self._sign * model.discount)
         rows = (model.state_rows, self._indptr)
 
         def run(power: float, first: int, after: int) -> None:
             kernel(*losses, power, *rows, first, after, self._center, self._budget, *extra, P, out)
 
-        run_pieces(lambda i, j: run(1.0, edges[i], edges[j]), len(edges) - 1, self._indices.size)
+        run_pieces(lambda i, j: run(1.0, edges[i], edges[j]), len(edges) - 1, P.size)
         for state in np.flatnonzero(out[STATUS] != OK).tolist():
             self._redo(state, question, v, out, run)
         slack = out[ROUNDING]
@@ -182,7 +184,10 @@ class ByState:
             self._each = ByAction(model, self._kind, radius, optimistic=True)
         found = self._each.improve(v)
         p = np.where(np.repeat(found.policy > 0.0, np.diff(model.indptr)), found.p, model.probabilities)
-        return Update(found.lower, found.upper, found.policy, p, found.evaluations)
+        largest = max(np.abs(part).max() for part in (v, model.row_rewards, self._offsets) if part.size)
+        rounding = ULPS * largest
+        low, high = np.minimum(found.lower, found.upper), np.maximum(found.lower, found.upper)
+        return Update(low - rounding, high + rounding, found.policy, p, found.evaluations)
 
     def _kernels(self) -> Any:
         return import_module(f"uncertainty_sets.kernels.{KINDS[self._kind].kernel}")

@@ -82,6 +82,12 @@ def reference(kind, rows, budget, policy=None, sign=1.0):
     return sign * problem.value
 
 
+def size_of(model, v):
+    """The largest number that goes into z, whose rounding z has."""
+    entries = 0.0 if model.entry_rewards is None else np.abs(model.entry_rewards).max()
+    return max(np.abs(model.row_rewards).max(), entries, np.abs(v).max())
+
+
 def check(kind, model, v, budget, update, *, improved):
     """The bounds are in order and near, and p is in the set and attains the upper one."""
     budgets = np.broadcast_to(budget, (model.states,))
@@ -90,7 +96,7 @@ def check(kind, model, v, budget, update, *, improved):
         part = slice(model.state_rows[s], model.state_rows[s + 1])
         policy = update.policy[part]
         z = np.concatenate([each for each, _, _ in rows])
-        allowed = tolerances.GAP * np.ptp(z) + 64 * np.spacing(np.abs(z).max())
+        allowed = tolerances.GAP * np.ptp(z) + 64 * np.spacing(size_of(model, v))
         assert update.lower[s] <= update.upper[s] <= update.lower[s] + allowed
         assert policy.min() >= 0.0
         assert policy.sum() == pytest.approx(1.0, abs=1e-12)
