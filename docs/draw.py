@@ -6,6 +6,7 @@ another package has its picture here too.
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from fdro_core import AspireEase, LogNormal, SoftmaxRegression, Straggler, Virtu
 from fdro_core.pictures import draw_run
 from uncertainty_sets import available_sets, get_set
 from uncertainty_sets.errors import FdroError
-from uncertainty_sets.pictures import draw_simplex, draw_weights
+from uncertainty_sets.mdp import from_gymnasium
+from uncertainty_sets.mdp.path import price_of_robustness
+from uncertainty_sets.pictures import draw_price, draw_simplex, draw_weights
 
 LOSSES = np.array([1.0, 2.0, 4.0])
 START = np.array([0.5, 0.3, 0.2])  # the centre that the first pages talk about
@@ -38,6 +41,7 @@ def main(folder: Path) -> None:
         _save(draw_weights(*_weights(12)).figure, folder / "weights-few.svg")
         _save(draw_weights(*_weights(500)).figure, folder / "weights-many.svg")
         _save(draw_run(_run(), over="clock"), folder / "run.svg")
+        _save(_price().figure, folder / "mdp-price.svg")
         draw_architecture.draw(folder / "architecture.svg")
         pyplot.close("all")
 
@@ -120,6 +124,19 @@ def _run() -> Any:
     )
     config = AspireEase(active_workers=4, iterations=400, report_interval=2)
     return solve(problems, get_set("cd-norm").example(8), algorithm=config, engine=engine)
+
+
+def _price() -> Any:
+    """The price of robustness on the lake of mdp.md, whose table that page writes."""
+    page = (Path(__file__).parent / "mdp.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for example in doctest.DocTestParser().get_examples(page):
+        exec(example.source, names)
+        if "P" in names:
+            break
+    model = from_gymnasium(names["P"], discount=0.99)
+    price = price_of_robustness(model, get_set("kl"), np.geomspace(0.001, 0.5, 40))
+    return draw_price(price, start=0, mark=0.1)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from uncertainty_sets import compiled
-from uncertainty_sets.kernels import jit, least_radius
+from uncertainty_sets.kernels import jit, radius_layout
 from uncertainty_sets.kernels.layout import BOUND, STATUS, VALUE
 
 CLOSE = 1e-12
@@ -64,7 +64,7 @@ class Both:
             return
         a, b = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
         if name == "out" and self.name.endswith("_radius.rows"):
-            kept = [least_radius.RADIUS, least_radius.LOWER, least_radius.STATUS]
+            kept = [radius_layout.RADIUS, radius_layout.LOWER, radius_layout.STATUS]
             a, b = a[:, kept], b[:, kept]
         elif name == "out" and self.name.endswith(".rows"):
             a, b = a[:, [VALUE, BOUND, STATUS]], b[:, [VALUE, BOUND, STATUS]]

@@ -18,6 +18,7 @@ PUBLIC = (
     "uncertainty_sets",
     "uncertainty_sets.calibration",
     "uncertainty_sets.errors",
+    "uncertainty_sets.mdp",
     "uncertainty_sets.pictures",
     "uncertainty_sets.robust",
     "uncertainty_sets.torch",

@@ -14,12 +14,20 @@ from uncertainty_sets import (
     CDNorm,
     ChiSquare,
     CressieRead,
+    CVaR,
+    CVaRMixture,
     Ellipsoid,
+    EVaR,
     Hellinger,
+    Intersection,
+    Spectral,
     TotalVariation,
     UncertaintySet,
+    Wasserstein,
     Wasserstein1,
     WeightedL1,
+    available_sets,
+    get_set,
 )
 from uncertainty_sets.arrays import Array
 
@@ -27,11 +35,19 @@ LEVELS = ("small", "middle", "large")
 
 
 class Case(NamedTuple):
-    """A closed form: its label, how its sets are made, and the largest N it is meant for."""
+    """A closed form: its label, how its sets are made, and how large N may be.
+
+    Attributes:
+        label: as printed.
+        make: the set of a centre and a level.
+        largest: the largest N that it is meant for.
+        programs: the largest N at which its program is solved by cvxpy; less if that has N² numbers.
+    """
 
     label: str
     make: Callable[[Array, str, np.random.Generator], UncertaintySet]
     largest: int = 10**6
+    programs: int = 10**4
 
 
 def losses(size: int, rng: np.random.Generator) -> Array:
@@ -121,6 +137,39 @@ def _weighted_l1(q: Array, level: str, rng: np.random.Generator) -> UncertaintyS
     return WeightedL1(q, rng.uniform(0.5, 2.0, q.size), radius)
 
 
+TAILS = {"small": 0.9, "middle": 0.2, "large": 0.01}
+
+
+def _cvar(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return CVaR(q, TAILS[level])
+
+
+def _evar(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return EVaR(q, TAILS[level])
+
+
+def _mixture(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return CVaRMixture(q, [1.0, 0.5, TAILS[level]], [0.3, 0.3, 0.4])
+
+
+def _spectral(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    points = {
+        "small": [(0.0, 0.0), (0.5, 0.55), (1.0, 1.0)],
+        "middle": [(0.0, 0.0), (0.2, 0.6), (1.0, 1.0)],
+        "large": [(0.0, 0.0), (0.01, 0.8), (0.1, 0.95), (1.0, 1.0)],
+    }
+    return Spectral(q, points[level])
+
+
+def _clipped(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    most = {"small": 1.2, "middle": 2.0, "large": 50.0}[level]
+    return Intersection(_kl(q, level, rng), Box(0.5 * q, most * q))
+
+
+def _line_of_order_2(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+    return Wasserstein(q, line_radius(level, q.size))
+
+
 BOX = Case("Box", _box)
 EQUAL = Case("CDNorm equal spreads", _equal_spreads)
 CD = Case("CDNorm any spreads", _any_spreads)
@@ -130,12 +179,42 @@ HELLINGER = Case("Hellinger", _hellinger)
 BURG = Case("Burg", _burg)
 CRESSIE_READ = Case("CressieRead power 1.5", _cressie_read)
 DIAGONAL = Case("Ellipsoid diagonal", _diagonal)
-DENSE = Case("Ellipsoid dense", _dense, 1_000)
+DENSE = Case("Ellipsoid dense", _dense, 1_000, 500)
 LINE = Case("Wasserstein1 line", _line)
-MATRIX = Case("Wasserstein1 cost matrix", _matrix, 1_000)
+MATRIX = Case("Wasserstein1 cost matrix", _matrix, 1_000, 200)
+LINE_2 = Case("Wasserstein line, order 2", _line_of_order_2, programs=200)
 
 TV = Case("TotalVariation", _total_variation)
 L1 = Case("WeightedL1", _weighted_l1)
+CVAR = Case("CVaR", _cvar)
+EVAR = Case("EVaR", _evar)
+MIXTURE = Case("CVaRMixture", _mixture)
+SPECTRAL = Case("Spectral", _spectral)
+CLIPPED = Case("Intersection of KL and Box", _clipped)
 
-LINEAR = (BOX, EQUAL, CD, KL_, CHI_SQUARE, HELLINGER, BURG, CRESSIE_READ, DIAGONAL, LINE, TV, L1)
+LINEAR = (
+    *(BOX, EQUAL, CD, KL_, CHI_SQUARE, HELLINGER, BURG, CRESSIE_READ, DIAGONAL, LINE, TV, L1),
+    *(CVAR, EVAR, MIXTURE, SPECTRAL, CLIPPED, LINE_2),
+)
 ALL = (*LINEAR, DENSE, MATRIX)
+
+
+PROGRAMS = {"nested": 1_000}
+"""`programs` of examples whose cvxpy program fills in: a solve at 10⁴ takes minutes."""
+
+
+def closed_forms() -> list[Case]:
+    """Those above, and an example of every other closed form in the registry."""
+    rng = np.random.default_rng(0)
+    known = {case.make(center(3, rng), "middle", rng).name for case in ALL}
+    kinds = [get_set(name) for name in available_sets() if name not in known]
+    return [*ALL, *(_of_example(kind) for kind in kinds if kind.has_closed_form)]
+
+
+def _of_example(kind: type[UncertaintySet]) -> Case:
+    """A case without levels."""
+
+    def make(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
+        return kind.example(q.size, rng)
+
+    return Case(f"{kind.__name__} (its example)", make, programs=PROGRAMS.get(kind.name, 10**4))

@@ -1,6 +1,6 @@
 """Each set's oracle written in plain cvxpy: losses as a Parameter, compiled once, solved again.
 
-None of these calls `set.constraints`; they read the set's public parameters alone.
+Most read the set's public parameters alone; a set without a model here has its own `constraints`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ class Model:
 
 
 def model(uncertainty_set: Any, solver: str = "CLARABEL") -> Model:
-    """The oracle of a built-in set in plain cvxpy."""
+    """The oracle of a built-in set in plain cvxpy; of one without a model here, from its own constraints."""
     p = cp.Variable(uncertainty_set.size, nonneg=True)
-    return Model(p, _CONSTRAINTS[uncertainty_set.name](uncertainty_set, p), solver)
+    limits = _CONSTRAINTS.get(uncertainty_set.name, type(uncertainty_set).constraints)
+    return Model(p, limits(uncertainty_set, p), solver)
 
 
-def from_constraints(uncertainty_set: Any, size: int, solver: str = "CLARABEL") -> Model:
-    """The oracle of any set in plain cvxpy, from its own constraints."""
-    p = cp.Variable(size, nonneg=True)
+def from_constraints(uncertainty_set: Any, size: int | None = None, solver: str = "CLARABEL") -> Model:
+    """The oracle of any set in plain cvxpy, from its own constraints; `size` for sets without one."""
+    p = cp.Variable(size or uncertainty_set.size, nonneg=True)
     return Model(p, uncertainty_set.constraints(p), solver)
 
 
@@ -122,6 +123,18 @@ def _weighted_l1(ball: Any, p: cp.Variable) -> list[cp.Constraint]:
     return [cp.norm1(cp.multiply(ball.weights, p - ball.center)) <= ball.radius]
 
 
+def _cvar(cvar: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [p <= cvar.center / cvar.tail]
+
+
+def _evar(evar: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [cp.sum(cp.rel_entr(p, evar.center)) <= -np.log(evar.tail)]
+
+
+def _intersection(both: Any, p: cp.Variable) -> list[cp.Constraint]:
+    return [limit for each in both.members for limit in _CONSTRAINTS[each.name](each, p)]
+
+
 def _polyhedron(polyhedron: Any, p: cp.Variable) -> list[cp.Constraint]:
     return [polyhedron.D @ p <= polyhedron.c]
 
@@ -134,6 +147,9 @@ _CONSTRAINTS = {
     "hellinger": _hellinger,
     "burg": _burg,
     "cressie-read": _cressie_read,
+    "cvar": _cvar,
+    "evar": _evar,
+    "intersection": _intersection,
     "ellipsoid": _ellipsoid,
     "wasserstein-1": _wasserstein,
     "polyhedron": _polyhedron,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +26,7 @@ from bench.oracles import speed as oracle_speed
 Say = Callable[[str], None]
 
 
-def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Callable[[], list[Row]]]:
+def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Callable[[], Iterable[Row]]]:
     """What is measured, by name; `scale` shrinks the sizes (for tests; the numbers then mean nothing)."""
 
     def n(size: int) -> int:
@@ -37,6 +37,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
     return {
         "exact": lambda: oracle_exact.measure(sizes, seed, say),
         "argsort": lambda: oracle_speed.against_argsort(n(10**6), few, seed, say),
+        "radius-for": lambda: oracle_speed.radius_for(n(5 * 10**5), few, seed, say),
         "cd-norm": lambda: oracle_cd_norm.every_kind(n(10**6), few, seed, say),
         "line": lambda: oracle_speed.line_losses(n(10**6), few, seed, say),
         "hard": lambda: [

@@ -43,7 +43,11 @@ def _cd_norm(cd: Any, h: Array, middle: float, dual: Any) -> float:
 
 
 def _kl(kl: Any, h: Array, middle: float, dual: Any) -> float:
-    eta, q, top = dual["eta"], kl.center, float(h.max())
+    return _entropic(kl.center, kl.radius, h, dual["eta"])
+
+
+def _entropic(q: Array, radius: float, h: Array, eta: float) -> float:
+    top = float(h.max())
     if eta == np.inf:
         return float((q * h).sum())
     if eta == 0.0:
@@ -51,8 +55,12 @@ def _kl(kl: Any, h: Array, middle: float, dual: Any) -> float:
     mean = float((q * h).sum())
     if top - mean <= eta:  # the digits of a small tilt
         x = (h - mean) / eta
-        return float(mean + eta * (kl.radius + np.log1p((q * (np.expm1(x) - x)).sum())))
-    return float(top + eta * (kl.radius + np.log((q * np.exp((h - top) / eta)).sum())))
+        return float(mean + eta * (radius + np.log1p((q * (np.expm1(x) - x)).sum())))
+    return float(top + eta * (radius + np.log((q * np.exp((h - top) / eta)).sum())))
+
+
+def _evar(evar: Any, h: Array, middle: float, dual: Any) -> float:
+    return _entropic(evar.center, -np.log(evar.tail), h, dual["eta"])
 
 
 def _ellipsoid(ellipsoid: Any, h: Array, middle: float, dual: Any) -> float:
@@ -80,6 +88,17 @@ def _wasserstein(ball: Any, h: Array, middle: float, dual: Any) -> float:
         best = np.empty_like(h)
         best[order] = np.maximum(np.maximum(left, right), g)
     return float(lam * ball.radius + (q * best).sum())
+
+
+def _any_order(ball: Any, h: Array, middle: float, dual: Any) -> float:
+    """On the integer line; targets are looked for as far as the spread of the losses pays for."""
+    lam, n, best = dual["lam"], h.size, h.copy()
+    reach = n if lam == 0.0 else min(n, int((float(np.ptp(h)) / lam) ** (1.0 / ball.order)) + 2)
+    for apart in range(1, reach):
+        price = lam * float(apart) ** ball.order
+        best[apart:] = np.maximum(best[apart:], h[:-apart] - price)
+        best[:-apart] = np.maximum(best[:-apart], h[apart:] - price)
+    return float(lam * ball.radius**ball.order + (ball.center * best).sum())
 
 
 def _total_variation(ball: Any, h: Array, middle: float, dual: Any) -> float:
@@ -130,6 +149,35 @@ def _hoelder(center: Array, radius: float, power: float, h: Array, margin: float
     return float(top + (rise - m if power > 1.0 else m - rise))
 
 
+def _cvar(cvar: Any, h: Array, middle: float, dual: Any) -> float:
+    var = dual["var"] - middle
+    return float(var + (cvar.center * np.maximum(h - var, 0.0)).sum() / cvar.tail)
+
+
+def _mixture(mixture: Any, h: Array, middle: float, dual: Any) -> float:
+    levels = zip(mixture.weights, mixture.tails, dual["var"] - middle, strict=True)
+    return float(
+        sum(w * (v + (mixture.center * np.maximum(h - v, 0.0)).sum() / tail) for w, tail, v in levels)
+    )
+
+
+def _spectral(spectral: Any, h: Array, middle: float, dual: Any) -> float:
+    g, masses = h[dual["order"]], np.cumsum(spectral.center[dual["order"]])
+    heights = np.interp(np.minimum(masses, 1.0), *spectral.distortion.T)
+    return float(g[-1] + ((g[:-1] - g[1:]) * heights[:-1]).sum()) if (np.diff(g) <= 0.0).all() else np.inf
+
+
+def _clipped(both: Any, h: Array, middle: float, dual: Any) -> float:
+    """A KL ball and a box."""
+    kl, box = both.members
+    eta, nu = dual["eta"], dual["nu"] - middle
+    if eta == 0.0:
+        return _box(box, h, middle, dual)
+    q, d = kl.center, h - nu
+    ratio = np.clip(np.exp(d / eta), np.maximum(box.lower, 0.0) / q, np.minimum(box.upper, 1.0) / q)
+    return float(nu + eta * kl.radius + (q * (ratio * d - eta * (ratio * np.log(ratio) - ratio + 1.0))).sum())
+
+
 BOUNDS: dict[str, Callable[[Any, Array, float, Any], float]] = {
     "box": _box,
     "cd-norm": _cd_norm,
@@ -138,7 +186,13 @@ BOUNDS: dict[str, Callable[[Any, Array, float, Any], float]] = {
     "hellinger": _power(0.5, 4.0),
     "burg": _power(0.0, 1.0),
     "cressie-read": _cressie_read,
+    "cvar": _cvar,
+    "evar": _evar,
+    "cvar-mixture": _mixture,
+    "spectral": _spectral,
+    "intersection": _clipped,
     "ellipsoid": _ellipsoid,
+    "wasserstein": _any_order,
     "wasserstein-1": _wasserstein,
     "total-variation": _total_variation,
     "weighted-l1": _weighted_l1,

@@ -129,14 +129,14 @@ def _call_of(uncertainty_set: UncertaintySet, losses: Array) -> tuple[str, tuple
         return record
 
     uncertainty_set.worst_case(losses)  # imports the kernel's file
-    places = {name: name.rsplit(".", 1) for name in jit.ENTRIES if name.endswith(".rows")}
+    places = {name: name.rsplit(".", 1) for name in jit.ENTRIES if name.endswith("rows")}
     modules = {name: importlib.import_module(module) for name, (module, _) in places.items()}
-    kept: dict[str, Any] = {name: module.rows for name, module in modules.items()}
+    kept: dict[str, Any] = {name: getattr(modules[name], own) for name, (_, own) in places.items()}
     try:
-        for name, module in modules.items():
-            setattr(module, "rows", recording(name, kept[name]))  # noqa: B010 - mypy knows no attribute here
+        for name, (_, own) in places.items():
+            setattr(modules[name], own, recording(name, kept[name]))
         uncertainty_set.worst_case(losses)
     finally:
-        for name, module in modules.items():
-            setattr(module, "rows", kept[name])  # noqa: B010 - as above
+        for name, (_, own) in places.items():
+            setattr(modules[name], own, kept[name])
     return seen[0]

@@ -10,7 +10,7 @@ import numpy as np
 from bench.measuring import cases
 from bench.measuring.targets import Row, row
 from bench.measuring.timing import interleave
-from uncertainty_sets import Wasserstein1
+from uncertainty_sets import KL, Wasserstein1
 from uncertainty_sets.arrays import Array
 
 ARGSORT_LIMITS = {
@@ -22,6 +22,11 @@ ARGSORT_LIMITS = {
     cases.LINE.label: 1.3,
     cases.TV.label: 0.5,
     cases.L1.label: 1.2,
+    cases.CHI_SQUARE.label: 0.2,
+    cases.HELLINGER.label: 0.3,
+    cases.BURG.label: 0.6,
+    cases.CLIPPED.label: 2.0,
+    cases.LINE_2.label: 5.0,
 }
 """Sets without a limit here are measured, and have no target."""
 
@@ -30,6 +35,9 @@ MOVED = 0.01
 """How far losses move before a warm start, over their standard deviation."""
 
 SMALL_CALL, BATCH_ROW = 10.0, 1.0
+RADIUS_FOR_LIMIT = 0.6
+REACHES = (0.2, 0.5, 0.8)
+"""Targets of radius_for, between the mean and the largest loss."""
 
 
 def against_argsort(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
@@ -86,6 +94,26 @@ def line_losses(size: int, rounds: int, seed: int, say: Callable[[str], None]) -
         row(group, f"{kind}, {start}", samples.ratio((kind, start), ("", "argsort")), "×", limits[start])
         for kind, start in calls
         if kind
+    ]
+
+
+def radius_for(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """The least radius of KL for targets between the mean and the largest loss, over one np.argsort."""
+    say(f"radius_for at N = {size:,}")
+    rng = np.random.default_rng([seed, size, 11])
+    f, q = cases.losses(size, rng), cases.center(size, rng)
+    mean, top, ball = float(q @ f), float(f.max()), KL(q, 0.0)
+    calls: dict[str, Callable[[], object]] = {"argsort": partial(np.argsort, f)}
+    for reach in REACHES:
+        calls[f"target {reach:.0%} of the way from the mean to the largest loss"] = partial(
+            ball.radius_for, f, mean + reach * (top - mean)
+        )
+    samples = interleave(calls, rounds, least=rounds)
+    group = f"KL.radius_for over one np.argsort at N = {size:,}"
+    return [
+        row(group, what, samples.ratio(what, "argsort"), "×", RADIUS_FOR_LIMIT)
+        for what in calls
+        if what != "argsort"
     ]
 
 

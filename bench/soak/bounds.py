@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Long = NDArray[np.longdouble]
+Bound = Callable[[Mapping[str, Any], Long, Long, Mapping[str, Long]], Long]
 
 
 def box(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
@@ -123,6 +124,111 @@ def weighted_l1(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[s
     return np.asarray((lam * given["radius"])[:, 0] + (q * np.maximum(h, best - lam * w)).sum(axis=1))
 
 
+POWERS = {"chi-square": (2.0, 0.5), "hellinger": (0.5, 4.0), "burg": (0.0, 1.0)}
+"""Divergences by name: the power k, and how much of D = Σ q·φ(p/q) one unit of the radius is."""
+
+
+def power_of(name: str, given: Mapping[str, Any]) -> tuple[float, float]:
+    """The power and the unit of a set: by its name, or its parameter."""
+    return POWERS[name] if name in POWERS else (float(given["power"].item()), 1.0)
+
+
+def power_ball(name: str) -> Bound:
+    """Hölder's inequality at a pole (k < 1, above the losses) or a zero (k > 1) of p/q: T ∓ R^{1/k}·norm."""
+
+    def bound(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+        power, unit = power_of(name, given)
+        q = given["center"] / given["center"].sum(axis=1, keepdims=True)
+        q = np.broadcast_to(q, h.shape)
+        if power > 1.0:
+            h = np.where(q > 0.0, h, np.where(q > 0.0, h, -np.inf).max(axis=1, keepdims=True))
+        top = h.max(axis=1, keepdims=True)
+        below, radius, margin = top - h, unit * given["radius"], dual["margin"]
+        mean = (q * below).sum(axis=1, keepdims=True)
+        with np.errstate(all="ignore"):
+            found = top + _hoelder(q, below, mean, radius, margin, np.longdouble(power))
+        # p = q has the margin ∞, which proves something for a radius of 0 alone.
+        found = np.where(np.isinf(margin), np.where(radius == 0.0, top - mean, np.inf), found)
+        return np.asarray(found[:, 0])
+
+    return bound
+
+
+def _hoelder(q: Long, below: Long, mean: Long, radius: Long, margin: Long, k: np.longdouble) -> Long:
+    """The bound minus the largest loss, (B, 1).
+
+    About the mean, so that nothing cancels for a large margin; for k > 1 only while all losses are above
+    the zero of p/q.
+    """
+    side = 1.0 if k < 1.0 else -1.0
+    distance = margin + side * mean
+    y = side * (below - mean) / distance
+    share = (margin + side * below) / distance  # 1 + y, with the digits of a small margin
+    logs = np.where(share < 0.5, np.log(share), np.log1p(y))
+    room = k * (k - 1.0) * radius
+    if k == 0.0:
+        terms = logs - y
+        exponent = (q * np.where(q > 0.0, terms, 0.0)).sum(axis=1, keepdims=True) - radius
+    else:
+        c = k / (k - 1.0)
+        terms = np.expm1(c * logs) - c * y
+        more = (q * np.where(q > 0.0, terms, 0.0)).sum(axis=1, keepdims=True)
+        exponent = np.log1p(room) / k + np.log1p(more) / c
+    about_mean = -mean - side * distance * np.expm1(exponent)
+    if k < 1.0:
+        # Without room for any other distribution, or with the pole at a loss with mass: the largest loss.
+        inside = np.where(q > 0.0, margin + below, np.inf).min(axis=1, keepdims=True)
+        return np.where((inside == 0.0) | (room <= -1.0), 0.0, about_mean)
+    above = np.maximum(1.0 - below / margin, 0.0)
+    norm = (q * above**c).sum(axis=1, keepdims=True) ** (1.0 / c)
+    apart = np.where(margin > 0.0, margin * ((1.0 + room) ** (1.0 / k) * norm - 1.0), 0.0)
+    return np.where(margin > 2.0 * below.max(axis=1, keepdims=True), about_mean, apart)
+
+
+def evar(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """That of KL with the radius -log(tail)."""
+    return kl({"center": given["center"], "radius": -np.log(given["tail"])}, h, anchor, dual)
+
+
+def cvar(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """var + Σ q·max(f - var, 0)/tail; q is divided by its sum again."""
+    return _tail_mean(given["center"], given["tail"], h, dual["var"] - anchor)
+
+
+def _tail_mean(center: Long, tail: Long, h: Long, var: Long) -> Long:
+    q = center / center.sum(axis=1, keepdims=True)
+    over = (q * np.maximum(h - var, 0.0)).sum(axis=1, keepdims=True)
+    return np.asarray((var + over / tail)[:, 0])
+
+
+def cvar_mixture(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """The weighted sum of the bounds of the levels."""
+    total = np.zeros(len(h), dtype=np.longdouble)
+    for k, (tail, weight) in enumerate(zip(given["tails"][0], given["weights"][0], strict=True)):
+        total += weight * _tail_mean(given["center"], tail, h, dual["var"][:, k : k + 1] - anchor)
+    return total
+
+
+def distorted(points: Long, u: Long) -> Long:
+    """The concave function through those points, the least of its lines."""
+    slopes = np.diff(points[:, 1]) / np.diff(points[:, 0])
+    lines = [y + slope * (u - x) for (x, y), slope in zip(points, slopes, strict=False)]
+    return np.asarray(np.min(lines, axis=0))
+
+
+def spectral(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """f_N + Σ (f_k - f_{k+1})·H(Q_k) in the given order, from large to small; NaN if it is no such order."""
+    order = dual["order"].astype(np.int64)
+    q = np.broadcast_to(given["center"], h.shape)
+    g = np.take_along_axis(h, order, axis=1)
+    masses = np.cumsum(np.take_along_axis(q, order, axis=1), axis=1)
+    heights = distorted(given["distortion"], masses / masses[:, -1:])
+    bound = g[:, -1] - (np.diff(g, axis=1) * heights[:, :-1]).sum(axis=1)
+    sorted_down = (np.diff(g, axis=1) <= 0.0).all(axis=1)
+    complete = (np.sort(order, axis=1) == np.arange(h.shape[1])).all(axis=1)
+    return np.where(sorted_down & complete, bound, np.nan)
+
+
 def polyhedron(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
     """cᵀy + max(f - Dᵀy), y >= 0 and 0 where c is infinite."""
     y, c = np.where(dual["y"] > 0.0, dual["y"], 0.0), given["c"]
@@ -130,7 +236,7 @@ def polyhedron(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[st
     return np.asarray(price.sum(axis=1) + (h - y @ given["D"]).max(axis=1))
 
 
-BOUNDS: dict[str, Callable[[Mapping[str, Any], Long, Long, Mapping[str, Long]], Long]] = {
+BOUNDS: dict[str, Bound] = {
     "box": box,
     "cd-norm": cd_norm,
     "kl": kl,
@@ -141,4 +247,12 @@ BOUNDS: dict[str, Callable[[Mapping[str, Any], Long, Long, Mapping[str, Long]], 
     "polyhedron": polyhedron,
     "total-variation": total_variation,
     "weighted-l1": weighted_l1,
+    "chi-square": power_ball("chi-square"),
+    "hellinger": power_ball("hellinger"),
+    "burg": power_ball("burg"),
+    "cressie-read": power_ball("cressie-read"),
+    "evar": evar,
+    "cvar": cvar,
+    "cvar-mixture": cvar_mixture,
+    "spectral": spectral,
 }

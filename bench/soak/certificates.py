@@ -31,13 +31,21 @@ KEYS = {
     "polyhedron": ("y",),
     "total-variation": ("t",),
     "weighted-l1": ("lam",),
+    "chi-square": ("margin",),
+    "hellinger": ("margin",),
+    "burg": ("margin",),
+    "cressie-read": ("margin",),
+    "evar": ("eta",),
+    "cvar": ("var",),
+    "cvar-mixture": ("var",),
+    "spectral": ("order",),
 }
 """The multipliers of each set's docstring. Other sets have those of a solver."""
 
-ANY_SIGN = {"nu", "t"}
+ANY_SIGN = {"nu", "t", "var"}
 """Those that may be negative; all others are at least 0."""
 
-SHARED = {"matrix", "order", "D", "c"}
+SHARED = {"matrix", "order", "D", "c", "distortion"}
 """Parameters that all rows of a batch have in common."""
 
 ROUNDING = 1e-12
@@ -67,7 +75,7 @@ def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[
     keys = KEYS.get(case.name, ())
     if keys and all(key in dual for key in keys):
         bound = _evaluate(case.name, given, h, anchor, dual)
-        for key in {"eta", "lam", "pi", "tau"} & set(keys):
+        for key in {"eta", "lam", "pi", "tau", "margin"} & set(keys):
             wide = np.flatnonzero(np.isposinf(dual[key]))
             if wide.size:
                 part = {each: dual[each][wide] for each in keys}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.soak.asking import Answers
+from bench.soak.bounds import POWERS, power_of
 from bench.soak.cases import Case
 from bench.soak.certificates import KEYS, bounds, worth_of_last_digits
 from bench.soak.parameters import MAKERS
@@ -69,7 +70,7 @@ def judge(case: Case, answers: Answers) -> Assessment:
     # The multipliers of a closed form that this file has no formula for prove nothing.
     unknown = case.name not in RESIDUALS and "y" not in answers.dual
     F, p = asked.losses.astype(np.longdouble), answers.p.astype(np.longdouble)
-    counted = given["center"] > 0.0 if case.name == "kl" else np.ones_like(F, dtype=bool)
+    counted = given["center"] > 0.0 if _leaves_zeros(case.name, given) else np.ones_like(F, dtype=bool)
     anchor = np.where(counted, F, -np.inf).max(axis=1, keepdims=True)
     h = np.where(counted, F - anchor, 0.0)
     spread = -h.min(axis=1)
@@ -132,6 +133,13 @@ def judge(case: Case, answers: Answers) -> Assessment:
     )
 
 
+def _leaves_zeros(name: str, given: dict[str, Any]) -> bool:
+    """Whether the set leaves no mass where q = 0, so that those losses do not count."""
+    if name in POWERS or "power" in given:
+        return power_of(name, given)[0] > 1.0
+    return name in {"kl", "evar"}
+
+
 def by_solver(case: Case, answers: Answers) -> NDArray[np.bool_]:
     """The rows that a conic solver answered: a batch names all backends, a row's multipliers tell which."""
     mixed = np.array([backend != "closed-form" for backend in answers.backends])
@@ -188,9 +196,9 @@ def public_parameters(case: Case) -> dict[str, Any]:
             given["matrix"] = array
         elif array.ndim == 0:
             given[key] = np.full((1, size if key in {"shape", "spread", "weights"} else 1), array)
-        elif key in {"radius", "budget"}:
+        elif key in {"radius", "budget", "tail"}:
             given[key] = array[:, None]
-        elif key == "D":
+        elif key in {"D", "distortion"}:
             given[key] = array
         else:
             given[key] = np.atleast_2d(array)

@@ -203,6 +203,76 @@ def weighted_l1(draw: Draw) -> Made:
     )
 
 
+CRESSIE_READ = (-8.0, -3.0, -1.0, -0.5, -0.06, 0.0, 0.06, 0.3, 0.5, 0.94, 1.06, 1.5, 2.0, 3.0, 8.0)
+"""Powers from one end of what is allowed to the other."""
+
+
+def _power_ball(draw: Draw, power: float, unit: float) -> Made:
+    """Radii up to and around the divergence of the centre restricted to the largest losses."""
+    rng, q, f = draw.rng, draw.q, draw.f
+    support = np.where(q > 0.0, f, -np.inf) if power > 1.0 else f
+    mass = (q * (support == support.max(axis=1, keepdims=True))).sum(axis=1)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        most = (mass ** (1.0 - power) - 1.0) / (power * (power - 1.0)) if power > 0.0 else np.inf
+    usual = 10.0 ** rng.uniform(-8.0, 1.0, len(f))
+    radius = draw.radii(np.broadcast_to(most, len(f)) / unit, usual)
+    return {"center": q, "radius": radius}, ("center", "radius")
+
+
+def chi_square(draw: Draw) -> Made:
+    """Power 2."""
+    return _power_ball(draw, 2.0, 0.5)
+
+
+def hellinger(draw: Draw) -> Made:
+    """Power ½."""
+    return _power_ball(draw, 0.5, 4.0)
+
+
+def burg(draw: Draw) -> Made:
+    """Power 0."""
+    return _power_ball(draw, 0.0, 1.0)
+
+
+def cressie_read(draw: Draw) -> Made:
+    """Any power, one for all rows."""
+    power = float(draw.rng.choice(CRESSIE_READ))
+    made, by_row = _power_ball(draw, power, 1.0)
+    return {**made, "power": power}, by_row
+
+
+def cvar(draw: Draw) -> Made:
+    """Tails of all sizes, and those at or near the mass of the largest losses."""
+    rng, q, rows = draw.rng, draw.q, len(draw.f)
+    mass = (q * draw.top).sum(axis=1)
+    near = mass * (1.0 + rng.choice([0.0, 1.1e-16, -2.2e-16, 1e-12, -1e-9, 1e-6], rows))
+    usual = rng.choice([1.0, 1.0 - 1e-16, 1.0 - 1e-9, 0.5, 0.1, 1e-3, 1e-9, 1e-30, 1e-300], rows)
+    usual = np.where(rng.random(rows) < 0.5, 1.0 - rng.random(rows), usual)
+    pick = (rng.random(rows) < (0.8 if draw.saturated else 0.2)) & (near > 0.0)
+    tail = np.clip(np.where(pick, near, usual), 1e-300, 1.0)  # smaller ones count as the least
+    return {"center": q, "tail": tail}, ("center", "tail")
+
+
+def cvar_mixture(draw: Draw) -> Made:
+    """One to four levels for all rows, some of them twice or without weight."""
+    levels = int(draw.rng.integers(1, 5))
+    tails = draw.rng.choice([1.0, 0.75, 0.5, 0.25, 0.1, 1e-3, 1e-9, 1e-20], levels)
+    weights = draw.rng.exponential(size=levels) * (draw.rng.random(levels) < 0.8)
+    weights = weights if weights.sum() > 0.0 else np.ones(levels)
+    return {"center": draw.q, "tails": tails, "weights": weights / weights.sum()}, ("center",)
+
+
+def spectral(draw: Draw) -> Made:
+    """Breakpoints for all rows: powers of u, a steep start, or the diagonal."""
+    rng = draw.rng
+    knots = np.unique(np.concatenate([[0.0, 1.0], rng.random(int(rng.integers(0, 6)))]))
+    if rng.random() < 0.3:
+        knots = np.unique(np.append(knots, [1e-9, 1e-3]))
+    heights = knots ** rng.choice([1.0, 0.5, 0.1])
+    heights[[0, -1]] = 0.0, 1.0
+    return {"center": draw.q, "distortion": np.column_stack([knots, heights])}, ("center",)
+
+
 def polyhedron(draw: Draw) -> Made:
     """Random rows that a centre meets exactly or with room, scaled by up to 1e±4, some of them twice."""
     rng, n = draw.rng, draw.f.shape[1]
@@ -250,6 +320,14 @@ MAKERS = {
     "kl": Maker(sets.KL, kl, ("eta",)),
     "total-variation": Maker(sets.TotalVariation, total_variation, ("t",)),
     "weighted-l1": Maker(sets.WeightedL1, weighted_l1, ("lam",)),
+    "chi-square": Maker(sets.ChiSquare, chi_square, ("eta", "margin")),
+    "hellinger": Maker(sets.Hellinger, hellinger, ("eta", "margin")),
+    "burg": Maker(sets.Burg, burg, ("eta", "margin")),
+    "cressie-read": Maker(sets.CressieRead, cressie_read, ("eta", "margin")),
+    "cvar": Maker(sets.CVaR, cvar, ("var",)),
+    "evar": Maker(sets.EVaR, cvar, ("eta",)),
+    "cvar-mixture": Maker(sets.CVaRMixture, cvar_mixture, ()),
+    "spectral": Maker(sets.Spectral, spectral, ()),
     "wasserstein-1": Maker(sets.Wasserstein1, wasserstein, ("lam",)),
     "wasserstein-1 matrix": Maker(sets.Wasserstein1, wasserstein_matrix, ("lam",), largest=97, rows=40),
     "ellipsoid dense": Maker(sets.Ellipsoid, ellipsoid_dense, ("nu",), largest=25, rows=10, conic=True),

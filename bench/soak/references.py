@@ -151,6 +151,43 @@ def ellipsoid(f: Array, center: Array, shape: Any, radius: float) -> Answer:
     return _conic(f, lambda p: [cvxpy.norm(root @ (p - center / center.sum())) <= 1.0])
 
 
+def chi_square(f: Array, center: Array, radius: float) -> Answer:
+    """The ellipsoid of shape q."""
+    q = center / center.sum()
+    return ellipsoid(f, q, q, radius) if q.min() > 1e-6 else (None, CONIC)
+
+
+def hellinger(f: Array, center: Array, radius: float) -> Answer:
+    """Σ √(pq) as second-order cones."""
+    import cvxpy
+
+    q = center / center.sum()
+    if q.min() < 1e-4 or not 1e-3 < radius < 0.9:
+        return None, CONIC
+    return _conic(f, lambda p: [np.sqrt(q) @ cvxpy.sqrt(p) >= 1.0 - radius])
+
+
+def burg(f: Array, center: Array, radius: float) -> Answer:
+    """The divergence as exponential cones."""
+    import cvxpy
+
+    q = center / center.sum()
+    if q.min() < 1e-4 or not 1e-3 < radius < 5.0:
+        return None, CONIC
+    return _conic(f, lambda p: [cvxpy.sum(cvxpy.rel_entr(q, p)) <= radius])
+
+
+def cvar(f: Array, center: Array, tail: float) -> Answer:
+    """A box."""
+    q = center / center.sum()
+    return box(f, np.zeros(f.size), q / tail) if tail > 1e-6 else (None, LINEAR)
+
+
+def evar(f: Array, center: Array, tail: float) -> Answer:
+    """A KL ball."""
+    return kl(f, center, -float(np.log(tail)))
+
+
 MODELS: dict[str, Callable[..., Answer]] = {
     "box": box,
     "cd-norm": cd_norm,
@@ -162,4 +199,9 @@ MODELS: dict[str, Callable[..., Answer]] = {
     "polyhedron": polyhedron,
     "total-variation": total_variation,
     "weighted-l1": weighted_l1,
+    "chi-square": chi_square,
+    "hellinger": hellinger,
+    "burg": burg,
+    "cvar": cvar,
+    "evar": evar,
 }

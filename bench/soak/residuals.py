@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.soak.bounds import distorted
+
 Long = NDArray[np.longdouble]
 Residual = Callable[[Mapping[str, Any], Long, Long], Long]
 
@@ -132,6 +134,79 @@ def weighted_l1(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     return scaled((given["weights"] * far).sum(axis=1), given["radius"][:, 0])
 
 
+def chi_square(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ(p - q)²/q <= radius, p = 0 where q = 0."""
+    q = given["center"]
+    far = np.maximum(np.abs(p - q) - half, 0.0)
+    terms = np.where(q > 0.0, far * far / np.where(q > 0.0, q, 1.0), 0.0)
+    outside = np.where(q > 0.0, 0.0, np.abs(p)).max(axis=1)
+    return np.asarray(np.maximum(outside, scaled(terms.sum(axis=1), given["radius"][:, 0])))
+
+
+def hellinger(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """½ Σ(√p - √q)² <= radius."""
+    apart = np.sqrt(np.maximum(p, 0.0)) - np.sqrt(given["center"])
+    return scaled(0.5 * (apart * apart).sum(axis=1), given["radius"][:, 0])
+
+
+def burg(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ q·log(q/p) <= radius, as a sum of terms >= 0; mass where q = 0 is missing elsewhere."""
+    q = given["center"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(q > 0.0, np.maximum(p, 0.0) / q, 1.0)
+        terms = np.where(q > 0.0, q * (t - 1.0 - np.log(t)), p)
+    return scaled(terms.sum(axis=1), given["radius"][:, 0])
+
+
+def cressie_read(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ q·φ(p/q) <= radius; where q = 0, φ grows by 1/(1-k) per unit of p if k < 1, else p = 0."""
+    q, k = given["center"], np.longdouble(given["power"].item())
+    if k == 0.0:
+        return burg(given, p, half)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        t = np.where(q > 0.0, np.maximum(p, 0.0) / q, 1.0)
+        terms = q * (t**k - k * t + k - 1.0) / (k * (k - 1.0))
+    spent = np.where(q > 0.0, terms, p / (1.0 - k) if k < 1.0 else 0.0).sum(axis=1)
+    outside = np.where(q > 0.0, 0.0, np.abs(p)).max(axis=1) if k > 1.0 else np.zeros_like(spent)
+    return np.asarray(np.maximum(outside, scaled(spent, given["radius"][:, 0])))
+
+
+def evar(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """That of KL with the radius -log(tail)."""
+    return kl({"center": given["center"], "radius": -np.log(given["tail"])}, p, half)
+
+
+def cvar(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """p <= q/tail."""
+    return np.asarray(np.maximum(p - given["center"] / given["tail"], 0.0).max(axis=1))
+
+
+def _events(center: Long, p: Long, height: Callable[[Long], Long]) -> Long:
+    """The largest Σ_S p - H(Σ_S q): by concavity of H, over the sets of the largest p/q."""
+    q = np.broadcast_to(center, p.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(q > 0.0, p / q, np.where(p > 0.0, np.inf, 0.0))
+    order = np.argsort(-ratio, axis=1, kind="stable")
+    mass, spent = (np.cumsum(np.take_along_axis(each, order, axis=1), axis=1) for each in (q, p))
+    return np.asarray(np.maximum(spent - height(np.minimum(mass, 1.0)), 0.0).max(axis=1))
+
+
+def cvar_mixture(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ_S p <= Σ weight·min(1, Σ_S q/tail) for every event S."""
+    levels = list(zip(given["tails"][0], given["weights"][0], strict=True))
+    total = sum(weight for _, weight in levels)
+
+    def height(u: Long) -> Long:
+        return np.asarray(sum(weight / total * np.minimum(1.0, u / tail) for tail, weight in levels))
+
+    return _events(given["center"], p, height)
+
+
+def spectral(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """Σ_S p <= H(Σ_S q) for every event S."""
+    return _events(given["center"], p, lambda u: distorted(given["distortion"], u))
+
+
 def euclidean(given: Mapping[str, Any], p: Long, half: Long) -> Long:
     """‖p - q‖ <= radius."""
     return scaled(np.sqrt(((p - given["center"]) ** 2).sum(axis=1)), given["radius"][:, 0])
@@ -148,6 +223,14 @@ RESIDUALS: dict[str, Residual] = {
     "polyhedron": polyhedron,
     "total-variation": total_variation,
     "weighted-l1": weighted_l1,
+    "chi-square": chi_square,
+    "hellinger": hellinger,
+    "burg": burg,
+    "cressie-read": cressie_read,
+    "evar": evar,
+    "cvar": cvar,
+    "cvar-mixture": cvar_mixture,
+    "spectral": spectral,
     "plug-in tv": total_variation,
     "plug-in euclidean": euclidean,
     "plug-in entropic": kl,

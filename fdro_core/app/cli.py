@@ -13,6 +13,7 @@ import typer
 from fdro_core.app.commands.choose import choose
 from fdro_core.app.commands.compare import compare
 from fdro_core.app.commands.demo import demo
+from fdro_core.app.commands.mdp import mdp
 from fdro_core.app.commands.oracle import oracle
 from fdro_core.app.commands.report import report
 from fdro_core.app.commands.sets import sets
@@ -72,6 +73,14 @@ _add(
 )
 _add("Sets and worst cases", sets, "fdro sets", "fdro sets cd-norm")
 _add("Sets and worst cases", choose, "fdro choose", "fdro choose --scenario latency --scenario prior")
+_add(
+    "Sets and worst cases",
+    mdp,
+    "fdro mdp --example river-swim",
+    "fdro mdp problem.csv --set kl --radius 0.1 --discount 0.9 --policy-out policy.csv",
+    "fdro mdp problem.csv --set total-variation --radius 0.2 --rectangular s --picture price.png",
+    extra=True,
+)
 
 _add("Training", train, "fdro train --example > run.toml", "fdro train run.toml --output run")
 _add("Training", resume, "fdro resume run", "fdro resume run --iterations 20000")

@@ -28,10 +28,16 @@ def written_set(
     >>> written_set("kl", {"radius": 0.1, "center": "uniform"}, 4)
     KL(center=[0.25, 0.25, 0.25, 0.25], radius=0.1)
     """
-    takes = inspect.signature(get_set(name)).parameters
     parameters = dict(given)
     if isinstance(given.get("center"), str):
         parameters["center"] = _center(given["center"], size, samples)
+    refuse_words(name, parameters)
+    return make_set(name, parameters, size)
+
+
+def refuse_words(name: str, parameters: Mapping[str, Any]) -> None:
+    """Raise for a word that is given for numbers."""
+    takes = inspect.signature(get_set(name)).parameters
     for parameter, value in parameters.items():
         if isinstance(value, str) and parameter in takes and "str" not in str(takes[parameter].annotation):
             raise InvalidParameter(
@@ -39,7 +45,6 @@ def written_set(
                 parameter=parameter,
                 value=value,
             )
-    return make_set(name, parameters, size)
 
 
 def _center(given: str, size: int, samples: Array | None) -> Array:

@@ -170,9 +170,9 @@ def test_awkward_exceptions_reach_the_user_too(kind, error, make, aspire):
     assert "twisted.py" in traceback_of(caught.value)
     with pytest.warns(WorkerWarning, match=name):
         solve(
-            with_one(Raising([1.0, 0.0], error, at=20)),
+            with_one(Raising([1.0, 0.0], error, at=12)),  # soon: the deadline τ makes it reply that often
             middle_box(N),
-            algorithm=aspire(iterations=60),
+            algorithm=aspire(iterations=200),
             engine=make(kind, restarts=0),
         )
 

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 
 from tests import tolerances
-from uncertainty_sets import Wasserstein, available_sets, get_set
-from uncertainty_sets.errors import InvalidInput, InvalidLosses
+from uncertainty_sets import (
+    KL,
+    Box,
+    ChiSquare,
+    TotalVariation,
+    Wasserstein,
+    available_sets,
+    calibration,
+    get_set,
+)
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses, InvalidParameter
 from uncertainty_sets.inverse import resized
 
 SIZED = [name for name in available_sets() if get_set(name).sized_by]
@@ -138,3 +147,51 @@ def test_a_wasserstein_ball_of_order_2_is_not_concave_in_its_radius():
     assert found.radius == pytest.approx(0.5, rel=1e-9)
     assert found.lower_bound == pytest.approx(0.5, rel=1e-9)
     assert found.multiplier == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_bootstrap_radius_holds_that_share_of_resamples(name):
+    subject = example(name, 4, None)  # a uniform centre
+    count, samples = 60, 4000
+    radius = calibration.bootstrap_radius(
+        subject, samples, 0.75, rng=np.random.default_rng(1), resamples=count
+    )
+    draws = np.random.default_rng(1).multinomial(samples, subject.reference(), size=count) / samples
+    ball = resized(subject, radius * (1.0 + 1e-9))
+    inside = sum(ball.violation(p) <= 1e-12 for p in draws)
+    assert inside == 46  # ⌈0.75·61⌉: the order statistic that covers one more draw with that probability
+    assert radius == subject.scaled(0.0).radius_of(
+        draws[np.argsort([subject.radius_of(p) for p in draws])[45]]
+    )
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+def test_bootstrap_radius_covers_the_truth_of_large_samples(confidence):
+    truth, samples, repeats = np.array([0.4, 0.3, 0.2, 0.1]), 3000, 100
+    rng = np.random.default_rng(3)
+    for ball in (KL, ChiSquare, TotalVariation):
+        covered = 0
+        for _ in range(repeats):
+            q = rng.multinomial(samples, truth) / samples
+            radius = calibration.bootstrap_radius(ball(q, 0.0), samples, confidence, rng=rng, resamples=100)
+            covered += ball(q, radius).radius_of(truth) <= radius
+        assert covered / repeats == pytest.approx(confidence, abs=tolerances.frequency(confidence, repeats))
+
+
+def test_bootstrap_radius_of_a_centre_without_a_choice():
+    for ball in (KL, ChiSquare, TotalVariation):
+        sure = calibration.bootstrap_radius(ball([0.0, 1.0], 0.1), 10, 0.9, rng=np.random.default_rng(0))
+        assert sure == 0.0
+
+
+def test_bootstrap_radius_refuses():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidParameter, match="parameters differ by row"):
+        calibration.bootstrap_radius(KL([[0.5, 0.5]], 0.1), 10, 0.9, rng=rng)
+    with pytest.raises(BackendUnsuitable, match="Box has no radius or budget"):
+        calibration.bootstrap_radius(Box([0.0, 0.0], [1.0, 1.0]), 10, 0.9, rng=rng)
+    for samples, confidence, resamples in ((0, 0.9, 10), (10, 1.0, 10), (10, 0.0, 10), (10, 0.9, 0)):
+        with pytest.raises(InvalidParameter):
+            calibration.bootstrap_radius(
+                KL([0.5, 0.5], 0.1), samples, confidence, rng=rng, resamples=resamples
+            )

@@ -10,7 +10,9 @@ import pytest
 from tests.uncertainty_sets.plugins import ALL, TotalVariation
 from uncertainty_sets import KL, Box, CDNorm, Polyhedron, available_sets, get_set
 from uncertainty_sets.errors import BackendMissing, InvalidInput
-from uncertainty_sets.pictures import boundary, draw_simplex, draw_weights
+from uncertainty_sets.mdp import problems
+from uncertainty_sets.mdp.path import price_of_robustness
+from uncertainty_sets.pictures import boundary, draw_price, draw_simplex, draw_weights
 from uncertainty_sets.plotting.simplex import CORNERS, FLAT
 from uncertainty_sets.plotting.style import move_apart
 
@@ -174,3 +176,46 @@ def test_labels_move_apart_and_no_further():
     assert np.diff(moved).min() >= 2.0 - 1e-12
     assert np.mean(moved[:3]) == pytest.approx(1.0)
     assert move_apart([], 1.0) == []
+
+
+@pytest.fixture(scope="module")
+def price():
+    return price_of_robustness(problems.forest(6), KL, [0.01, 0.1, 1.0], tolerance=1e-3)
+
+
+def test_the_price_shows_three_lines_with_their_bounds(price):
+    ax = draw_price(price, mark=0.1)
+    parts = (price.robust, price.nominal_policy, price.robust_policy)
+    for line, solutions in zip(ax.lines, parts, strict=False):
+        np.testing.assert_array_equal(line.get_xdata(), price.radii)
+        np.testing.assert_allclose(line.get_ydata(), [each.value.mean() for each in solutions], rtol=1e-12)
+    for band, solutions in zip(ax.collections, parts, strict=True):
+        edge = band.get_paths()[0].vertices[:, 1]
+        assert edge.min() == pytest.approx(min(each.lower.mean() for each in solutions), rel=1e-12)
+        assert edge.max() == pytest.approx(max(each.upper.mean() for each in solutions), rel=1e-12)
+    assert texts(ax) == [
+        "nominal policy, worst case",
+        "robust policy, worst case",
+        "robust policy, nominal model",
+    ]
+    assert ax.lines[3].get_xdata() == [0.1, 0.1]
+    assert (ax.get_xscale(), ax.get_xlabel()) == ("log", "radius")
+
+
+def test_the_price_from_a_start(price):
+    states = price.nominal.model.states
+    ax = draw_price(price, start=2)
+    assert ax.lines[0].get_ydata()[1] == pytest.approx(price.robust[1].value[2], rel=1e-12)
+    assert ax.get_ylabel() == "value of state 2"
+    weights = np.arange(1.0, states + 1) / np.arange(1.0, states + 1).sum()
+    ax = draw_price(price, start=weights)
+    assert ax.lines[0].get_ydata()[1] == pytest.approx(weights @ price.robust[1].value, rel=1e-12)
+    for wrong in (states, -1, 0.5, np.full(states, 1.0), [0.5, 0.5]):
+        with pytest.raises(InvalidInput, match=f"a state from 0 to {states - 1}, or a probability"):
+            draw_price(price, start=wrong)
+
+
+def test_the_price_in_the_best_case_and_from_radius_0():
+    ax = draw_price(price_of_robustness(problems.forest(4), KL, [0.0, 0.1], optimistic=True))
+    assert "optimistic policy, best case" in texts(ax)
+    assert ax.get_xscale() == "linear"

@@ -144,3 +144,24 @@ def test_near_one_it_tends_to_kl():
     f, q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
     low, high = (CressieRead(q, 0.1, k).worst_case(f).value for k in (0.9, 1.1))
     assert 0.5 * (low + high) == pytest.approx(KL(q, 0.1).worst_case(f).value, abs=1e-3)
+
+
+def test_nearly_all_mass_at_the_threshold_has_a_proof():
+    """D jumps where the loss with the mass of ½ is at the zero of p/q; only the bound just above is tight."""
+    q = np.array([1.0264e-141, 0.5, 2.4321121957416638e-27, 0.5, 1.6196e-230])
+    f = np.array([1.4330973886, 1.0302648823, 118.55555344551338, 5.050441308152013, 13.3111])
+    radius = 4.1116483102666e26
+    answer = ChiSquare(q, radius).worst_case(f, backend="closed-form")
+    assert answer.gap <= tolerances.gap(f)
+    above = np.maximum(answer.dual["margin"] - (f.max() - f.astype(LONG)), 0.0)
+    bound = f.max() - answer.dual["margin"] + np.sqrt((1.0 + radius) * (q * above**2).sum())
+    assert bound - answer.p @ f.astype(LONG) <= tolerances.gap(f)
+
+
+def test_squares_that_underflow_prove_nothing():
+    q = np.array([4.907e-163, 1.0, 3.2956e-166, 8.9298e-256, 4.2596e-181])
+    f = np.array([-9.051e262, -1.0591e183, 6.9496e-220, -4.5e-110, -3.116e180])
+    ball = ChiSquare(q, 4.3748587869724524e-08)
+    answer = ball.worst_case(f)
+    assert ball.violation(answer.p) <= tolerances.VIOLATION
+    assert answer.p[1] == pytest.approx(1.0)

@@ -3,7 +3,7 @@
 | set | files |
 |---|---|
 | Box | `box` |
-| Burg, CressieRead, Hellinger | `cressie_read`, with `power_sums` and `power_links` |
+| Burg, CressieRead, Hellinger | `cressie_read`, with `power_sums`, `power_links` and `power_pole` |
 | CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`; `cd_norm_window` for large N |
 | ChiSquare | `chi_square`; `cressie_read` for hard cases |
 | Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |

@@ -22,6 +22,7 @@ from uncertainty_sets.kernels.scan import copy, finish, larger, scan
 
 PASSES = 30
 AIM = 1e-13  # of the radius + 1: how close D + 1 must come
+TINY = 1e-280  # below: squares and sums of squares may have lost digits by underflow
 POWER, FACTOR = 2.0, 0.5  # χ² as a power divergence, which is half of it
 
 solve_any_power = cressie_read.solve
@@ -130,6 +131,8 @@ def attempt(
     rise = np.sqrt((1.0 + radius) * second)
     excess = second / (first * first) - 1.0 - radius
     violation = max(abs(total - 1.0), excess / max(1.0, radius))
+    if not min(second, first * first) > TINY:
+        violation = np.inf
     finish(out, top, spread * value, spread * (t + rise), violation, passes, spread)
     out[DUAL], out[DUAL + 1] = 0.5 * spread * rise / (1.0 + radius), -spread * t
 

@@ -10,7 +10,7 @@ for k = 2. Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along w
 small θ they are taken about the mean of g instead of its top, where nothing of first order cancels.
 
 For k < 1 mass may go to losses where q = 0. If all of the largest are such, θ may be infinite: then
-p ∝ q·(max f - f)^{1/(k-1)} below the top, and the rest of the mass is at the top (`at_the_pole`).
+p ∝ q·(max f - f)^{1/(k-1)} below the top, and the rest of the mass is at the top (power_pole.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.exponential import exp
 from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import entry, kernel, summing
+from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.kl import EPS, moments, totals
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.logarithm import log
 from uncertainty_sets.kernels.power_links import BURG, mode_of
+from uncertainty_sets.kernels.power_pole import FLOOR, at_the_pole, divergence_of, negligible, write_top
 from uncertainty_sets.kernels.power_sums import sums, sums_about_mean, write
 from uncertainty_sets.kernels.scan import copy, finish, scan
 
@@ -32,24 +32,6 @@ PASSES = 80
 AIM, OVER = 1e-13, 1e-11  # of the radius: what D is aimed at, and how far over it may end
 LITTLE = 1.0 / 16.0  # below: sums about the mean
 HIGHEST = 1e290  # of θ
-FLOOR = 1e-300  # of p where q > 0, if k <= 0: D is infinite at p = 0, and p must not become 0 by underflow
-
-
-@kernel
-def negligible(power: float) -> float:
-    """The mass at the top that no sum notices, but that would need a θ of over 1e60 or so; k < 1."""
-    digits = 60.0 / (1.0 - power) if power > 0.0 else min(60.0, 240.0 / (1.0 - power))
-    mass: float = 10.0**-digits
-    return mass
-
-
-@kernel
-def divergence_of(log_r: float, log_s: float, logs: float, power: float) -> float:
-    """D from the logarithms of r and s, or for Burg from log s and Σ q·log b."""
-    if power == 0.0:
-        return log_s + logs
-    divergence: float = np.expm1(log_r - power * log_s) / (power * (power - 1.0))
-    return divergence
 
 
 @kernel
@@ -227,11 +209,13 @@ def settle(
     power: float,
     radius: float,
     p: Array,
-) -> tuple[float, float, float]:
-    """Write the p of D = radius between those of two θ that are almost equal; return D, value and Σp. k > 1.
+) -> tuple[float, float, float, float]:
+    """Write the p of D = radius between those of two θ that are almost equal. k > 1.
 
     If a loss with nearly all of q is at the zero of p/q, D jumps from one θ to the next. Only that loss
-    changes its weight between them, so the answer is on the line between the two distributions.
+    changes its weight between them, so the answer is on the line between the two distributions. Return D,
+    value, Σp, and the larger θ, whose zero is not below that loss: there the bound is tight, and at the other
+    it grows by as much as D jumps.
     """
     other = np.empty(f.size)
     # 1. A feasible θ below and an infeasible one above, by D as measured from p.
@@ -240,9 +224,10 @@ def settle(
     while not divergence <= radius and width < 0.1:
         divergence = write_normalised(f, q, top, scale, theta * (1.0 - width), mode, power, p)
         width *= 4.0
-    above, width = divergence, 4.0 * EPS
+    above, width, larger = divergence, 4.0 * EPS, theta
     while above <= radius and width < 0.1:
-        above = write_normalised(f, q, top, scale, theta * (1.0 + width), mode, power, other)
+        larger = theta * (1.0 + width)
+        above = write_normalised(f, q, top, scale, larger, mode, power, other)
         width *= 4.0
     # 2. The share of the second, by bisection: in log(share) once there is a lower end.
     low, high = 0.0, 1.0
@@ -260,70 +245,7 @@ def settle(
     for i in range(f.size):
         p[i] += low * (other[i] - p[i])
     value, total = totals(f, p, top, scale, 0.0)
-    return divergence, value, total
-
-
-@kernel
-def write_top(f: Array, q: Array, top: float, mass: float, share: float, p: Array) -> None:
-    """Give the largest losses `share`, in proportion to q, or evenly if q is 0 there; leave the others."""
-    count = 0.0
-    for i in range(f.size):
-        count += f[i] == top
-    for i in range(f.size):
-        if f[i] == top:
-            p[i] = share * (q[i] / mass) if mass > 0.0 else share / count
-
-
-@summing
-def sums_at_pole(f: Array, q: Array, top: float, scale: float, near: float, power: float) -> tuple[
-    float, float, float
-]:  # fmt: skip
-    """With h = (max f - f)/(spread·near) > 0: Σ q·h^{1/(k-1)}, Σ q·h^{k/(k-1)} and Σ q·log h."""
-    s, r, logs = 0.0, 0.0, 0.0
-    for i in range(f.size):
-        h = (top - f[i]) * scale / near
-        use = q[i] if f[i] < top else 0.0
-        logarithm = log(h if h > 0.0 else 1.0)
-        e = exp(logarithm / (power - 1.0))
-        s += use * e
-        r += use * e * h
-        logs += use * logarithm
-    return s, r, logs
-
-
-@kernel
-def at_the_pole(
-    f: Array, q: Array, top: float, scale: float, mass: float, power: float, radius: float, p: Array
-) -> tuple[float, float, float, float, float, float]:
-    """(D at θ = ∞, value, bound, Σp, multiplier of D, margin); k < 1. p is written if D is within the radius.
-
-    Powers are taken of h/near, near the least h where q > 0, so that none overflows.
-    """
-    near, slope, floor = np.inf, power - 1.0, FLOOR if power <= 0.0 else 0.0
-    for i in range(f.size):
-        if q[i] > 0.0 and f[i] < top:
-            near = min(near, (top - f[i]) * scale)
-    s, r, logs = sums_at_pole(f, q, top, scale, near, power)
-    divergence = divergence_of(np.log(r), np.log(s), logs, power)
-    if not divergence <= radius:
-        return divergence, 0.0, 0.0, 0.0, 0.0, 0.0
-    if power == 0.0:
-        weight, below, room = np.exp(logs - radius), np.exp(logs - radius), 1.0
-    else:
-        room = 1.0 + power * slope * radius
-        weight = (room / r) ** (1.0 / power)
-        below = np.exp((np.log(room) + slope * np.log(r)) / power)
-    for i in range(f.size):
-        h = (top - f[i]) * scale / near
-        least = min(q[i], floor)
-        p[i] = max(q[i] * (weight * exp(log(h) / slope)), least) if f[i] < top else 0.0
-    value, total = totals(f, p, top, scale, 0.0)
-    rest = max(mass, 1.0 - total)  # at the centre D is 0, and at 0 it is infinite if k <= 0
-    write_top(f, q, top, mass, rest, p)
-    margin = 0.0
-    if mass > 0.0:  # what puts just `rest` on the top
-        margin = near * max((weight * mass / rest) ** (1.0 - power), 1e-150)
-    return divergence, value, -near * below, total + rest, -slope * near * below / room, margin
+    return divergence, value, total, larger
 
 
 @kernel
@@ -402,7 +324,13 @@ def solve(
     floor = FLOOR if power <= 0.0 else 0.0
     value, total = write(f, q, top, scale, center, at, s, mode, slope, floor, p)
     if power > 1.0 and center == 0.0 and not (solved and abs(total - 1.0) <= 1e-12):
-        divergence, value, total = settle(f, q, top, scale, theta, mode, power, radius, p)
+        divergence, value, total, beyond = settle(f, q, top, scale, theta, mode, power, radius, p)
+        _, _, _, _, _, _, _, tight, price = evaluate(
+            f, q, top, scale, mean, beyond, mode, power, radius
+        )  # fmt: skip
+        if tight < bound:
+            # A little further, so that rounding of the margin does not take the zero below that loss.
+            theta, bound, eta = beyond * (1.0 + 4.0 * EPS), tight, price
     excess = max(0.0, divergence - radius) / (factor * max(1.0, limit))
     finish(
         out, top, spread * (center + value), spread * (center + bound),

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.kernels.exponential import exp
 from uncertainty_sets.kernels.jit import kernel
-from uncertainty_sets.kernels.logarithm import log
 from uncertainty_sets.kernels.scan import larger
 
 BURG, HELLINGER, NEYMAN, PEARSON, ANY = range(5)
 """The powers 0, ½, -1 and 2, which need no exp; and any other."""
-
-LEAST = 1e-300
 
 
 @kernel
@@ -48,16 +44,6 @@ def link(x: float, mode: int) -> tuple[float, float, float]:
         return e, e * b, e * i
     b = larger(1.0 + x, 0.0)
     return b, b * b, 1.0 if b > 0.0 else 0.0
-
-
-@kernel
-def link_any(q: float, x: float, slope: float, inverse: float) -> tuple[float, float]:
-    """(q·e, b) for any power; slope = k - 1 and inverse = 1/slope."""
-    b = 1.0 + slope * x
-    c = larger(b, LEAST)
-    e = exp(log(c) * inverse)
-    w = q if b > 0.0 else 0.0
-    return w * e, c
 
 
 @kernel

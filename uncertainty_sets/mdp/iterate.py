@@ -50,9 +50,15 @@ class Bounds:
 def solve(updater: Updater, model: MDP, method: str, tolerance: float, **options: Any) -> Solution:
     """Find the best policy."""
 
+    part, narrowest = PART, math.inf
+
     def evaluate_policy(found: Bounds) -> Array:
+        nonlocal part, narrowest
+        if found.width >= narrowest:  # values that are too coarse to tell policies apart lead in a circle
+            part *= 0.1
+        narrowest = min(narrowest, found.width)
         policy, p, v = found.update.policy, found.update.p, found.v
-        enough = PART * max(found.width, tolerance)
+        enough = part * max(found.width, tolerance)
         for _ in range(MOST_ANSWERS):
             v = value_of_chain(model, policy, p, v, 0.1 * (1.0 - model.discount) * enough)
             own = bound(model, v, updater.evaluate(policy, v))

@@ -11,6 +11,7 @@ import typer
 
 from fdro_core.app.commands.guard import FAILED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
+from fdro_core.app.commands.set_options import Param, given_parameters, set_names
 from fdro_core.app.formatting import number
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ SHOWN = 20
 
 PROVED = 1e-4
 """A gap of at most this much of max f - min f counts as proved; closed forms reach 1e-9."""
-
-OPTIONS = ("set", "losses", "param", "column", "backend", "format", "quiet", "json", "help")
-
-
-def set_names(incomplete: str) -> list[str]:
-    """The sets whose names begin so, for the shell's completion."""
-    from uncertainty_sets.registry import available_sets
-
-    return [name for name in available_sets() if name.startswith(incomplete)]
 
 
 class Form(StrEnum):
@@ -55,10 +47,7 @@ def oracle(
         str,
         typer.Option("--losses", "-l", help="A CSV, npy or JSON file, - for stdin, or numbers: 0.9,1.4,2."),
     ],
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", "-p", help="NAME=VALUE: a number, a list 1,2,3 or @file. Also --NAME VALUE."),
-    ] = None,
+    param: Param = None,
     column: Annotated[
         str | None, typer.Option(help="The column with the losses, if a CSV file has several.")
     ] = None,
@@ -77,7 +66,7 @@ def oracle(
     from uncertainty_sets.registry import get_set
 
     get_set(name)  # a wrong name is reported before a missing file is
-    parameters = given_parameters(name, param or [], context.args)
+    parameters = given_parameters(context, name, param or [], context.args)
     read = read_losses(losses, column)
     uncertainty_set = written_set(name, parameters, read.values.shape[-1])
     answer = uncertainty_set.worst_case(read.values, backend=backend)
@@ -95,44 +84,6 @@ def oracle(
     if not proved(read, answer):
         output.warn("the gap is too large for a proof; try another --backend")
         raise typer.Exit(FAILED)
-
-
-def given_parameters(name: str, pairs: list[str], extra: list[str]) -> dict[str, Any]:
-    """The set's parameters from `--param name=value` and `--name value`."""
-    from fdro_core.app.reading.arrays import read_value
-    from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.building import check_parameters, parameters_of
-    from uncertainty_sets.errors import InvalidParameter
-    from uncertainty_sets.names import nearest
-    from uncertainty_sets.registry import get_set
-
-    given: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise InvalidSetting(f"--param needs NAME=VALUE, as in --param radius=0.1, got {pair!r}")
-        given[key] = read_value(value)
-    cls = get_set(name)
-    known = list(parameters_of(cls))
-    rest = list(extra)
-    while rest:
-        word = rest.pop(0)
-        key, equals, value = word.removeprefix("--").partition("=")
-        key = key.replace("-", "_")
-        if not word.startswith("--") or key not in known:
-            hint = nearest(key, [*known, *OPTIONS])
-            raise InvalidSetting(
-                f"{word!r} is not an option of `fdro oracle`, and {name} takes {', '.join(known)}{hint}"
-            )
-        if not equals and not rest:
-            raise InvalidSetting(f"{word} needs a value, as in {word} 0.1")
-        given[key] = read_value(value if equals else rest.pop(0))
-    try:
-        check_parameters(cls, given, ("center", "size"))
-    except InvalidParameter as error:
-        error.add_note(f"`fdro sets {name}` explains them")
-        raise
-    return given
 
 
 def proved(read: Losses, answer: WorstCase) -> bool:

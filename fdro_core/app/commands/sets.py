@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fdro_core.app.commands.guard import guarded
-from fdro_core.app.commands.oracle import set_names
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
+from fdro_core.app.commands.set_options import set_names
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import UncertaintySet

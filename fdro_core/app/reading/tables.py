@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -91,8 +93,15 @@ class Table:
 
 def read_text(path: Path) -> str:
     """Read a text file; the error says why it cannot be read."""
-    try:
+    with explained(path):
         return path.read_text(encoding="utf-8")
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Read a file inside; the error says why it cannot be read."""
+    try:
+        yield
     except FileNotFoundError:
         raise InvalidData(f"there is no file {path}{_neighbour(path)}") from None
     except IsADirectoryError:
