@@ -21,7 +21,7 @@ CLOSE = 1e-12
 POINTS = {"P": 1e-9, "multipliers": 1e-9, "policy": 1e-6, "tilts": 1e-6}
 """Where a maximum is attained: near it, values differ by the square of what the points do."""
 JOINT = (".improve", ".evaluate")
-"""The kernels of joint budgets, whose searches end at a gap of 1e-11: rounding decides about the last step."""
+"""The kernels of joint budgets, whose searches end at a gap of 1e-11: rounding decides the last step."""
 calls: Counter[str] = Counter()
 wrong: list[str] = []
 

@@ -16,7 +16,7 @@
 | TotalVariation | `total_variation` |
 | Wasserstein, Wasserstein1 | `wasserstein_line` for positions, `wasserstein_matrix` for any cost |
 | WeightedL1 | `weighted_l1` |
-| KL, ChiSquare, TotalVariation with a budget per state | `by_state_kl`, `by_state_chi_square`, `by_state_l1` |
+| KL, ChiSquare, TotalVariation, a budget per state | `by_state_kl`, `by_state_chi_square`, `by_state_l1` |
 
 A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
 Most have `ragged` too, for rows of different lengths; `gathering` says how it is called.
