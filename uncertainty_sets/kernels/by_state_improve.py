@@ -244,15 +244,34 @@ def nested(
 
 
 @kernel
+def mean_of_rows(
+    mode: int, table: Array, count: int, at_top: float, budget: float, spent: float
+) -> tuple[float, float]:
+    """What `write_rows` returns, from the sums of the last pass instead of p itself."""
+    share = np.sqrt(budget / spent) if mode != KL and spent > budget else 1.0
+    value = np.inf
+    for a in range(count):
+        center, first = table[a, CENTER], table[a, FIRST]
+        if table[a, HEIGHT] <= at_top and table[a, MEAN] < 0.0:
+            center, first = 0.0, 0.0
+        if share < 1.0:
+            first = (1.0 - share) * (table[a, MEAN] - center) + share * first
+        value = min(value, table[a, HEIGHT] + table[a, SPREAD] * (center + first))
+    return value, (share * share * spent - budget) / max(1.0, budget)
+
+
+@kernel
 def write_rows(
     mode: int, F: Array, q: Array, indptr: Integers, start: int, count: int, table: Array, P: Array,
     at_top: float, budget: float, spent: float,
 ) -> tuple[float, float]:  # fmt: skip
-    """Write p of every row; return the least mean and the violation.
+    """Write p of every row unless P is empty; return the least mean and the violation.
 
     Rows whose height is at most `at_top` are restricted to their largest losses.
     """
     base, off = indptr[start], 0.0
+    if P.size == 0:
+        return mean_of_rows(mode, table, count, at_top, budget, spent)
     for a in range(count):
         i, j = indptr[start + a], indptr[start + a + 1]
         f = F[i - base : j - base]

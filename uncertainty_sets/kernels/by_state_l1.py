@@ -33,7 +33,7 @@ from uncertainty_sets.kernels.by_state import (
 from uncertainty_sets.kernels.gathering import Integers, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, NOT_FINITE, OK, OUT_OF_RANGE, STATUS
-from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, copy, finish, larger
+from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, finish, larger
 from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, sort_pairs, threshold
 
 STEPS = 60
@@ -41,39 +41,66 @@ BELOW = VARIANCE  # a column that is free here: how many entries lie below the t
 
 
 @kernel
-def sort(f: Array, order: Integers, z: Array, keys: Array, places: Array) -> None:
-    """Write f upwards into z, and its order, from an order that is nearly right."""
-    moves, most = 0, 16 * f.size
-    for k in range(f.size):
-        i = order[k]
-        x, j = f[i], k - 1
-        while j >= 0 and z[j] > x:
-            z[j + 1], order[j + 1] = z[j], order[j]
-            j -= 1
-        z[j + 1], order[j + 1] = x, i
-        moves += k - 1 - j
-        if moves > most:
-            break
-    if moves <= most:
-        return
-    for i in range(f.size):
-        keys[i], places[i] = -f[i], i
-    sort_pairs(keys, places, f.size)
-    for k in range(f.size):
-        order[k] = int(places[k])
-        z[k] = f[order[k]]
+def insert(x: float, e: int, k: int, z: Array, order: Integers) -> int:
+    """Put the loss x of entry e into the k that are sorted; return how many moved."""
+    j = k - 1
+    while j >= 0 and z[j] > x:
+        z[j + 1], order[j + 1] = z[j], order[j]
+        j -= 1
+    z[j + 1], order[j + 1] = x, e
+    return k - 1 - j
 
 
 @kernel
-def accumulate(z: Array, q: Array, order: Integers, top: float, cost: Array, mass: Array) -> int:
+def sort_row(
+    values: Array, places: Integers, extra: Array, factor: float, unit: float, order: Integers, z: Array,
+    keys: Array, names: Array,
+) -> None:  # fmt: skip
+    """Write a row's losses upwards into z, from an order that is nearly right.
+
+    The loss of entry e is factor·values[places[e]] + unit·extra[e]; empty `places` means e, empty `extra` 0.
+    """
+    n, moves, most, k = z.size, 0, 16 * z.size, 0
+    if places.size == 0 and extra.size > 0:
+        while k < n and moves <= most:
+            e = order[k]
+            moves += insert(factor * values[e] + unit * extra[e], e, k, z, order)
+            k += 1
+    else:
+        while k < n and moves <= most:
+            e = order[k]
+            moves += insert(loss_of(values, places, extra, factor, unit, e), e, k, z, order)
+            k += 1
+    if k == n:
+        return
+    for e in range(n):
+        keys[e], names[e] = -loss_of(values, places, extra, factor, unit, e), e
+    sort_pairs(keys, names, n)
+    for k in range(n):
+        z[k], order[k] = -keys[k], int(names[k])
+
+
+@kernel
+def loss_of(values: Array, places: Integers, extra: Array, factor: float, unit: float, e: int) -> float:
+    """The loss of one entry, as `sort_row` says."""
+    x: float = factor * values[places[e] if places.size > 0 else e]
+    if extra.size > 0:
+        x += unit * extra[e]
+    return x
+
+
+@kernel
+def accumulate(q: Array, order: Integers, z: Array, cost: Array, mass: Array) -> int:
     """Write the sums of q·(top - f) and of q in the order of z; return how many are below the top."""
-    spent, moved, below = 0.0, 0.0, 0
-    for k in range(z.size):
+    n = z.size
+    top, spent, moved, below = z[n - 1], 0.0, 0.0, n
+    for k in range(n):
         x = q[order[k]]
         spent += x * (top - z[k])
         moved += x
         cost[k], mass[k] = spent, moved
-        below += z[k] < top
+    while below > 0 and z[below - 1] == top:
+        below -= 1
     return below
 
 
@@ -83,15 +110,20 @@ def read(
     unit: float, indptr: Integers, start: int, stop: int, center: Array, order: Integers, work: Array,
     table: Array, size: Array,
 ) -> None:  # fmt: skip
-    """Sort the rows start, …, stop - 1: losses, costs and masses in work[1], work[2] and work[3]."""
-    base = indptr[start]
+    """Sort the rows start, …, stop - 1: losses, costs and masses in work[0], work[1] and work[2]."""
+    base, factor = indptr[start], unit * scale
     for b in range(start, stop):
         a, i, j = b - start, indptr[b], indptr[b + 1]
-        part = slice(i - base, j - base)
-        f, z, cost, mass = work[0][part], work[1][part], work[2][part], work[3][part]
-        least, top = gather(values, indices, offsets, scale, unit, i, f)
-        sort(f, order[i:j], z, cost, mass)
-        below = accumulate(z, center[i:j], order[i:j], top, cost, mass)
+        z, cost, mass = (
+            work[0, i - base : j - base],
+            work[1, i - base : j - base],
+            work[2, i - base : j - base],
+        )
+        places = indices[i:j] if indices.size > 0 else indices
+        extra = offsets[i:j] if offsets.size > 0 else offsets
+        sort_row(values, places, extra, factor, unit, order[i:j], z, cost, mass)
+        below = accumulate(center[i:j], order[i:j], z, cost, mass)
+        least, top = z[0], z[z.size - 1]
         table[a, TOP], table[a, SPREAD], table[a, OFFSET] = top, top - least, unit * row_offsets[b]
         table[a, BELOW] = below
         table[a, MEAN] = -cost[z.size - 1] / (top - least) if below > 0 else 0.0
@@ -117,13 +149,13 @@ def move(
         low, high = 0, below - 1
         while low < high:
             middle = (low + high) // 2
-            if work[2, i + middle] >= need:
+            if work[1, i + middle] >= need:
                 high = middle
             else:
                 low = middle + 1
-        height = table[a, TOP] - work[1, i + low]
-        before = work[2, i + low - 1] if low > 0 else 0.0
-        moved = work[3, i + low - 1] if low > 0 else 0.0
+        height = table[a, TOP] - work[0, i + low]
+        before = work[1, i + low - 1] if low > 0 else 0.0
+        moved = work[2, i + low - 1] if low > 0 else 0.0
         moved += (need - before) / height
         table[a, X], table[a, THETA] = moved, 1.0 / height
         spent += moved
@@ -148,19 +180,27 @@ def keep_budget(table: Array, count: int, excess: float) -> None:
 
 @kernel
 def write_row(
-    q: Array, order: Integers, work: Array, i: int, top: float, below: int, moved: float, p: Array
-) -> float:
-    """Move mass from the smallest losses of a row to its largest one; return what the mean gains."""
-    copy(q, p)
-    k, gained, left = 0, 0.0, moved
+    q: Array, i: int, n: int, order: Integers, work: Array, at: int, top: float, below: int, moved: float,
+    P: Array,
+) -> float:  # fmt: skip
+    """Move mass from the smallest losses of a row to its largest one; return what the mean gains.
+
+    An empty P is not written.
+    """
+    k, gained, left, wanted = 0, 0.0, moved, P.size > 0
+    if wanted:
+        for e in range(i, i + n):
+            P[e] = q[e]
     while k < below and left > 0.0:
-        e = order[k]
+        e = i + order[i + k]
         taken = min(left, q[e])
-        p[e] = q[e] - taken
-        gained += taken * (top - work[1, i + k])
+        if wanted:
+            P[e] = q[e] - taken
+        gained += taken * (top - work[0, at + k])
         left -= taken
         k += 1
-    p[order[q.size - 1]] += moved - left
+    if wanted:
+        P[i + order[i + n - 1]] += moved - left
     return gained
 
 
@@ -203,12 +243,11 @@ def solve(
     # 3. Write p, which moves no more than the budget, and the policy.
     value, weight, chosen, least = np.inf, 0.0, 0, np.inf
     for a in range(count):
-        i, j = indptr[start + a], indptr[start + a + 1]
+        i, n = indptr[start + a], indptr[start + a + 1] - indptr[start + a]
         mean = table[a, HEIGHT] + table[a, SPREAD] * table[a, MEAN]
         gained = write_row(
-            q[i:j], order[i:j], work, i - base, table[a, TOP], int(table[a, BELOW]), table[a, X],
-            P[i:j],
-        )  # fmt: skip
+            q, i, n, order, work, i - base, table[a, TOP], int(table[a, BELOW]), table[a, X], P
+        )
         value = min(value, mean + gained)
         weight += table[a, THETA]
         at = mean if budget == 0.0 else table[a, HEIGHT]
@@ -235,7 +274,7 @@ def improve(
 ) -> None:  # fmt: skip
     """Improve the states first, …, after - 1; `order` has the places in each row, and out[DUAL] a start."""
     entries, count = most_entries(state_rows, indptr, first, after), most_rows(state_rows, first, after)
-    work, table, size = np.empty((4, entries)), np.empty((count, FACTS)), np.empty(count)
+    work, table, size = np.empty((3, entries)), np.empty((count, FACTS)), np.empty(count)
     one = np.empty(COLUMNS)
     for s in range(first, after):
         start, stop = state_rows[s], state_rows[s + 1]

@@ -3,15 +3,19 @@
 from uncertainty_sets.mdp.files import read_csv, write_csv, write_policy, write_values
 from uncertainty_sets.mdp.gymnasium_ import from_gymnasium
 from uncertainty_sets.mdp.model import MDP
+from uncertainty_sets.mdp.path import Price, price_of_robustness, radius_path
 from uncertainty_sets.mdp.robust import RobustMDP
 from uncertainty_sets.mdp.solution import Solution, Sweep
 
 __all__ = [
     "MDP",
+    "Price",
     "RobustMDP",
     "Solution",
     "Sweep",
     "from_gymnasium",
+    "price_of_robustness",
+    "radius_path",
     "read_csv",
     "write_csv",
     "write_policy",

@@ -57,8 +57,8 @@ class ByAction:
         self._all = rows_of(model, ambiguity, parameters)
         self._chosen: tuple[Integers, Rows] | None = None
 
-    def improve(self, values: Array) -> Update:
-        """Update with the best action in each state; of equal ones the first."""
+    def improve(self, values: Array, *, transitions: bool = True) -> Update:
+        """Update with the best action in each state, of equal ones the first; transitions in any case."""
         model, starts = self._model, self._model.state_rows[:-1]
         low, high = self._answer(self._all, values, model.row_rewards, model.entry_rewards)
         best = np.maximum.reduceat(low, starts)

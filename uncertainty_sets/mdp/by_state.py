@@ -123,37 +123,46 @@ class ByState:
         words = ", optimistic" if self._optimistic else ""
         return f"ByState({self._model!r}, {self._kind.__name__}{words})"
 
-    def improve(self, values: Array) -> Update:
+    def improve(self, values: Array, *, transitions: bool = True) -> Update:
         """Update with the best policy, which may be randomised."""
         v, policy = self._check_values(values), np.empty(self._model.rows)
         if self._optimistic:
             return self._improve_optimistically(v)
-        return self._update("improve", v, policy, self._best, (self._last, policy))
+        return self._update("improve", v, policy, self._best, (self._last, policy), transitions)
 
     def evaluate(self, policy: Array, values: Array) -> Update:
         """Update with a given policy: (rows,), the probabilities of a state's actions sum to 1."""
         v, given = self._check_values(values), self._check_policy(policy)
         return self._update("evaluate", v, given, self._given, (given,))
 
-    def _update(self, question: str, v: Array, policy: Array, out: Array, extra: tuple[Any, ...]) -> Update:
+    def _update(
+        self,
+        question: str,
+        v: Array,
+        policy: Array,
+        out: Array,
+        extra: tuple[Any, ...],
+        transitions: bool = True,
+    ) -> Update:
         """Run a kernel on all states, and those without a proof again."""
         model, edges = self._model, self._edges
         kernel: Callable[..., None] = getattr(self._kernels(), question)
-        P = self._p[question]
+        P = self._p[question] if transitions else NO_FLOATS
         losses = (v, self._direct, self._offsets, self._row_offsets, self._sizes, self._sign * model.discount)
         rows = (model.state_rows, self._indptr)
 
         def run(power: float, first: int, after: int) -> None:
             kernel(*losses, power, *rows, first, after, self._center, self._budget, *extra, P, out)
 
-        run_pieces(lambda i, j: run(1.0, edges[i], edges[j]), len(edges) - 1, P.size)
+        run_pieces(lambda i, j: run(1.0, edges[i], edges[j]), len(edges) - 1, self._center.size)
         for state in np.flatnonzero(out[STATUS] != OK).tolist():
             self._redo(state, question, v, out, run)
         slack = out[ROUNDING]
         low, high = out[VALUE] - slack, out[BOUND] + slack
         if not self._optimistic:
             low, high = -high, -low
-        return Update(low, high, policy, self._spread_out(P), float(out[ITERATIONS].sum()) / model.rows)
+        p = self._spread_out(P) if transitions else P
+        return Update(low, high, policy, p, float(out[ITERATIONS].sum()) / model.rows)
 
     def _redo(
         self, state: int, question: str, v: Array, out: Array, run: Callable[[float, int, int], None]

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,18 @@ def solve(updater: Updater, model: MDP, method: str, tolerance: float, **options
             p = own.update.p
         return middle(own.update)
 
-    advance = evaluate_policy if method == "policy" else lambda found: middle(found.update)
-    return iterate(model, updater.improve, advance, tolerance=tolerance, **options)
+    if method == "policy":
+        return iterate(model, updater.improve, evaluate_policy, tolerance=tolerance, **options)
+
+    sweep = partial(updater.improve, transitions=False)
+    return iterate(
+        model,
+        sweep,
+        lambda found: middle(found.update),
+        transitions=lambda v: updater.improve(v).p,
+        tolerance=tolerance,
+        **options,
+    )
 
 
 def evaluate(updater: Updater, model: MDP, policy: Array, tolerance: float, **options: Any) -> Solution:
@@ -92,8 +103,12 @@ def iterate(
     most: int | None,
     start: Array,
     observer: Observer | None,
+    transitions: Callable[[Array], Array] | None = None,
 ) -> Solution:
-    """Sweep until the bounds are within the tolerance, or as close as rounding lets them come."""
+    """Sweep until the bounds are within the tolerance, or as close as rounding lets them come.
+
+    `transitions` finds nature's answer to the last values, if sweeps leave it out.
+    """
     began = time.perf_counter()
     history: list[Sweep] = []
     best: Bounds | None = None
@@ -125,7 +140,7 @@ def iterate(
         lower=best.lower,
         upper=best.upper,
         policy=best.update.policy,
-        transitions=best.update.p,
+        transitions=best.update.p if transitions is None else transitions(best.v),
         converged=converged,
         interrupted=interrupted,
         model=model,
@@ -146,10 +161,9 @@ def bound(model: MDP, v: Array, update: Update) -> Bounds:
 
 def rounding(model: MDP, v: Array) -> float:
     """What rounding may add to an update of v: some units in the last place, and a sum over successors."""
-    rewards = model.row_rewards if model.entry_rewards is None else model.entry_rewards
-    size = float(np.max(np.abs(model.row_rewards)) + np.max(np.abs(rewards)) + np.max(np.abs(v)))
-    spread = float(np.ptp(rewards) + np.ptp(v))
-    return EPS * (8.0 * size + int(np.diff(model.indptr).max()) * spread)
+    size, spread = model.reward_range
+    low, high = float(v.min()), float(v.max())
+    return EPS * (8.0 * (size + max(high, -low)) + model.most_successors * (spread + high - low))
 
 
 def middle(update: Update) -> Array:

@@ -7,6 +7,7 @@ state_rows[s+1] - 1, and the successors of row b are the entries indptr[b], …,
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,20 @@ class MDP:
     def entries(self) -> int:
         """The number of successors of all state-actions together."""
         return self.indices.size
+
+    @cached_property
+    def most_successors(self) -> int:
+        """The largest number of successors of a state-action."""
+        return int(np.diff(self.indptr).max())
+
+    @cached_property
+    def reward_range(self) -> tuple[float, float]:
+        """The largest size of a reward, and how far those of one state-action can be apart, at most."""
+        size, spread = float(np.abs(self.row_rewards).max()), 0.0
+        if self.entry_rewards is not None:
+            size += float(np.abs(self.entry_rewards).max())
+            spread = float(np.ptp(self.entry_rewards))
+        return size, spread
 
     @property
     def actions_each(self) -> int | None:

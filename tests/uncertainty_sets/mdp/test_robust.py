@@ -29,6 +29,7 @@ from uncertainty_sets import (
 )
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.mdp import MDP, RobustMDP
+from uncertainty_sets.mdp.by_state import ByState
 
 STATES, ACTIONS, DISCOUNT = 4, 2, 0.8
 
@@ -386,3 +387,21 @@ def test_models_of_tables():
     model = MDP.from_table(*zip(*table, strict=True), discount=0.9)
     solution = RobustMDP.of(model, KL, radius=0.1).solve()
     assert solution.actions.tolist() == [5, 0]
+
+
+@pytest.mark.parametrize("kind", [KL, TotalVariation, ChiSquare])
+def test_sweeps_without_transitions_prove_the_same(kind):
+    """Value iteration with a joint budget leaves nature's transitions out until the end."""
+    P, R = problem(23, 6, 3)
+    updates = [
+        ByState(MDP(P, R, 0.9), kind, 0.2).improve(np.arange(6.0), transitions=t) for t in (True, False)
+    ]
+    for name in ("lower", "upper", "policy"):
+        full, short = (getattr(each, name) for each in updates)
+        np.testing.assert_allclose(short, full, rtol=0.0, atol=1e-12)
+    assert updates[1].p.size == 0
+    by_value = RobustMDP(P, R, 0.9, kind, radius=0.2, rectangular="s").solve("value")
+    by_policy = RobustMDP(P, R, 0.9, kind, radius=0.2, rectangular="s").solve("policy")
+    np.testing.assert_allclose(by_value.value, by_policy.value, atol=1e-6)
+    np.testing.assert_allclose(by_value.transitions, by_policy.transitions, atol=1e-3)
+    np.testing.assert_allclose(by_value.transition_matrix().sum(axis=1), 1.0)
