@@ -176,10 +176,11 @@ def _ragged(H: distortions.Distortion, *given: Any) -> None:
     """Answer ragged rows as a kernel does: sort, evaluate H, spend."""
     from uncertainty_sets.kernels.spectral import ragged, ragged_order
 
-    *losses, indptr, first, after, center, warm, P, out = given
+    shared, rest = given[:9], given[9:]  # losses, rows and centre, which both kernels take; what is left
+    indptr, first, after = shared[5:8]
     ends = indptr[first : after + 1] - indptr[first]
     places, sums = np.empty(ends[-1]), np.empty(ends[-1])
-    ragged_order(*losses, indptr, first, after, center, places, sums)
+    ragged_order(*(*shared, places, sums))
     heights = distortions.evaluate(H, sums)
     heights[ends[1:] - 1] = 1.0
-    ragged(*losses, indptr, first, after, center, places, heights, warm, P, out)
+    ragged(*(*shared, places, heights, *rest))
