@@ -83,6 +83,11 @@ def as_distortion(given: Any) -> Distortion:
     return PiecewiseLinear(points)
 
 
+def as_given(distortion: Distortion) -> Distortion | Array:
+    """Return the function, or the breakpoints of a piecewise linear H."""
+    return distortion.points if isinstance(distortion, PiecewiseLinear) else distortion
+
+
 def evaluate(distortion: Distortion, u: Array) -> Array:
     """Return H(u), cut to [0, 1]; refuse what is not one finite number for each u."""
     heights = np.asarray(distortion(u.copy()), dtype=np.float64)  # its code may write into u

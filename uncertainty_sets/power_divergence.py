@@ -105,13 +105,15 @@ def divergence_of(p: Array, q: Array, power: float) -> float:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         t = x / y
         s = t - 1.0
-        rise = np.log(t) if power == 0.0 else (t**power - 1.0) / power
-        terms = (rise - s) / (power - 1.0)
+        # q·t^k for k > 1 as p·t^{k-1}: t = 1e155 squared is too large for a number, and q·t² need not be.
+        moments = x * t ** (power - 1.0) if power > 1.0 else y * t**power
+        rise = y * np.log(t) if power == 0.0 else (moments - y) / power
+        terms = (rise - y * s) / (power - 1.0)
         # (t-1)²/2·(1 + (k-2)(t-1)/3 + (k-2)(k-3)(t-1)²/12): four digits more than the difference has there
-        near = 0.5 * s * s * (1.0 + (power - 2.0) * s * (1.0 / 3.0 + (power - 3.0) * s / 12.0))
+        near = 0.5 * y * s * s * (1.0 + (power - 2.0) * s * (1.0 / 3.0 + (power - 3.0) * s / 12.0))
         terms = np.where(np.abs(s) < 1e-4, near, terms)
     # Where q = 0, φ grows by 1/(1-k) per unit of p if k < 1; the sum of p - q is 0 with those entries.
-    return float(y @ terms) + _at_infinity(p, q, power)
+    return float(terms.sum()) + _at_infinity(p, q, power)
 
 
 def _at_infinity(p: Array, q: Array, power: float) -> float:

@@ -64,7 +64,7 @@ class Ragged:
     def __init__(
         self,
         kind: type[SetContract],
-        kernel: str,
+        kernel: str | Callable[..., None],
         keys: tuple[str, ...],
         structure: Structure,
         arguments: tuple[Array | Integers, ...],
@@ -72,29 +72,32 @@ class Ragged:
         by_entry: Mapping[str, Array],
         by_row: Mapping[str, Array] = MappingProxyType({}),
         by_value: Mapping[str, Array | None] = MappingProxyType({}),
+        in_common: Mapping[str, Any] = MappingProxyType({}),
         up_to_largest: tuple[str, ...] = (),
     ) -> None:
         """Keep rows that are checked already; users call `ragged` of a set.
 
         Args:
             kind: the class of the rows.
-            kernel: the file in kernels/ whose `ragged` answers them.
-            keys: the names of the multipliers.
+            kernel: the file in kernels/ whose `ragged` answers them, or a function called like that one.
+            keys: the names of the multipliers, at most two; empty if a row has more.
             structure: the entries of each row.
             arguments: what the kernel takes between `after` and `warm`.
             by_entry: parameters of the constructor of `kind`, for `row`: a number for each entry, or one.
             by_row: likewise, a number for each row, or one.
             by_value: likewise, positions of the values or a matrix between them; None: their places.
+            in_common: likewise, whatever all rows share as it is.
             up_to_largest: multipliers that prove nothing above the largest loss of their row, to which
                 the rounding of losses that are scaled down could lift them.
         """
         self._kind = kind
-        self._kernel_file = kernel
+        self._kernel_or_file = kernel
         self._keys = keys
         self._structure = structure
         self._arguments = arguments
         self._up_to_largest = [DUAL + keys.index(key) for key in up_to_largest]
         self._by_entry, self._by_row, self._by_value = dict(by_entry), dict(by_row), dict(by_value)
+        self._in_common = dict(in_common)
         pieces = np.arange(0, structure.entries, PIECE)
         edges = np.searchsorted(structure.indptr, pieces).tolist()
         self._edges: list[int] = sorted({*edges, structure.rows})
@@ -125,7 +128,7 @@ class Ragged:
         """
         start, stop = self._entries(index)
         places = self._structure.places(start, stop)
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = dict(self._in_common)
         for name, array in self._by_entry.items():
             given[name] = array[start:stop] if array.size > 1 else np.full(stop - start, array[0])
         for name, array in self._by_row.items():
@@ -153,7 +156,7 @@ class Ragged:
             given[name] = array[entries] if array.size > 1 else array
         for name, array in self._by_row.items():
             given[name] = array[chosen] if array.size > 1 else array[0]
-        given |= self._by_value
+        given |= self._by_value | self._in_common
         make = cast("Callable[..., Ragged]", self._kind.ragged)
         return make(**given, indptr=indptr, indices=self._structure.places()[entries])
 
@@ -216,8 +219,10 @@ class Ragged:
         return answer
 
     def _kernel(self) -> Callable[..., None]:
-        kernel: Callable[..., None] = import_module(f"uncertainty_sets.kernels.{self._kernel_file}").ragged
-        return kernel
+        found = self._kernel_or_file
+        if isinstance(found, str):
+            found = cast("Callable[..., None]", import_module(f"uncertainty_sets.kernels.{found}").ragged)
+        return found
 
     def _entries(self, row: int) -> tuple[int, int]:
         """The first entry of a row and the one after its last."""

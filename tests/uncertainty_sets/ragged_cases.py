@@ -12,14 +12,34 @@ from uncertainty_sets import Ragged, get_set
 
 VALUES = 40
 BY_ROW = ("radius", "budget", "tail")
-ONE_FOR_ALL = ("power",)
+ONE_FOR_ALL = {
+    "cressie-read": ("power",),
+    "spectral": ("distortion",),
+    "cvar-mixture": ("tails", "weights"),
+}
+WITHOUT_MULTIPLIERS = ("spectral", "cvar-mixture")
+"""Their rows have more than two, for which the answer of ragged rows has no room."""
 
 
 def _tail(size: int, rng: np.random.Generator) -> dict[str, Any]:
     return {"center": cases.center(rng, size), "tail": float(rng.choice([1e-6, 0.05, 0.25, 0.5, 0.9, 1.0]))}
 
 
-PARAMETERS = {"cvar": _tail, "evar": _tail, **cases.PARAMETERS}
+def _spectral(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    steep = [(0.0, 0.0), (1e-6, 0.3), (0.2, 0.6), (1.0, 1.0)]
+    given: list[Any] = [np.sqrt, steep, [(0.0, 0.0), (0.25, 1.0), (1.0, 1.0)], [(0.0, 0.0), (1.0, 1.0)]]
+    return {"center": cases.center(rng, size), "distortion": given[rng.integers(4)]}
+
+
+def _mixture(size: int, rng: np.random.Generator) -> dict[str, Any]:
+    levels = int(rng.integers(1, 5))
+    tails = rng.choice([1e-6, 0.05, 0.25, 0.5, 0.9, 1.0], levels)
+    return {"center": cases.center(rng, size), "tails": tails, "weights": rng.dirichlet(np.ones(levels))}
+
+
+PARAMETERS = {
+    "cvar": _tail, "evar": _tail, "spectral": _spectral, "cvar-mixture": _mixture, **cases.PARAMETERS
+}  # fmt: skip
 
 
 def structure(rng: np.random.Generator, rows: int, longest: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +58,7 @@ def of_rows(name: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
         while np.ndim(given.get("shape")) == 2:
             given = PARAMETERS[name](int(n), rng)
         given.pop("cost", None)
-        shared = {key: given.pop(key) for key in ONE_FOR_ALL if key in given}
+        shared = {key: given.pop(key) for key in ONE_FOR_ALL.get(name, ())}
         if "shape" in given:
             given["shape"] = np.broadcast_to(given["shape"], n)
         drawn.append(given)

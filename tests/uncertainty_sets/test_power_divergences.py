@@ -98,6 +98,18 @@ def test_cvxpy_agrees(make, limit):
         assert make(q).worst_case(f, backend="clarabel").value == pytest.approx(problem.value, abs=1e-5)
 
 
+@pytest.mark.parametrize("k", [-2.345, -0.7, 0.3, 0.95, 1.06, np.pi, 3.7])
+def test_constraints_of_any_fraction(k):
+    """Without the warning that cvxpy has for powers with many cones (warnings are errors here)."""
+    rng = np.random.default_rng(8)
+    f, q, p = rng.normal(size=6), rng.dirichlet(np.full(6, 2.0)), cp.Variable(6, nonneg=True)
+    ball = CressieRead(q, 0.1, k)
+    problem = cp.Problem(cp.Maximize(f @ p), [cp.sum(p) == 1, *ball.constraints(p)])
+    problem.solve(solver=cp.CLARABEL)
+    assert ball.worst_case(f).value == pytest.approx(problem.value, abs=tolerances.REFERENCE_CONIC)
+    assert ball.worst_case(f, backend="clarabel").value == pytest.approx(problem.value, abs=1e-5)
+
+
 def test_the_named_sets_are_powers():
     rng = np.random.default_rng(6)
     f, q = rng.normal(size=(20, 30)), rng.dirichlet(np.ones(30))
@@ -165,3 +177,38 @@ def test_squares_that_underflow_prove_nothing():
     answer = ball.worst_case(f)
     assert ball.violation(answer.p) <= tolerances.VIOLATION
     assert answer.p[1] == pytest.approx(1.0)
+
+
+def test_the_margin_is_not_below_a_loss_with_mass_by_its_rounding():
+    """At a margin of 0.9000000000000001 the loss 0.1 counts, and the bound is 3.8e7 instead of 1."""
+    q = [1.0275351972731658e-05, 9.905337725184272e-08, 7.288002390872789e-09, 1.2961133226155274e-06]
+    q += [4.5910483439556554e-05, 3.444595774846494e-08, 0.15797911361652486, 3.299979630342572e-25]
+    q = np.array([*q, 0.8419632636474029, 1.321151031851648e-54])
+    f = np.array([1e-07, 0.1, 1e-08, 0.01, 1e-06, 1e-09, 0.0001, 9.999999999999999e-06, 0.001, 1.0])
+    radius = 7.569157317301243e53
+    for answer in (ChiSquare(q, radius).worst_case(f), CressieRead(q, 0.5 * radius, 2.0).worst_case(f)):
+        above = np.maximum(LONG(answer.dual["margin"]) - (LONG(1.0) - f.astype(LONG)), 0.0)
+        bound = 1.0 - answer.dual["margin"] + np.sqrt((1.0 + radius) * (q * above**2).sum())
+        assert bound - answer.p @ f.astype(LONG) <= tolerances.gap(f)
+
+
+@pytest.mark.parametrize("short", [1e-6, 1e-9])
+@pytest.mark.parametrize("mass", [1e-188, 1e-260, 1e-300])
+def test_a_huge_radius_just_short_of_the_largest_loss(mass, short):
+    """p at the top is √((1+radius)·mass), and the rest is at the next loss; (p/q)² is above 1e308."""
+    f, q = np.array([2.0, 1.0, 0.0]), np.array([mass, 0.5, 0.5])
+    radius = (1.0 - short) / mass
+    for ball in (ChiSquare(q, radius), CressieRead(q, 0.5 * radius, 2.0)):
+        answer = ball.worst_case(f, backend="closed-form")
+        assert 2.0 - answer.value == pytest.approx(-np.expm1(0.5 * np.log1p(-short)), rel=1e-6)
+        assert answer.gap <= tolerances.gap(f)
+        assert ball.violation(answer.p) <= tolerances.VIOLATION
+
+
+def test_a_huge_radius_and_losses_that_differ_by_little():
+    """Where the variance is so small that radius/variance has no number."""
+    q = np.array([7.128686569534981e-261, 1.0, 6.775e-87, 4.558e-143, 1.247e-154])
+    f = np.array([0.0, -3.7545946789499564e-258, -1.0, -1.734e-103, -2.224e-78])
+    answer = CressieRead(q, 7.01391476708052e259, 2.0).worst_case(f, backend="closed-form")
+    assert -1e-250 <= answer.value <= 0.0
+    assert answer.gap <= tolerances.gap(f)

@@ -25,7 +25,7 @@ AIM = 1e-13  # of the radius + 1: how close D + 1 must come
 TINY = 1e-280  # below: squares and sums of squares may have lost digits by underflow
 POWER, FACTOR = 2.0, 0.5  # χ² as a power divergence, which is half of it
 
-solve_any_power = cressie_read.solve
+solve_any_power, inward = cressie_read.solve, cressie_read.inward
 
 
 @summing
@@ -118,7 +118,8 @@ def attempt(
             excess = variance / (distance * distance) - radius
             violation = max(abs(total - 1.0), excess / max(1.0, radius))
             finish(out, top, spread * (mean + value), spread * (mean + bound), violation, 3, spread)
-            out[DUAL], out[DUAL + 1] = 0.5 * spread * (mean + bound - t) / (1.0 + radius), -spread * t
+            out[DUAL] = 0.5 * spread * (mean + bound - t) / (1.0 + radius)
+            out[DUAL + 1] = inward(-spread * t)
             out[GAP] = spread * (bound - value)
             return
     # 2. Start from all entries, or from an earlier answer if it is of this size.
@@ -134,7 +135,7 @@ def attempt(
     if not min(second, first * first) > TINY:
         violation = np.inf
     finish(out, top, spread * value, spread * (t + rise), violation, passes, spread)
-    out[DUAL], out[DUAL + 1] = 0.5 * spread * rise / (1.0 + radius), -spread * t
+    out[DUAL], out[DUAL + 1] = 0.5 * spread * rise / (1.0 + radius), inward(-spread * t)
 
 
 @kernel

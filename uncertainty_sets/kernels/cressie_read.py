@@ -175,15 +175,14 @@ def search(
 
 @kernel
 def divergence_between(q: Array, p: Array, other: Array, share: float, power: float) -> float:
-    """D of (1 - share)·p + share·other."""
+    """D of (1 - share)·p + share·other; k > 1."""
     divergence = 0.0
     for i in range(q.size):
         if q[i] > 0.0:
             t = (p[i] + share * (other[i] - p[i])) / q[i]
-            if power == 0.0:
-                divergence += q[i] * (t - 1.0 - np.log(t))
-            else:
-                divergence += q[i] * ((t**power - 1.0) / power - (t - 1.0)) / (power - 1.0)
+            # q·t^k in this order: t = 1e155 squared is too large for a number, and q·t² need not be.
+            moment = q[i] * t * t ** (power - 1.0)
+            divergence += ((moment - q[i]) / power - q[i] * (t - 1.0)) / (power - 1.0)
     return divergence
 
 
@@ -249,6 +248,16 @@ def settle(
 
 
 @kernel
+def inward(margin: float) -> float:
+    """The margin less some units in its last place, for k > 1.
+
+    If rounding takes the zero of p/q below a loss with much mass, the bound at a large radius grows by many
+    times the rounding; in the other direction it grows by the rounding itself at most.
+    """
+    return margin * (1.0 - 4.0 * EPS)
+
+
+@kernel
 def most_of(power: float, mass: float, rest: float) -> float:
     """The D of the centre restricted to the largest losses: no other p that is all there has less."""
     if rest == 0.0:
@@ -265,7 +274,7 @@ def most_of(power: float, mass: float, rest: float) -> float:
 @kernel
 def start_of(mean: float, variance: float, radius: float, power: float) -> float:
     """θ by the curvature of D at 0, √(2·radius)/σ about the mean, seen from the top."""
-    about = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 1.0
+    about = min(np.sqrt(2.0 * radius) / np.sqrt(variance), HIGHEST) if variance > 0.0 else 1.0
     base = 1.0 - (power - 1.0) * about * mean
     return about / base if base > 0.05 else 20.0 * about
 
@@ -329,14 +338,14 @@ def solve(
             f, q, top, scale, mean, beyond, mode, power, radius
         )  # fmt: skip
         if tight < bound:
-            # A little further, so that rounding of the margin does not take the zero below that loss.
-            theta, bound, eta = beyond * (1.0 + 4.0 * EPS), tight, price
+            theta, bound, eta = beyond, tight, price
     excess = max(0.0, divergence - radius) / (factor * max(1.0, limit))
     finish(
         out, top, spread * (center + value), spread * (center + bound),
         max(abs(total - 1.0), excess), passes, spread,
     )  # fmt: skip
-    out[DUAL], out[DUAL + 1] = spread * factor * eta, spread / (abs(slope) * theta)
+    margin = spread / (abs(slope) * theta)
+    out[DUAL], out[DUAL + 1] = spread * factor * eta, inward(margin) if power > 1.0 else margin
     # At a small radius the gap must be taken before `center` is added, which rounds it.
     out[GAP] = spread * (bound - value)
 

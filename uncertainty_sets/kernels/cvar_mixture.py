@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array, Matrix
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
-from uncertainty_sets.kernels.layout import OK, STATUS
+from uncertainty_sets.kernels.layout import COLUMNS, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
 from uncertainty_sets.kernels.spectral import totals
@@ -81,3 +82,33 @@ def rows(
     for b in range(F.shape[0]):
         r = b if many else 0
         solve(F[b], center[r], tails[0], weights[0], var[b], P[b], out[b], keys, masses, sample)
+
+
+@entry("P", "out")
+@kernel
+def ragged(
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
+    scale: float,
+    unit: float,
+    indptr: Indices,
+    first: int,
+    after: int,
+    center: Vector,
+    tails: Vector,
+    weights: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
+) -> None:
+    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    most = longest_row(indptr, first, after)
+    scratch, one, var = np.empty(most), np.full(COLUMNS, np.nan), np.empty(tails.size)
+    keys, masses = np.empty(most), np.empty(most)
+    sample = np.empty((2, SAMPLE if most > 96 else 1))
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        solve(f, center[i:j], tails, weights, var, P[i:j], one, keys, masses, sample)
+        put(one, out, b)

@@ -1,15 +1,17 @@
 """Spectral risk: sort the losses downwards; p is the rise of the distortion H over their cumulated masses.
 
-Python evaluates H between the two kernels, `order` and `rows`, since H may be any function.
+Python evaluates H between two kernels, `order` and `rows` (`ragged_order` and `ragged`), since H may be any
+function.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array, Matrix
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
-from uncertainty_sets.kernels.layout import NOT_FINITE, OK, STATUS
+from uncertainty_sets.kernels.layout import COLUMNS, NOT_FINITE, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, scan
 from uncertainty_sets.kernels.selection import sort_pairs
 
@@ -101,3 +103,56 @@ def rows(
     many = center.shape[0] > 1
     for b in range(F.shape[0]):
         solve(F[b], center[b if many else 0], places[b], heights[b], P[b], out[b])
+
+
+@entry("places", "sums")
+@kernel
+def ragged_order(
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
+    scale: float,
+    unit: float,
+    indptr: Indices,
+    first: int,
+    after: int,
+    center: Vector,
+    places: Vector,
+    sums: Vector,
+) -> None:
+    """Sort the rows from `first` to `after`; `places` and `sums` begin with the first entry of these rows."""
+    most, start = longest_row(indptr, first, after), indptr[first]
+    scratch, keys = np.empty(most), np.empty(most)
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        descend(f, center[i:j], keys, places[i - start : j - start], sums[i - start : j - start])
+
+
+@entry("P", "out")
+@kernel
+def ragged(
+    values: Vector,
+    indices: Indices,
+    offsets: Vector,
+    scale: float,
+    unit: float,
+    indptr: Indices,
+    first: int,
+    after: int,
+    center: Vector,
+    places: Vector,
+    heights: Vector,
+    warm: Matrix,
+    P: Vector,
+    out: Matrix,
+) -> None:
+    """Solve the rows from `first` to `after`, with `places` and H along them as `ragged_order` lays them."""
+    start = indptr[first]
+    scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)
+    for b in range(first, after):
+        i, j = indptr[b], indptr[b + 1]
+        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
+        part = slice(i - start, j - start)
+        solve(f, center[i:j], places[part], heights[part], P[i:j], one)
+        put(one, out, b)

@@ -13,6 +13,8 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, check_not_negative, readonly
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
 from uncertainty_sets.sets.spectral import Spectral
 from uncertainty_sets.tails import check_tail
 
@@ -55,24 +57,46 @@ class CVaRMixture(Spectral):
     _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, tails: ArrayLike, weights: ArrayLike) -> None:
-        self._tails = check_tail("tails", _as_levels("tails", tails))
-        self._weights = _as_levels("weights", weights)
-        if self._tails.size != self._weights.size:
-            raise InvalidParameter(
-                f"weights must have one number per tail, {self._tails.size}, got {self._weights.size}",
-                parameter="weights",
-                value=weights,
-            )
-        check_not_negative("weights", self._weights)
-        total = float(self._weights.sum())
-        if abs(total - 1.0) > SUM_TOLERANCE:
-            raise InvalidParameter(
-                f"weights must sum to 1, got {total:.12g}; divide them by their sum",
-                parameter="weights",
-                value=weights,
-            )
-        self._weights /= total
+        self._tails, self._weights = _as_mixture(tails, weights)
         super().__init__(center, distortions.of_mixture(self._tails, self._weights))
+
+    @classmethod
+    def ragged(  # type: ignore[override]  # the levels are parameters here
+        cls,
+        center: Any,
+        tails: ArrayLike,
+        weights: ArrayLike,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each with a centre of its own and all with the same levels.
+
+        The answer has value, bound, gap and violation of each row, and an empty `dual`, which has room for
+        two numbers per row: the values at risk of row b are those of ``rows.row(b).worst_case(losses)``.
+        O(entries) per level.
+
+        >>> rows = CVaRMixture.ragged([0.5, 0.5, 0.2, 0.3, 0.5], [1.0, 0.25], [0.5, 0.5], indptr=[0, 2, 5])
+        >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
+        >>> rows.worst_case(v).value.round(12)
+        array([1.75, 2.25])
+        >>> rows.row(1).worst_case(v[2:]).dual["var"]
+        array([1., 2.])
+
+        Args:
+            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
+            tails: in (0, 1], shape (K,); the same for all rows.
+            weights: at least 0, with sum 1, shape (K,); the same for all rows.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure, levels = structure_of("center", center, indptr, indices), _as_mixture(tails, weights)
+        q = as_flat_center(center, structure)
+        return Ragged(
+            CVaRMixture, "cvar_mixture", (), structure, (q, *levels), by_entry={"center": q},
+            in_common=dict(zip(("tails", "weights"), levels, strict=True)),
+        )  # fmt: skip
 
     @property
     def tails(self) -> Array:
@@ -97,6 +121,26 @@ class CVaRMixture(Spectral):
         var = np.empty((1 if losses.ndim == 1 else len(losses), self._tails.size))
         parameters = (self._center, self._tails[None], self._weights[None])
         return answer(rows, losses, parameters, (), warm_start, out, {"var": var})
+
+
+def _as_mixture(tails: ArrayLike, weights: ArrayLike) -> tuple[Array, Array]:
+    """Return tails and weights of the levels, checked, the weights with sum 1."""
+    shares, rates = check_tail("tails", _as_levels("tails", tails)), _as_levels("weights", weights)
+    if shares.size != rates.size:
+        raise InvalidParameter(
+            f"weights must have one number per tail, {shares.size}, got {rates.size}",
+            parameter="weights",
+            value=weights,
+        )
+    check_not_negative("weights", rates)
+    total = float(rates.sum())
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        raise InvalidParameter(
+            f"weights must sum to 1, got {total:.12g}; divide them by their sum",
+            parameter="weights",
+            value=weights,
+        )
+    return shares, rates / total
 
 
 def _as_levels(name: str, value: ArrayLike) -> Array:

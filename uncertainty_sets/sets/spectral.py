@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,8 @@ from uncertainty_sets.centered import CenteredSet
 from uncertainty_sets.errors import BackendUnsuitable
 from uncertainty_sets.kernels.dispatch import answer, run_pieces
 from uncertainty_sets.parameters import as_center
+from uncertainty_sets.ragged import Ragged
+from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,11 +75,48 @@ class Spectral(CenteredSet):
         self._store(np.ndim(center) == 2, as_center(center))
         self._distortion = distortions.as_distortion(distortion)
 
+    @classmethod
+    def ragged(
+        cls,
+        center: Any,
+        distortion: Callable[[Array], Array] | ArrayLike,
+        *,
+        indptr: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+    ) -> Ragged:
+        """Return rows of different lengths, each with a centre of its own and all with one distortion.
+
+        The answer has value, bound, gap and violation of each row, and an empty `dual`, which has room for
+        two numbers per row: the order of row b is that of ``rows.row(b).worst_case(losses)``. O(n log n) per
+        row of n entries. H is called with the entries of many rows at once, by several threads if there are
+        many entries.
+
+        >>> import numpy as np
+        >>> rows = Spectral.ragged([0.5, 0.5, 0.2, 0.3, 0.5], np.sqrt, indptr=[0, 2, 5])
+        >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
+        >>> rows.worst_case(v).value.round(4)
+        array([1.7071, 2.1543])
+        >>> rows.row(1).worst_case(v[2:]).dual["order"]
+        array([0, 1, 2])
+
+        Args:
+            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
+            distortion: as for a single set; one for all rows.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+        """
+        structure, H = structure_of("center", center, indptr, indices), distortions.as_distortion(distortion)
+        q = as_flat_center(center, structure)
+        return Ragged(
+            Spectral, partial(_ragged, H), (), structure, (q,), by_entry={"center": q},
+            in_common={"distortion": distortions.as_given(H)},
+        )  # fmt: skip
+
     @property
     def distortion(self) -> Callable[[Array], Array] | Array:
         """The function, or the breakpoints as an array of shape (K, 2)."""
-        H = self._distortion
-        return H.points if isinstance(H, distortions.PiecewiseLinear) else H
+        return distortions.as_given(self._distortion)
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
@@ -130,3 +170,17 @@ class Spectral(CenteredSet):
 
     def _residual(self, p: Array) -> float:
         return distortions.excess(p, self._center[0], self._distortion)
+
+
+def _ragged(H: distortions.Distortion, *given: Any) -> None:
+    """Answer ragged rows as a kernel does: sort, evaluate H, spend."""
+    from uncertainty_sets.kernels.spectral import ragged, ragged_order
+
+    shared, rest = given[:9], given[9:]  # losses, rows and centre, which both kernels take; what is left
+    indptr, first, after = shared[5:8]
+    ends = indptr[first : after + 1] - indptr[first]
+    places, sums = np.empty(ends[-1]), np.empty(ends[-1])
+    ragged_order(*(*shared, places, sums))
+    heights = distortions.evaluate(H, sums)
+    heights[ends[1:] - 1] = 1.0
+    ragged(*(*shared, places, heights, *rest))
