@@ -21,7 +21,7 @@ from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
 from uncertainty_sets.kernels.layout import NOT_FINITE, OK
-from uncertainty_sets.kernels.least_radius import COLUMNS, MULTIPLIER, STATUS, VALUE
+from uncertainty_sets.kernels.radius_layout import COLUMNS, MULTIPLIER, STATUS, VALUE
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from uncertainty_sets.kernels.chi_square import variance_about, write
 from uncertainty_sets.kernels.jit import comparing, entry, kernel, summing
 from uncertainty_sets.kernels.kl import EPS, moments, totals
 from uncertainty_sets.kernels.layout import OK
-from uncertainty_sets.kernels.least_radius import STATUS, answered_at_once, conclude, exact
+from uncertainty_sets.kernels.least_radius import answered_at_once, conclude, exact
+from uncertainty_sets.kernels.radius_layout import STATUS
 from uncertainty_sets.kernels.scan import larger, scan, smaller
 
 MOST_PASSES = 80

@@ -15,7 +15,8 @@ from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.kl import HIGHEST, moments, tilt, tilt_little, write
 from uncertainty_sets.kernels.layout import OK
-from uncertainty_sets.kernels.least_radius import STATUS, answered_at_once, conclude, exact
+from uncertainty_sets.kernels.least_radius import answered_at_once, conclude, exact
+from uncertainty_sets.kernels.radius_layout import STATUS
 from uncertainty_sets.kernels.scan import scan
 
 MOST_PASSES = 80

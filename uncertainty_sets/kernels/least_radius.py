@@ -1,4 +1,4 @@
-"""What the kernels of the inverse question share: the columns that they write, and how they judge them.
+"""What the kernels of the inverse question share: how they judge what they write (radius_layout.py).
 
 Such a kernel is ``rows(F, *parameters, target, P, out)``: for each loss vector the least radius at which pᵀf
 reaches its target, a p that does, and one row of `out`. Losses are scaled to g = (f - max f)/spread in
@@ -12,11 +12,8 @@ import numpy as np
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel
 from uncertainty_sets.kernels.layout import FEASIBLE, NOT_SOLVED, OK, PROMISE, ULPS
+from uncertainty_sets.kernels.radius_layout import GAP, LOWER, MULTIPLIER, PASSES, RADIUS, STATUS, VALUE
 from uncertainty_sets.kernels.scan import copy
-
-RADIUS, LOWER, GAP, VALUE, MULTIPLIER, PASSES, STATUS = range(7)
-COLUMNS = 7
-"""What `rows` writes for each loss vector; GAP is radius - lower bound before both are rounded."""
 
 
 @kernel

@@ -13,7 +13,8 @@ import numpy as np
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import OK
-from uncertainty_sets.kernels.least_radius import STATUS, answered_at_once, conclude
+from uncertainty_sets.kernels.least_radius import answered_at_once, conclude
+from uncertainty_sets.kernels.radius_layout import STATUS
 from uncertainty_sets.kernels.scan import scan, smaller
 from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, threshold
 from uncertainty_sets.kernels.total_variation import LIGHT, fill, top_mass
