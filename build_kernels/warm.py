@@ -19,10 +19,12 @@ from uncertainty_sets import compiled
 
 def compile_file(names: list[str]) -> None:
     """Compile the entries of one file, which have most of their callees in common."""
+    from numba import config
+
     from uncertainty_sets.kernels import jit
 
     entries(list(PACKAGES))
-    for name in names:
+    for name in [] if config.DISABLE_JIT else names:
         function = jit.ENTRIES[name].function
         function.compile(arguments_of(name))  # type: ignore[attr-defined]  # numba has no types
 
