@@ -27,6 +27,7 @@ demo: $(VENV)/.run  ## a short run that compares robust training with FedAvg
 	$(BIN)/fdro demo
 
 test: $(VENV)/.dev  ## the test-suite
+	$(if $(ARGS),,$(BIN)/python -m build_kernels.warm $(WORKERS))
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types, import rule, documentation

@@ -76,20 +76,32 @@ def entries(packages: list[str]) -> list[str]:
     return [name for name in jit.ENTRIES if name.partition(".")[0] in packages and wanted in name]
 
 
-def _lower(name: str, level: str, cpu: str, into: Path) -> dict[str, Any]:
-    """Compile one entry, write its object, and describe it for `shim`."""
-    from numba.core import compiler, sigutils
+def arguments_of(name: str) -> Any:
+    """Return the types of an entry's arguments, as numba's own objects."""
+    from numba.core import sigutils
 
     from uncertainty_sets.kernels import jit
 
     entry = jit.ENTRIES[name]
     made: Any = entry.function
     taken = entry_types.parameters(name, made.py_func, entry.writes)
-    signature, _ = sigutils.normalize_signature(f"({', '.join(each.numba for each in taken)},)")
+    return sigutils.normalize_signature(f"({', '.join(each.numba for each in taken)},)")[0]
+
+
+def _lower(name: str, level: str, cpu: str, into: Path) -> dict[str, Any]:
+    """Compile one entry, write its object, and describe it for `shim`."""
+    from numba.core import compiler
+
+    from uncertainty_sets.kernels import jit
+
+    entry = jit.ENTRIES[name]
+    made: Any = entry.function
+    taken = entry_types.parameters(name, made.py_func, entry.writes)
+    types = arguments_of(name)
     flags = compiler.Flags()
     made.targetdescr.options.parse_as_flags(flags, made.targetoptions)
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    result = compiler.compile_extra(made.typingctx, made.targetctx, made.py_func, signature, None, flags, {})
+    result = compiler.compile_extra(made.typingctx, made.targetctx, made.py_func, types, None, flags, {})
     symbol = f"fdro_{name.replace('.', '_')}_{level}"
     _emit(result, name, symbol, cpu, into / f"{name}.o")
     return {

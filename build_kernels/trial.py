@@ -11,11 +11,16 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
+from build_kernels.library import PACKAGES
+
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("pytest>=8", "hypothesis>=6.100", "scikit-learn>=1.6")
+NEEDED = ("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "scikit-learn>=1.6")
+FORGOTTEN = {"PYTHONPATH", "FDRO_JIT", "NUMBA_CACHE_DIR"}
+"""Variables that would let other packages or kernels than the wheel's be used."""
 TESTS = (
     "tests/test_compiled.py",
     "tests/uncertainty_sets/test_values.py",
@@ -43,18 +48,32 @@ def main(wheel: Path) -> int:
         python = str(here / "venv" / "bin" / "python")
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, str(wheel.resolve()), *NEEDED], check=True)
+        lend_kernels(Path(sysconfig.get_path("platlib", vars={"platbase": str(here / "venv")})))
         shutil.copytree(ROOT / "tests", here / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", here)  # how pytest is set up
         environment = {
-            **{name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "FDRO_JIT"}},
+            **{name: value for name, value in os.environ.items() if name not in FORGOTTEN},
             "FDRO_KERNELS": "require",
-            "NUMBA_CACHE_DIR": str(here / "cache"),
         }
-        for command in ([python, "-c", WHERE], [python, "-m", "pytest", "-q", *TESTS]):
+        tests = [python, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), *TESTS]
+        for command in ([python, "-c", WHERE], tests):
             code = subprocess.run(command, cwd=here, env=environment, check=False).returncode
             if code:
                 return code
     return 0
+
+
+def lend_kernels(packages: Path) -> None:
+    """Copy what numba has compiled in this checkout, to which the wheel's kernels are compared.
+
+    numba finds these files by the contents of the sources, and compiles what is missing or of other sources.
+    """
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("__pycache__/*.nbc"):
+            to = packages / file.relative_to(ROOT)
+            if to.parent.parent.is_dir():
+                to.parent.mkdir(exist_ok=True)
+                shutil.copy2(file, to)
 
 
 if __name__ == "__main__":

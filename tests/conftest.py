@@ -12,6 +12,10 @@ from hypothesis import HealthCheck, settings
 from uncertainty_sets import compiled
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, not shown
+for library in ("OMP", "OPENBLAS", "MKL"):
+    # One thread each: pytest's own processes have all cores, and the threads of several compete by spinning.
+    # BLAS reads this when NumPy is imported, so it holds for the processes that pytest starts.
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 settings.register_profile(
     "default",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.copies import copy_package
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,8 +101,7 @@ def python(folder: Path, *arguments: str) -> str:
 
 def copied(package: str, to: Path) -> Path:
     """Copy a package without its results."""
-    skipped = shutil.ignore_patterns("results", "out", "__pycache__")
-    return Path(shutil.copytree(ROOT / package, to / package, ignore=skipped))
+    return copy_package(ROOT / package, to, "results", "out")
 
 
 def test_a_data_set_is_one_file(tmp_path: Path) -> None:

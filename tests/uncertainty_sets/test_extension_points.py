@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.copies import copy_package
+
 ROOT = Path(__file__).resolve().parents[2]
 
 CLOSED_FORM_SET = '''
@@ -174,8 +176,7 @@ def project(tmp_path_factory) -> Path:
     """A copy of the project with three files more."""
     folder = tmp_path_factory.mktemp("extended")
     for package in ("uncertainty_sets", "fdro_core", "bench", "tests"):
-        ignore = shutil.ignore_patterns("__pycache__", "results")
-        shutil.copytree(ROOT / package, folder / package, ignore=ignore)
+        copy_package(ROOT / package, folder, "results")
     shutil.copy(ROOT / "pyproject.toml", folder)
     for path, source in FILES.items():
         assert not (folder / path).exists()
@@ -218,7 +219,8 @@ def test_nothing_else_that_finds_sets_or_backends_needs_an_edit(project):
     files[0] += "::test_everything_else"  # the others run kernels, which a copy has to compile
     found = ["uncertainty_sets/registry.py", "uncertainty_sets/building.py", "uncertainty_sets/backends"]
     rule = "tests/test_import_rule.py::test_the_rule_holds"
-    assert pytest_on(project, "--doctest-modules", *files, *found, rule) > 60
+    new = " or ".join(["not test_a_subclass_of_any_set", *NAMES])  # the other sets are as they were
+    assert pytest_on(project, "--doctest-modules", *files, *found, rule, "-k", new) > 60
 
 
 def test_capabilities_are_on_the_class(project):

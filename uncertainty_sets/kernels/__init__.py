@@ -56,6 +56,7 @@ What several of them use:
 | `ball_projection` | the nearest point of a KL or χ² ball or a diagonal Ellipsoid; not part of an oracle |
 | `total_variation_projection` | the nearest point of a total variation ball; not part of an oracle |
 | `least_radius` | what the files `…_radius` share: the least radius whose worst case reaches a target |
+| `radius_layout` | what they write |
 | `cholesky` | a block's factor, and solutions for three right-hand sides (Ellipsoid) |
 | `quadratic_form` | xᵀQx and xᵀQ⁻¹x of an ill-conditioned matrix (Ellipsoid) |
 """
