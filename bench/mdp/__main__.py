@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
-from rich.console import Console
-
 from bench.mdp import solving, sweeps
-from bench.measuring import machine
-from bench.measuring.targets import Row, table
-
-Say = Callable[[str], None]
+from bench.measuring import command
+from bench.measuring.command import Say
+from bench.measuring.targets import Row
 
 
 def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Callable[[], list[Row]]]:
@@ -26,25 +22,6 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print the table; return 0 even if a target is missed: a benchmark is not a test."""
-    names = list(measurements(True, 0, 1.0, print))
-    parser = argparse.ArgumentParser(prog="python -m bench mdp", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, 20,000 states")
-    parser.add_argument(
-        "--only", nargs="+", choices=names, default=names, metavar="PART", help=", ".join(names)
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scale", type=float, default=1.0, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    console = Console()
-    rows: list[Row] = []
-    with console.status("starting") as status:
-        parts = measurements(options.quick, options.seed, options.scale, status.update)
-        try:
-            for name in options.only:
-                rows.extend(parts[name]())
-        except KeyboardInterrupt:  # what was measured is shown all the same
-            console.print("Interrupted; the numbers so far:")
-    console.print(table(rows, "Robust Markov decision processes"))
-    console.print(machine.line(machine.describe()), soft_wrap=True)
-    return 0
+    """Measure and print the table."""
+    title, quick = "Robust Markov decision processes", "fewer repeats, 20,000 states"
+    return command.run(arguments, "mdp", title, str(__doc__), quick, measurements)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-from rich.console import Console
-
-from bench.measuring import machine
-from bench.measuring.targets import Row, table
+from bench.measuring import command
+from bench.measuring.command import Say
+from bench.measuring.targets import Row
 from bench.oracles import cd_norm as oracle_cd_norm
 from bench.oracles import compiled as oracle_compiled
 from bench.oracles import exact as oracle_exact
@@ -22,8 +17,6 @@ from bench.oracles import ragged as oracle_ragged
 from bench.oracles import rows as oracle_rows
 from bench.oracles import solvers as oracle_solvers
 from bench.oracles import speed as oracle_speed
-
-Say = Callable[[str], None]
 
 
 def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Callable[[], Iterable[Row]]]:
@@ -63,42 +56,6 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print the table, and exit with 0 even if a target is missed: a benchmark is not a test."""
-    names = list(measurements(True, 0, 1.0, print))
-    parser = argparse.ArgumentParser(prog="python -m bench oracles", description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer repeats, smaller programs for the solvers"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
-    parser.add_argument(
-        "--only", nargs="+", choices=names, default=names, metavar="PART", help=", ".join(names)
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scale", type=float, default=1.0, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    console = Console()
-    rows: list[Row] = []
-    with warnings.catch_warnings(), console.status("starting") as status:
-        warnings.simplefilter("ignore")  # cvxpy warns of inaccurate solutions, which are counted here
-        parts = measurements(options.quick, options.seed, options.scale, status.update)
-        try:
-            for name in options.only:
-                rows.extend(parts[name]())
-        except KeyboardInterrupt:  # what was measured is shown and written all the same
-            console.print("Interrupted; the numbers so far:")
-    described = machine.describe()
-    console.print(table(rows, "The oracles' numbers"))
-    console.print(machine.line(described), soft_wrap=True)
-    missed = [each for each in rows if each.met is False]
-    judged = sum(each.met is not None for each in rows)
-    console.print(f"{judged - len(missed)} of {judged} targets met.")
-    if options.json:
-        document = {
-            "schema": 1,
-            "command": "oracles",
-            "quick": options.quick,
-            "machine": described,
-            "rows": [each.record() for each in rows],
-        }
-        options.json.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0
+    """Measure and print the table."""
+    quick = "fewer repeats, smaller programs for the solvers"
+    return command.run(arguments, "oracles", "The oracles' numbers", str(__doc__), quick, measurements)
