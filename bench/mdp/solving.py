@@ -16,21 +16,28 @@ from uncertainty_sets.mdp.robust import Method, Rectangular
 Say = Callable[[str], None]
 
 
-def small(say: Say) -> list[Row]:
-    """Inventory with 100 states and 10 actions to a proved 1e-6, a set per state-action and per state."""
-    model, rows = dense.inventory(100, 10), []
+def small(states: int, say: Say) -> list[Row]:
+    """Inventory with 10 actions to a proved 1e-6, a set per state-action and a budget per state."""
+    model, rows = dense.inventory(states, 10), []
     rectangles: tuple[Rectangular, ...] = ("sa", "s")
     for kind, radius in ((KL, 0.05), (TotalVariation, 0.1)):
         for rectangular in rectangles:
             label = f"{kind.__name__}, rectangular={rectangular!r}"
-            say(f"inventory 100×10, {label}")
+            say(f"inventory {states}×10, {label}")
             problem = RobustMDP.of(model, kind, radius=radius, rectangular=rectangular)
             problem.solve(tolerance=1e-6)  # compiles
             again = RobustMDP.of(model, kind, radius=radius, rectangular=rectangular)
             seconds, solution = timed(partial(again.solve, tolerance=1e-6))
             limit = 1.0 if solution.width <= 1e-6 else 0.0
             rows.append(
-                Row("inventory 100×10 to a proved 1e-6", label, seconds, "s", limit, note=words(solution))
+                Row(
+                    f"inventory {states}×10 to a proved 1e-6",
+                    label,
+                    seconds,
+                    "s",
+                    limit,
+                    note=words(solution),
+                )
             )
     return rows
 

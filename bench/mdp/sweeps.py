@@ -33,11 +33,11 @@ JOINT = {
 
 
 def warm_sweep(updater: Updater, v: Array, seed: int) -> Callable[[], object]:
-    """A sweep at values a little different from the last sweep's, as value iteration makes them."""
+    """A sweep of value iteration, at values a little different from the last sweep's."""
     rng = np.random.default_rng(seed)
     values = cycle([v + 0.01 * rng.normal(size=v.size) for _ in range(7)])
     updater.improve(v)
-    return lambda: updater.improve(next(values))
+    return lambda: updater.improve(next(values), transitions=False)
 
 
 def per_row(states: int, rounds: int, seed: int, say: Say) -> list[Row]:
@@ -57,10 +57,12 @@ def per_row(states: int, rounds: int, seed: int, say: Say) -> list[Row]:
     ]
 
 
-def joint(rounds: int, seed: int, say: Say) -> list[Row]:
-    """Milliseconds per s-rectangular sweep, warm, beside a plain Bellman sweep of the same problem."""
+def joint(largest: int, rounds: int, seed: int, say: Say) -> list[Row]:
+    """Milliseconds per s-rectangular sweep, warm, beside a plain Bellman sweep; without transitions."""
     rows = []
     for (name, states, actions), limits in JOINT.items():
+        if states > largest:
+            continue
         say(f"{name} {states}×{actions}")
         model = getattr(dense, name)(states, actions)
         v = dense.after_some_sweeps(model)

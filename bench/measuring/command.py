@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +14,7 @@ from bench.measuring import machine
 from bench.measuring.targets import Row, table
 
 Say = Callable[[str], None]
-Measurements = Callable[[bool, int, float, Say], dict[str, Callable[[], list[Row]]]]
+Measurements = Callable[[bool, int, float, Say], dict[str, Callable[[], Iterable[Row]]]]
 """What is measured, by name, given --quick, the seed, a factor of the sizes, and how to show progress."""
 
 
