@@ -28,7 +28,7 @@ def totals(losses: Tensor, groups: Tensor, sample_weight: Tensor | None, size: i
 
 
 def totals_of_all_processes(sums: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, int]:
-    """The same sums over all processes, and their number; as given if torch.distributed is not initialised."""
+    """The sums over all processes, and their number; as given if torch.distributed is not initialised."""
     torch = load_torch()
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):

@@ -33,18 +33,18 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
 
     With the mean loss m_g of group g in the batch, in each training step
 
-    1. running losses:  r_g ← (1 - momentum)·r_g + momentum·m_g  for the groups in the batch (r_g = m_g the first
-       time), r_g unchanged for the others;
+    1. running losses:  r_g ← (1 - momentum)·r_g + momentum·m_g  for the groups in the batch (r_g = m_g the
+       first time); the others keep theirs;
     2. weights:  p ← the worst case of the set at f_g = r_g + adjustment/√n_g  (``update="oracle"``), or
        p_g ← p_g·exp(step_size·f_g), normalised  (``update="online"``: the update of group_DRO, Sagawa et
        al. 2020, over all distributions);
-    3. value:  Σ p_g·m_g over the groups in the batch + Σ p_g·r_g over the others. Weights and running losses are
-       constants to autograd, so the gradient is Σ p_g·∇m_g, and an absent group adds none.
+    3. value:  Σ p_g·m_g over the groups in the batch + Σ p_g·r_g over the others. Weights and running losses
+       are constants to autograd, so the gradient is Σ p_g·∇m_g, and an absent group adds none.
 
-    A group that was in no batch yet counts with the mean of the other running losses. A mean that is infinite or
-    NaN does not enter the running losses; the value shows it, and GradScaler then skips the step. In
+    A group that was in no batch yet counts with the mean of the other running losses. A mean that is infinite
+    or NaN does not enter the running losses; the value shows it, and GradScaler then skips the step. In
     evaluation mode (`eval()`) steps 1 and 2 are left out. The cost beyond the batch's sums is one oracle call
-    on the CPU, or none with ``update="online"``.
+    on the CPU, or none with ``update="online"``. `torch.compile` needs no graph break for either.
 
     If torch.distributed is initialised, the groups' sums are added over all processes in training steps, and
     each process returns its share times the number of processes: after the averaging of gradients by
@@ -102,8 +102,8 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
             losses: one per sample of the batch, shape (B,), as by `reduction="none"`.
             groups: the group of each sample, integers of shape (B,); or, if groups overlap, a membership
                 matrix of shape (B, groups): 0 or 1, or the degree to which a sample counts.
-            sample_weight: shape (B,), not negative: the weight of a sample in the means of its groups, such as
-                1/(the sampler's probability). A factor common to a group has no effect.
+            sample_weight: shape (B,), not negative: the weight of a sample in the means of its groups, such
+                as 1/(the sampler's probability). A factor common to a group has no effect.
         """
         check_batch(losses, groups, sample_weight, self.weights.numel())
         sums, mass = totals(losses, groups, sample_weight, self.weights.numel())
@@ -171,8 +171,8 @@ def _adjustments(groups: Any, adjustment: float) -> tuple[int, Tensor]:
             )
         if adjustment:
             raise InvalidInput(
-                "adjustment needs the number of training samples of each group: give groups=[n_0, n_1, …], as "
-                f"from torch.bincount(group), instead of groups={groups!r}",
+                "adjustment needs the number of training samples of each group: give groups=[n_0, n_1, …], "
+                f"as from torch.bincount(group), instead of groups={groups!r}",
                 parameter="groups",
                 value=groups,
             )

@@ -6,7 +6,7 @@ where p* is the worst-case distribution (Danskin; one of the subgradients if p* 
 training loop that has per-group or per-sample losses replaces `losses.mean()` by `robust_loss(losses, set)`
 and nothing else.
 
-torch is imported when a function is called, not with this module, so that a missing torch is reported by name.
+torch is imported when a function is called, so that its error can say what to install.
 """
 
 from __future__ import annotations
