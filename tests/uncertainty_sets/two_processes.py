@@ -24,8 +24,10 @@ def joined(rank: int, store: str) -> Iterator[None]:
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=2, timeout=timedelta(seconds=120)
     )
-    yield
-    torch.distributed.destroy_process_group()
+    try:
+        yield
+    finally:  # a loss in a later test would wait for the other process
+        torch.distributed.destroy_process_group()
 
 
 def steps(part: slice, parallel: bool) -> dict[str, object]:
