@@ -124,6 +124,26 @@ class TorchProblem:
             **kept,
         )
 
+    def module(self, w: Array) -> torch.nn.Module:
+        """Return a copy of the module with the parameters w, as in `problem.module(result.w)`.
+
+        It is in evaluation mode, in the dtype and on the device of the module that was given. Buffers are
+        those of this problem; batch-norm means stay untrained if the workers run in other processes.
+        """
+        torch = self._torch
+        flat = torch.tensor(np.asarray(w), dtype=self._dtype, device=self._device)
+        if flat.shape != (self.dimension,):
+            raise InvalidProblem(
+                f"w must have {self.dimension} entries, one per trainable parameter of the module, got shape "
+                f"{tuple(flat.shape)}"
+            )
+        twin = copy.deepcopy(self._module).eval()
+        own = [p for p in twin.parameters() if p.requires_grad]
+        with torch.no_grad():
+            for parameter, part in zip(own, flat.split([p.numel() for p in own]), strict=True):
+                parameter.copy_(part.view_as(parameter))
+        return twin
+
     def predict(self, w: Array, inputs: Any) -> Array:
         """The module's outputs at w, in evaluation mode."""
         torch = self._torch

@@ -82,6 +82,29 @@ def test_a_network_is_trained_and_becomes_stationary(aspire):
     assert result.objective < np.log(3)
 
 
+def test_the_trained_module_comes_back(aspire):
+    """A copy at w, ready for predictions; neither the module that was given nor the problem changes."""
+    given = module(torch.nn.BatchNorm1d(5), torch.nn.Dropout(0.5))
+    given[0].bias.requires_grad_(False)
+    problems = [TorchProblem(given, X, Y), TorchProblem(given, X, (Y + 1) % 3)]
+    result = solve(problems, middle_box(2), algorithm=aspire(active_workers=2, iterations=20))
+    trained = problems[0].module(result.w)
+    np.testing.assert_array_equal(trained(torch.tensor(X)).detach().numpy(), problems[0].predict(result.w, X))
+    assert not trained.training
+    assert not torch.equal(trained[0].weight, given[0].weight)
+    assert torch.equal(trained[0].bias, given[0].bias)
+    loss, _ = problems[0].loss_and_gradient(result.w, np.random.default_rng(0))
+    twin = problems[0].module(result.w)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    assert problems[0].loss_and_gradient(result.w, np.random.default_rng(0))[0] == loss
+    twin.load_state_dict(trained.state_dict())
+    np.testing.assert_array_equal(twin[0].weight.detach(), trained[0].weight.detach())
+    with pytest.raises(InvalidProblem, match=r"w must have 48 entries.*got shape \(3,\)"):
+        problems[0].module(np.zeros(3))
+
+
 def test_bad_modules():
     with pytest.raises(InvalidProblem, match="no parameters"):
         TorchProblem(torch.nn.ReLU(), X, Y)

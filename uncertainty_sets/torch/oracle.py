@@ -1,4 +1,4 @@
-"""The worst expected loss as a differentiable PyTorch function. Needs ``pip install "fdro[torch]"``.
+"""The worst expected loss as a differentiable PyTorch function.
 
     L(f) = max over p in P of pᵀf,    ∂L/∂f = p*
 
@@ -6,7 +6,7 @@ where p* is the worst-case distribution (Danskin; one of the subgradients if p* 
 training loop that has per-group or per-sample losses replaces `losses.mean()` by `robust_loss(losses, set)`
 and nothing else.
 
-torch is imported when a function is called, not with this module.
+torch is imported when a function is called, so that its error can say what to install.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from uncertainty_sets.oracle import Oracle
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["robust_loss", "worst_case_weights"]
 
 
 def robust_loss(losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto") -> torch.Tensor:
@@ -53,7 +51,7 @@ def worst_case_weights(
 
 
 def _check(losses: Any) -> None:
-    torch = _torch()
+    torch = load_torch()
     if not isinstance(losses, torch.Tensor):
         raise InvalidLosses(
             f"losses must be a torch tensor, got {type(losses).__name__}; without torch call set.worst_case"
@@ -69,7 +67,7 @@ def _check(losses: Any) -> None:
 
 def _answer(losses: Any, uncertainty_set: Oracle, backend: str) -> tuple[Any, Any]:
     """p* and the value as tensors like the losses, outside autograd."""
-    torch = _torch()
+    torch = load_torch()
     flat = losses.detach().cpu().to(torch.float64)  # first to the CPU: not every device has float64
     rows = flat if flat.ndim == 1 else flat.reshape(-1, flat.shape[-1])
     answer = uncertainty_set.worst_case(rows.numpy(), backend=backend)
@@ -83,18 +81,19 @@ def _answer(losses: Any, uncertainty_set: Oracle, backend: str) -> tuple[Any, An
     return p.reshape(losses.shape), value.reshape(losses.shape[:-1])
 
 
-def _torch() -> Any:
+def load_torch(purpose: str = "robust_loss") -> Any:
+    """Import torch and return it; `purpose` is what needs it, for the error."""
     try:
         import torch
     except ImportError as error:
-        raise BackendMissing('robust_loss needs torch: pip install "fdro[torch]"') from error
+        raise BackendMissing(f'{purpose} needs torch: pip install "fdro[torch]"') from error
     return torch
 
 
 @cache
 def _function() -> Any:
     """The autograd functions, made when torch is first needed."""
-    torch = _torch()
+    torch = load_torch()
 
     class Gradient(torch.autograd.Function):  # type: ignore[misc, name-defined]
         """p*·(what came from above), and a clear end to differentiation."""
