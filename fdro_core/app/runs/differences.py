@@ -1,0 +1,31 @@
+"""The settings in which runs differ."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+from fdro_core.app.runs.folder import RunFolder
+
+
+def differences(runs: Sequence[RunFolder]) -> dict[str, list[Any]]:
+    """The fields of the run files that are not the same in all runs: one value per run, None if it has none."""
+    settings = [flat(tomllib.loads(run.run_file.read_text(encoding="utf-8"))) for run in runs]
+    return {
+        key: [each.get(key) for each in settings]
+        for key in dict.fromkeys(key for each in settings for key in each)
+        if len({repr(each.get(key)) for each in settings}) > 1 and not key.startswith("output.")
+    }
+
+
+def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Flatten nested tables to dotted names.
+
+    >>> flat({"set": {"name": "kl"}})
+    {'set.name': 'kl'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return found
