@@ -10,7 +10,7 @@ from fdro_core.app.runs.folder import RunFolder
 
 
 def differences(runs: Sequence[RunFolder]) -> dict[str, list[Any]]:
-    """The fields of the run files that are not the same in all runs: one value per run, None if it has none."""
+    """The fields of the run files that differ: one value per run, None for a run file without it."""
     settings = [flat(tomllib.loads(run.run_file.read_text(encoding="utf-8"))) for run in runs]
     return {
         key: [each.get(key) for each in settings]

@@ -1,0 +1,58 @@
+"""Intervals for accuracies: what the number of held-out samples allows to say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uncertainty_sets.arrays import Array
+
+Z = 1.959964  # the normal quantile of a two-sided 95 % interval
+
+
+def wilson(share: ArrayLike, samples: ArrayLike) -> tuple[Array, Array]:
+    """Wilson's 95 % interval for shares of that many samples; NaN where one of the two is unknown.
+
+    Roots of (p - share)² = Z² p (1 - p) / samples. Unlike share ± error it stays within 0..1, and it does not
+    shrink to a point if all or none are right.
+
+    >>> low, high = wilson([1.0, 0.5], [10, 100])
+    >>> low.round(3), high.round(3)
+    (array([0.722, 0.404]), array([1.   , 0.596]))
+    """
+    p, n = np.asarray(share, dtype=np.float64), np.asarray(samples, dtype=np.float64)
+    n = np.where(n > 0, n, np.nan)
+    middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * np.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def wilson_of_mean(shares: ArrayLike, samples: ArrayLike) -> tuple[float, float]:
+    """A 95 % interval for the mean of shares of separate samples, from Wilson's intervals of each.
+
+    The distances from the shares to their limits are combined as errors are, by the root of the sum of
+    squares (Newcombe's method); NaN if nothing is known.
+
+    >>> low, high = wilson_of_mean([0.9, 0.8], [50, 50])
+    >>> round(low, 3), round(high, 3)
+    (0.77, 0.9)
+    """
+    p = np.asarray(shares, dtype=np.float64)
+    low, high = wilson(p, samples)
+    known = np.isfinite(low)
+    if not known.any():
+        return np.nan, np.nan
+    mean, count = p[known].mean(), known.sum()
+    below, above = (np.sqrt(np.sum((limit - p)[known] ** 2)) / count for limit in (low, high))
+    return float(mean - below), float(mean + above)
+
+
+def column(workers: list[dict[str, Any]], key: str) -> Array:
+    """One number per worker from `result.json`; NaN if unknown.
+
+    >>> column([{"loss": 0.5}, {"loss": None}], "loss")
+    array([0.5, nan])
+    """
+    return np.array([each.get(key) for each in workers], dtype=np.float64)
