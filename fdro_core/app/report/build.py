@@ -50,7 +50,7 @@ def page(title: str, charts: list[Chart], *parts: str) -> str:
         title=escape(title),
         style=_file("style.css"),
         script=_file("charts.js"),
-        curves=json.dumps(_numbers(charts), allow_nan=False, separators=(",", ":")).replace("</", "<\\/"),
+        curves=json.dumps(_numbers(charts), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         body="\n".join(parts),
     )
 

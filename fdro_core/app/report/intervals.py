@@ -26,7 +26,7 @@ def wilson(share: ArrayLike, samples: ArrayLike) -> tuple[Array, Array]:
     n = np.where(n > 0, n, np.nan)
     middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * np.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    return np.clip(middle - half, 0.0, p), np.clip(middle + half, p, 1.0)  # exactly 0 and 1 despite rounding
 
 
 def wilson_of_mean(shares: ArrayLike, samples: ArrayLike) -> tuple[float, float]:
@@ -37,7 +37,7 @@ def wilson_of_mean(shares: ArrayLike, samples: ArrayLike) -> tuple[float, float]
 
     >>> low, high = wilson_of_mean([0.9, 0.8], [50, 50])
     >>> round(low, 3), round(high, 3)
-    (0.77, 0.9)
+    (0.764, 0.902)
     """
     p = np.asarray(shares, dtype=np.float64)
     low, high = wilson(p, samples)
