@@ -48,16 +48,23 @@
     return Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 8 });
   };
 
-  const clipped = (text, room) => (text.length <= room ? text : `${text.slice(0, Math.max(1, room - 1))}…`);
+  // Names often differ at their end only, so what is left out is in the middle.
+  const clipped = (text, room) => {
+    if (text.length <= room) return text;
+    const head = Math.max(1, Math.ceil((room - 1) / 2));
+    return `${text.slice(0, head)}…${text.slice(text.length - Math.max(1, room - 1 - head))}`;
+  };
 
-  // Labels at least `gap` apart, moved as little as need be.
+  // Labels at least `gap` apart and within the limits: pushed down from the top, then up from the bottom.
   const apart = (places, gap, low, high) => {
-    const order = places.map((place, k) => [place, k]).sort((a, b) => a[0] - b[0]);
-    order.forEach((entry) => { entry[0] = Math.max(entry[0], low); });
+    const order = places.map((place, k) => [Math.max(place, low), k]).sort((a, b) => a[0] - b[0]);
     for (let k = 1; k < order.length; k++) order[k][0] = Math.max(order[k][0], order[k - 1][0] + gap);
-    const over = order.length ? Math.max(0, order[order.length - 1][0] - high) : 0;
+    for (let k = order.length - 1, most = high; k >= 0; k--, most -= gap) {
+      order[k][0] = Math.min(order[k][0], most);
+      most = order[k][0];
+    }
     const moved = [];
-    order.forEach(([place, k]) => { moved[k] = Math.max(low, place - over); });
+    order.forEach(([place, k]) => { moved[k] = place; });
     return moved;
   };
 

@@ -21,7 +21,7 @@ from fdro_core.app.report.curves import (
 )
 from fdro_core.app.report.parts import HEADLINE, caveats, figure, interval, sentence
 from fdro_core.app.report.run import Run
-from fdro_core.app.report.tables import ROWS, accuracy_extra, cell, plain_table
+from fdro_core.app.report.tables import INTERVALS, ROWS, accuracy_extra, cell, plain_table
 from fdro_core.app.report.worker_curves import choose, worker_curves
 from fdro_core.app.runs.differences import differences
 from fdro_core.app.runs.folder import RunFolder
@@ -164,8 +164,8 @@ def _workers(runs: list[Run]) -> str:
     return (
         f'{left}<table class="cards"><thead><tr><th>worker</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
-        '<p class="soft">Bold: the worst worker of each run. In parentheses: the 95 % interval of the '
-        "accuracy (Wilson). –: unknown, or the worker did not answer.</p>"
+        f'<p class="soft">{INTERVALS if "test_accuracy" in keys else ""}Bold: the worst worker of each run. '
+        "–: unknown, or the worker did not answer.</p>"
     )
 
 

@@ -20,6 +20,10 @@ SHORT = 12
 """A longer list of notices is folded, with its counts shown."""
 
 
+INTERVALS = "In parentheses and as a thin line: the 95 % interval of the accuracy (Wilson). "
+"""What the caption of a table with test accuracies explains."""
+
+
 def plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of text, for two or three columns; head and cells are HTML."""
     top = "".join(f'<th class="left">{each}</th>' for each in head)
@@ -47,9 +51,8 @@ def worker_table(run: Run) -> str:
         f'{left}<table class="cards"><thead><tr><th>worker</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
         '<p class="soft">Losses are those of the shared model on all data of the worker; weights are those '
-        "at the end. In parentheses and as a thin line: the 95 % interval of the accuracy (Wilson). The "
-        f"vertical mark at a weight is the prior. Bold: {label}. –: unknown, or the worker did not answer."
-        "</p>"
+        f"at the end; the vertical mark is the prior. {INTERVALS if 'test_accuracy' in columns else ''}"
+        f"Bold: {label}. –: unknown, or the worker did not answer.</p>"
     )
 
 
