@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fdro_core.app.formatting import for_people, percent
+from fdro_core.app.intervals import wilson, wilson_of_mean
 from fdro_core.app.report.charts import chart, line
 from fdro_core.app.report.curves import POINTS, curves, traffic
-from fdro_core.app.report.intervals import Z, wilson, wilson_of_mean
 from fdro_core.app.report.parts import caveats, figures, sentence
 from fdro_core.app.report.run import Run
 from fdro_core.app.report.tables import ROWS, worker_table
@@ -128,10 +128,12 @@ def test_losses_that_span_decades_have_a_logarithmic_scale(losses, log):
 
 
 def test_wilson_solves_its_equation():
-    """The limits p are where the share is Z standard errors of p away."""
+    """The limits p are where the share is 1.96 standard errors of p away."""
     share, samples = np.array([0.0, 0.02, 0.5, 0.97, 1.0]), np.array([5, 50, 7, 1000, 3])
     for limit in wilson(share, samples):
-        np.testing.assert_allclose((limit - share) ** 2, Z**2 * limit * (1 - limit) / samples, atol=1e-12)
+        np.testing.assert_allclose(
+            (limit - share) ** 2, 1.959964**2 * limit * (1 - limit) / samples, atol=1e-6
+        )
     low, high = wilson(share, samples)
     assert low[0] == 0.0
     assert high[-1] == 1.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.app.report.intervals import column
 from fdro_core.app.runs.folder import ORIGIN, RESULT, RUN_FILE, RunFolder
+from uncertainty_sets.arrays import Array
 
 Entry = dict[str, Any]
 
@@ -80,3 +80,12 @@ class Run:
     def headline(self) -> str:
         """The figure in WORST that the page puts first."""
         return next((figure for figure in WORST if self.worst(figure)), "worst_loss")
+
+
+def column(workers: list[dict[str, Any]], key: str) -> Array:
+    """One number per worker from `result.json`; NaN if unknown.
+
+    >>> column([{"loss": 0.5}, {"loss": None}], "loss")
+    array([0.5, nan])
+    """
+    return np.array([each.get(key) for each in workers], dtype=np.float64)

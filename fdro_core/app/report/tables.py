@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from fdro_core.app.formatting import for_people, percent
-from fdro_core.app.report.intervals import column, wilson
-from fdro_core.app.report.run import WORST, Run
+from fdro_core.app.intervals import wilson
+from fdro_core.app.report.run import WORST, Run, column
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 
 ROWS = 200

@@ -8,8 +8,7 @@ import numpy as np
 
 from fdro_core.app.report.charts import Chart, Entry, Line, chart, line
 from fdro_core.app.report.curves import known, tested, thinned
-from fdro_core.app.report.intervals import column
-from fdro_core.app.report.run import WORST, Run
+from fdro_core.app.report.run import WORST, Run, column
 
 LINES = 10
 """The largest number of workers with a line of their own; the others are in a band."""

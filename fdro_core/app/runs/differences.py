@@ -9,9 +9,17 @@ from typing import Any
 from fdro_core.app.runs.folder import RunFolder
 
 
-def differences(runs: Sequence[RunFolder]) -> dict[str, list[Any]]:
-    """The fields of the run files that differ: one value per run, None for a run file without it."""
-    settings = [flat(tomllib.loads(run.run_file.read_text(encoding="utf-8"))) for run in runs]
+def settings_of(run: RunFolder) -> dict[str, Any]:
+    """The fields of a run file by their dotted names."""
+    return flat(tomllib.loads(run.run_file.read_text(encoding="utf-8")))
+
+
+def differences(settings: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The fields that differ: one value per run, None for a run file without it. Output folders do not count.
+
+    >>> differences([{"set.radius": 0.1, "output.folder": "a"}, {"set.radius": 0.2, "output.folder": "b"}])
+    {'set.radius': [0.1, 0.2]}
+    """
     return {
         key: [each.get(key) for each in settings]
         for key in dict.fromkeys(key for each in settings for key in each)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
 
-Z = 1.959964  # the normal quantile of a two-sided 95 % interval
+CONFIDENCE = 0.95
 
 
-def wilson(share: ArrayLike, samples: ArrayLike) -> tuple[Array, Array]:
-    """Wilson's 95 % interval for shares of that many samples; NaN where one of the two is unknown.
+def wilson(share: ArrayLike, samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
+    """Wilson's interval for shares of that many samples; NaN where one of the two is unknown.
 
-    Roots of (p - share)² = Z² p (1 - p) / samples. Unlike share ± error it stays within 0..1, and it does not
-    shrink to a point if all or none are right.
+    Its ends p solve (p - share)² = z² p (1 - p) / samples, with z the two-sided normal quantile. Unlike
+    share ± error it stays within 0..1, and it does not shrink to a point if all or none are right.
 
     >>> low, high = wilson([1.0, 0.5], [10, 100])
     >>> low.round(3), high.round(3)
@@ -24,8 +24,9 @@ def wilson(share: ArrayLike, samples: ArrayLike) -> tuple[Array, Array]:
     """
     p, n = np.asarray(share, dtype=np.float64), np.asarray(samples, dtype=np.float64)
     n = np.where(n > 0, n, np.nan)
-    middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
-    half = Z / (1 + Z * Z / n) * np.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+    z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return np.clip(middle - half, 0.0, p), np.clip(middle + half, p, 1.0)  # exactly 0 and 1 despite rounding
 
 
@@ -47,12 +48,3 @@ def wilson_of_mean(shares: ArrayLike, samples: ArrayLike) -> tuple[float, float]
     mean, count = p[known].mean(), known.sum()
     below, above = (np.sqrt(np.sum((limit - p)[known] ** 2)) / count for limit in (low, high))
     return float(mean - below), float(mean + above)
-
-
-def column(workers: list[dict[str, Any]], key: str) -> Array:
-    """One number per worker from `result.json`; NaN if unknown.
-
-    >>> column([{"loss": 0.5}, {"loss": None}], "loss")
-    array([0.5, nan])
-    """
-    return np.array([each.get(key) for each in workers], dtype=np.float64)
