@@ -131,9 +131,8 @@ def test_wilson_solves_its_equation():
     """The limits p are where the share is 1.96 standard errors of p away."""
     share, samples = np.array([0.0, 0.02, 0.5, 0.97, 1.0]), np.array([5, 50, 7, 1000, 3])
     for limit in wilson(share, samples):
-        np.testing.assert_allclose(
-            (limit - share) ** 2, 1.959964**2 * limit * (1 - limit) / samples, atol=1e-6
-        )
+        variance = limit * (1 - limit) / samples
+        np.testing.assert_allclose((limit - share) ** 2, 1.959963984540054**2 * variance, atol=1e-12)
     low, high = wilson(share, samples)
     assert low[0] == 0.0
     assert high[-1] == 1.0

@@ -22,7 +22,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Show two or more runs side by side: the settings that differ, and the results."""
-    from fdro_core.app.runs.differences import differences, settings_of
+    from fdro_core.app.runs.differences import differences, fields_of
     from fdro_core.app.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
 
@@ -32,7 +32,7 @@ def compare(
     for run in runs:
         run.check(RUN_FILE, RESULT)
     results = [run.result() for run in runs]
-    settings = [settings_of(run) for run in runs]
+    settings = [fields_of(run) for run in runs]
     differ = differences(settings)
     output = Output(quiet=quiet, as_json=as_json)
     output.data(

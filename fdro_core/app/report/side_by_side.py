@@ -23,7 +23,7 @@ from fdro_core.app.report.parts import HEADLINE, caveats, figure, interval, sent
 from fdro_core.app.report.run import Run
 from fdro_core.app.report.tables import INTERVALS, ROWS, accuracy_extra, cell, plain_table
 from fdro_core.app.report.worker_curves import choose, worker_curves
-from fdro_core.app.runs.differences import differences, settings_of
+from fdro_core.app.runs.differences import differences, fields_of
 from fdro_core.app.runs.folder import RunFolder
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 from uncertainty_sets.names import join_names
@@ -74,7 +74,7 @@ def _remark(run: Run, key: str) -> str:
 
 
 def _settings(folders: Sequence[RunFolder], names: list[str]) -> str:
-    differ = differences([settings_of(folder) for folder in folders])
+    differ = differences([fields_of(folder) for folder in folders])
     if not differ:
         return "<p>None.</p>"
     rows = [

@@ -9,7 +9,7 @@ from typing import Any
 from fdro_core.app.runs.folder import RunFolder
 
 
-def settings_of(run: RunFolder) -> dict[str, Any]:
+def fields_of(run: RunFolder) -> dict[str, Any]:
     """The fields of a run file by their dotted names."""
     return flat(tomllib.loads(run.run_file.read_text(encoding="utf-8")))
 
