@@ -223,6 +223,7 @@ class Master(PlaneMaster):
             objective=adversary.objective,
             value=adversary.value,
             losses=adversary.losses.copy(),
+            weights=adversary.planes.weights(),
             planes=adversary.planes.size,
             active_workers=min(self.roster.active, self.roster.live),
             theorem_numbers=self.theorem_numbers,

@@ -34,6 +34,7 @@ class Figures(NamedTuple):
     objective: float
     value: float
     losses: Array
+    weights: Array
     planes: int
     active_workers: int
     theorem_numbers: int
@@ -272,6 +273,7 @@ class FederatedMaster(ABC):
             "objective": figures.objective,
             "value": figures.value,
             "losses": figures.losses,
+            "weights": figures.weights,
             "planes": figures.planes,
             "active_workers": figures.active_workers,
             "live_workers": self.roster.live,

@@ -20,9 +20,9 @@ class HistoryFile:
     """Append every report and notice to a file of JSON lines.
 
     A report has: event, iteration, clock, objective (the set's value at the losses the master knows), value
-    (h), losses, planes, active_workers (S), live_workers, staleness (the largest since the last report),
-    gradients, bits_down, bits_up, bits_theorem_2 (all 32 per number) and bytes (8 per number). A notice has
-    event, iteration, clock and its own facts.
+    (h), losses, weights (s), planes, active_workers (S), live_workers, staleness (the largest since the last
+    report), gradients, bits_down, bits_up, bits_theorem_2 (all 32 per number) and bytes (8 per number). A
+    notice has event, iteration, clock and its own facts.
 
     Args:
         path: the file; a new run replaces it, a resumed one continues it.

@@ -44,6 +44,10 @@ def test_a_checkpoint_of_0_1_goes_on_with_a_warning(name):
     whole = solve(quadratics(), middle_box(3), algorithm=config, engine=engine())
     assert np.array_equal(rest.w, whole.w)
     if name.endswith("virtual"):
+        for ours, theirs in zip(whole.history, rest.history, strict=True):
+            if "weights" in ours and "weights" not in theirs:  # written by 0.1, which did not record them
+                del ours["weights"]
+        assert "weights" in rest.history[-1]
         same(whole, rest)
 
 

@@ -22,8 +22,8 @@ from fdro_core.observers import (
 from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, softmax_problems
 
 FIELDS = {
-    "event", "iteration", "clock", "objective", "value", "losses", "planes", "active_workers", "live_workers",
-    "staleness", "gradients", "bits_down", "bits_up", "bits_theorem_2", "bytes",
+    "event", "iteration", "clock", "objective", "value", "losses", "weights", "planes", "active_workers",
+    "live_workers", "staleness", "gradients", "bits_down", "bits_up", "bits_theorem_2", "bytes",
 }  # fmt: skip
 
 
@@ -36,6 +36,7 @@ def test_history_file(tmp_path, aspire):
     assert len(entries) == len(result.history) == 20
     assert all(set(entry) == FIELDS for entry in entries)
     assert entries[-1]["losses"] == result.history[-1]["losses"].tolist()
+    assert entries[-1]["weights"] == pytest.approx(result.weights.tolist())
     assert json.loads(path.read_text().splitlines()[0])["iteration"] == 4
 
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fdro_core.app.report.curves import POINTS, curves
+from fdro_core.app.formatting import for_people
+from fdro_core.app.report.build import page as whole_page
+from fdro_core.app.report.build import places, switch
+from fdro_core.app.report.charts import chart, line
+from tests.fdro_core.browser import browse, in_browser, on_phone
 from tests.fdro_core.command import RUN_FILE, TO_THE_END, asked, fdro, furnish
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+FAULTS = """deadline = 40.0
 
-FAULTS = "deadline = 40.0\n\n[engine]\ncrashes = [{ worker = 1, at = 20.0, until = 60.0 }]"
+[engine]
+crashes = [{ worker = 1, at = 20.0, until = 60.0 }, { worker = 2, at = 70.0 }]"""
+
+CHARTS = {
+    "loss", "accuracy", "traffic", "staleness", "workers", "planes",
+    "worker-loss", "worker-accuracy", "weights",
+}  # fmt: skip
+LINES = 3 + 2 + 2 + 1 + 2 + 1 + 3 * 3
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of a run with a fault in it, its numbers, and its report."""
+    """The folder of a run with a straggler, a crash and a death in it, its numbers, and its report."""
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -38,24 +45,6 @@ def run(tmp_path_factory):
     page = folder / told["report"]
     assert told["bytes"] == page.stat().st_size
     return folder / "run", numbers, page
-
-
-def browse(page, *, width=1200, script=""):
-    """The page's DOM after its scripts have run, and the errors on its console."""
-    if script:
-        copy = page.with_name(f"tried-{width}.html")
-        copy.write_text(page.read_text().replace("</body>", f"<script>{script}</script></body>"))
-        page = copy
-    answer = subprocess.run(
-        [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            f"--user-data-dir={page.parent / f'profile-{width}'}", f"--window-size={width},1500",
-            "--virtual-time-budget=3000", "--enable-logging=stderr", "--allow-file-access-from-files",
-            "--dump-dom", page.as_uri(),
-        ],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    return answer.stdout, [line for line in answer.stderr.splitlines() if "CONSOLE" in line]
 
 
 def value(dom, key):
@@ -98,7 +87,7 @@ def test_values_in_the_browser(run):
     dom, errors = browse(page)
     assert errors == []
     assert value(dom, "worst_test_accuracy") == f"{100 * numbers['worst_test_accuracy']:.1f} %"
-    assert value(dom, "objective") == f"{numbers['objective']:.6g}"
+    assert value(dom, "objective") == for_people(numbers["objective"])
     assert value(dom, "iterations") == "300"
     rows = re.findall(r'<tr[^>]*data-worker="w\d".*?</tr>', dom, re.DOTALL)
     assert [value(row, "weight") for row in rows] == [
@@ -123,14 +112,17 @@ def test_curves_are_drawn_and_tell_values_under_the_pointer(run, width):
     dom, errors = browse(page, width=width, script=script)
     assert errors == []
     history = [entry for entry in _history(folder) if entry["event"] == "report"]
-    assert len(re.findall(r'<path class="line line\d"', dom)) == 3 + 2 + 1 + 2 + 1
+    assert len(re.findall(r'<path class="line c', dom)) == LINES
     told = dict(re.findall(r'id="chart-([\w-]+)".*?<p class="read"[^>]*>([^<]*)</p>', dom, re.DOTALL))
-    assert set(told) == {"loss", "accuracy", "planes", "workers", "staleness"}
+    assert set(told) == CHARTS
     first = history[0]
     assert told["loss"].startswith("at ")
-    assert f"worst mix in the set {first['objective']:.4f}" in told["loss"]
-    assert f"worst worker {max(first['losses']):.4f}" in told["loss"]
-    assert f"planes {first['planes']}" in told["planes"]
+    assert f"worst mix in the set: {first['objective']:.4g}" in told["loss"]
+    assert f"worst worker: {max(first['losses']):.4g}" in told["loss"]
+    assert f"planes: {first['planes']}" in told["planes"]
+    assert f"w0: {100 * first['weights'][1]:.1f}" in told["weights"]
+    loss = float(re.search(r"w1 \(gone\): ([\d.]+)", told["worker-loss"])[1])
+    assert loss == pytest.approx(first["losses"][2], abs=1e-4)
     assert int(re.search(r'data-overflow="(-?\d+)"', dom)[1]) <= 0  # nothing sticks out to the side
 
 
@@ -156,33 +148,68 @@ def _history(folder):
     return read_history(folder / "history.jsonl")
 
 
-def test_long_histories_are_thinned_and_keep_their_peaks():
-    rng = np.random.default_rng(0)
-    history = [
-        {
-            "event": "report", "iteration": t, "clock": float(t), "objective": 1.0,
-            "losses": rng.random(3).tolist(),
-            "planes": 2, "active_workers": 1, "live_workers": 2 if t == 7_001 else 3,
-            "staleness": 99 if t == 5_003 else 4,
-        }
-        for t in range(20_000)
-    ]  # fmt: skip
-    charts = {chart["name"]: chart for chart in curves(history)}
-    assert len(charts["loss"]["clock"]) == POINTS
-    assert charts["loss"]["clock"][-1] == 19_999.0
-    assert max(charts["staleness"]["lines"][0]["values"]) == 99
-    assert min(charts["workers"]["lines"][0]["values"]) == 2
-    assert "accuracy" not in charts
+@in_browser
+def test_bands_are_drawn(run):
+    """Around both accuracies and the staleness."""
+    dom, _ = browse(run[2])
+    shapes = re.findall(r'<path class="band c(\w+)" d="M[^"]+Z"', dom)
+    assert shapes == ["0", "1", "0"]
 
 
-def test_losses_that_nobody_knows_leave_a_gap():
-    entry = {
-        "event": "report", "iteration": 1, "clock": 1.0, "objective": np.nan, "losses": [np.nan, np.nan],
-        "planes": 1, "active_workers": 1, "live_workers": 2, "staleness": 0, "test_accuracy": [None, 0.5],
-    }  # fmt: skip
-    charts = {chart["name"]: chart for chart in curves([entry])}
-    assert all(np.isnan(line["values"][0]) for line in charts["loss"]["lines"])
-    assert [line["values"] for line in charts["accuracy"]["lines"]] == [[50.0], [50.0]]
+@in_browser
+def test_nothing_is_cut_on_a_phone(run):
+    assert on_phone(run[2]) == ([], LINES)
+
+
+@in_browser
+def test_what_is_cut_would_be_seen(run):
+    """The control: a table that does not wrap is found."""
+    page = run[2].with_name("wide.html")
+    page.write_text(run[2].read_text().replace("</style>", ".cards td { min-width: 300px; }</style>"))
+    assert on_phone(page)[0] != []
+
+
+@in_browser
+def test_a_logarithmic_scale_in_the_browser(run):
+    """Losses that span decades: ticks at powers of ten, equally far apart."""
+    at = [{"clock": float(t), "iteration": t} for t in range(5)]
+    drawn = chart("loss", "Losses", "x", [line("a", at, [10.0**-t for t in range(5)])], log=True)
+    file = run[2].with_name("log.html")
+    file.write_text(whole_page("log", [drawn], switch() + places([drawn])))
+    dom, errors = browse(file)
+    assert errors == []
+    assert "x; logarithmic scale" in dom
+    ticks = re.findall(r'<text x="\d+" y="([\d.]+)" text-anchor="end">([^<]+)<', dom)
+    assert [text for _, text in ticks] == ["10⁻⁴", "0.001", "0.01", "0.1", "1"]
+    heights = [float(y) for y, _ in ticks]
+    assert heights[0] - heights[1] == pytest.approx(heights[3] - heights[4])
+
+
+@in_browser
+def test_two_runs_side_by_side_in_the_browser(run, monkeypatch):
+    folder, numbers, _ = run
+    monkeypatch.chdir(folder.parent)
+    text = Path("run.toml").read_text()
+    Path("other.toml").write_text(text.replace("radius = 0.1", "radius = 0.01").replace("300", "200"))
+    other = asked("train", "other.toml", "--output", "other")
+    told = asked("report", "run", "other")
+    assert told["report"] == "side-by-side.html"
+    page = folder.parent / told["report"]
+    dom, errors = browse(page)
+    assert errors == []
+    assert "run and other side by side" in dom
+    rows = dict(re.findall(r'<tr><td class="left">([^<]*)</td>(.*?)</tr>', dom, re.DOTALL))
+    assert re.findall(r'left">([^<]+)<', rows["set.radius"]) == ["0.1", "0.01"]
+    assert re.findall(r"<b>([^<]+)<", rows["iterations"]) == ["300", "200"]
+    assert re.findall(r"<b>([^<]+)<", rows["worst expected loss over the set"]) == [
+        for_people(each["objective"]) for each in (numbers, other)
+    ]
+    read = dict(re.findall(r'id="chart-([\w-]+)".*?<p class="read"[^>]*>([^<]*)</p>', dom, re.DOTALL))
+    assert re.search(r"run: [\d.]+ · other: [\d.]+", read["objective"])
+    assert {"weights-0", "weights-1", "worst-accuracy", "traffic", "staleness"} <= set(read)
+    cut, paths = on_phone(page)
+    assert cut == []
+    assert paths == 2 + 2 + 2 + 2 + 4 + 2 + 2 * 3 * 3
 
 
 def test_a_run_without_reports_or_tests_has_a_page(tmp_path, monkeypatch):
@@ -192,34 +219,8 @@ def test_a_run_without_reports_or_tests_has_a_page(tmp_path, monkeypatch):
     fdro("train", "run.toml", "-q")
     fdro("report", "run", "-o", "page.html")
     assert "ended before its first report" in Path("page.html").read_text()
-
-
-def test_many_workers_are_cut_to_the_worst():
-    from fdro_core.app.report.parts import ROWS, worker_table
-
-    blank = dict.fromkeys(("samples", "accuracy", "test_loss", "test_accuracy"))
-    workers = [
-        {"name": f"w{j}", "loss": float(j), "weight": 0.001, "prior": 0.001, **blank} for j in range(1000)
-    ]
-    page = worker_table(workers)
-    assert page.count("<tr") == ROWS + 1
-    assert ">w999<" in page
-    assert ">w0<" not in page
-
-
-@in_browser
-def test_nothing_sticks_out_on_a_phone(run):
-    """A window is at least 500 pixels wide, a frame in it is not."""
-    page = run[2]
-    frame = page.with_name("frame.html")
-    frame.write_text(
-        f'<body><iframe src="{page.name}" style="width:400px;height:900px;border:0"></iframe><script>'
-        'document.querySelector("iframe").onload = (event) => {'
-        " const inside = event.target.contentDocument, root = inside.documentElement;"
-        " document.body.dataset.over = root.scrollWidth - root.clientWidth;"
-        ' document.body.dataset.paths = inside.querySelectorAll("path.line").length; };</script></body>'
-    )
-    dom, errors = browse(frame)
-    assert errors == []
-    assert 'data-over="0"' in dom
-    assert 'data-paths="9"' in dom
+    fdro("train", "run.toml", "-q", "-o", "again")
+    fdro("report", "run", "again", "-o", "both.html")
+    page = Path("both.html").read_text()
+    assert "ended before its first report" in page
+    assert "<p>None.</p>" in page  # no setting differs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Show two or more runs side by side: the settings that differ, and the results."""
+    from fdro_core.app.runs.differences import differences, fields_of
     from fdro_core.app.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
 
@@ -32,12 +32,8 @@ def compare(
     for run in runs:
         run.check(RUN_FILE, RESULT)
     results = [run.result() for run in runs]
-    settings = [flat(tomllib.loads(run.run_file.read_text(encoding="utf-8"))) for run in runs]
-    differ = {
-        key: [each.get(key) for each in settings]
-        for key in dict.fromkeys(key for each in settings for key in each)
-        if len({repr(each.get(key)) for each in settings}) > 1 and not key.startswith("output.")
-    }
+    settings = [fields_of(run) for run in runs]
+    differ = differences(settings)
     output = Output(quiet=quiet, as_json=as_json)
     output.data(
         {
@@ -53,18 +49,6 @@ def compare(
     for folder, result in zip(folders, results, strict=True):
         if not result["proved"]:
             output.warn(f"{folder}: its objective was computed {result['caveat']}")
-
-
-def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Flatten nested tables to dotted names.
-
-    >>> flat({"set": {"name": "kl"}})
-    {'set.name': 'kl'}
-    """
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
-    return found
 
 
 def best_of(results: list[dict[str, Any]]) -> int:

@@ -10,13 +10,22 @@ import typer
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet
 
+SIDE_BY_SIDE = "side-by-side.html"
+"""The file of a report of several runs, in the current folder."""
+
 
 @guarded
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="The folder of a run, or of several to compare.")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file to write, instead of report.html in the folder."),
+        typer.Option(
+            "--output",
+            "-o",
+            help=f"The file to write, instead of report.html in the folder; for several runs {SIDE_BY_SIDE}.",
+        ),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     quiet: Quiet = False,
@@ -25,15 +34,16 @@ def report(
     """Write the report of a run: one self-contained HTML file that needs no network.
 
     It shows curves (values appear under the pointer), losses, accuracies and weights by worker, faults and
-    settings.
+    settings. Of two or more runs it shows curves and results side by side.
     """
-    from fdro_core.app.report import build
+    from fdro_core.app.report import build, build_side_by_side
     from fdro_core.app.runs.folder import REPORT, RunFolder
     from fdro_core.errors import InvalidSetting
 
-    run = RunFolder(folder)
-    page = build(run)
-    path = run / REPORT if output is None else output
+    runs = [RunFolder(folder) for folder in folders]
+    page = build(runs[0]) if len(runs) == 1 else build_side_by_side(runs)
+    usual = runs[0] / REPORT if len(runs) == 1 else Path(SIDE_BY_SIDE)
+    path = usual if output is None else output
     try:
         path.write_text(page, encoding="utf-8")  # in place: the file may be a pipe or a device
     except OSError as error:

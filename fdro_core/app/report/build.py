@@ -1,4 +1,4 @@
-"""Build the page: text and tables here; charts.js draws the curves from numbers in the page."""
+"""Build the pages: text and tables here; charts.js draws the curves from numbers in the page."""
 
 from __future__ import annotations
 
@@ -9,61 +9,88 @@ from string import Template
 from typing import Any
 
 from fdro_core.app.formatting import to_json
+from fdro_core.app.report.charts import Chart
 from fdro_core.app.report.curves import curves
-from fdro_core.app.report.parts import caveats, figures, notices, sentence, settings, worker_table
-from fdro_core.app.runs.folder import ORIGIN, RESULT, RUN_FILE, RunFolder
+from fdro_core.app.report.parts import caveats, figures, sentence, settings
+from fdro_core.app.report.run import Run
+from fdro_core.app.report.tables import notices, worker_table
+from fdro_core.app.report.worker_curves import worker_curves
+from fdro_core.app.runs.folder import RunFolder
+
+NO_CURVES = '<p class="soft">The run ended before its first report.</p>'
 
 
 def build(folder: RunFolder) -> str:
-    """The whole page as text."""
-    folder.check(RUN_FILE, ORIGIN, RESULT)
-    result, history = folder.result(), folder.history()
-    charts = to_json(curves(history))
-    title = f"{folder.path.resolve().name}: report of a run"
-    body = "\n".join(
-        [
-            f"<header><h1>{escape(title)}</h1>",
-            f'<p class="soft">{sentence(result)}</p></header>',
-            caveats(result),
-            figures(result),
-            "<h2>Curves</h2>",
-            _curves(charts),
-            "<h2>By worker</h2>",
-            worker_table(result["workers"]),
-            "<h2>Faults and changes</h2>",
-            notices(history, [worker["name"] for worker in result["workers"]]),
-            "<h2>Settings, to run it again</h2>",
-            settings(result, folder.origin(), folder.run_file.read_text(encoding="utf-8")),
-        ]
+    """The page of one run as text."""
+    run = Run.read(folder)
+    whole, by_worker = curves(run), worker_curves(run)
+    title = f"{run.name}: report of a run"
+    return page(
+        title,
+        whole + by_worker,
+        f"<header><h1>{escape(title)}</h1>",
+        f'<p class="soft">{sentence(run)}</p></header>',
+        caveats(run),
+        figures(run),
+        "<h2>Curves</h2>",
+        switch() + places(whole) if whole else NO_CURVES,
+        "<h2>By worker</h2>",
+        places(by_worker),
+        worker_table(run),
+        "<h2>Faults and changes</h2>",
+        notices(run),
+        "<h2>Settings, to run it again</h2>",
+        settings(run),
     )
+
+
+def page(title: str, charts: list[Chart], *parts: str) -> str:
+    """A whole page around its parts, with the numbers of the charts."""
     return Template(_file("page.html")).substitute(
         title=escape(title),
         style=_file("style.css"),
         script=_file("charts.js"),
-        curves=json.dumps(charts, allow_nan=False).replace("</", "<\\/"),
-        body=body,
+        curves=json.dumps(_numbers(charts), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+        body="\n".join(parts),
     )
+
+
+def _numbers(charts: list[Chart]) -> Any:
+    """The charts for charts.js: many lines share their times, which are written once."""
+    axes: dict[str, dict[str, Any]] = {}
+    shared = []
+    for chart in charts:
+        lines = []
+        for each in chart["lines"]:
+            axis = {key: each[key] for key in ("clock", "iteration")}
+            axes.setdefault(repr(axis), axis)
+            rest = {key: value for key, value in each.items() if key not in axis}
+            lines.append(rest | {"axis": list(axes).index(repr(axis))})
+        shared.append(chart | {"lines": lines})
+    return to_json({"axes": list(axes.values()), "charts": shared})
 
 
 def _file(name: str) -> str:
     return (files("fdro_core.app.report") / name).read_text(encoding="utf-8")
 
 
-def _curves(charts: list[dict[str, Any]]) -> str:
-    """A place for every chart; charts.js fills it."""
-    if not charts:
-        return '<p class="soft">The run ended before its first report.</p>'
-    switch = (
+def switch() -> str:
+    """The choice of the axis, for all charts of the page."""
+    return (
         '<fieldset class="switch">'
         '<label><input type="radio" name="axis" value="clock" checked> by time</label>'
         '<label><input type="radio" name="axis" value="iteration"> by iteration</label></fieldset>'
         "<noscript><p>The curves are drawn by a script in this file, and scripts are off here.</p></noscript>"
     )
-    places = [
+
+
+def places(charts: list[Chart]) -> str:
+    """A place for every chart; charts.js fills it."""
+    figures = [
         f'<figure class="chart" id="chart-{chart["name"]}"><h3>{escape(chart["title"])}</h3>'
-        f'<p class="note">{escape(chart["note"])}</p>'
+        f'<p class="note">{escape(chart["note"])}{"; logarithmic scale" if chart["log"] else ""}</p>'
         f'<svg role="img" tabindex="0" aria-label="{escape(chart["title"])} over the run"></svg>'
         '<p class="read" aria-live="polite"></p></figure>'
         for chart in charts
     ]
-    return f'{switch}<div class="charts">{"".join(places)}</div>'
+    return f'<div class="charts">{"".join(figures)}</div>' if figures else ""

@@ -1,8 +1,9 @@
 "use strict";
 (() => {
-  const charts = JSON.parse(document.getElementById("curves").textContent);
+  const { axes, charts } = JSON.parse(document.getElementById("curves").textContent);
+  charts.forEach((chart) => chart.lines.forEach((line) => Object.assign(line, axes[line.axis])));
   const SVG = "http://www.w3.org/2000/svg";
-  const HEIGHT = 220, TOP = 10, BOTTOM = 38, LEFT = 52;
+  const TOP = 10, BOTTOM = 38, LEFT = 56, LABEL = 13;
 
   const make = (name, attributes, parent, text) => {
     const node = document.createElementNS(SVG, name);
@@ -12,11 +13,12 @@
     return node;
   };
 
-  // 1, 2 or 5 times a power of ten, so that about `count` ticks fit.
+  // 1, 2, 2.5 or 5 times a power of ten, so that about `count` ticks fit.
   const ticks = (low, high, count, whole) => {
     const rough = (high - low) / count;
     const power = 10 ** Math.floor(Math.log10(rough));
-    let step = power * [1, 2, 5, 10].find((each) => each * power >= rough);
+    const factors = whole && power < 10 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+    let step = power * factors.find((each) => each * power >= rough);
     if (whole) step = Math.max(1, Math.round(step));
     const found = [];
     for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step)
@@ -24,103 +26,167 @@
     return found;
   };
 
-  const short = (value) => {
-    const size = Math.abs(value);
-    if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e");
-    return String(Number(value.toPrecision(4)));
+  // 1, 2 and 5 times the powers of ten within the limits; over many decades some powers only.
+  const logTicks = (low, high) => {
+    const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
+    const every = Math.ceil((last - first) / 6), factors = last - first <= 2 ? [1, 2, 5] : [1];
+    const found = [];
+    for (let power = first; power <= last; power++)
+      if (power % every === 0) found.push(...factors.map((factor) => Number(`${factor}e${power}`)));
+    return found.filter((value) => value >= low * 0.999 && value <= high * 1.001);
   };
 
-  // Labels at least `gap` apart, moved as little as need be.
+  const raised = (power) => String(power).replace(/./g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
+
+  // A number for people: four significant digits, powers of ten instead of 1e-7.
+  const short = (value) => {
+    const size = Math.abs(value);
+    if (size >= 1e6 || (size > 0 && size < 1e-3)) {
+      const [factor, power] = value.toExponential(3).split("e");
+      return (Number(factor) === 1 ? "" : `${Number(factor)}·`) + `10${raised(Number(power))}`;
+    }
+    return Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 8 });
+  };
+
+  // Names often differ at their end only, so what is left out is in the middle.
+  const clipped = (text, room) => {
+    if (text.length <= room) return text;
+    const head = Math.max(1, Math.ceil((room - 1) / 2));
+    return `${text.slice(0, head)}…${text.slice(text.length - Math.max(1, room - 1 - head))}`;
+  };
+
+  // Labels at least `gap` apart and within the limits: pushed down from the top, then up from the bottom.
   const apart = (places, gap, low, high) => {
-    const order = places.map((place, k) => [place, k]).sort((a, b) => a[0] - b[0]);
+    const order = places.map((place, k) => [Math.max(place, low), k]).sort((a, b) => a[0] - b[0]);
     for (let k = 1; k < order.length; k++) order[k][0] = Math.max(order[k][0], order[k - 1][0] + gap);
-    const over = order.length ? Math.max(0, order[order.length - 1][0] - high) : 0;
+    for (let k = order.length - 1, most = high; k >= 0; k--, most -= gap) {
+      order[k][0] = Math.min(order[k][0], most);
+      most = order[k][0];
+    }
     const moved = [];
-    order.forEach(([place, k]) => { moved[k] = Math.max(low, place - over); });
+    order.forEach(([place, k]) => { moved[k] = place; });
     return moved;
+  };
+
+  const limits = (chart, lines) => {
+    const all = lines.flatMap((line) => [...line.values, ...(line.low || []), ...(line.high || [])]);
+    const known = chart.range || all.filter((value) => value !== null);
+    let low = Math.min(...known), high = Math.max(...known);
+    if (chart.zero) low = Math.min(0, low);
+    if (low === high) { high += Math.abs(high) * 0.1 || 1; low -= chart.zero ? 0 : Math.abs(low) * 0.1 || 1; }
+    return [low, high];
+  };
+
+  // The last report of a line at or before a place on the axis; -1 if there is none.
+  const before = (xs, place) => {
+    let low = -1, high = xs.length - 1;
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (xs[middle] <= place) low = middle; else high = middle - 1;
+    }
+    return low;
+  };
+
+  const paths = (line, xs, x, y, steps) => {
+    let path = "", pen = "M";
+    line.values.forEach((value, i) => {
+      if (value === null) { pen = "M"; return; }
+      if (steps && pen === "L") path += `H${x(xs[i]).toFixed(1)}`;
+      path += `${pen}${x(xs[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+      pen = "L";
+    });
+    if (!line.low) return [path, ""];
+    const there = xs.map((_, i) => i).filter((i) => line.low[i] !== null && line.high[i] !== null);
+    const point = (i, value) => `${x(xs[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+    const around = [...there.map((i) => point(i, line.high[i])), ...there.reverse().map((i) => point(i, line.low[i]))];
+    return [path, around.length ? `M${around.join("L")}Z` : ""];
   };
 
   const draw = (figure, chart, axis) => {
     const svg = figure.querySelector("svg"), read = figure.querySelector(".read");
     svg.replaceChildren();
+    const lines = chart.lines.filter((line) => line.values.some((value) => value !== null));
+    if (!lines.length) { read.textContent = "no numbers"; return; }
+    const height = lines.length > 5 ? 290 : 220;
+    svg.style.height = `${height}px`;
     const width = Math.max(240, svg.clientWidth || figure.clientWidth);
-    svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    const xs = chart[axis], lines = chart.lines.filter((line) => line.values.some((v) => v !== null));
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const longest = Math.max(...lines.map((line) => line.name.length));
-    const right = lines.length > 1 ? Math.min(8 + 7 * longest, width * 0.34) : 14;
-    const all = lines.flatMap((line) => line.values).filter((v) => v !== null);
-    const whole = chart.digits === 0;
-    let low = Math.min(...all), high = Math.max(...all);
-    if (whole) low = Math.min(0, low);
-    if (low === high) { high += Math.abs(high) * 0.1 || 1; low -= whole ? 0 : Math.abs(low) * 0.1 || 1; }
-    const first = xs[0], last = xs[xs.length - 1], span = last - first || 1;
+    const right = lines.length > 1 ? Math.min(10 + 7 * longest, width * 0.34) : 14;
+    const [low, high] = limits(chart, lines);
+    const scale = chart.log ? Math.log10 : (value) => value;
+    const places = [...new Set(lines.flatMap((line) => line[axis]))].sort((a, b) => a - b);
+    const first = places[0], last = places[places.length - 1], span = last - first || 1;
     const x = (value) => LEFT + ((value - first) / span) * (width - LEFT - right);
-    const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+    const y = (value) => TOP + ((scale(high) - scale(value)) / (scale(high) - scale(low))) * (height - TOP - BOTTOM);
 
-    for (const value of ticks(low, high, 4, whole)) {
+    for (const value of chart.log ? logTicks(low, high) : ticks(low, high, 4, chart.digits === 0)) {
       make("line", { class: "grid", x1: LEFT, x2: width - right, y1: y(value), y2: y(value) }, svg);
       make("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, svg, short(value));
     }
-    for (const value of ticks(first, last === first ? first + 1 : last, Math.max(2, (width - LEFT - right) / 90), axis === "iteration"))
+    for (const value of ticks(first, last === first ? first + 1 : last, Math.max(3, (width - LEFT - right) / 90), axis === "iteration"))
       if (value <= last)
-        make("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, svg, short(value));
-    make("text", { x: (LEFT + width - right) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, svg,
+        make("text", { x: x(value), y: height - BOTTOM + 16, "text-anchor": "middle" }, svg, short(value));
+    make("text", { x: (LEFT + width - right) / 2, y: height - 4, "text-anchor": "middle" }, svg,
       axis === "clock" ? "seconds on the engine's clock" : "iterations");
 
-    const ends = [];
+    const drawn = lines.map((line) => paths(line, line[axis], x, y, chart.steps));
     lines.forEach((line, k) => {
-      let path = "", pen = "M", end = TOP;
-      line.values.forEach((value, i) => {
-        if (value === null) { pen = "M"; return; }
-        if (whole && pen === "L") path += `H${x(xs[i]).toFixed(1)}`;  // counts jump, they do not slope
-        path += `${pen}${x(xs[i]).toFixed(1)} ${y(value).toFixed(1)}`;
-        pen = "L";
-        end = y(value);
-      });
-      make("path", { class: `line line${k}`, d: path }, svg);
-      if (xs.length === 1) make("circle", { class: `dot${k}`, cx: x(xs[0]), cy: end, r: 3 }, svg);
-      ends.push(end);
+      if (drawn[k][1]) make("path", { class: `band c${line.color}`, d: drawn[k][1] }, svg);
+    });
+    const ends = lines.map((line, k) => {
+      make("path", { class: `line c${line.color} d${line.dash}`, d: drawn[k][0] }, svg);
+      const end = line.values.findLastIndex((value) => value !== null);
+      if (end < line.values.length - 1 || line.values.length === 1)
+        make("circle", { class: `dot c${line.color}`, cx: x(line[axis][end]), cy: y(line.values[end]), r: 3 }, svg);
+      return y(line.values[end]);
     });
     if (lines.length > 1) {
-      const places = apart(ends, 14, TOP + 4, HEIGHT - BOTTOM);
+      const heights = apart(ends, LABEL, TOP + 4, height - BOTTOM);
       lines.forEach((line, k) =>
-        make("text", { class: "name", x: width - right + 5, y: places[k] + 4 }, svg, line.name));
+        make("text", { class: `name c${line.color}`, x: width - right + 6, y: heights[k] + 4 }, svg,
+          clipped(line.name, Math.floor((right - 6) / 6.6))));
     }
 
-    const cursor = make("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }, svg);
-    const dots = lines.map((_, k) => make("circle", { class: `dot${k}`, r: 4, visibility: "hidden" }, svg));
-    let at = xs.length - 1;
+    const cursor = make("line", { class: "cursor", y1: TOP, y2: height - BOTTOM, visibility: "hidden" }, svg);
+    const dots = lines.map((line) => make("circle", { class: `dot c${line.color}`, r: 4, visibility: "hidden" }, svg));
+    const tell = (value) => (chart.digits === null ? short(value) : value.toFixed(chart.digits));
+    const told = (line, i) => {
+      if (i < 0 || line.values[i] === null) return `${line.name}: –`;
+      const range = line.low && line.low[i] !== null ? ` (${tell(line.low[i])}–${tell(line.high[i])})` : "";
+      return `${line.name}: ${tell(line.values[i])}${range}`;
+    };
+    let at = places.length - 1;
     const show = (index, marked) => {
-      at = Math.max(0, Math.min(xs.length - 1, index));
-      const values = lines.map((line) =>
-        `${line.name} ${line.values[at] === null ? "–" : line.values[at].toFixed(chart.digits)}`);
-      const where = axis === "clock" ? `${short(xs[at])} s` : `iteration ${xs[at]}`;
-      read.textContent = `${marked ? "at" : "last, at"} ${where}: ${values.join(" · ")}`;
+      at = Math.max(0, Math.min(places.length - 1, index));
+      const here = lines.map((line) => before(line[axis], places[at]));
+      const where = axis === "clock" ? `${short(places[at])} s` : `iteration ${places[at]}`;
+      read.textContent = `${marked ? "at" : "last, at"} ${where}: ${lines.map((line, k) => told(line, here[k])).join(" · ")}`;
       cursor.setAttribute("visibility", marked ? "visible" : "hidden");
-      cursor.setAttribute("x1", x(xs[at]));
-      cursor.setAttribute("x2", x(xs[at]));
+      cursor.setAttribute("x1", x(places[at]));
+      cursor.setAttribute("x2", x(places[at]));
       dots.forEach((dot, k) => {
-        const value = lines[k].values[at];
+        const value = here[k] < 0 ? null : lines[k].values[here[k]];
         dot.setAttribute("visibility", marked && value !== null ? "visible" : "hidden");
-        if (value !== null) { dot.setAttribute("cx", x(xs[at])); dot.setAttribute("cy", y(value)); }
+        if (value !== null) { dot.setAttribute("cx", x(lines[k][axis][here[k]])); dot.setAttribute("cy", y(value)); }
       });
     };
     const nearest = (event) => {
       const box = svg.getBoundingClientRect();
       const wanted = first + (((event.clientX - box.left) * (width / box.width) - LEFT) / (width - LEFT - right)) * span;
       let best = 0;
-      xs.forEach((value, i) => { if (Math.abs(value - wanted) < Math.abs(xs[best] - wanted)) best = i; });
+      places.forEach((value, i) => { if (Math.abs(value - wanted) < Math.abs(places[best] - wanted)) best = i; });
       return best;
     };
     svg.onpointermove = (event) => show(nearest(event), true);
     svg.onpointerdown = svg.onpointermove;
-    svg.onpointerleave = () => show(xs.length - 1, false);
+    svg.onpointerleave = () => show(places.length - 1, false);
     svg.onkeydown = (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[event.key];
       if (step) { show(at + step, true); event.preventDefault(); }
     };
-    svg.onblur = () => show(xs.length - 1, false);
-    show(xs.length - 1, false);
+    svg.onblur = () => show(places.length - 1, false);
+    show(places.length - 1, false);
   };
 
   const axis = () => document.querySelector("input[name=axis]:checked").value;

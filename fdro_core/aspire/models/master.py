@@ -305,6 +305,7 @@ class ModelMaster(PlaneMaster):
             objective=self.objective,
             value=self.value,
             losses=self.models.losses.copy(),
+            weights=self._planes.weights(),
             planes=self._planes.size,
             active_workers=min(self.roster.active, self.roster.live),
             theorem_numbers=self.sent + self.received,  # Theorem 2 is about the other form's messages

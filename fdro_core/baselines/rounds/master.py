@@ -205,6 +205,7 @@ class RoundMaster(FederatedMaster):
             objective=float(self.oracle.worst_case(losses).value),
             value=float(self.state.weights @ losses),
             losses=losses,
+            weights=self.state.weights.copy(),
             planes=1,
             active_workers=len(self.job.workers),
             theorem_numbers=self.sent + self.received,
