@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.app.reading.tables import Table, read_text
-from fdro_core.app.runs.catalogue import is_reference, load_reference
+from fdro_core.app.references import is_reference, load_reference
 from fdro_core.errors import InvalidData
 from fdro_core.problems.samples import load_digits, mean_and_scale
 from uncertainty_sets.arrays import Array

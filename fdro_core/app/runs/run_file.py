@@ -15,11 +15,11 @@ from fdro_core.app.runs.data import load_data
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import Source, read_source
 from fdro_core.app.runs.workers import Workers, make_workers
-from fdro_core.app.written_sets import written_set
+from fdro_core.app.written_sets import set_class, written_set
 from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
-from uncertainty_sets.registry import get_set
+from uncertainty_sets.base import UncertaintySet
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}
 
@@ -58,7 +58,10 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     """
     source = read_source(path)
     base = path.resolve().parent if folder is None else folder
-    top = Section(source, source.values)
+    values = source.values
+    if isinstance(values.get("set"), str):  # set = "module:Class", for a set that needs no parameters
+        values = values | {"set": {"name": values["set"]}}
+    top = Section(source, values)
     parts = {
         name: top.section(name) for name in ("data", "model", "set", "algorithm", "engine", "stop", "output")
     }
@@ -75,9 +78,9 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     set_section = parts["set"]
     set_name = set_section.read("name", str)
     with set_section.at("name"):
-        get_set(set_name)
+        chosen = set_class(set_name, base)
     workers = make_workers(parts["model"], load_data(parts["data"], base), base)
-    uncertainty_set = _set(set_section, set_name, workers, base)
+    uncertainty_set = _set(set_section, chosen, workers, base)
     _check_faults(parts["engine"], len(workers.problems))
     with parts["algorithm"].locating_errors():
         algorithm.check(len(workers.problems), uncertainty_set)
@@ -97,7 +100,7 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     )
 
 
-def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
+def _set(section: Section, cls: type[UncertaintySet], workers: Workers, folder: Path) -> Any:
     given = section.rest()
     for field, value in given.items():
         if isinstance(value, str):
@@ -105,7 +108,7 @@ def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
                 given[field] = read_value(value, folder)
     count, samples = len(workers.problems), workers.samples
     with section.locating_errors():
-        made = written_set(name, given, count, samples if np.isfinite(samples).all() else None)
+        made = written_set(cls, given, count, samples if np.isfinite(samples).all() else None)
     if made.size not in {None, count}:
         raise section.error(f"the set has {made.size} entries, and there are {count} workers", "center")
     return made
