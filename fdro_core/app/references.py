@@ -50,7 +50,7 @@ def _load_module(name: str, folder: Path) -> ModuleType:
         first = name.partition(".")[0]
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidSetting(
-                f"there is no module {name!r}: put {first}.py into the folder {folder}, or install its package"
+                f"there is no module {name!r}: put {first}.py into {folder}, or install its package"
             ) from error
         raise InvalidSetting(f"{name} needs the package {error.name!r}: pip install {error.name}") from error
     except Exception as error:  # the user's code may raise anything

@@ -92,7 +92,7 @@ def test_another_set_is_another_run(own):
         ("OWN:Other", "OWN:Other is a class of another kind, and a set is needed: a subclass of"),
         ("OWN:helper", "OWN:helper is a function, and a set is needed"),
         ("OWN:finished", "OWN has no class 'finished'"),
-        ("nowhere_sets:Halved", "there is no module 'nowhere_sets': put nowhere_sets.py into the folder"),
+        ("nowhere_sets:Halved", "there is no module 'nowhere_sets': put nowhere_sets.py into"),
     ],
 )
 def test_what_is_no_set(own, name, words):

@@ -223,3 +223,17 @@ def test_nothing_sticks_out_on_a_phone(run):
     assert errors == []
     assert 'data-over="0"' in dom
     assert 'data-paths="9"' in dom
+
+
+@pytest.mark.usefixtures("place")
+def test_open_says_when_there_is_no_browser(monkeypatch):
+    import webbrowser
+
+    fdro("train", "run.toml", "-q")
+    asked_for = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: bool(asked_for.append(address)))
+    told = fdro("report", "run", "--open")
+    assert "no browser was found on this machine; open run/report.html in one yourself" in told.stderr
+    assert asked_for == [Path("run/report.html").resolve().as_uri()]
+    monkeypatch.setattr(webbrowser, "open", lambda address: True)
+    assert fdro("report", "run", "--open").stderr == ""

@@ -304,12 +304,15 @@ def status(output: Output) -> Iterator[Callable[[str], None]]:
 
 def write(model: MDP, solution: Solution, policy: Path | None, values: Path | None) -> list[str]:
     """Write the files that are wanted; return their names."""
+    from fdro_core.files import naming_full_disk
     from uncertainty_sets.mdp.files import write_policy, write_values
 
     if policy is not None:
-        write_policy(policy, model, solution.policy)
+        with naming_full_disk(policy):
+            write_policy(policy, model, solution.policy)
     if values is not None:
-        write_values(values, solution.value, solution.lower, solution.upper)
+        with naming_full_disk(values):
+            write_values(values, solution.value, solution.lower, solution.upper)
     return [str(path) for path in (policy, values) if path is not None]
 
 
@@ -318,6 +321,7 @@ def draw(output: Output, asked: Asked, solution: Solution, radii: Any, path: Pat
     from matplotlib.figure import Figure
 
     from fdro_core.app.written_sets import set_class
+    from fdro_core.files import naming_full_disk
     from uncertainty_sets.mdp.path import price_of_robustness
     from uncertainty_sets.pictures import draw_price
 
@@ -343,5 +347,6 @@ def draw(output: Output, asked: Asked, solution: Solution, radii: Any, path: Pat
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")
     axes = draw_price(price, figure.add_subplot(), mark=float(asked.parameters[size]))
     axes.set_title(f"{asked.problem}, {asked.set}, discount {solution.model.discount:g}", fontsize=10)
-    figure.savefig(path, dpi=150)
+    with naming_full_disk(path):
+        figure.savefig(path, dpi=150)
     return True, len(price.radii) < len(radii)

@@ -45,7 +45,7 @@ def given_parameters(
         key, equals, value = pair.partition("=")
         if not equals:
             raise InvalidSetting(f"--param needs NAME=VALUE, as in --param radius=0.1, got {pair!r}")
-        given[key] = read_value(value)
+        given[key] = read_value(value, origin=f"--{key}")
     known = list(parameters_of(cls))
     rest = list(extra)
     while rest:
@@ -60,7 +60,7 @@ def given_parameters(
             )
         if not equals and not rest:
             raise InvalidSetting(f"{word} needs a value, as in {word} 0.1")
-        given[key] = read_value(value if equals else rest.pop(0))
+        given[key] = read_value(value if equals else rest.pop(0), origin=f"--{key}")
     try:
         check_parameters(cls, given, ("center", "size"))
     except InvalidParameter as error:
