@@ -267,7 +267,7 @@ def test_compare():
     ]
     text = fdro("compare", "run", "mean").stdout
     assert "set.radius" in text
-    assert "best for its worst worker: " in text
+    assert "test accuracy, worst worker: " in text
     assert "give two or more runs" in fdro("compare", "run", code=2).stderr
 
 
