@@ -76,6 +76,20 @@ def test_a_run_that_converges_ends_by_itself_and_says_so():
         assert again[name] == numbers[name]
 
 
+def test_a_run_that_has_not_converged_says_so():
+    Path("run.toml").write_text(RUN_FILE.replace("iterations = 120", "iterations = 9"))
+    printed = fdro("train", "run.toml").stdout
+    told = "not converged; continue with: fdro resume run --iterations 18"
+    assert told in printed
+    assert asked("resume", *told.split()[-3:])["iterations"] == 18
+    for text, words in (
+        (TO_THE_END, "tolerance is 0"),
+        (RUN_FILE.replace("iterations = 120", 'name = "fed-avg"\niterations = 9'), "fed-avg has no test"),
+    ):
+        Path("run.toml").write_text(text)
+        assert f"not checked for convergence: {words}" in fdro("train", "run.toml", "--force").stdout
+
+
 def model_accuracy(arrays):
     """The saved model on the file it came from, by the recipe of docs/cli.md."""
     rows = [line.split(",") for line in Path("samples.csv").read_text().splitlines()[1:]]

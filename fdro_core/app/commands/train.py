@@ -170,11 +170,23 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
+    output.say(convergence(folder, numbers))
+    output.say(f"\nwritten to {folder}; next: fdro report {folder}")
+
+
+def convergence(folder: str, numbers: dict[str, Any]) -> str:
+    """Whether the run has converged; if it has not, how to continue."""
     from fdro_core.result import CONVERGED, ending
 
     if numbers["stop_reason"] == CONVERGED:
-        output.say(ending(CONVERGED, numbers["iterations"], numbers["planned"]))
-    output.say(f"\nwritten to {folder}; next: fdro report {folder}")
+        return ending(CONVERGED, numbers["iterations"], numbers["planned"])
+    if not numbers["algorithm"].get("tolerance"):
+        return "not checked for convergence: " + (
+            "tolerance is 0"
+            if "tolerance" in numbers["algorithm"]
+            else f"{numbers['algorithm']['name']} has no test"
+        )
+    return f"not converged; continue with: fdro resume {folder} --iterations {2 * numbers['planned']}"
 
 
 def headline(numbers: dict[str, Any]) -> str:
