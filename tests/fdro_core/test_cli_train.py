@@ -187,7 +187,8 @@ def test_npz_regression_and_baseline():
 def test_problems_from_a_function():
     Path("own_problems.py").write_text(
         "from fdro_core import LeastSquares\n\n"
-        "def make(count):\n    return [LeastSquares([[1.0]], [float(j)]) for j in range(count)]\n\n"
+        "def make(count):\n"
+        "    return [LeastSquares([[1.0]], [float(j)], intercept=False) for j in range(count)]\n\n"
         "def wrong():\n    return 3\n"
     )
     text = RUN_FILE.replace('"samples.csv"', '"own_problems:make"\narguments = { count = 3 }')
