@@ -156,10 +156,26 @@ def test_check_trains_nothing():
     assert not Path("run").exists()
 
 
-def test_the_example_is_fine():
-    pytest.importorskip("sklearn")
+def test_the_example_is_ahead_of_fedavg_for_the_worst_worker():
+    """By more than noise, although FedAvg takes many times as many gradients."""
     Path("example.toml").write_text(fdro("train", "--example").stdout)
-    assert "10 workers" in fdro("train", "example.toml", "--check").stdout
+    answer = asked("train", "example.toml", "--against", "FedAvg", "--output", "own")
+    assert answer["runs"] == ["own", "own-fed-avg"]
+    assert answer["best"] == "own"
+    assert answer["differences"][0]["low"] > 0.05
+    assert answer["gradients"][0] < answer["gradients"][1]
+    assert set(answer["differ"]) == {"algorithm.name", "algorithm.active_workers", "algorithm.tolerance"}
+
+
+def test_against_is_checked_before_the_first_run():
+    told = fdro("train", "run.toml", "--against", "fedavgg", code=2).stderr
+    assert "did you mean 'fed-avg'?" in told
+    told = fdro("train", "run.toml", "--against", "aspire-ease", code=2).stderr
+    assert "--against aspire-ease: the run file has this algorithm too" in told
+    Path("run-fed-avg").mkdir()
+    Path("run-fed-avg/result.json").write_text("{}")
+    assert "already holds a run" in fdro("train", "run.toml", "--against", "fed-avg", code=2).stderr
+    assert not Path("run").exists()
 
 
 def test_train_without_run_file():

@@ -33,6 +33,11 @@ def compare(
     Runs that differ in seeds only are repetitions of one method; with three or more, differences are paired
     over the seeds.
     """
+    compare_runs(Output(quiet=quiet, as_json=as_json), folders)
+
+
+def compare_runs(output: Output, folders: list[Path]) -> None:
+    """Print the runs in these folders side by side."""
     from fdro_core.app.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
 
@@ -48,8 +53,7 @@ def compare(
         for key in dict.fromkeys(key for each in settings for key in each)
         if len({repr(each.get(key)) for each in settings}) > 1 and not key.startswith("output.")
     }
-    output = Output(quiet=quiet, as_json=as_json)
-    names = [str(folder) for folder in folders]
+    names = [str(run) for run in runs]
     verdict = judge(names, settings, results)
     output.data(
         {

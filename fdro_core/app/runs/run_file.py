@@ -13,13 +13,16 @@ from fdro_core.app.reading.arrays import read_value
 from fdro_core.app.runs.catalogue import algorithms, delay_laws, engines, find
 from fdro_core.app.runs.data import load_data
 from fdro_core.app.runs.section import Section
-from fdro_core.app.runs.source import Source, read_source
+from fdro_core.app.runs.source import Source, read_source, with_algorithm
 from fdro_core.app.runs.workers import Workers, make_workers
 from fdro_core.app.written_sets import set_class, written_set
 from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from uncertainty_sets.base import UncertaintySet
+
+ASPIRE_EASE, FOLDER = "aspire-ease", "run"
+"""The algorithm and the output folder if a run file names none."""
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}
 
@@ -49,14 +52,17 @@ class RunSetup:
     checkpoint_every: int
 
 
-def load(path: Path, folder: Path | None = None) -> RunSetup:
+def load(path: Path, folder: Path | None = None, algorithm_instead: str | None = None) -> RunSetup:
     """Read a run file; every error names line and field.
 
     Args:
         path: the file.
         folder: the folder that its paths are relative to; the file's own by default.
+        algorithm_instead: the name of an algorithm that replaces the file's, with its default settings.
     """
     source = read_source(path)
+    if algorithm_instead is not None:
+        source = with_algorithm(source, algorithm_instead)
     base = path.resolve().parent if folder is None else folder
     values = source.values
     if isinstance(values.get("set"), str):  # set = "module:Class", for a set that needs no parameters
@@ -67,7 +73,7 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     }
     top.finish()
     output = parts["output"]
-    wanted = base / output.read("folder", str, "run")
+    wanted = base / output.read("folder", str, FOLDER)
     every = output.read("checkpoint_every", int, 100)
     if every < 1:
         raise output.error(f"must be at least 1, got {every}", "checkpoint_every")
@@ -115,7 +121,7 @@ def _set(section: Section, cls: type[UncertaintySet], workers: Workers, folder: 
 
 
 def _algorithm(section: Section) -> tuple[str, Any]:
-    name = section.read("name", str, "aspire-ease")
+    name = section.read("name", str, ASPIRE_EASE)
     with section.at("name"):
         name, cls = find("algorithm", name, algorithms())
     given = {}
