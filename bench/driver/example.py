@@ -1,8 +1,13 @@
 """The run file of `fdro train --example` against FedAvg, over seeds that its settings were not chosen on.
 
 `python -m bench example` prints the worst worker's held-out accuracy, the mean over workers and the mean over
-samples for both, and the paired differences. The samples, the split and the delays change with the seed. The
-settings were chosen on seeds 0 to 2.
+samples for both, and the paired differences. The samples, the split and the delays change with the seed.
+
+How the example was chosen, on seeds 0 to 2: two ways to make up the hospitals were measured, both with kl of
+radius 0.3 and 1 around equal weights, the first also with radius 0.5 around the shares of samples. The worst
+worker gained 20 to 22 points in the first and 10 to 11 in the second. Of the first, the set with the smallest
+loss on the mean was taken. FedAvg has its default settings and takes 60,000 gradients; the robust run took
+about 800.
 """
 
 from __future__ import annotations
