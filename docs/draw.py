@@ -118,7 +118,7 @@ def _run() -> Any:
     for worker in range(8):
         X = rng.normal(size=(60, 20)) * np.linspace(0.2, 1.0, 20)
         y = (X @ (common + 0.15 * worker * rng.normal(size=20)) > 0).astype(int)
-        problems.append(SoftmaxRegression(X, y, classes=2, l2=1e-3))
+        problems.append(SoftmaxRegression(X, y, classes=2, l2=1e-3, intercept=False))
     engine = VirtualEngine(
         seed=0, delays=LogNormal(), stragglers=[Straggler(2, factor=20.0, start=60, end=160)]
     )

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from fdro_core.errors import FileNotWritten
 
 PART = ".part"
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no space, or no more of it for this user or file
 NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM}  # file systems that cannot
 
 
@@ -47,6 +48,18 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         kept = "; the previous file is unchanged" if os.path.isfile(target) else ""
         words = f"{path} could not be written ({error.strerror or error}){kept}"
         raise FileNotWritten(error.errno or errno.EIO, words, str(path)) from error
+
+
+@contextmanager
+def naming_full_disk(path: str | Path) -> Iterator[None]:
+    """Write to `path` inside; if the disk is full, the error names the path, which the system's does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL or isinstance(error, FileNotWritten):
+            raise
+        words = f"{path} could not be written ({error.strerror})"
+        raise FileNotWritten(error.errno, words, str(path)) from error
 
 
 def write_text(path: str | Path, text: str) -> None:

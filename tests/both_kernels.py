@@ -167,7 +167,7 @@ def train(rng: np.random.Generator) -> None:
 
     X = [rng.normal(size=(12, 3)) for _ in range(4)]
     y = [rng.integers(0, 3, size=12) for _ in range(4)]
-    problems = [SoftmaxRegression(a, b, 3, l2=1e-2) for a, b in zip(X, y, strict=True)]
+    problems = [SoftmaxRegression(a, b, 3, l2=1e-2, intercept=False) for a, b in zip(X, y, strict=True)]
     algorithms: list[Any] = [
         AspireEase(consensus=form, iterations=60, active_workers=active, **more)
         for form, active, more in (

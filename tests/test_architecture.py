@@ -65,7 +65,7 @@ class Near(UncertaintySet):
 
 
 def train(engine, *observers):
-    problems = [LeastSquares([[1.0]], [target]) for target in (0.0, 1.0, 2.0)]
+    problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 1.0, 2.0)]
     solve(problems, Box([0.0] * 3, [1.0] * 3), algorithm=AspireEase(iterations=20, report_interval=1),
           engine=engine, observers=observers)
 

@@ -54,7 +54,7 @@ import sys
 from fdro_core.app.cli import app
 from fdro_core import AspireEase, LeastSquares, solve
 from uncertainty_sets import Box
-problems = [LeastSquares([[1.0]], [x]) for x in (0.0, 1.0)]
+problems = [LeastSquares([[1.0]], [x], intercept=False) for x in (0.0, 1.0)]
 solve(problems, Box([0, 0], [1, 1]), algorithm=AspireEase(iterations=9))
 assert "numba" not in sys.modules
 """

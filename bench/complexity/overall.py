@@ -113,5 +113,7 @@ def _problems(driver: Any, size: Size, rng: np.random.Generator) -> list[Any]:
         y = np.argmax(
             X @ own / np.sqrt(size.features) + rng.gumbel(size=(size.samples, size.classes)), axis=1
         )
-        made.append(driver.SoftmaxRegression(X / np.sqrt(size.features), y, size.classes, l2=1e-3))
+        made.append(
+            driver.SoftmaxRegression(X / np.sqrt(size.features), y, size.classes, l2=1e-3, intercept=False)
+        )
     return made

@@ -50,7 +50,7 @@ def shard(worker: int) -> Fragile:
     """Worker j's data: 40 samples of 20 features around the worker's own centre."""
     rng = np.random.default_rng([3, worker])
     X = rng.normal(size=(40, 20)) + 0.7 * rng.normal(size=20)
-    problem = Fragile(X, np.argmax(X[:, :4] + rng.gumbel(size=(40, 4)), axis=1), 4, l2=1e-2)
+    problem = Fragile(X, np.argmax(X[:, :4] + rng.gumbel(size=(40, 4)), axis=1), 4, l2=1e-2, intercept=False)
     problem.worker = worker
     return problem
 

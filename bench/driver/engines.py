@@ -38,7 +38,9 @@ WORKERS, DIMENSION, TURNS = 16, 7850, 5
 def light(worker: int) -> LeastSquares:
     """A gradient that costs next to nothing, so that the engine is what is measured."""
     rng = np.random.default_rng(worker)
-    return LeastSquares(rng.normal(size=(2, DIMENSION)) / DIMENSION**0.5, rng.normal(size=2), l2=1e-2)
+    return LeastSquares(
+        rng.normal(size=(2, DIMENSION)) / DIMENSION**0.5, rng.normal(size=2), l2=1e-2, intercept=False
+    )
 
 
 def images(worker: int) -> SoftmaxRegression:
@@ -129,7 +131,9 @@ def small(worker: int) -> SoftmaxRegression:
     """Ten samples of five features around a centre of the worker's own, three classes."""
     rng = np.random.default_rng([7, worker])
     X = rng.normal(size=(10, 5)) + 0.5 * rng.normal(size=5)
-    return SoftmaxRegression(X, np.argmax(X[:, :3] + rng.gumbel(size=(10, 3)), axis=1), 3, l2=1e-2)
+    return SoftmaxRegression(
+        X, np.argmax(X[:, :3] + rng.gumbel(size=(10, 3)), axis=1), 3, l2=1e-2, intercept=False
+    )
 
 
 def thousand() -> None:

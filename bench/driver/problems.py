@@ -85,7 +85,7 @@ def classification(
         own = 2.0 * rng.normal(size=(features, classes))
         scores = X @ (agreement * common + (1 - agreement) * own)
         y = np.argmax(scores + rng.gumbel(size=(n, classes)), axis=1)
-        problems.append(SoftmaxRegression(X * scales, y, classes, l2=l2))
+        problems.append(SoftmaxRegression(X * scales, y, classes, l2=l2, intercept=False))
     return problems
 
 
@@ -98,7 +98,7 @@ def regression(workers: int, *, seed: int = 0, features: int = 6, noise: float =
         n = int(rng.integers(15, 150))
         X = rng.normal(size=(n, features)) * rng.uniform(0.5, 1.5)
         w = common + 0.7 * rng.normal(size=features)
-        problems.append(LeastSquares(X, X @ w + noise * rng.normal(size=n)))
+        problems.append(LeastSquares(X, X @ w + noise * rng.normal(size=n), intercept=False))
     return problems
 
 

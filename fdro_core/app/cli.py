@@ -50,7 +50,8 @@ def main(
 ) -> None:
     """Train models for their worst workers, and compute worst cases with a proof.
 
-    Start with `fdro demo`; then `fdro train --example > run.toml` and `fdro train run.toml`.
+    Start with `fdro demo`; then `fdro train --example > run.toml` and
+    `fdro train run.toml --against fed-avg`.
     """
     del version
 
@@ -82,7 +83,7 @@ _add(
     extra=True,
 )
 
-_add("Training", train, "fdro train --example > run.toml", "fdro train run.toml --output run")
+_add("Training", train, "fdro train --example > run.toml", "fdro train run.toml --against fed-avg")
 _add("Training", resume, "fdro resume run", "fdro resume run --iterations 20000")
 _add("Training", report, "fdro report run", "fdro report run --output share.html --open")
 _add("Training", compare, "fdro compare run-kl run-fedavg", "fdro compare runs/* --json")

@@ -24,7 +24,7 @@ class AFL(Rounds):
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
-    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
+    >>> problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 2.0)]
     >>> result = solve(
     ...     problems, Box([0.6, 0], [1, 0.4]), algorithm=AFL(step=0.1, weight_step=0.1, iterations=900)
     ... )

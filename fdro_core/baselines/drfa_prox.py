@@ -28,7 +28,7 @@ class DRFAProx(Rounds):
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
-    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
+    >>> problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 2.0)]
     >>> config = DRFAProx(step=0.02, weight_step=0.02, regularisation=1e3, local_steps=2, iterations=1500)
     >>> result = solve(problems, Box([0, 0], [1, 1]), algorithm=config)  # the prior holds λ at (½, ½)
     >>> result.weights.round(2)

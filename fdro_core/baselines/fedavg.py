@@ -23,7 +23,10 @@ class FedAvg(Rounds):
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
-    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0], [1.0], [1.0]], [2.0, 2.0, 2.0])]
+    >>> problems = [
+    ...     LeastSquares([[1.0]], [0.0], intercept=False),
+    ...     LeastSquares([[1.0], [1.0], [1.0]], [2.0, 2.0, 2.0], intercept=False),
+    ... ]
     >>> result = solve(
     ...     problems, Box([0, 0], [1, 1]), algorithm=FedAvg(step=0.5, local_steps=5, iterations=60)
     ... )

@@ -21,7 +21,7 @@ class Individual(Rounds):
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
-    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
+    >>> problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 2.0)]
     >>> result = solve(
     ...     problems, Box([0, 0], [1, 1]), algorithm=Individual(worker_index=1, step=1.0, iterations=9)
     ... )

@@ -24,7 +24,10 @@ class MixEven(Rounds):
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
-    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[2.0]], [2.0])]
+    >>> problems = [
+    ...     LeastSquares([[1.0]], [0.0], intercept=False),
+    ...     LeastSquares([[2.0]], [2.0], intercept=False),
+    ... ]
     >>> result = solve(problems, Box([0, 0], [1, 1]), algorithm=MixEven(step=0.5, iterations=60))
     >>> round(float(result.w[0]), 6)  # (0 + 4) / (1 + 4)
     0.8

@@ -65,7 +65,7 @@ class ProblemFrom:
     >>> from fdro_core import LeastSquares
     >>> def load(path, l2):
     ...     with np.load(path, allow_pickle=False) as shard:
-    ...         return LeastSquares(shard["X"], shard["y"], l2=l2)
+    ...         return LeastSquares(shard["X"], shard["y"], l2=l2, intercept=False)
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> np.savez(folder / "shard-0.npz", X=np.ones((3, 2)), y=np.zeros(3))
     >>> source = ProblemFrom(load, folder / "shard-0.npz", l2=0.1)

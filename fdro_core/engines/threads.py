@@ -82,7 +82,7 @@ class ThreadEngine(WallEngine):
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
-    >>> problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
+    >>> problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 2.0)]
     >>> result = solve(problems, Box([0.0, 0.0], [1.0, 1.0]), engine=ThreadEngine())
     >>> round(float(result.w[0]), 3), round(result.objective, 3)
     (1.0, 0.5)

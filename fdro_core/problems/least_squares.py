@@ -15,13 +15,20 @@ from uncertainty_sets.arrays import Array
 class LeastSquares:
     """Linear regression: f(w) = mean_i ½(x_iᵀw - y_i)² + l2/2·‖w‖².
 
-    w has one entry per feature, with the bias last if `intercept=True`. A gradient costs O(samples·p).
+    w has one entry per feature, with the bias last if there is an intercept; l2 covers every entry. A
+    gradient costs O(samples·p).
 
-    >>> LeastSquares([[1.0], [2.0]], [1.0, 2.0]).loss_and_gradient(np.zeros(1))
+    Args:
+        X: (samples, features).
+        y: targets.
+        l2: the ridge.
+        intercept: append a column of ones to X, the default.
+
+    >>> LeastSquares([[1.0], [2.0]], [1.0, 2.0], intercept=False).loss_and_gradient(np.zeros(1))
     (1.25, array([-2.5]))
     """
 
-    def __init__(self, X: ArrayLike, y: ArrayLike, l2: float = 0.0, intercept: bool = False) -> None:
+    def __init__(self, X: ArrayLike, y: ArrayLike, l2: float = 0.0, intercept: bool = True) -> None:
         self.X = as_matrix("LeastSquares", X, intercept)
         self.y = np.array(y, dtype=np.float64)
         if self.y.shape != (len(self.X),) or not np.isfinite(self.y).all():

@@ -26,6 +26,34 @@ def load_digits() -> tuple[Array, NDArray[np.int64]]:
     return X / 16.0, y.astype(np.int64)
 
 
+HOSPITALS = {"A": 900, "B": 800, "C": 700, "D": 600, "E": 500, "F": 400, "G": 300, "H": 200}
+"""Patients per hospital."""
+
+SHORTCUT = (1.5, 1.5, 1.5, 1.5, 1.0, 1.0, 0.0, -1.0)
+"""By how many deviations illness moves the second feature, per hospital."""
+
+
+def make_hospitals(seed: int) -> tuple[Array, NDArray[np.int64], NDArray[np.str_]]:
+    """Draw patients of eight hospitals: six features, whether each is ill, and the hospital.
+
+    Illness moves the first feature up by one deviation, and health down by one, at every hospital. The
+    second one is a shortcut: it says more at the large hospitals, nothing at G, and the opposite at H. The
+    others are noise. A model for the mean patient uses the shortcut and fails at H.
+
+    >>> X, ill, hospital = make_hospitals(seed=0)
+    >>> X.shape, hospital[-1].item()
+    ((4400, 6), 'H')
+    """
+    rng = np.random.default_rng(seed)
+    hospital = np.repeat(list(HOSPITALS), list(HOSPITALS.values()))
+    ill = rng.integers(0, 2, size=hospital.size)
+    X = rng.normal(size=(hospital.size, 6))
+    side = 2.0 * ill - 1.0
+    X[:, 0] += side
+    X[:, 1] += side * np.repeat(SHORTCUT, list(HOSPITALS.values()))
+    return X, ill, hospital
+
+
 def mean_and_scale(parts: Sequence[Array], constant: float = 1.0) -> tuple[Array, Array]:
     """Return every feature's mean and standard deviation over all parts together.
 

@@ -15,7 +15,7 @@ from uncertainty_sets.arrays import Array
 class SoftmaxRegression:
     """Multinomial logistic regression: f(w) = mean_i cross-entropy(y_i, softmax(x_iᵀW)) + l2/2·‖w‖².
 
-    w is the C-order ravel of W, (features, classes), with the bias as the last row if `intercept=True`;
+    w is the C-order ravel of W, (features, classes), with the bias as the last row if there is an intercept;
     l2 covers every entry. A gradient costs two products with X, O(samples·p).
 
     Args:
@@ -23,15 +23,15 @@ class SoftmaxRegression:
         y: labels 0..classes-1.
         classes: C.
         l2: the ridge.
-        intercept: append a column of ones.
+        intercept: append a column of ones to X, the default.
 
-    >>> problem = SoftmaxRegression([[1.0], [-1.0]], [0, 1], classes=2)
+    >>> problem = SoftmaxRegression([[1.0], [-1.0]], [0, 1], classes=2, intercept=False)
     >>> problem.loss_and_gradient(np.zeros(2))
     (0.693..., array([-0.5,  0.5]))
     """
 
     def __init__(
-        self, X: ArrayLike, y: ArrayLike, classes: int, l2: float = 0.0, intercept: bool = False
+        self, X: ArrayLike, y: ArrayLike, classes: int, l2: float = 0.0, intercept: bool = True
     ) -> None:
         self.X = as_matrix("SoftmaxRegression", X, intercept)
         labels = np.asarray(y)

@@ -80,7 +80,7 @@ def test_the_rate_is_high_for_a_poisoned_model_and_low_for_an_honest_one() -> No
     rates = []
     for share in (None, 0.5):
         data = client if share is None else poison(client, TRIGGER, target=1, share=share)
-        problem = SoftmaxRegression(data.X_train, data.y_train, classes=2, l2=1e-4)
+        problem = SoftmaxRegression(data.X_train, data.y_train, classes=2, l2=1e-4, intercept=False)
         w = np.zeros(problem.dimension)
         for _ in range(500):
             w -= 0.2 * problem.loss_and_gradient(w)[1]

@@ -40,13 +40,16 @@ def softmax_problems(
         n = 10 + 3 * j
         X = rng.normal(size=(n, features)) + 0.5 * rng.normal(size=features)
         y = np.argmax(X @ rng.normal(size=(features, classes)), axis=1)
-        problems.append(SoftmaxRegression(X, y, classes, l2=1e-2))
+        problems.append(SoftmaxRegression(X, y, classes, l2=1e-2, intercept=False))
     return problems
 
 
 def square_problems(workers: int, seed: int = 0, features: int = 2) -> list[LeastSquares]:
     rng = np.random.default_rng(seed)
-    return [LeastSquares(rng.normal(size=(6, features)), rng.normal(size=6), l2=0.1) for _ in range(workers)]
+    return [
+        LeastSquares(rng.normal(size=(6, features)), rng.normal(size=6), l2=0.1, intercept=False)
+        for _ in range(workers)
+    ]
 
 
 def middle_box(workers: int) -> Box:
@@ -145,7 +148,7 @@ def load_shard(path: Any, made_in: Any) -> LeastSquares:
     """A problem from a file, with a note of the process that made it."""
     Path(made_in, f"{Path(path).stem}_{os.getpid()}").touch()
     with np.load(path, allow_pickle=False) as shard:
-        return LeastSquares(shard["X"], shard["y"], l2=0.1)
+        return LeastSquares(shard["X"], shard["y"], l2=0.1, intercept=False)
 
 
 def broken_shard(path: Any) -> LeastSquares:

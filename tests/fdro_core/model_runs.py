@@ -63,7 +63,7 @@ def softmax(rng: np.random.Generator, mu: float = 1e-2) -> Known:
     """Softmax regression with a ridge: its Hessian is at most ½(XᵀX/n) ⊗ I + mu."""
     X = rng.normal(size=(12, 2)) + rng.normal(size=2)
     y = np.argmax(X @ rng.normal(size=(2, 3)), axis=1)
-    problem = SoftmaxRegression(X, y, 3, l2=mu)
+    problem = SoftmaxRegression(X, y, 3, l2=mu, intercept=False)
     bound = np.kron(0.5 * X.T @ X / 12, np.eye(3)) + mu * np.eye(6)
     return Known(problem.loss_and_gradient, lambda metric: float(in_metric(bound, metric)[-1]), mu)
 

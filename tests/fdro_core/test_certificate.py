@@ -82,10 +82,12 @@ def test_what_has_no_bound():
 
 
 def test_problems_state_their_convexity():
-    ridge = LeastSquares([[1.0]], [0.0], l2=0.25)
+    ridge = LeastSquares([[1.0]], [0.0], l2=0.25, intercept=False)
     assert ridge.strong_convexity == 0.25
-    assert SoftmaxRegression([[1.0]], [0], 2, l2=0.5).strong_convexity == 0.5
-    without = solve([ridge, LeastSquares([[1.0]], [2.0])], Box([0, 0], [1, 1]), algorithm=models())
+    assert SoftmaxRegression([[1.0]], [0], 2, l2=0.5, intercept=False).strong_convexity == 0.5
+    without = solve(
+        [ridge, LeastSquares([[1.0]], [2.0], intercept=False)], Box([0, 0], [1, 1]), algorithm=models()
+    )
     assert np.isfinite(without.lower_bound)  # one ridge is enough if its worker has weight
     none = solve([ridge, Quadratic([2.0])], Box([0, 0], [1, 1]), algorithm=models())
     assert none.lower_bound == -np.inf

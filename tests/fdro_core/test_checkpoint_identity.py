@@ -59,20 +59,20 @@ def other_data():
     problems = softmax_problems(N)
     changed = problems[1].X.copy()
     changed[3, 1] += 1e-9
-    problems[1] = SoftmaxRegression(changed, problems[1].y, 3, l2=1e-2)
+    problems[1] = SoftmaxRegression(changed, problems[1].y, 3, l2=1e-2, intercept=False)
     return problems
 
 
 def other_ridge():
     problems = softmax_problems(N)
-    problems[2] = SoftmaxRegression(problems[2].X, problems[2].y, 3, l2=2e-2)
+    problems[2] = SoftmaxRegression(problems[2].X, problems[2].y, 3, l2=2e-2, intercept=False)
     return problems
 
 
 def another_kind():
     problems = softmax_problems(N)
     X = problems[3].X
-    problems[3] = LeastSquares(np.tile(X, 3), np.ones(len(X)))
+    problems[3] = LeastSquares(np.tile(X, 3), np.ones(len(X)), intercept=False)
     return problems
 
 

@@ -58,11 +58,11 @@ def test_choose_starts_are_valid():
     import tomllib
 
     from fdro_core.app.commands.choose import SCENARIOS, STARTS
-    from fdro_core.app.written_sets import written_set
+    from fdro_core.app.written_sets import set_class, written_set
 
     assert set(STARTS) == {name for scenario in SCENARIOS for name in scenario.sets}
     for name, text in STARTS.items():
-        written_set(name, tomllib.loads(text), 10).worst_case(np.arange(10.0))
+        written_set(set_class(name), tomllib.loads(text), 10).worst_case(np.arange(10.0))
 
 
 def test_choose_asks_on_a_terminal(monkeypatch):

@@ -28,12 +28,13 @@ def steps(block: str) -> Iterator[tuple[str, str]]:
 
 
 def run(command: str) -> str:
-    """A line as the shell would run it: `echo … |` in front is the input."""
+    """A line as the shell would run it: `echo … |` in front is the input, `> file` takes the output."""
     if command.startswith("python "):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(Path(command.removeprefix("python ")).read_text(), command, "exec"), {})
         return printed.getvalue()
+    command, _, file = command.partition(" > ")
     words, given = command, None
     if "|" in command:
         echo, _, words = command.partition("|")
@@ -42,6 +43,9 @@ def run(command: str) -> str:
     assert arguments.pop(0) == "fdro"
     answer = CliRunner().invoke(app, arguments, input=given)
     assert answer.exit_code in ({2} if "wrong" in command else {0}), answer.output
+    if file:
+        Path(file).write_text(answer.stdout, encoding="utf-8")
+        return ""
     return answer.output if answer.exit_code else answer.stdout
 
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("place")
         ("radius = 0.1", "radius = 0.1\ncenter = [0.5, 0.5]", 10,
          "set.center: the set has 2 entries, and there are 3"),
         ("radius = 0.1", 'radius = 0.1\ncenter = "@q.npy"', 10, "set.center: there is no file"),
+        ("radius = 0.1", 'radius = 0.1\ncenter = "0.5,x,1"', 10, "set.center: the value: entry 2 of 3 is"),
         ('"kl"', '"lk"', 8, "set.name: no uncertainty set is called 'lk'; did you mean 'kl'?"),
         ("samples.csv", "sample.csv", 2, "data.source: there is no file"),
         ("samples.csv", "digit", 2, "did you mean 'digits'?"),

@@ -76,6 +76,20 @@ def test_a_run_that_converges_ends_by_itself_and_says_so():
         assert again[name] == numbers[name]
 
 
+def test_a_run_that_has_not_converged_says_so():
+    Path("run.toml").write_text(RUN_FILE.replace("iterations = 120", "iterations = 9"))
+    printed = fdro("train", "run.toml").stdout
+    told = "not converged; continue with: fdro resume run --iterations 18"
+    assert told in printed
+    assert asked("resume", *told.split()[-3:])["iterations"] == 18
+    for text, words in (
+        (TO_THE_END, "tolerance is 0"),
+        (RUN_FILE.replace("iterations = 120", 'name = "fed-avg"\niterations = 9'), "fed-avg has no test"),
+    ):
+        Path("run.toml").write_text(text)
+        assert f"not checked for convergence: {words}" in fdro("train", "run.toml", "--force").stdout
+
+
 def model_accuracy(arrays):
     """The saved model on the file it came from, by the recipe of docs/cli.md."""
     rows = [line.split(",") for line in Path("samples.csv").read_text().splitlines()[1:]]
@@ -142,10 +156,26 @@ def test_check_trains_nothing():
     assert not Path("run").exists()
 
 
-def test_the_example_is_fine():
-    pytest.importorskip("sklearn")
+def test_the_example_is_ahead_of_fedavg_for_the_worst_worker():
+    """By more than noise, although FedAvg takes many times as many gradients."""
     Path("example.toml").write_text(fdro("train", "--example").stdout)
-    assert "10 workers" in fdro("train", "example.toml", "--check").stdout
+    answer = asked("train", "example.toml", "--against", "FedAvg", "--output", "own")
+    assert answer["runs"] == ["own", "own-fed-avg"]
+    assert answer["best"] == "own"
+    assert answer["differences"][0]["low"] > 0.05
+    assert answer["gradients"][0] < answer["gradients"][1]
+    assert set(answer["differ"]) == {"algorithm.name", "algorithm.active_workers", "algorithm.tolerance"}
+
+
+def test_against_is_checked_before_the_first_run():
+    told = fdro("train", "run.toml", "--against", "fedavgg", code=2).stderr
+    assert "did you mean 'fed-avg'?" in told
+    told = fdro("train", "run.toml", "--against", "aspire-ease", code=2).stderr
+    assert "--against aspire-ease: the run file has this algorithm too" in told
+    Path("run-fed-avg").mkdir()
+    Path("run-fed-avg/result.json").write_text("{}")
+    assert "already holds a run" in fdro("train", "run.toml", "--against", "fed-avg", code=2).stderr
+    assert not Path("run").exists()
 
 
 def test_train_without_run_file():
@@ -173,7 +203,8 @@ def test_npz_regression_and_baseline():
 def test_problems_from_a_function():
     Path("own_problems.py").write_text(
         "from fdro_core import LeastSquares\n\n"
-        "def make(count):\n    return [LeastSquares([[1.0]], [float(j)]) for j in range(count)]\n\n"
+        "def make(count):\n"
+        "    return [LeastSquares([[1.0]], [float(j)], intercept=False) for j in range(count)]\n\n"
         "def wrong():\n    return 3\n"
     )
     text = RUN_FILE.replace('"samples.csv"', '"own_problems:make"\narguments = { count = 3 }')
@@ -267,7 +298,7 @@ def test_compare():
     ]
     text = fdro("compare", "run", "mean").stdout
     assert "set.radius" in text
-    assert "best for its worst worker: " in text
+    assert "test accuracy, worst worker: " in text
     assert "give two or more runs" in fdro("compare", "run", code=2).stderr
 
 

@@ -105,7 +105,7 @@ def test_a_file_name_that_is_too_long(observer, tmp_path):
 )
 def test_a_checkpoint_that_cannot_be_opened(path, words):
     with pytest.raises(InvalidSetting, match=words):
-        resume(path, [LeastSquares([[1.0]], [0.0])] * 2, middle_box(2))
+        resume(path, [LeastSquares([[1.0]], [0.0], intercept=False)] * 2, middle_box(2))
 
 
 @pytest.mark.parametrize("observers", [print, "abc", [3], None])

@@ -26,7 +26,7 @@ def _close():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Three workers, one of which dies half-way."""
-    problems = [LeastSquares([[1.0]], [target]) for target in (0.0, 1.0, 3.0)]
+    problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 1.0, 3.0)]
     path = tmp_path_factory.mktemp("run") / "history.jsonl"
     result = solve(
         problems,

@@ -132,7 +132,7 @@ def test_the_marked_model_of_drfa_is_on_the_way_to_the_next():
     ids=lambda value: type(value).__name__,
 )
 def test_every_method_converges_with_the_default_step(config, at, weights):
-    problems = [LeastSquares([[1.0]], [0.0]), LeastSquares([[1.0]], [2.0])]
+    problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 2.0)]
     result = solve(problems, anywhere(2), algorithm=config)
     assert result.w == pytest.approx([at], abs=0.01)
     assert result.weights == pytest.approx(weights, abs=0.01)

@@ -18,9 +18,9 @@ from tests.fdro_core.helpers import Quadratic, machines, middle_box, softmax_pro
 RNG = np.random.default_rng(0)
 X, LABELS, TARGETS = RNG.normal(size=(12, 4)), RNG.integers(0, 3, size=12), RNG.normal(size=12)
 SHIPPED = [
-    SoftmaxRegression(X, LABELS, 3, l2=0.1),
+    SoftmaxRegression(X, LABELS, 3, l2=0.1, intercept=False),
     SoftmaxRegression(X, LABELS, 3, intercept=True),
-    LeastSquares(X, TARGETS, l2=0.1),
+    LeastSquares(X, TARGETS, l2=0.1, intercept=False),
     LeastSquares(X, TARGETS, intercept=True),
 ]
 
@@ -63,7 +63,7 @@ import numpy as np
 from fdro_core import SoftmaxRegression
 rng = np.random.default_rng(0)
 for _ in range(50):
-    problem = SoftmaxRegression(rng.normal(size=(40, 6)), rng.integers(0, 3, 40), classes=3)
+    problem = SoftmaxRegression(rng.normal(size=(40, 6)), rng.integers(0, 3, 40), classes=3, intercept=False)
     print(float(problem.loss_and_gradient(rng.normal(size=18))[0]).hex())
 """
 
@@ -81,7 +81,7 @@ def test_losses_are_the_same_compiled_and_from_the_cache(tmp_path):
 
 
 def test_large_scores_do_not_overflow():
-    problem = SoftmaxRegression([[1e4]], [0], classes=2)
+    problem = SoftmaxRegression([[1e4]], [0], classes=2, intercept=False)
     loss, gradient = problem.loss_and_gradient(np.array([-1.0, 1.0]))
     assert loss == pytest.approx(2e4)
     assert np.isfinite(gradient).all()
@@ -160,7 +160,7 @@ def test_metric_and_start_are_used_and_checked(aspire):
 
 def test_factories_are_built_by_the_engine(aspire):
     problems = softmax_problems(3)
-    factories = [partial(SoftmaxRegression, p.X, p.y, 3, l2=p.l2) for p in problems]
+    factories = [partial(SoftmaxRegression, p.X, p.y, 3, l2=p.l2, intercept=False) for p in problems]
     config = aspire(iterations=60)
     made, given = (solve(part, middle_box(3), algorithm=config) for part in (factories, problems))
     assert np.array_equal(made.w, given.w)
@@ -198,3 +198,13 @@ def test_a_constant_feature_has_no_deviation(value):
     """NumPy's own deviation of such a feature is often rounding, which is no number to divide by."""
     parts = [np.full((samples, 1), value) for samples in (3, 10, 1000)]
     assert mean_and_scale(parts, constant=0.0)[1].tolist() == [0.0]
+
+
+def test_an_intercept_is_the_default():
+    """As in run files and estimators."""
+    with_ones = np.column_stack([X, np.ones(len(X))])
+    for given, stated in (
+        (SoftmaxRegression(X, LABELS, 3), SoftmaxRegression(with_ones, LABELS, 3, intercept=False)),
+        (LeastSquares(X, TARGETS), LeastSquares(with_ones, TARGETS, intercept=False)),
+    ):
+        assert given.fingerprint() == stated.fingerprint()

@@ -224,3 +224,17 @@ def test_a_run_without_reports_or_tests_has_a_page(tmp_path, monkeypatch):
     page = Path("both.html").read_text()
     assert "ended before its first report" in page
     assert "<p>None.</p>" in page  # no setting differs
+
+
+@pytest.mark.usefixtures("place")
+def test_open_says_when_there_is_no_browser(monkeypatch):
+    import webbrowser
+
+    fdro("train", "run.toml", "-q")
+    asked_for = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: bool(asked_for.append(address)))
+    told = fdro("report", "run", "--open")
+    assert "no browser was found on this machine; open run/report.html in one yourself" in told.stderr
+    assert asked_for == [Path("run/report.html").resolve().as_uri()]
+    monkeypatch.setattr(webbrowser, "open", lambda address: True)
+    assert fdro("report", "run", "--open").stderr == ""

@@ -14,7 +14,7 @@ import pytest
 
 from fdro_core import VirtualEngine, baselines, resume, solve
 from fdro_core.app.runs.run_file import load
-from fdro_core.app.written_sets import written_set
+from fdro_core.app.written_sets import set_class, written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
 from fdro_core.estimators import central
 from fdro_core.estimators.grouped import GroupedSoftmax
@@ -161,7 +161,7 @@ def named(monkeypatch):
 
 @pytest.mark.usefixtures("named")
 def test_written_set():
-    assert written_set("tail", {"level": 0.25}, 5).size == 5
+    assert written_set(set_class("tail"), {"level": 0.25}, 5).size == 5
 
 
 PACKAGE = """

@@ -54,7 +54,7 @@ def test_gradient_by_differences():
 
 def test_a_linear_module_is_softmax_regression():
     linear = torch.nn.Linear(4, 3, bias=False).double()
-    ours, theirs = SoftmaxRegression(X, Y, 3), TorchProblem(linear, X, Y)
+    ours, theirs = SoftmaxRegression(X, Y, 3, intercept=False), TorchProblem(linear, X, Y)
     w = RNG.normal(size=12)
     loss, gradient = ours.loss_and_gradient(w)
     other, transposed = theirs.loss_and_gradient(w.reshape(4, 3).T.ravel())

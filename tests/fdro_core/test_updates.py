@@ -288,7 +288,7 @@ class Counting(LeastSquares):
     """Writes down on how many samples it is evaluated."""
 
     def __init__(self, A, b):
-        super().__init__(A, b)
+        super().__init__(A, b, intercept=False)
         self.sizes = []
 
     def loss_and_gradient(self, w, rng=None, batch_size=None):

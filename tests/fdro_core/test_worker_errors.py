@@ -201,7 +201,8 @@ class Broken(LeastSquares):
 
 
 def make():
-    return [LeastSquares([[1.0]], [0.0]), Broken([[1.0]], [1.0]), LeastSquares([[1.0]], [2.0])]
+    kinds = (LeastSquares, Broken, LeastSquares)
+    return [kind([[1.0]], [float(j)], intercept=False) for j, kind in enumerate(kinds)]
 """
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
+from fdro_core.app.runs.noise import ACCURACY, CONFIDENCE, MEAN, judge
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
+
+if TYPE_CHECKING:
+    from fdro_core.app.runs.noise import Difference, Verdict
+
+TIE = "no difference beyond noise"
 
 COMPARED = [key for key in FIGURES if key not in {"gap", "seconds"}]
 """The figures to compare: not those that vary between two executions of one run file."""
@@ -21,7 +27,16 @@ def compare(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show two or more runs side by side: the settings that differ, and the results."""
+    """Show two or more runs side by side: the settings that differ, the results, and whether they are noise.
+
+    Runs that differ in seeds only are repetitions of one method; with three or more, differences are paired
+    over the seeds.
+    """
+    compare_runs(Output(quiet=quiet, as_json=as_json), folders)
+
+
+def compare_runs(output: Output, folders: list[Path]) -> None:
+    """Print the runs in these folders side by side."""
     from fdro_core.app.runs.differences import differences, fields_of
     from fdro_core.app.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
@@ -34,30 +49,55 @@ def compare(
     results = [run.result() for run in runs]
     settings = [fields_of(run) for run in runs]
     differ = differences(settings)
-    output = Output(quiet=quiet, as_json=as_json)
+    names = [str(run) for run in runs]
+    verdict = judge(names, settings, results)
     output.data(
         {
-            "runs": [str(folder) for folder in folders],
+            "runs": names,
             "differ": differ,
             **{key: [result.get(key) for result in results] for key in COMPARED},
+            **verdict.as_data(),
         }
     )
-    best = best_of(results)
-    output.only_quiet(str(folders[best]))
-    show(output, [str(folder) for folder in folders], differ, results)
-    output.say(f"best for its worst worker: {folders[best]}")
+    show(output, names, differ, results)
+    conclude(output, verdict)
     for folder, result in zip(folders, results, strict=True):
         if not result["proved"]:
             output.warn(f"{folder}: its objective was computed {result['caveat']}")
 
 
-def best_of(results: list[dict[str, Any]]) -> int:
-    """The run with the highest worst-worker test accuracy, else the lowest worst loss."""
-    for key, sign in (("worst_test_accuracy", -1.0), ("worst_test_loss", 1.0), ("worst_loss", 1.0)):
-        values = [result[key] for result in results]
-        if all(value is not None for value in values):
-            return min(range(len(values)), key=lambda k: sign * values[k])
-    return 0
+def conclude(output: Output, verdict: Verdict) -> None:
+    """Print which run is best for its worst worker, or that none is, and the differences."""
+    if verdict.best is None:
+        output.essential(f"{TIE} for the worst worker: {', '.join(verdict.leaders)}")
+    else:
+        output.only_quiet(verdict.best)
+        output.say(f"best for its worst worker: {verdict.best}")
+    for each in verdict.differences:
+        output.say(f"  {in_words(each)}")
+
+
+def in_words(each: Difference) -> str:
+    """A difference and its interval.
+
+    >>> from fdro_core.app.runs.noise import Difference
+    >>> in_words(Difference("worst_test_accuracy", "a", "b", 0.02, -0.01, 0.05, "paired over 5 seeds"))
+    'test accuracy, worst worker: a is 2.0 points above b (95 % interval -1.0 to 5.0, paired over 5 seeds)'
+    """
+    points = each.measure in {ACCURACY, MEAN}
+
+    def shown(value: float) -> str:
+        return f"{100 * value:.1f}" if points else f"{value:.4g}"
+
+    unit = " points" if points else ""
+    side = "above" if (each.difference >= 0) == points else "below"
+    interval = ""
+    if each.low is not None and each.high is not None:
+        interval = f"{CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace("%", " %")
+    amount = f"{shown(abs(each.difference))}{unit}"
+    return (
+        f"{FIGURES[each.measure][0]}: {each.first} is {amount} {side} {each.second} ({interval}{each.source})"
+    )
 
 
 def show(

@@ -69,7 +69,7 @@ def demo(
     output.only_quiet(f"worst-worker test accuracy: FedAvg {before}, robust {after}")
     if drawn is not None:
         output.say(f"\npicture: {drawn}")
-    output.say("next: fdro train --example > run.toml; fdro train run.toml")
+    output.say("next: fdro train --example > run.toml; fdro train run.toml --against fed-avg")
 
 
 def digit_workers(pixels: int, seed: int) -> Workers:

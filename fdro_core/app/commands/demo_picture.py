@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from fdro_core.files import naming_full_disk
 from uncertainty_sets.arrays import Array
 
 GREY, BLUE = "#8a8a8a", "#1f5fa8"
@@ -48,4 +49,5 @@ def save(path: Path, workers: list[str], accuracies: list[Array], methods: list[
     )
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    figure.savefig(path, dpi=150)
+    with naming_full_disk(path):
+        figure.savefig(path, dpi=150)

@@ -1,14 +1,14 @@
 """Turn exceptions into messages and exit codes.
 
-====  ==========================================================================================
+====  =============================================================================================
 code  meaning
-====  ==========================================================================================
+====  =============================================================================================
 0     done
-1     it ran and failed: a solver gave no answer, no worker is left, an answer is not proved
+1     it ran and failed: a solver gave no answer, no worker is left, not proved, the disk is full
 2     invalid input: arguments, files, fields of a run file
 3     a package is missing; the message says what to install
 130   interrupted; a training run has left a checkpoint
-====  ==========================================================================================
+====  =============================================================================================
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def exit_code(error: BaseException) -> int | None:
     >>> exit_code(FileNotFoundError("no data")), exit_code(KeyError("x"))
     (2, None)
     """
+    from fdro_core.files import FULL
     from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, FdroError, InvalidInput
 
     if isinstance(error, BackendMissing):
@@ -40,7 +41,7 @@ def exit_code(error: BaseException) -> int | None:
     if isinstance(error, FdroError):
         return FAILED
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-        return UNUSABLE
+        return FAILED if error.errno in FULL else UNUSABLE
     return None
 
 
@@ -57,23 +58,43 @@ def guarded(command: Command) -> Command:
             code = exit_code(error)
             if code is None:
                 raise
-            message = ". ".join([str(error), *getattr(error, "__notes__", [])])
             as_json = bool(options.get("as_json"))
-            complain(
-                message, code, kind=type(error).__name__, as_json=as_json, before=_raised_by_a_worker(error)
-            )
+            kind, message, before = explain(error)
+            complain(message, code, kind=kind, as_json=as_json, before=before)
             raise typer.Exit(code) from error
 
     return run  # type: ignore[return-value]  # the same signature, by `wraps`
 
 
-def _raised_by_a_worker(error: Exception) -> str:
-    """The traceback of the exception that ended a run, which lies in the user's code; "" if there is none."""
+def explain(error: Exception) -> tuple[str, str, str]:
+    """The kind of an expected error, its message, and the traceback to show before it.
+
+    A run that ended because of an exception in the user's code has that traceback; other errors have none.
+    """
     from fdro_core.contracts.failures import traceback_of
     from fdro_core.errors import DriverError
+    from fdro_core.files import FULL
 
+    kind, message, before = type(error).__name__, str(error), ""
     cause = error.__cause__ if isinstance(error, DriverError) else None
-    return "" if cause is None else traceback_of(cause)
+    unwritten = _unwritten(cause)
+    if unwritten:  # by the run's own observers, which are no news to the reader
+        kind, message = type(unwritten[0]).__name__, "; ".join(map(str, unwritten))
+        message = f"{message}. The run was ended"
+    elif cause is not None:
+        before = traceback_of(cause)
+    elif isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+        message = f"standard output could not be written ({error.strerror})"
+    return kind, ". ".join([message, *getattr(error, "__notes__", [])]), before
+
+
+def _unwritten(cause: BaseException | None) -> list[BaseException]:
+    """The files that could not be written, if that is all that happened."""
+    from fdro_core.errors import FileNotWritten
+
+    all_causes = cause.exceptions if isinstance(cause, BaseExceptionGroup) else (cause,)
+    found = [each for each in all_causes if isinstance(each, FileNotWritten)]
+    return list(found) if len(found) == len(all_causes) else []
 
 
 def complain(message: str, code: int, *, kind: str, as_json: bool, before: str = "") -> None:

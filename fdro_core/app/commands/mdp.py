@@ -59,7 +59,10 @@ def mdp(  # noqa: PLR0913, PLR0917 - typer makes an option of each
     name: Annotated[
         str | None,
         typer.Option(
-            "--set", "-s", help="Name of the set; `fdro sets` lists them.", autocompletion=set_names
+            "--set",
+            "-s",
+            help="Name of the set (`fdro sets` lists them), or module:Class.",
+            autocompletion=set_names,
         ),
     ] = None,
     param: Param = None,
@@ -166,7 +169,7 @@ def chosen_set(
     context: typer.Context, name: str | None, pairs: list[str], extra: list[str], example: str | None
 ) -> tuple[str, dict[str, Any]]:
     """The set's name and parameters; an example has a default for both."""
-    from fdro_core.app.written_sets import refuse_words
+    from fdro_core.app.written_sets import refuse_words, set_class
     from fdro_core.errors import InvalidSetting
 
     if name is None and example is None:
@@ -176,10 +179,11 @@ def chosen_set(
     if example is not None and name is None and not (pairs or extra):
         return EXAMPLE_SET, dict(EXAMPLE_PARAMETERS)
     name = name or EXAMPLE_SET
-    parameters = given_parameters(context, name, pairs, extra)
+    cls = set_class(name)
+    parameters = given_parameters(context, name, cls, pairs, extra)
     if "center" in parameters:
         raise InvalidSetting("the centres are the problem's own probabilities; leave out center")
-    refuse_words(name, parameters)
+    refuse_words(cls, parameters)
     return name, parameters
 
 
@@ -197,9 +201,9 @@ def radii_around(name: str, parameters: dict[str, Any], picture: Path) -> Any:
     """Radii from a sixteenth of the given one to 16 times it, for the picture."""
     import numpy as np
 
+    from fdro_core.app.written_sets import set_class
     from fdro_core.errors import InvalidSetting
     from uncertainty_sets.errors import BackendMissing
-    from uncertainty_sets.registry import get_set
 
     try:
         from matplotlib.figure import Figure
@@ -208,7 +212,7 @@ def radii_around(name: str, parameters: dict[str, Any], picture: Path) -> Any:
     known = Figure().canvas.get_supported_filetypes()
     if picture.suffix.removeprefix(".").lower() not in known:
         raise InvalidSetting(f"--picture must end in one of {', '.join(sorted(known))}, got {picture}")
-    size = get_set(name).sized_by
+    size = set_class(name).sized_by
     if not size:
         raise InvalidSetting(f"--picture draws over a radius or a budget, and {name} has none")
     given: Any = parameters.get(size, 0.0)
@@ -260,9 +264,12 @@ def build(
     model: MDP, name: str, rectangular: Rectangularity, optimistic: bool, parameters: dict[str, Any]
 ) -> RobustMDP:
     """The robust problem."""
+    from fdro_core.app.written_sets import set_class
     from uncertainty_sets.mdp import RobustMDP
 
-    return RobustMDP.of(model, name, rectangular=rectangular.value, optimistic=optimistic, **parameters)
+    return RobustMDP.of(
+        model, set_class(name), rectangular=rectangular.value, optimistic=optimistic, **parameters
+    )
 
 
 def solve(output: Output, problem: RobustMDP, method: Method, tolerance: float) -> Solution:
@@ -297,12 +304,15 @@ def status(output: Output) -> Iterator[Callable[[str], None]]:
 
 def write(model: MDP, solution: Solution, policy: Path | None, values: Path | None) -> list[str]:
     """Write the files that are wanted; return their names."""
+    from fdro_core.files import naming_full_disk
     from uncertainty_sets.mdp.files import write_policy, write_values
 
     if policy is not None:
-        write_policy(policy, model, solution.policy)
+        with naming_full_disk(policy):
+            write_policy(policy, model, solution.policy)
     if values is not None:
-        write_values(values, solution.value, solution.lower, solution.upper)
+        with naming_full_disk(values):
+            write_values(values, solution.value, solution.lower, solution.upper)
     return [str(path) for path in (policy, values) if path is not None]
 
 
@@ -310,11 +320,13 @@ def draw(output: Output, asked: Asked, solution: Solution, radii: Any, path: Pat
     """Draw values against the radius; return whether there is a picture and whether Ctrl-C cut it short."""
     from matplotlib.figure import Figure
 
+    from fdro_core.app.written_sets import set_class
+    from fdro_core.files import naming_full_disk
     from uncertainty_sets.mdp.path import price_of_robustness
     from uncertainty_sets.pictures import draw_price
-    from uncertainty_sets.registry import get_set
 
-    size = get_set(asked.set).sized_by
+    cls = set_class(asked.set)
+    size = cls.sized_by
     others = {key: value for key, value in asked.parameters.items() if key != size}
     tolerance = asked.tolerance if solution.converged else 2.0 * solution.width
     try:
@@ -322,7 +334,7 @@ def draw(output: Output, asked: Asked, solution: Solution, radii: Any, path: Pat
             line(f"picture: {len(radii)} radii")
             price = price_of_robustness(
                 solution.model,
-                asked.set,
+                cls,
                 radii,
                 rectangular=asked.rectangular,
                 optimistic=asked.optimistic,
@@ -335,5 +347,6 @@ def draw(output: Output, asked: Asked, solution: Solution, radii: Any, path: Pat
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")
     axes = draw_price(price, figure.add_subplot(), mark=float(asked.parameters[size]))
     axes.set_title(f"{asked.problem}, {asked.set}, discount {solution.model.discount:g}", fontsize=10)
-    figure.savefig(path, dpi=150)
+    with naming_full_disk(path):
+        figure.savefig(path, dpi=150)
     return True, len(price.radii) < len(radii)

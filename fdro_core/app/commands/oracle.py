@@ -40,7 +40,10 @@ def oracle(
     name: Annotated[
         str,
         typer.Option(
-            "--set", "-s", help="Name of the set; `fdro sets` lists them.", autocompletion=set_names
+            "--set",
+            "-s",
+            help="Name of the set (`fdro sets` lists them), or module:Class.",
+            autocompletion=set_names,
         ),
     ],
     losses: Annotated[
@@ -62,13 +65,12 @@ def oracle(
     uniform.
     """
     from fdro_core.app.reading.arrays import read_losses
-    from fdro_core.app.written_sets import written_set
-    from uncertainty_sets.registry import get_set
+    from fdro_core.app.written_sets import set_class, written_set
 
-    get_set(name)  # a wrong name is reported before a missing file is
-    parameters = given_parameters(context, name, param or [], context.args)
+    cls = set_class(name)  # a wrong name is reported before a missing file is
+    parameters = given_parameters(context, name, cls, param or [], context.args)
     read = read_losses(losses, column)
-    uncertainty_set = written_set(name, parameters, read.values.shape[-1])
+    uncertainty_set = written_set(cls, parameters, read.values.shape[-1])
     answer = uncertainty_set.worst_case(read.values, backend=backend)
     output = Output(quiet=quiet, as_json=as_json or (form is Form.json and not quiet))
     output.data(as_data(name, read, answer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -38,18 +39,32 @@ def report(
     """
     from fdro_core.app.report import build, build_side_by_side
     from fdro_core.app.runs.folder import REPORT, RunFolder
-    from fdro_core.errors import InvalidSetting
+    from fdro_core.errors import FileNotWritten, InvalidSetting
+    from fdro_core.files import naming_full_disk
 
     runs = [RunFolder(folder) for folder in folders]
     page = build(runs[0]) if len(runs) == 1 else build_side_by_side(runs)
     usual = runs[0] / REPORT if len(runs) == 1 else Path(SIDE_BY_SIDE)
     path = usual if output is None else output
     try:
-        path.write_text(page, encoding="utf-8")  # in place: the file may be a pipe or a device
+        with naming_full_disk(path):
+            path.write_text(page, encoding="utf-8")  # in place: the file may be a pipe or a device
+    except FileNotWritten:
+        raise
     except OSError as error:
         raise InvalidSetting(f"{path} cannot be written: {error.strerror}") from error
     shown = Output(quiet=quiet, as_json=as_json)
     shown.data({"report": str(path), "bytes": len(page.encode())})
     shown.essential(str(path))
     if show:
-        typer.launch(path.resolve().as_uri())
+        open_in_browser(shown, path)
+
+
+def open_in_browser(output: Output, path: Path) -> None:
+    """Open a file in the browser; say so if there is none."""
+    try:
+        found = webbrowser.open(path.resolve().as_uri())
+    except webbrowser.Error:
+        found = False
+    if not found:
+        output.warn(f"no browser was found on this machine; open {path} in one yourself")

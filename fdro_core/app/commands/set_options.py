@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import UncertaintySet
 
 Param = Annotated[
     list[str] | None,
@@ -19,12 +22,15 @@ def set_names(incomplete: str) -> list[str]:
     return [name for name in available_sets() if name.startswith(incomplete)]
 
 
-def given_parameters(context: typer.Context, name: str, pairs: list[str], extra: list[str]) -> dict[str, Any]:
+def given_parameters(
+    context: typer.Context, name: str, cls: type[UncertaintySet], pairs: list[str], extra: list[str]
+) -> dict[str, Any]:
     """The parameters of the set `name` from `--param name=value` and `--name value`.
 
     Args:
         context: of the command, whose options a misspelt word may mean.
-        name: of the set.
+        name: of the set, as it was given.
+        cls: its class.
         pairs: what `--param` was given.
         extra: the words that are not the command's own.
     """
@@ -33,15 +39,13 @@ def given_parameters(context: typer.Context, name: str, pairs: list[str], extra:
     from uncertainty_sets.building import check_parameters, parameters_of
     from uncertainty_sets.errors import InvalidParameter
     from uncertainty_sets.names import nearest
-    from uncertainty_sets.registry import get_set
 
     given: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise InvalidSetting(f"--param needs NAME=VALUE, as in --param radius=0.1, got {pair!r}")
-        given[key] = read_value(value)
-    cls = get_set(name)
+        given[key] = read_value(value, origin=f"--{key}")
     known = list(parameters_of(cls))
     rest = list(extra)
     while rest:
@@ -56,7 +60,7 @@ def given_parameters(context: typer.Context, name: str, pairs: list[str], extra:
             )
         if not equals and not rest:
             raise InvalidSetting(f"{word} needs a value, as in {word} 0.1")
-        given[key] = read_value(value if equals else rest.pop(0))
+        given[key] = read_value(value if equals else rest.pop(0), origin=f"--{key}")
     try:
         check_parameters(cls, given, ("center", "size"))
     except InvalidParameter as error:

@@ -24,11 +24,12 @@ def sets(
     as_json: AsJson = False,
 ) -> None:
     """List the uncertainty sets: parameters, cost, backends."""
+    from fdro_core.app.written_sets import set_class
     from uncertainty_sets.registry import available_sets, get_set
 
     output = Output(quiet=quiet, as_json=as_json)
     if name is not None:
-        cls = get_set(name)
+        cls = set_class(name)
         facts = facts_of(name, cls)
         output.data(facts)
         output.only_quiet(name)

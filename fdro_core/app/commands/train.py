@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fdro_core.app.commands.compare import compare_runs
 from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.formatting import percent
@@ -16,12 +17,13 @@ from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
 
-EXAMPLE = """# One digit per worker: train a model that does well on its worst digit.
-# Save as run.toml, then: fdro train run.toml
+EXAMPLE = """# Eight hospitals, one model: train it so that it does well at its worst hospital.
+# Save as run.toml, then: fdro train run.toml --against fed-avg
 
 [data]
-source = "digits"            # or "patients.csv" with worker and label columns, or "module:function"
-test_fraction = 0.25         # the share of each worker's samples that is held out
+source = "hospitals"         # made up; or "patients.csv" with worker and label columns, or "module:function"
+test_fraction = 0.5          # the share of each worker's samples that is held out
+seed = 0                     # of the samples, and of which are held out
 
 [model]
 kind = "softmax"             # or "least-squares", or "module:function" that returns a torch module
@@ -29,13 +31,13 @@ l2 = 1e-3
 
 [set]
 name = "kl"                  # `fdro sets` lists them, `fdro choose` recommends one
-radius = 0.5
+center = "samples"           # the mix of patients as it is, and all mixes
+radius = 0.5                 # within this divergence of it
 
 [algorithm]
 name = "aspire-ease"
 active_workers = 1           # the master updates as soon as one worker has answered
-iterations = 10_000          # at most
-tolerance = 1e-6             # stop before, once no more than this share of the objective is left to gain
+tolerance = 1e-6             # stop once no more than this share of the objective is left to gain
 
 [engine]
 name = "virtual"
@@ -59,6 +61,10 @@ def train(
         typer.Option("--output", "-o", help="Folder for the results, instead of the one in the run file."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="ALGORITHM", help="Train with this algorithm too, as in fed-avg, and compare."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the run file and its data without training.")
     ] = False,
@@ -83,8 +89,20 @@ def train(
     if check:
         _check(shown, run_file)
         return
+    if against is not None:
+        against = execute.check_against(run_file, output, against, force=force)
     folder, numbers = execute.train(run_file, output, force=force, observers=progress(shown))
-    finish(shown, folder, numbers)
+    if against is None:
+        finish(shown, folder, numbers)
+        return
+    _show_first(shown, folder, numbers)
+    other = folder.beside(against)
+    shown.say(f"\nthe same with {against}, its other settings by default:")
+    _, numbers = execute.train(
+        run_file, other.path, force=force, observers=progress(shown), algorithm=against
+    )
+    _show_first(shown, other, numbers)
+    compare_runs(shown, [folder.path, other.path])
 
 
 @guarded
@@ -147,6 +165,13 @@ def finish(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
+def _show_first(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:
+    """Print a run before another part of the command; an interruption ends the command."""
+    if numbers["stop_reason"] == "interrupted":
+        finish(output, folder, numbers)
+    show(output, str(folder), numbers)
+
+
 def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
     """Print a table by worker and the headline numbers."""
     worst = numbers["worst_test_accuracy"]
@@ -170,11 +195,23 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
+    output.say(convergence(folder, numbers))
+    output.say(f"\nwritten to {folder}; next: fdro report {folder}")
+
+
+def convergence(folder: str, numbers: dict[str, Any]) -> str:
+    """Whether the run has converged; if it has not, how to continue."""
     from fdro_core.result import CONVERGED, ending
 
     if numbers["stop_reason"] == CONVERGED:
-        output.say(ending(CONVERGED, numbers["iterations"], numbers["planned"]))
-    output.say(f"\nwritten to {folder}; next: fdro report {folder}")
+        return ending(CONVERGED, numbers["iterations"], numbers["planned"])
+    if not numbers["algorithm"].get("tolerance"):
+        return "not checked for convergence: " + (
+            "tolerance is 0"
+            if "tolerance" in numbers["algorithm"]
+            else f"{numbers['algorithm']['name']} has no test"
+        )
+    return f"not converged; continue with: fdro resume {folder} --iterations {2 * numbers['planned']}"
 
 
 def headline(numbers: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.app.reading.tables import Table, read_text
+from fdro_core.app.reading.tables import Table, is_number, read_text
 from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
@@ -47,11 +47,12 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
         if not source.strip():
             raise InvalidData("--losses is empty: give a file, - for standard input, or numbers")
         path = Path(source)
-        written = _written_out(source)
-        if written is not None and not os.path.exists(path):
-            return Losses(_vector(written))
-        if "," in source and not os.path.exists(path):
-            raise InvalidData(f"--losses must be numbers, a file or - for standard input, got {source!r}")
+        if not os.path.exists(path):
+            written = _written_out(source, "--losses")
+            if written is not None:
+                return Losses(_numbers(written, "--losses"))
+            if "," in source:
+                raise InvalidData(f"--losses must be numbers, a file or - for standard input, got {source!r}")
         content, origin = _bytes(path), str(path)
     if content.startswith(NPY):
         return Losses(_npy(content, origin))
@@ -61,7 +62,7 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
     return _from_table(Table(text, origin), column)
 
 
-def read_value(text: str, folder: Path | None = None) -> Any:
+def read_value(text: str, folder: Path | None = None, origin: str = "the value") -> Any:
     """Read a parameter's value: "@file", a number, "0.5,0.3,0.2", rows "1,0;0,1", JSON, or a word.
 
     >>> read_value("0.1"), read_value("0.5,0.5"), read_value("uniform")
@@ -71,7 +72,7 @@ def read_value(text: str, folder: Path | None = None) -> Any:
     """
     if text.startswith("@"):
         return read_array((folder or Path()) / text[1:])
-    found = _written_out(text)
+    found = _written_out(text, origin)
     return text if found is None else found
 
 
@@ -86,21 +87,26 @@ def read_array(path: Path) -> Array:
     return _squeeze(_matrix(Table(text, str(path))))
 
 
-def _written_out(text: str) -> Any:
-    """The numbers in a text; None if it has anything else."""
-    try:
-        if text.lstrip().startswith("["):
-            return json.loads(text)
-        rows = [[float(cell) for cell in row.split(",")] for row in text.split(";")]
-    except ValueError:
+def _written_out(text: str, origin: str) -> Any:
+    """The numbers in "0.1", "0.5,0.5", "1,0;0,1" or JSON; None if no entry is a number.
+
+    If some entries are numbers, one that is not is an error.
+    """
+    if text.lstrip().startswith("["):
+        return _parse(text, origin)
+    rows = [row.split(",") for row in text.split(";")]
+    cells = [cell.strip() for row in rows for cell in row]
+    wrong = [place for place, cell in enumerate(cells) if not is_number(cell)]
+    if len(wrong) == len(cells):
         return None
-    if len(rows) > 1 or text.strip().endswith(";"):
-        return rows
-    return rows[0] if "," in text else rows[0][0]
-
-
-def _vector(value: Any) -> Array:
-    return np.atleast_1d(np.array(value, dtype=np.float64))
+    if wrong:
+        first = cells[wrong[0]]
+        found = f"{first!r}, not a number" if first else "empty"
+        raise InvalidData(f"{origin}: entry {wrong[0] + 1} of {len(cells)} is {found}")
+    numbers = [[float(cell) for cell in row] for row in rows]
+    if len(numbers) > 1:
+        return numbers
+    return numbers[0] if "," in text else numbers[0][0]
 
 
 def _from_json(text: str, origin: str, column: str | None) -> Losses:

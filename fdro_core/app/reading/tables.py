@@ -78,7 +78,7 @@ class Table:
 
     def is_numeric(self, column: str) -> bool:
         """Whether every cell of a column is a number."""
-        return all(map(_is_number, self.text(column)))
+        return all(map(is_number, self.text(column)))
 
     def numbers(self, column: str) -> Array:
         """A column of numbers; the error names the first cell that is not a number."""
@@ -86,7 +86,7 @@ class Table:
         try:
             return np.array(cells, dtype=np.float64)
         except ValueError:
-            bad = next(place for place, cell in enumerate(cells) if not _is_number(cell))
+            bad = next(place for place, cell in enumerate(cells) if not is_number(cell))
             shown = f"{cells[bad]!r} is not a number" if cells[bad] else "the cell is empty"
             raise InvalidData(f"{self.origin}, line {self.lines[bad]}, column {column!r}: {shown}") from None
 
@@ -134,14 +134,15 @@ def _separator(text: str) -> str:
 def _is_header(rows: list[list[str]]) -> bool:
     """Whether the first row has names: no number at all, or a word on top of a number."""
     first = rows[0]
-    if not any(map(_is_number, first)):
+    if not any(map(is_number, first)):
         return True
     return len(rows) > 1 and any(
-        not _is_number(above) and _is_number(below) for above, below in zip(first, rows[1], strict=False)
+        not is_number(above) and is_number(below) for above, below in zip(first, rows[1], strict=False)
     )
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number, NaN and infinity included."""
     try:
         float(cell)
     except ValueError:

@@ -1,17 +1,13 @@
-"""Algorithms, engines and delay laws by their names in run files; and functions by "module:function"."""
+"""Algorithms, engines and delay laws by their names in run files."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable
 from dataclasses import is_dataclass
-from pathlib import Path
 from typing import Any
 
 from fdro_core.engines import delays, engines_by_name
 from fdro_core.errors import InvalidSetting
-from uncertainty_sets.names import instead, nearest
+from uncertainty_sets.names import instead
 
 
 def algorithms() -> dict[str, type[Any]]:
@@ -69,41 +65,3 @@ def find(kind: str, name: str, known: dict[str, type[Any]]) -> tuple[str, type[A
 
 def _bare(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
-
-
-def is_reference(text: str) -> bool:
-    """Whether a text is "module:function".
-
-    >>> is_reference("hospital.data:load"), is_reference("digits")
-    (True, False)
-    """
-    module, colon, function = text.partition(":")
-    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
-
-
-def load_reference(text: str, folder: Path) -> Callable[..., Any]:
-    """The function of "module:function"; the run file's folder is searched first."""
-    module_name, _, name = text.partition(":")
-    sys.path.insert(0, str(folder))
-    try:
-        importlib.invalidate_caches()
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.split(".")[0] and error.name != module_name:
-            raise InvalidSetting(
-                f"{module_name} needs the package {error.name!r}: pip install {error.name}"
-            ) from error
-        raise InvalidSetting(
-            f"there is no module {module_name!r}: put {module_name.split('.')[0]}.py beside the run file, "
-            f"in {folder}, or install its package"
-        ) from error
-    finally:
-        sys.path.remove(str(folder))
-    function = getattr(module, name, None)
-    if not callable(function):
-        public = [
-            each for each, value in vars(module).items() if callable(value) and not each.startswith("_")
-        ]
-        raise InvalidSetting(f"{module_name} has no function {name!r}{nearest(name, public)}")
-    found: Callable[..., Any] = function
-    return found

@@ -1,4 +1,4 @@
-"""The samples of every worker: scikit-learn's digits, a CSV or npz file, or a user's function."""
+"""The samples of every worker: built-in data, a CSV or npz file, or a user's function."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.app.reading.tables import Table, read_text
-from fdro_core.app.runs.catalogue import is_reference, load_reference
+from fdro_core.app.references import is_reference, load_reference
 from fdro_core.errors import InvalidData
-from fdro_core.problems.samples import load_digits, mean_and_scale
+from fdro_core.problems.samples import load_digits, make_hospitals, mean_and_scale
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import instead, nearest
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Labels = NDArray[Any]
 
 TABLES = (".csv", ".tsv", ".txt")
-DIGITS = "digits"
+DIGITS, HOSPITALS = "digits", "hospitals"
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ def load_data(section: Section, folder: Path) -> Data | list[Any]:
             samples = _from_function(where, arguments, folder)
         if not isinstance(samples, Samples):
             return samples
-    elif where == DIGITS:
+    elif where in {DIGITS, HOSPITALS}:
         standardise = section.read("standardise", bool, False)
         section.finish()
-        samples = digits()
+        samples = digits() if where == DIGITS else Samples(*make_hospitals(seed))
     else:
         standardise = section.read("standardise", bool, True)
         samples = _from_file(section, where, folder)
@@ -118,9 +118,10 @@ def split_by_worker(samples: Samples, fraction: float, seed: int, standardise: b
 def _from_file(section: Section, where: str, folder: Path) -> Samples:
     path = folder / where
     if path.suffix not in {*TABLES, ".npz"}:
-        hint = nearest(where, [DIGITS]) or "."
+        hint = nearest(where, [DIGITS, HOSPITALS]) or "."
         raise section.error(
-            f'must be "{DIGITS}", a file (.csv, .tsv, .txt, .npz) or "module:function", got {where!r}{hint}',
+            f'must be "{DIGITS}", "{HOSPITALS}", a file (.csv, .tsv, .txt, .npz) or "module:function", got '
+            f"{where!r}{hint}",
             "source",
         )
     worker = section.read("worker", str, "worker")

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fdro_core.app.formatting import to_json
+from fdro_core.app.runs.catalogue import algorithms, find
 from fdro_core.app.runs.evaluate import Evaluate
 from fdro_core.app.runs.folder import CHECKPOINT, HISTORY, ORIGIN, RUN_FILE, RunFolder
-from fdro_core.app.runs.run_file import RunSetup, load
+from fdro_core.app.runs.run_file import ASPIRE_EASE, FOLDER, RunSetup, load
+from fdro_core.app.runs.section import Section
+from fdro_core.app.runs.source import read_source
 from fdro_core.app.runs.summary import summary
 from fdro_core.contracts.observer import Observer
 from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
@@ -22,14 +25,41 @@ from fdro_core.solving import resume, solve
 
 
 def train(
-    run_file: Path, output: Path | None = None, *, force: bool = False, observers: Sequence[Observer] = ()
+    run_file: Path,
+    output: Path | None = None,
+    *,
+    force: bool = False,
+    observers: Sequence[Observer] = (),
+    algorithm: str | None = None,
 ) -> tuple[RunFolder, dict[str, Any]]:
-    """Execute a run file from the start; return the folder and the numbers of `result.json`."""
-    parent = RunFolder(run_file.parent)  # paths in a run folder's copy are relative to the original's folder
-    setup = load(run_file, Path(parent.origin()["folder"]) if os.path.isfile(parent / ORIGIN) else None)
+    """Execute a run file from the start; return the folder and the numbers of `result.json`.
+
+    `algorithm` is the name of one to use in place of the file's.
+    """
+    setup = load(run_file, _base(run_file), algorithm)
     folder = RunFolder(setup.output if output is None else output)
     folder.begin(setup.source.text, setup.folder, force=force)
     return folder, _run(setup, folder, observers, solve)
+
+
+def check_against(run_file: Path, output: Path | None, algorithm: str, *, force: bool) -> str:
+    """Raise before the first of two runs if the second could not begin; return its algorithm's name."""
+    name, _ = find("algorithm", algorithm, algorithms())
+    source, base = read_source(run_file), _base(run_file) or run_file.parent
+    setting = Section(source, source.values)
+    own = setting.section("algorithm").read("name", str, ASPIRE_EASE)
+    if find("algorithm", own, algorithms())[0] == name:
+        raise InvalidSetting(f"--against {algorithm}: the run file has this algorithm too; name another")
+    folder = base / setting.section("output").read("folder", str, FOLDER) if output is None else output
+    if not force:
+        RunFolder(folder).beside(name).check_free()
+    return name
+
+
+def _base(run_file: Path) -> Path | None:
+    """The folder that the paths of a run folder's copy are relative to; None for other run files."""
+    parent = RunFolder(run_file.parent)
+    return Path(parent.origin()["folder"]) if os.path.isfile(parent / ORIGIN) else None
 
 
 def continue_run(

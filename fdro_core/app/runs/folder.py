@@ -50,6 +50,10 @@ class RunFolder:
         path = self.path.resolve()
         return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(self.path)
 
+    def beside(self, name: str) -> RunFolder:
+        """The folder for the same run with the algorithm of that name."""
+        return RunFolder(self.path.with_name(f"{self.path.name}-{name}"))
+
     def begin(self, run_file: str, base: Path, *, force: bool) -> None:
         """Make the folder for a new run; if it holds one already, raise, or delete that with `force`."""
         try:
@@ -68,6 +72,10 @@ class RunFolder:
             "platform": platform.platform(),
         }
         files.write_text(self / ORIGIN, json.dumps(origin, indent=1) + "\n")
+
+    def check_free(self) -> None:
+        """Raise if the folder is in use."""
+        self._make_room(force=False)
 
     def _make_room(self, *, force: bool) -> None:
         """Raise if the folder is in use; with `force` delete the run in it."""

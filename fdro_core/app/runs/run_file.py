@@ -13,13 +13,16 @@ from fdro_core.app.reading.arrays import read_value
 from fdro_core.app.runs.catalogue import algorithms, delay_laws, engines, find
 from fdro_core.app.runs.data import load_data
 from fdro_core.app.runs.section import Section
-from fdro_core.app.runs.source import Source, read_source
+from fdro_core.app.runs.source import Source, read_source, with_algorithm
 from fdro_core.app.runs.workers import Workers, make_workers
-from fdro_core.app.written_sets import written_set
+from fdro_core.app.written_sets import set_class, written_set
 from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
-from uncertainty_sets.registry import get_set
+from uncertainty_sets.base import UncertaintySet
+
+ASPIRE_EASE, FOLDER = "aspire-ease", "run"
+"""The algorithm and the output folder if a run file names none."""
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}
 
@@ -49,22 +52,28 @@ class RunSetup:
     checkpoint_every: int
 
 
-def load(path: Path, folder: Path | None = None) -> RunSetup:
+def load(path: Path, folder: Path | None = None, algorithm_instead: str | None = None) -> RunSetup:
     """Read a run file; every error names line and field.
 
     Args:
         path: the file.
         folder: the folder that its paths are relative to; the file's own by default.
+        algorithm_instead: the name of an algorithm that replaces the file's, with its default settings.
     """
     source = read_source(path)
+    if algorithm_instead is not None:
+        source = with_algorithm(source, algorithm_instead)
     base = path.resolve().parent if folder is None else folder
-    top = Section(source, source.values)
+    values = source.values
+    if isinstance(values.get("set"), str):  # set = "module:Class", for a set that needs no parameters
+        values = values | {"set": {"name": values["set"]}}
+    top = Section(source, values)
     parts = {
         name: top.section(name) for name in ("data", "model", "set", "algorithm", "engine", "stop", "output")
     }
     top.finish()
     output = parts["output"]
-    wanted = base / output.read("folder", str, "run")
+    wanted = base / output.read("folder", str, FOLDER)
     every = output.read("checkpoint_every", int, 100)
     if every < 1:
         raise output.error(f"must be at least 1, got {every}", "checkpoint_every")
@@ -75,9 +84,9 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     set_section = parts["set"]
     set_name = set_section.read("name", str)
     with set_section.at("name"):
-        get_set(set_name)
+        chosen = set_class(set_name, base)
     workers = make_workers(parts["model"], load_data(parts["data"], base), base)
-    uncertainty_set = _set(set_section, set_name, workers, base)
+    uncertainty_set = _set(set_section, chosen, workers, base)
     _check_faults(parts["engine"], len(workers.problems))
     with parts["algorithm"].locating_errors():
         algorithm.check(len(workers.problems), uncertainty_set)
@@ -97,7 +106,7 @@ def load(path: Path, folder: Path | None = None) -> RunSetup:
     )
 
 
-def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
+def _set(section: Section, cls: type[UncertaintySet], workers: Workers, folder: Path) -> Any:
     given = section.rest()
     for field, value in given.items():
         if isinstance(value, str):
@@ -105,14 +114,14 @@ def _set(section: Section, name: str, workers: Workers, folder: Path) -> Any:
                 given[field] = read_value(value, folder)
     count, samples = len(workers.problems), workers.samples
     with section.locating_errors():
-        made = written_set(name, given, count, samples if np.isfinite(samples).all() else None)
+        made = written_set(cls, given, count, samples if np.isfinite(samples).all() else None)
     if made.size not in {None, count}:
         raise section.error(f"the set has {made.size} entries, and there are {count} workers", "center")
     return made
 
 
 def _algorithm(section: Section) -> tuple[str, Any]:
-    name = section.read("name", str, "aspire-ease")
+    name = section.read("name", str, ASPIRE_EASE)
     with section.at("name"):
         name, cls = find("algorithm", name, algorithms())
     given = {}

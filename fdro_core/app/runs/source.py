@@ -63,6 +63,24 @@ def read_source(path: Path) -> Source:
     return Source(read_text(path), str(path))
 
 
+def with_algorithm(source: Source, name: str) -> Source:
+    """The run file with another algorithm in place of its own, and that algorithm's default settings.
+
+    >>> run = Source('[algorithm]\\niterations = 9\\n[set]\\nname = "kl"\\n', "run.toml")
+    >>> with_algorithm(run, "fed-avg").values
+    {'set': {'name': 'kl'}, 'algorithm': {'name': 'fed-avg'}}
+    """
+    kept, inside = [], False
+    for line in source.text.splitlines():
+        header = _HEADER.match(line)
+        if header:
+            inside = _parts(header[2])[0] == "algorithm"
+        if not inside:
+            kept.append(line)
+    text = "\n".join([*kept, "", "[algorithm]", f'name = "{name}"', ""])
+    return Source(text, source.name)
+
+
 def _find_lines(text: str) -> dict[Place, int]:
     """The lines of tables and keys; lines inside an array or a long string are skipped."""
     lines: dict[Place, int] = {}

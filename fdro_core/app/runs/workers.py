@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.app.runs.catalogue import is_reference, load_reference
+from fdro_core.app.references import is_reference, load_reference
 from fdro_core.app.runs.data import Data, WorkerData
 from fdro_core.errors import InvalidData
 from fdro_core.problems import LeastSquares, SoftmaxRegression
