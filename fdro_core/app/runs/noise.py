@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 CONFIDENCE = 0.95
@@ -187,24 +187,12 @@ def difference_of_shares(
     >>> round(low, 4), round(high, 4)
     (0.0524, 0.3339)
     """
-    low, high = wilson_interval(first, n, confidence)
-    lower, upper = wilson_interval(second, m, confidence)
+    from fdro_core.app.intervals import wilson  # loads NumPy, which `fdro --help` does not
+
+    low, high = (float(limit) for limit in wilson(first, n, confidence))
+    lower, upper = (float(limit) for limit in wilson(second, m, confidence))
     difference = first - second
     return (
         difference - math.hypot(first - low, upper - second),
         difference + math.hypot(high - first, second - lower),
     )
-
-
-def wilson_interval(share: float, samples: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's interval for a probability, from the share of samples.
-
-    >>> low, high = wilson_interval(0.8, 70)
-    >>> round(low, 4), round(high, 4)
-    (0.6918, 0.877)
-    """
-    z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
-    middle = share + z * z / (2.0 * samples)
-    width = z * math.sqrt(share * (1.0 - share) / samples + z * z / (4.0 * samples * samples))
-    scale = 1.0 + z * z / samples
-    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
