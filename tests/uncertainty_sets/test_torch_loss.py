@@ -111,6 +111,20 @@ def test_functional_gradients():
     np.testing.assert_allclose(gradient, [0.3313, 0.2836, 0.3851], atol=1e-4)
 
 
+# The compiler reads .grad at a graph break, and hides torch's warning about it from users.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_compiled_with_a_graph_break():
+    """The compiler leaves the oracle out; it must not try to trace NumPy and numba."""
+
+    def compute(losses):
+        return robust_loss(2.0 * losses, NEAR) + (worst_case_weights(losses, NEAR) * losses).sum()
+
+    plain, traced = (torch.tensor([1.0, 2.0, 4.0], requires_grad=True) for _ in range(2))
+    compute(plain).backward()
+    torch.compile(compute, backend="aot_eager")(traced).backward()
+    assert torch.equal(plain.grad, traced.grad)
+
+
 def test_no_gradient_where_none_is_asked_for():
     losses = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
     with torch.no_grad():

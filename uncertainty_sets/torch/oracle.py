@@ -11,6 +11,8 @@ torch is imported when a function is called, so that its error can say what to i
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +38,7 @@ def robust_loss(losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str =
         uncertainty_set: any set with N entries, or a `Penalised`.
         backend: as in `worst_case`.
     """
-    _check(losses)
-    value: torch.Tensor = _function().apply(losses, uncertainty_set, backend)[0]
+    value: torch.Tensor = _untraced(_value)(losses, uncertainty_set, backend)
     return value
 
 
@@ -45,9 +46,32 @@ def worst_case_weights(
     losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto"
 ) -> torch.Tensor:
     """p*, the gradient of `robust_loss`, in the losses' shape, device and dtype; a constant to autograd."""
-    _check(losses)
-    weights: torch.Tensor = _answer(losses, uncertainty_set, backend)[0]
+    weights: torch.Tensor = _untraced(_weights)(losses, uncertainty_set, backend)
     return weights
+
+
+_disabled: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""What `torch.compiler.disable` made of a function; no functools.cache, about which torch.compile warns."""
+
+
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep `torch.compile` out of a function: it fails in numba's code instead of leaving it out."""
+    # torch.compiler.disable would import the compiler, which takes a second, for those who do not use it.
+    if "torch._dynamo" not in sys.modules:
+        return function
+    if function not in _disabled:
+        _disabled[function] = load_torch().compiler.disable(function)
+    return _disabled[function]
+
+
+def _value(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
+    _check(losses)
+    return _function().apply(losses, uncertainty_set, backend)[0]
+
+
+def _weights(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
+    _check(losses)
+    return _answer(losses, uncertainty_set, backend)[0]
 
 
 def _check(losses: Any) -> None:
