@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from fdro_core.app.commands.train import EXAMPLE
-from fdro_core.app.runs.execute import train
-from fdro_core.app.runs.noise import paired_interval
+import numpy as np
+from scipy.special import stdtrit
 
 SEEDS = range(10, 20)
 BASELINE = "fed-avg"
@@ -38,14 +39,30 @@ def accuracies(numbers: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def fdro(*arguments: str, folder: str) -> str:
+    """What the command prints in that folder."""
+    line = [sys.executable, "-m", "fdro_core.app.start", *arguments]
+    return subprocess.run(line, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def measure(seed: int) -> dict[str, Any]:
-    """Train the example and FedAvg with that seed."""
+    """Train the example and FedAvg with that seed, as a user would."""
     with tempfile.TemporaryDirectory() as folder:
-        run_file = Path(folder, "run.toml")
-        run_file.write_text(EXAMPLE.replace("seed = 0", f"seed = {seed}"), encoding="utf-8")
-        _, robust = train(run_file, Path(folder, "robust"))
-        _, plain = train(run_file, Path(folder, BASELINE), algorithm=BASELINE)
+        text = fdro("train", "--example", folder=folder).replace("seed = 0", f"seed = {seed}")
+        Path(folder, "run.toml").write_text(text, encoding="utf-8")
+        fdro("train", "run.toml", "--against", BASELINE, "--quiet", folder=folder)
+        robust, plain = (
+            json.loads(Path(folder, name, "result.json").read_text(encoding="utf-8"))
+            for name in ("run", f"run-{BASELINE}")
+        )
     return {"seed": seed, "robust": accuracies(robust), BASELINE: accuracies(plain)}
+
+
+def interval(differences: list[float]) -> tuple[float, float]:
+    """Student's 95 % interval for the mean of paired differences."""
+    error = float(np.std(differences, ddof=1)) / len(differences) ** 0.5
+    width = float(stdtrit(len(differences) - 1, 0.975)) * error
+    return float(np.mean(differences)) - width, float(np.mean(differences)) + width
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -57,7 +74,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     for key, label in MEASURES.items():
         plain, robust = ([100 * row[name][key] for row in rows] for name in (BASELINE, "robust"))
         differences = [one - other for one, other in zip(robust, plain, strict=True)]
-        low, high = paired_interval(differences)
+        low, high = interval(differences)
         means = [sum(values) / len(values) for values in (plain, robust, differences)]
         lines.append(
             f"{label:<18} {means[0]:>8.1f} {means[1]:>8.1f} {means[2]:>+11.1f}   "

@@ -20,9 +20,7 @@ def test_the_pages_quote_the_committed_numbers():
     for key in example.MEASURES:
         means = [sum(100 * row[name][key] for row in rows) / len(rows) for name in ("fed-avg", "robust")]
         assert f"| {means[0]:.1f} % | {means[1]:.1f} % |" in page
-        low, high = example.paired_interval(
-            [100 * (row["robust"][key] - row["fed-avg"][key]) for row in rows]
-        )
+        low, high = example.interval([100 * (row["robust"][key] - row["fed-avg"][key]) for row in rows])
         assert f"{low:+.1f} to {high:+.1f} points" in page
 
 
