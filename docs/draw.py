@@ -7,6 +7,7 @@ another package has its picture here too.
 from __future__ import annotations
 
 import doctest
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from fdro_core import AspireEase, LogNormal, SoftmaxRegression, Straggler, Virtu
 from fdro_core.pictures import draw_run
 from uncertainty_sets import available_sets, get_set
 from uncertainty_sets.errors import FdroError
-from uncertainty_sets.mdp import from_gymnasium
-from uncertainty_sets.mdp.path import price_of_robustness
+from uncertainty_sets.mdp import from_gymnasium, price_of_robustness
 from uncertainty_sets.pictures import draw_price, draw_simplex, draw_weights
 
 LOSSES = np.array([1.0, 2.0, 4.0])
+RESULTS = Path(__file__).parent.parent / "bench" / "results"
 START = np.array([0.5, 0.3, 0.2])  # the centre that the first pages talk about
 STYLE = {"svg.hashsalt": "fdro", "figure.facecolor": "white", "font.size": 10}
 
@@ -139,5 +140,36 @@ def _price() -> Any:
     return draw_price(price, start=0, mark=0.1)
 
 
+def first_result(path: Path) -> None:
+    """The README's first picture: `fdro train --example` against FedAvg, from the committed numbers."""
+    from matplotlib import pyplot
+
+    runs = json.loads((RESULTS / "driver" / "example.json").read_text(encoding="utf-8"))
+    lines = {"worst": "worst hospital", "mean": "mean over hospitals", "samples": "mean over patients"}
+    with mpl.rc_context(STYLE):
+        figure, axis = pyplot.subplots(figsize=(6.4, 2.1), layout="constrained")
+        for method, label, colour, below in (
+            ("fed-avg", "FedAvg", "0.6", 0.13),
+            ("robust", "robust", "black", -0.13),
+        ):
+            for line, measure in enumerate(lines):
+                found = 100.0 * np.array([run[method][measure] for run in runs])
+                axis.plot(
+                    found, np.full(found.size, line + below), "o", color=colour, alpha=0.35, markersize=4
+                )
+                axis.plot(found.mean(), line + below, "|", color=colour, markersize=18, markeredgewidth=2.5)
+            at = 100.0 * np.mean([run[method]["worst"] for run in runs])
+            axis.text(at, 4.2 * below, label, color=colour, ha="center", va="center", weight="bold")
+        axis.set_yticks(range(len(lines)), list(lines.values()))
+        axis.set_ylim(2.6, -0.9)
+        axis.set_xlabel("held-out accuracy, %; a dot per seed, a bar for the mean")
+        for side in ("top", "right", "left"):
+            axis.spines[side].set_visible(False)
+        axis.tick_params(axis="y", length=0)
+        figure.savefig(path, dpi=130)
+        pyplot.close(figure)
+
+
 if __name__ == "__main__":
     panel(Path(__file__).parent / "sets.png")
+    first_result(Path(__file__).parent / "first-result.png")
