@@ -103,9 +103,7 @@ def price_of_robustness(
     >>> [round(float(each.value[0]), 3) for each in price.robust]
     [-1.963, -3.742]
 
-    Args:
-        model, ambiguity, radii, rectangular, optimistic, method, tolerance, **parameters: as for
-            `radius_path`.
+    All arguments are those of `radius_path`.
     """
     size, numbers = _check(ambiguity, radii, parameters)
     plain = RobustMDP.of(model, KL, radius=0.0)

@@ -193,7 +193,10 @@ class RobustMDP:
         Args:
             policy: an action per state, (S,), by its number in the model; probabilities (S, A) or (rows,); or
                 a solution.
-            tolerance, max_sweeps, start, on_sweep: as for `solve`.
+            tolerance: the largest upper - lower allowed in any state.
+            max_sweeps: None: as many as value iteration can need.
+            start: values to begin with, or an earlier solution of a similar problem.
+            on_sweep: called with a `Sweep` after each, for progress.
         """
         weights = policy_weights(self.model, policy)
         return evaluate(
