@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # documents this source tree, whatever version is installed
@@ -24,17 +25,32 @@ author = _meta["authors"][0]["name"]
 project_copyright = author
 release = version = _meta["version"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "generated"]
 
 html_theme = "furo"
 html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["formulas.css"]
+html_math_renderer = "mathml"  # browsers set MathML themselves: pages need no script from elsewhere
 pygments_style = "default"
 pygments_dark_style = "monokai"
 highlight_language = "pycon"
 
+# The copy button takes the lines with a prompt, without the prompt, and leaves out their output.
+copybutton_prompt_text = r">>> |\.\.\. ?|\$ "
+copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
+
 myst_heading_anchors = 3  # pages link to each other's sections by their titles
+myst_fence_as_directive = ["math"]  # ```math is what code hosts set as a formula too
 
 default_role = "code"  # docstrings write `name`, as Markdown does
 autodoc_member_order = "bysource"
@@ -81,8 +97,17 @@ def trim_blocks(app: Any, doctree: nodes.document) -> None:
         block.append(nodes.Text(text))
 
 
+def write_formula(translator: Any, node: nodes.Element) -> None:
+    """Write a formula as MathML; a command that docutils does not know fails the build."""
+    block = isinstance(node, nodes.math_block)
+    formula = tex2mathml(node.astext(), as_block=block)
+    translator.body.append(f'<div class="formula">{formula}</div>' if block else formula)
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> None:
     """Run after napoleon, which has turned the sections into reStructuredText by then."""
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
     app.connect("doctree-read", trim_blocks)
     app.connect("builder-inited", draw_pictures)
