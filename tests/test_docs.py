@@ -22,7 +22,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + [
     page for page in sorted((ROOT / "docs").rglob("*.md")) if not SKIPPED_FOLDERS & set(page.parts)
 ]
 FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-KNOWN = {"pycon", "python", "py", "console", "text", "toml", "json", "csv", "bibtex"}  # py: a file, see below
+KNOWN = {"pycon", "python", "py", "console", "text", "toml", "json", "csv", "bibtex", "math"}  # py: a file, see below
 
 PATH = re.compile(r"`((?:uncertainty_sets|fdro_core|bench|tests|docs|\.ci)/[^`\s]*|[\w.-]+/[^`\s]*\.py)`")
 DOTTED = re.compile(r"`((?:uncertainty_sets|fdro_core|bench)(?:\.\w+)+)\b")
