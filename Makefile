@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check docs kernels wheel soak soak-properties bench torch ray chaos format clean
+.PHONY: help demo test check docs kernels wheel release soak soak-properties bench torch ray chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -49,6 +49,13 @@ wheel: $(BIN)/python  ## wheel and sdist in dist/; the wheel is installed outsid
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
 	FDRO_KERNELS=require $(BIN)/python -m build --outdir dist
 	$(BIN)/python -m build_kernels.trial dist/*.whl
+
+release: $(BIN)/python  ## dry run of a release: version, changelog, tree, tag, wheel, sdist, metadata; uploads nothing
+	$(BIN)/python -m build_kernels.release
+	$(MAKE) --no-print-directory wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check twine
+	$(BIN)/python -m twine check --strict dist/*
+	@echo "ready in dist/; nothing was tagged or uploaded. What remains is in CONTRIBUTING.md, under Releases"
 
 soak: $(VENV)/.dev  ## adversarial cases for the oracles, checked independently; ARGS=--minutes=30
 	$(BIN)/python -m bench soak $(ARGS)

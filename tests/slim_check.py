@@ -1,7 +1,8 @@
 """Check an install without solvers: every closed form answers, and everything else says what to install.
 
 A script, so that it also runs in an environment without pytest, as after
-`pip install --no-deps dist/fdro-*.whl numpy`: `python tests/slim_check.py`. It fails if one of the packages is installed.
+`pip install --no-deps dist/fdro-*.whl numpy`: `python tests/slim_check.py`.
+It fails if one of the packages is installed.
 """
 
 from __future__ import annotations

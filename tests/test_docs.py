@@ -18,11 +18,12 @@ from bench.__main__ import commands
 
 ROOT = Path(__file__).resolve().parent.parent
 SKIPPED_FOLDERS = {"_build", "generated"}
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + [
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + [
     page for page in sorted((ROOT / "docs").rglob("*.md")) if not SKIPPED_FOLDERS & set(page.parts)
 ]
 FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-KNOWN = {"pycon", "python", "py", "console", "text", "toml", "json", "csv", "bibtex", "math"}  # py: a file, see below
+# py: a file, see below
+KNOWN = {"pycon", "python", "py", "console", "text", "math", "toml", "json", "csv", "bibtex"}
 
 PATH = re.compile(r"`((?:uncertainty_sets|fdro_core|bench|tests|docs|\.ci)/[^`\s]*|[\w.-]+/[^`\s]*\.py)`")
 DOTTED = re.compile(r"`((?:uncertainty_sets|fdro_core|bench)(?:\.\w+)+)\b")
@@ -189,6 +190,50 @@ def test_a_broken_example_would_be_seen():
         run("```pycon\n>>> x = 0\n\n```\ntext\n```python\n1 / x\n```\n")
     assert run("```{image} a.svg\n```\n```text\nnot python\n```\n")["__name__"] == "page"
     assert len(PAGES) > 10, "the pages have moved"
+
+
+def test_formulas_can_be_set():
+    """The built pages have them as MathML, by docutils, which does not know every command of LaTeX."""
+    latex2mathml = pytest.importorskip("docutils.utils.math.latex2mathml")
+    formulas = 0
+    for page in PAGES:
+        for kind, code in blocks(page.read_text(encoding="utf-8")):
+            if kind == "math":
+                assert "<math" in latex2mathml.tex2mathml(code.strip(), as_block=True), (
+                    f"{name(page)}: {code}"
+                )
+                formulas += 1
+    assert formulas > 20, "the formulas have moved"
+
+
+def copied(code: str) -> str:
+    """What the copy button of the built pages gives: lines with a prompt, without it, if there are any."""
+    conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    [prompt] = re.findall(r'^copybutton_prompt_text = r"(.*)"$', conf, re.MULTILINE)
+    lines = [re.match(rf"(?:{prompt})(.*)", line) for line in code.splitlines()]
+    return "\n".join(line[1] for line in lines if line) if any(lines) else code
+
+
+def test_the_copy_button_gives_code_that_runs():
+    assert copied("$ pip install -e .\nSuccess\n$ fdro demo") == "pip install -e .\nfdro demo"
+    assert copied("x = 1\n") == "x = 1\n"
+    for page in PAGES:
+        for kind, code in blocks(page.read_text(encoding="utf-8")):
+            if kind == "pycon":
+                sources = [example.source for example in doctest.DocTestParser().get_examples(code)]
+                assert copied(code).rstrip("\n") == "".join(sources).rstrip("\n"), name(page)
+
+
+def test_install_lines_name_a_file_or_an_extra():
+    """fdro is on no package index: pip can take a clone, a wheel, or an extra of an fdro that is installed."""
+    for page in PAGES:
+        for kind, code in blocks(page.read_text(encoding="utf-8")):
+            for words in (
+                re.findall(r"^\$ pip install (.*)$", code, re.MULTILINE) if kind == "console" else ()
+            ):
+                assert not re.search(r"(?<![\w/\"])fdro(?![\w\[-])", words), (
+                    f"{name(page)}: pip install {words}"
+                )
 
 
 def test_pages_that_need_a_package_say_so(tmp_path):
