@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fdro_core.engines.ray_ import RayEngine
     from fdro_core.engines.threads import ThreadEngine
     from fdro_core.engines.virtual import VirtualEngine
-    from fdro_core.problems import LeastSquares, SoftmaxRegression
+    from fdro_core.problems import HuberRegression, LeastSquares, SoftmaxRegression
     from fdro_core.result import Result
     from fdro_core.solving import resume, solve
 
@@ -21,6 +21,7 @@ __all__ = [
     "Constant",
     "Crash",
     "Exponential",
+    "HuberRegression",
     "LeastSquares",
     "LogNormal",
     "Problem",
@@ -42,6 +43,7 @@ _MODULES = {
     "Constant": "fdro_core.engines.delays",
     "Crash": "fdro_core.engines.delays",
     "Exponential": "fdro_core.engines.delays",
+    "HuberRegression": "fdro_core.problems",
     "LeastSquares": "fdro_core.problems",
     "LogNormal": "fdro_core.engines.delays",
     "Problem": "fdro_core.contracts.problem",

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier that does well on its worst groups. Needs ``pip install "fdro[sklearn]"``.
+"""scikit-learn estimators that do well on their worst groups. Need ``pip install "fdro[sklearn]"``.
 
 >>> import numpy as np
 >>> from fdro_core.sklearn import RobustClassifier
@@ -13,5 +13,6 @@ array(['no', 'yes'], dtype='<U3')
 """
 
 from fdro_core.estimators.classifier import RobustClassifier, worst_group_accuracy
+from fdro_core.estimators.regressor import RobustRegressor
 
-__all__ = ["RobustClassifier", "worst_group_accuracy"]
+__all__ = ["RobustClassifier", "RobustRegressor", "worst_group_accuracy"]

@@ -1,1 +1,1 @@
-"""All data in one place: the robust problem by itself, and the scikit-learn classifier."""
+"""All data in one place: the robust problem by itself, and the scikit-learn estimators."""

@@ -59,6 +59,8 @@ class Optimum:
         w: the parameters.
         losses: f(w).
         worst_case: the set's answer at those losses.
+        weights: the distribution in P that the gap is proved with, the training weights of the saddle point.
+            `worst_case.p` is a vertex if the worst case is not unique, and these weights lie between.
         gap: a bound on how far the objective at w is above the minimum; infinite without ridge.
         evaluations: passes over the data, forward and back.
         converged: whether the gap is within the tolerance; without ridge, whether w stopped moving.
@@ -67,6 +69,7 @@ class Optimum:
     w: Array
     losses: Array
     worst_case: Any
+    weights: Array
     gap: float
     evaluations: int
     converged: bool
@@ -90,6 +93,7 @@ class _Search:
         self.evaluations = 0
         self.best: tuple[Array, Array, Any, float] | None = None
         self.lower = -np.inf
+        self.weights: Array | None = None
         self.settled = False
 
     @cached_property
@@ -120,34 +124,41 @@ class _Search:
             self.best = w.copy(), losses, answer, answer.value + ridge
         return losses, pull, answer, ridge
 
-    def prove(self, value: float, gradient: Array, slack: float = 0.0) -> float:
-        """Raise the lower bound by h(w) and ∇h(w) of an h that is `slack` below the objective at w.
+    def prove(self, value: float, gradient: Array, p: Array, slack: float = 0.0) -> float:
+        """Raise the lower bound by h(w) and ∇h(w), for h of p that is `slack` below the objective at w.
 
         Returns how far h(w) is above the minimum of h: a bound with a ridge, otherwise an estimate from the
         metric. Raises `_Enough` if the gap is proved.
         """
         if self.l2 > 0.0:
             excess = float(gradient @ gradient) / (2.0 * self.l2)
-            self.lower = max(self.lower, value - excess)
+            if value - excess > self.lower:
+                self.lower, self.weights = value - excess, p
             self.settled = self.upper - self.lower <= self.target
         else:
             scaled = gradient * self.scale
             excess = 0.5 * float(scaled @ scaled)
+            self.weights = p
             self.settled = slack + excess <= 0.01 * self.target
         if self.settled:
             raise _Enough
         return excess
 
 
-def minimise(groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int) -> Optimum:
-    """Minimise the worst expected loss, by at most `budget` >= 1 passes over the data."""
+def minimise(
+    groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int, start: Array | None = None
+) -> Optimum:
+    """Minimise the worst expected loss from `start` or 0, by at most `budget` >= 1 passes over the data."""
     search = _Search(groups, oracle, l2, tolerance, budget)
     with suppress(_Enough):
-        _directly(search)
+        _directly(search, start)
         _by_multipliers(search)
     assert search.best is not None
+    assert search.weights is not None
     w, losses, answer, value = search.best
-    return Optimum(w, losses, answer, value - search.lower, search.evaluations, search.settled)
+    return Optimum(
+        w, losses, answer, search.weights, value - search.lower, search.evaluations, search.settled
+    )
 
 
 def _lbfgs(
@@ -164,29 +175,32 @@ def _lbfgs(
     minimize(scaled, w / search.scale, jac=True, method="L-BFGS-B", options=options)
 
 
-def _directly(search: _Search) -> None:
+def _directly(search: _Search, start: Array | None) -> None:
     """Run L-BFGS on the objective, as long as the objective or its gradient falls.
 
-    It starts with a few steps towards the minimum for the reference distribution: if all losses are equal, as
-    at w = 0, every p is a worst case, and the gradient of one of them need not be a descent direction.
+    Without a start it begins with a few steps towards the minimum for the reference distribution: if all
+    losses are equal, as at w = 0, every p is a worst case, and the gradient of one of them need not be a
+    descent direction.
     """
 
     def nominal(w: Array) -> tuple[float, Array]:
         losses, pull, _, ridge = search.look(w)
         reference = search.reference
         value, gradient = float(reference @ losses) + ridge, pull(reference) + search.l2 * w
-        search.prove(value, gradient, search.upper - value)
+        search.prove(value, gradient, reference, search.upper - value)
         return value, gradient
 
-    _lbfgs(nominal, search, np.zeros(search.groups.dimension), NOMINAL)
-    assert search.best is not None
+    if start is None:
+        _lbfgs(nominal, search, np.zeros(search.groups.dimension), NOMINAL)
+        assert search.best is not None
+        start = search.best[0]
     path: list[tuple[float, float]] = []
 
     def objective(w: Array) -> tuple[float, Array]:
         _, pull, answer, ridge = search.look(w)
         gradient = pull(answer.p) + search.l2 * w
         value = answer.value + ridge
-        search.prove(value, gradient)
+        search.prove(value, gradient, answer.p)
         path.append((search.upper, min(float(gradient @ gradient), path[-1][1] if path else np.inf)))
         if len(path) > WINDOW:
             (early, steep), (late, flat) = path[-1 - WINDOW], path[-1]
@@ -195,7 +209,7 @@ def _directly(search: _Search) -> None:
         return value, gradient
 
     with suppress(_Next):
-        _lbfgs(objective, search, search.best[0], search.budget)
+        _lbfgs(objective, search, start, search.budget)
 
 
 def _by_multipliers(search: _Search) -> None:
@@ -219,7 +233,7 @@ def _by_multipliers(search: _Search) -> None:
             expected = float(p @ losses)
             slack = answer.value - expected
             last = w.copy(), p, slack
-            if search.prove(expected + ridge, gradient, slack) <= 0.2 * slack:
+            if search.prove(expected + ridge, gradient, p, slack) <= 0.2 * slack:
                 raise _Next  # w is now as accurate as p̂
             move = p - center
             return expected - 0.5 * softness * float(move @ move) + ridge, gradient

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fdro_core.aspire.algorithm import AspireEase
-from fdro_core.errors import InvalidSetting
-from fdro_core.estimators import central
+from fdro_core.estimators.estimator import RobustEstimator, index_groups
 from fdro_core.estimators.grouped import GroupedSoftmax
-from fdro_core.estimators.named_set import build_set
+from fdro_core.estimators.scikit import (
+    ClassifierMixin,
+    accuracy_score,
+    check_classification_targets,
+    check_is_fitted,
+    validate_data,
+)
 from fdro_core.problems.softmax import SoftmaxRegression
-from fdro_core.solving import solve
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.errors import BackendMissing
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import accuracy_score
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise BackendMissing(
-        'fdro_core.sklearn needs scikit-learn 1.6 or newer: pip install "fdro[sklearn]"'
-    ) from error
-
 
 __all__ = ["RobustClassifier", "worst_group_accuracy"]
 
-SOLVERS = ("central", "aspire-ease")
 
-
-class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc]
     """Softmax regression for the worst distribution over groups of samples.
 
     Minimises max over p in P of Σ_g p_g f_g(w) + l2/2·‖w‖², where f_g is the mean cross-entropy of group g
@@ -74,38 +59,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         uncertainty_set_: the set.
         group_losses_: f_g at the solution.
         worst_case_: the set's answer at those losses, with its proof.
+        weights_: the groups' weights that trained the model, the distribution of the saddle point; the
+            worst case at the solution need not be unique, and `worst_case_.p` is one of them.
         objective_: the worst expected loss with the ridge.
         gap_: a proven bound on how far `objective_` is above the minimum; infinite for l2 = 0, and with
             "aspire-ease" if the driver has no such proof (`Result.gap`).
         n_iter_: passes over the data, or master iterations.
     """
-
-    def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own
-        self,
-        uncertainty_set: Any = "cd-norm",
-        *,
-        budget: float | None = None,
-        spread: ArrayLike | None = None,
-        radius: float | None = None,
-        set_parameters: Mapping[str, Any] | None = None,
-        prior: Any = "samples",
-        l2: float = 1e-3,
-        tolerance: float = 1e-4,
-        steps: int | None = None,
-        solver: str = "central",
-        seed: int = 0,
-    ) -> None:
-        self.uncertainty_set = uncertainty_set
-        self.budget = budget
-        self.spread = spread
-        self.radius = radius
-        self.set_parameters = set_parameters
-        self.prior = prior
-        self.l2 = l2
-        self.tolerance = tolerance
-        self.steps = steps
-        self.solver = solver
-        self.seed = seed
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> RobustClassifier:
         """Train on X (samples, features), dense or sparse, labels y and the samples' groups.
@@ -120,12 +80,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"RobustClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}"
             )
-        self.groups_, group = _index_groups(groups, len(labels))
-        problem = GroupedSoftmax(X, labels, group, len(self.classes_), float(self.l2))
-        self.prior_ = self._prior(problem.sizes)
-        named = {"budget": self.budget, "spread": self.spread, "radius": self.radius}
-        self.uncertainty_set_ = build_set(self.uncertainty_set, self.prior_, named, self.set_parameters)
-        w = self._solve_central(problem) if self.solver == "central" else self._solve_driver(problem)
+        group = self._index(groups, len(labels))
+        classes = len(self.classes_)
+        problem = GroupedSoftmax(X, labels, group, classes, float(self.l2))
+
+        def worker(X: Array, y: NDArray[Any]) -> SoftmaxRegression:
+            return SoftmaxRegression(X, y, classes, self.l2, intercept=True)
+
+        w = self._solve(problem, float(self.l2), worker)
         matrix = w.reshape(-1, len(self.classes_)).T
         if len(self.classes_) == 2:
             matrix = matrix[1:] - matrix[:1]
@@ -166,85 +128,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logs: Array = log_softmax(scores, axis=1)
         return logs
 
-    def _check_settings(self) -> None:
-        if self.solver not in SOLVERS:
-            raise InvalidSetting(
-                f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {self.solver!r}"
-            )
-        l2: Any = self.l2  # users may pass any type
-        tolerance: Any = self.tolerance
-        steps: Any = self.steps
-        if not (isinstance(l2, Real) and 0.0 <= float(l2) < np.inf):
-            raise InvalidSetting(f"l2 must be a number >= 0, got {self.l2!r}")
-        if not (isinstance(tolerance, Real) and float(tolerance) > 0.0):
-            raise InvalidSetting(f"tolerance must be a number > 0, got {self.tolerance!r}")
-        if steps is not None and not (isinstance(steps, Integral) and int(steps) >= 1):
-            raise InvalidSetting(
-                f"steps must be a whole number, at least 1, or None for the default, got {self.steps!r}"
-            )
-
-    def _prior(self, sizes: NDArray[np.intp]) -> Array:
-        """The centre q that `prior` describes."""
-        if isinstance(self.prior, str):
-            if self.prior not in {"samples", "uniform"}:
-                raise InvalidSetting(
-                    "prior must be 'samples', 'uniform', a number for each group or a mapping, "
-                    f"got {self.prior!r}"
-                )
-            given = sizes if self.prior == "samples" else np.ones(sizes.size)
-        elif isinstance(self.prior, Mapping):
-            missing = [group for group in self.groups_.tolist() if group not in self.prior]
-            if missing:
-                raise InvalidSetting(f"prior has no entry for group {missing[0]!r}")
-            given = np.array([self.prior[group] for group in self.groups_.tolist()])
-        else:
-            given = np.asarray(self.prior)
-        q = np.asarray(given, dtype=np.float64)
-        if q.shape != sizes.shape or not np.isfinite(q).all() or (q < 0).any() or not q.any():
-            raise InvalidSetting(
-                f"prior must be {sizes.size} numbers >= 0, one for each group and not all 0, "
-                f"got {self.prior!r}"
-            )
-        normed: Array = q / q.sum()
-        return normed
-
-    def _solve_central(self, problem: GroupedSoftmax) -> Array:
-        steps = 2000 if self.steps is None else self.steps
-        found = central.minimise(problem, self.uncertainty_set_, float(self.l2), self.tolerance, steps)
-        if not found.converged:
-            warnings.warn(
-                f"RobustClassifier stopped after {found.evaluations} passes with a gap of {found.gap:.2g}; "
-                f"the tolerance is {self.tolerance:g}; scale the features (StandardScaler), raise steps "
-                "or l2",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        self.gap_, self.n_iter_ = found.gap, found.evaluations
-        self._keep(found.losses, found.worst_case, found.w)
-        return found.w
-
-    def _solve_driver(self, problem: GroupedSoftmax) -> Array:
-        X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
-        workers = [
-            SoftmaxRegression(X[rows], problem.y[rows], problem.classes, self.l2, intercept=True)
-            for rows in (np.flatnonzero(problem.group == g) for g in range(problem.sizes.size))
-        ]
-        config = AspireEase(iterations=self.steps, seed=self.seed)
-        result = solve(workers, self.uncertainty_set_, algorithm=config)
-        losses, _ = problem.evaluate(result.w)
-        self.gap_, self.n_iter_ = result.gap, result.iterations
-        self._keep(losses, self.uncertainty_set_.worst_case(losses), result.w)
-        return result.w
-
-    def _keep(self, losses: Array, worst_case: Any, w: Array) -> None:
-        self.group_losses_, self.worst_case_ = losses, worst_case
-        self.objective_ = float(worst_case.value) + 0.5 * self.l2 * float(w @ w)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
 
 def worst_group_accuracy(y_true: ArrayLike, y_pred: ArrayLike, *, groups: ArrayLike) -> float:
     """The lowest accuracy among the groups: a metric for `make_scorer(…).set_score_request(groups=True)`.
@@ -253,21 +136,5 @@ def worst_group_accuracy(y_true: ArrayLike, y_pred: ArrayLike, *, groups: ArrayL
     0.5
     """
     true, predicted = np.asarray(y_true), np.asarray(y_pred)
-    names, group = _index_groups(groups, true.size)
+    names, group = index_groups(groups, true.size)
     return min(float(accuracy_score(true[group == g], predicted[group == g])) for g in range(len(names)))
-
-
-def _index_groups(groups: Any, samples: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The groups, sorted, and each sample's place among them."""
-    if groups is None:
-        return np.arange(samples), np.arange(samples)
-    labels = np.asarray(groups)
-    if labels.shape != (samples,):
-        raise ValueError(f"groups must have one entry for each of the {samples} samples, got {labels.shape}")
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError("groups must not hold NaN; give samples without a group one of their own")
-    try:
-        names, index = np.unique(labels, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(f"groups must be of one type that can be sorted: {error}") from error
-    return names, index

@@ -1,7 +1,9 @@
-"""Softmax regression over groups of samples, all in one matrix."""
+"""Linear models over groups of samples, all in one matrix."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,42 +14,48 @@ from fdro_core.problems.kernels import cross_entropies
 from uncertainty_sets.arrays import Array
 
 
-class GroupedSoftmax:
-    """f_g(w) = the mean cross-entropy of group g; w the C-order ravel of (features + 1, classes), bias last.
+class Grouped(ABC):
+    """f_g(w) = the mean loss of group g; w the C-order ravel of (features + 1, outputs), bias last.
 
     One evaluation costs one product with X, and one more for a gradient, for any number of groups.
 
     Args:
         X: (samples, features), dense or scipy sparse.
-        y: labels 0..classes-1.
+        y: the samples' labels or targets.
         group: 0..groups-1 for each sample; every group has samples.
-        classes: C.
+        outputs: scores per sample.
         l2: the ridge that will be added; only the metric uses it.
     """
 
+    curvature = 1.0
+    """A bound or estimate of a sample's second derivative in each score, for the metric."""
+
     def __init__(
-        self, X: Any, y: NDArray[np.intp], group: NDArray[np.intp], classes: int, l2: float = 0.0
+        self, X: Any, y: NDArray[Any], group: NDArray[np.intp], outputs: int, l2: float = 0.0
     ) -> None:
-        self.X, self.y, self.group, self.classes, self.l2 = X, y, group, classes, l2
+        self.X, self.y, self.group, self.outputs, self.l2 = X, y, group, outputs, l2
         self.sizes = np.bincount(group)
         self._share = 1.0 / self.sizes[group]
         self._alone = bool((self.sizes == 1).all() and (group == np.arange(group.size)).all())
-        self.dimension = (X.shape[1] + 1) * classes
+        self.dimension = (X.shape[1] + 1) * outputs
+
+    @abstractmethod
+    def samples(self, scores: Array) -> tuple[Array, Array]:
+        """Every sample's loss, and its derivatives in the scores, (samples, outputs); may use up `scores`."""
 
     def scores(self, w: Array) -> Array:
-        """X W + b, (samples, classes)."""
-        matrix = w.reshape(-1, self.classes)
+        """X W + b, (samples, outputs)."""
+        matrix = w.reshape(-1, self.outputs)
         product: Array = np.ascontiguousarray(self.X @ matrix[:-1])
         product += matrix[-1]
         return product
 
     def evaluate(self, w: Array) -> tuple[Array, Pull]:
         """Every group's loss, and p ↦ Σ_g p_g ∇f_g(w)."""
-        residual, losses = self.scores(w), np.empty(self.y.size)
-        cross_entropies(residual, self.y, losses)
+        losses, slopes = self.samples(self.scores(w))
 
         def pull(p: Array) -> Array:
-            weighted = residual * (p if self._alone else p[self.group] * self._share)[:, None]
+            weighted = slopes * (p if self._alone else p[self.group] * self._share)[:, None]
             return np.concatenate([np.ravel(self.X.T @ weighted), weighted.sum(axis=0)])
 
         if self._alone:
@@ -56,9 +64,45 @@ class GroupedSoftmax:
         return means, pull
 
     def metric(self) -> Array:
-        """½·E x² + l2, since the softmax Hessian is at most ½ in each class; at least 1e-9 of the largest."""
+        """curvature·E x² + l2, at least 1e-9 of the largest entry."""
         square = self.X.multiply(self.X) if hasattr(self.X, "multiply") else self.X**2
         mean = np.append(np.asarray(square.mean(axis=0)).ravel(), 1.0)
-        curvature = 0.5 * mean + self.l2
-        floored: Array = np.repeat(np.maximum(curvature, 1e-9 * curvature.max()), self.classes)
+        curvature = self.curvature * mean + self.l2
+        floored: Array = np.repeat(np.maximum(curvature, 1e-9 * curvature.max()), self.outputs)
         return floored
+
+
+class GroupedSoftmax(Grouped):
+    """Cross-entropies of softmax regression; y holds labels 0..outputs-1."""
+
+    curvature = 0.5
+
+    def samples(self, scores: Array) -> tuple[Array, Array]:
+        """Cross-entropies, and softmax - one-hot."""
+        losses = np.empty(self.y.size)
+        cross_entropies(scores, self.y, losses)
+        return losses, scores
+
+
+class GroupedRegression(Grouped):
+    """A loss of the residuals of linear regression, by a function as in fdro_core/problems/residuals.py."""
+
+    def __init__(
+        self,
+        X: Any,
+        y: Array,
+        group: NDArray[np.intp],
+        loss: Callable[[Array], tuple[Array, Array]],
+        l2: float = 0.0,
+    ) -> None:
+        super().__init__(X, y, group, 1, l2)
+        self.loss = loss
+
+    def samples(self, scores: Array) -> tuple[Array, Array]:
+        """The loss of prediction - target, and its derivative."""
+        losses, slopes = self.loss(scores[:, 0] - self.y)
+        return losses, slopes[:, None]
+
+    def with_loss(self, loss: Callable[[Array], tuple[Array, Array]]) -> GroupedRegression:
+        """The same samples and groups with another loss."""
+        return GroupedRegression(self.X, self.y, self.group, loss, self.l2)
