@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -37,8 +35,8 @@ class HuberRegression(LinearRegression):
         self, X: ArrayLike, y: ArrayLike, epsilon: float = 1.35, l2: float = 0.0, intercept: bool = True
     ) -> None:
         super().__init__(X, y, l2, intercept)
-        if not (isinstance(epsilon, Real) and 0.0 < float(epsilon) < np.inf):
-            raise InvalidProblem(f"HuberRegression: epsilon must be a number > 0, got {epsilon!r}")
+        if not (np.isfinite(epsilon) and epsilon > 0):
+            raise InvalidProblem(f"HuberRegression: epsilon must be a number > 0, got {epsilon}")
         self.epsilon = float(epsilon)
 
     def _total(self, residual: Array) -> tuple[float, Array]:

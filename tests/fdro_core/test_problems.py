@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, LeastSquares, Problem, SoftmaxRegression, solve
+from fdro_core import AspireEase, HuberRegression, LeastSquares, Problem, SoftmaxRegression, solve
 from fdro_core.errors import InvalidProblem
 from fdro_core.problems.samples import mean_and_scale
 from tests.fdro_core.helpers import Quadratic, machines, middle_box, softmax_problems
@@ -22,6 +22,7 @@ SHIPPED = [
     SoftmaxRegression(X, LABELS, 3, intercept=True),
     LeastSquares(X, TARGETS, l2=0.1, intercept=False),
     LeastSquares(X, TARGETS, intercept=True),
+    HuberRegression(X, TARGETS, 0.5, l2=0.1),
 ]
 
 

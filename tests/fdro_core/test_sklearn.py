@@ -278,9 +278,18 @@ def test_a_pickle_that_names_the_documented_module_loads():
     np.testing.assert_array_equal(twin.predict_proba(X), model.predict_proba(X))
 
 
-@pytest.mark.parametrize("name", ["fdro_core.sklearn", "fdro_core.estimators.classifier"])
+MODULES = [
+    "fdro_core.sklearn",
+    "fdro_core.estimators.classifier",
+    "fdro_core.estimators.regressor",
+    "fdro_core.estimators.estimator",
+    "fdro_core.estimators.scikit",
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_without_scikit_learn_the_extra_is_named(monkeypatch, name):
-    for module in ("fdro_core.sklearn", "fdro_core.estimators.classifier"):
+    for module in MODULES:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(BackendMissing, match=r"fdro_core\.sklearn needs .*fdro\[sklearn\]"):
