@@ -132,8 +132,9 @@ class _Search:
         """
         if self.l2 > 0.0:
             excess = float(gradient @ gradient) / (2.0 * self.l2)
-            if value - excess > self.lower:
-                self.lower, self.weights = value - excess, p
+            if self.weights is None or value - excess > self.lower:
+                self.weights = p
+            self.lower = max(self.lower, value - excess)
             self.settled = self.upper - self.lower <= self.target
         else:
             scaled = gradient * self.scale
