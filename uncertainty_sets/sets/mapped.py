@@ -44,8 +44,9 @@ class Mapped(ComposedSet):
     >>> r.p.round(4), round(r.value, 4)
     (array([0.1401, 0.5   , 0.3599]), 2.5797)
     >>> eta = r.dual["eta"]
-    >>> bool(np.isclose(eta * (radius + np.log(q @ np.exp(M @ f / eta))), r.upper_bound))
-    True
+    >>> bound = eta * (radius + np.log(q @ np.exp(M @ f / eta)))
+    >>> round(float(bound), 6), round(r.upper_bound, 6)
+    (2.579692, 2.579692)
 
     Args:
         groups: the set of the groups' weights π, with G entries.
