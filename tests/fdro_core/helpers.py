@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -144,10 +145,14 @@ class Mishap(Quadratic):
             time.sleep(0.01)
 
 
+READING = threading.Lock()
+"""NumPy parses the header of a file as Python, and Python 3.11 cannot do that in two threads at once."""
+
+
 def load_shard(path: Any, made_in: Any) -> LeastSquares:
     """A problem from a file, with a note of the process that made it."""
     Path(made_in, f"{Path(path).stem}_{os.getpid()}").touch()
-    with np.load(path, allow_pickle=False) as shard:
+    with READING, np.load(path, allow_pickle=False) as shard:
         return LeastSquares(shard["X"], shard["y"], l2=0.1, intercept=False)
 
 
