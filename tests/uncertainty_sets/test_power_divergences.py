@@ -98,6 +98,18 @@ def test_cvxpy_agrees(make, limit):
         assert make(q).worst_case(f, backend="clarabel").value == pytest.approx(problem.value, abs=1e-5)
 
 
+@pytest.mark.parametrize("k", [-2.345, -0.7, 0.3, 0.95, 1.06, np.pi, 3.7])
+def test_constraints_of_any_fraction(k):
+    """Without the warning that cvxpy has for powers with many cones (warnings are errors here)."""
+    rng = np.random.default_rng(8)
+    f, q, p = rng.normal(size=6), rng.dirichlet(np.full(6, 2.0)), cp.Variable(6, nonneg=True)
+    ball = CressieRead(q, 0.1, k)
+    problem = cp.Problem(cp.Maximize(f @ p), [cp.sum(p) == 1, *ball.constraints(p)])
+    problem.solve(solver=cp.CLARABEL)
+    assert ball.worst_case(f).value == pytest.approx(problem.value, abs=tolerances.REFERENCE_CONIC)
+    assert ball.worst_case(f, backend="clarabel").value == pytest.approx(problem.value, abs=1e-5)
+
+
 def test_the_named_sets_are_powers():
     rng = np.random.default_rng(6)
     f, q = rng.normal(size=(20, 30)), rng.dirichlet(np.ones(30))

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import as_array
+from uncertainty_sets.power_cones import power_cones
 from uncertainty_sets.power_divergence import PowerBall
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import structure_of
@@ -107,8 +108,8 @@ class CressieRead(PowerBall):
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Σ q·(p/q)^k against 1 + k(k-1)·radius over q > 0; p = 0 elsewhere if k > 1.
 
-        cvxpy writes a power as second-order cones: exactly if it is a fraction with a denominator up to 1024,
-        else of the nearest such fraction. The closed form takes the power as it is.
+        A power is written as second-order cones: exactly if it is a fraction with a denominator up to 1024,
+        else as the nearest such fraction. The closed form takes the power as it is.
         """
         import cvxpy
 
@@ -119,8 +120,10 @@ class CressieRead(PowerBall):
             return [cvxpy.sum(cvxpy.rel_entr(q[inside], p[inside])) <= radius]
         if 0.0 < k < 1.0 and room <= 0.0:
             return []
-        moment = q[inside] @ cvxpy.power(cvxpy.multiply(1.0 / q[inside], p[inside]), k)
+        powers = cvxpy.Variable(len(inside))
+        moment = q[inside] @ powers
         limits = [moment >= room if 0.0 < k < 1.0 else moment <= room]
+        limits += power_cones(cvxpy.multiply(1.0 / q[inside], p[inside]), k, powers)
         if k > 1.0 and len(inside) < q.size:
             limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
         return limits
