@@ -18,7 +18,7 @@ from tests.uncertainty_sets.cases import CLOSED, NAMES, PARAMETERS, cases, losse
 from uncertainty_sets import available_backends, get_set, worst_case
 from uncertainty_sets.conformance import properties
 from uncertainty_sets.conformance.subject import Subject
-from uncertainty_sets.errors import BackendUnsuitable
+from uncertainty_sets.errors import BackendUnsuitable, SolverFailed
 
 pytestmark = pytest.mark.property
 every_set = pytest.mark.parametrize("name", NAMES)
@@ -211,6 +211,10 @@ def test_backends_agree_within_their_gaps(name, data):
         try:
             answer = case.set.worst_case(f, backend=backend)
         except BackendUnsuitable:
+            continue
+        except SolverFailed:  # a solver may give up, and say so, if probabilities span many orders
+            if np.min(case.parameters.get("center", 1.0)) > 1e-6:
+                raise
             continue
         answers.append(answer)
         # p may be off the set by its violation, and then its value above the maximum by about that much.
