@@ -149,6 +149,17 @@ def ask_joint_budgets(rng: np.random.Generator) -> None:
             updates.evaluate(updates.improve(v).policy, v)
 
 
+def solve_chains(rng: np.random.Generator) -> None:
+    """The value of a policy in a chain too large for a dense system, with rewards by successor and without."""
+    from uncertainty_sets.mdp.chain import value_of_chain
+    from uncertainty_sets.mdp.model import MDP
+
+    P = rng.dirichlet(np.ones(300), size=(300, 2))
+    for rewards in (rng.normal(size=(300, 2)), rng.normal(size=P.shape)):
+        model = MDP(P, rewards, 0.9)
+        value_of_chain(model, np.full(600, 0.5), model.probabilities, np.zeros(300), 1e-6)
+
+
 def solve_badly_conditioned(rng: np.random.Generator) -> None:
     """An ellipsoid whose closed form has no proof: the solver's answer is made feasible by a kernel."""
     from uncertainty_sets import Ellipsoid
@@ -200,6 +211,7 @@ def main() -> None:
     ask_every_set(rng)
     ask_ragged_rows(rng)
     ask_joint_budgets(rng)
+    solve_chains(rng)
     solve_badly_conditioned(rng)
     train(rng)
     print(json.dumps({"calls": dict(calls), "entries": sorted(jit.ENTRIES), "wrong": sorted(set(wrong))}))
