@@ -22,7 +22,7 @@ from uncertainty_sets.arrays import Array
 __all__ = ["RobustClassifier", "worst_group_accuracy"]
 
 
-class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc]
+class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Softmax regression for the worst distribution over groups of samples.
 
     Minimises max over p in P of Σ_g p_g f_g(w) + l2/2·‖w‖², where f_g is the mean cross-entropy of group g

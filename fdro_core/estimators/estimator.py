@@ -22,7 +22,7 @@ from uncertainty_sets.arrays import Array
 SOLVERS = ("central", "aspire-ease")
 
 
-class RobustEstimator(BaseEstimator):  # type: ignore[misc]
+class RobustEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A linear model for the worst distribution over groups of samples."""
 
     def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own

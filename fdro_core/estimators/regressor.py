@@ -26,7 +26,7 @@ __all__ = ["RobustRegressor"]
 LOSSES = ("squared", "absolute", "huber")
 
 
-class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]
+class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Linear regression for the worst distribution over groups of samples.
 
     Minimises max over p in P of Σ_g p_g f_g(w, b) + l2/2·(‖w‖² + (b - m)²), where f_g is the mean loss of

@@ -212,8 +212,10 @@ def test_backends_agree_within_their_gaps(name, data):
             answer = case.set.worst_case(f, backend=backend)
         except BackendUnsuitable:
             continue
-        except SolverFailed:  # a solver may give up, and say so, if probabilities span many orders
-            if np.min(case.parameters.get("center", 1.0)) > 1e-6:
+        except SolverFailed:
+            # Known limit: Clarabel cannot prove large power balls around centres with entries like 9e-8. It
+            # must answer everything else, and the closed form this too.
+            if name != "cressie-read" or np.min(case.parameters["center"]) > 1e-6 or not answers:
                 raise
             continue
         answers.append(answer)
