@@ -20,6 +20,7 @@
         └── ObserverFailed          an observer raised; the others finished
 
     CheckpointWarning (UserWarning) a checkpoint that is used although something could not be checked
+    EstimatorWarning (UserWarning)  an estimator that seems to need groups, or whose model is nearly constant
     WorkerWarning (RuntimeWarning)  a run that continues without a worker, or with a suspicious one
     WorkerSilent (RuntimeWarning)   a worker that may hang
 """
@@ -41,6 +42,7 @@ __all__ = [
     "ClusterUnreachable",
     "Deadlock",
     "DriverError",
+    "EstimatorWarning",
     "FileNotWritten",
     "InvalidConfig",
     "InvalidData",
@@ -92,6 +94,10 @@ class CheckpointMismatch(InvalidSetting):
 
 class CheckpointWarning(UserWarning):
     """A run continues from a checkpoint that could not be checked, or is another run's (`force`)."""
+
+
+class EstimatorWarning(UserWarning):
+    """An estimator got no groups and seems to need some, or its model is nearly constant."""
 
 
 class InvalidData(InvalidInput):

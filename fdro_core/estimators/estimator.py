@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -12,26 +13,36 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdro_core.aspire.algorithm import AspireEase
 from fdro_core.errors import InvalidSetting
-from fdro_core.estimators import central
+from fdro_core.estimators import by_cross_validation, central
 from fdro_core.estimators.grouped import Grouped
-from fdro_core.estimators.named_set import build_set
-from fdro_core.estimators.scikit import BaseEstimator, ConvergenceWarning
+from fdro_core.estimators.groups import index_groups, warn_if_forgotten
+from fdro_core.estimators.named_set import build_set, default_set
+from fdro_core.estimators.scikit import (
+    BaseEstimator,
+    ConvergenceWarning,
+    _check_sample_weight,
+    check_is_fitted,
+    clone,
+)
+from fdro_core.estimators.summary import GroupTable
 from fdro_core.solving import solve
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.errors import InvalidInput
 
 SOLVERS = ("central", "aspire-ease")
+BY_CROSS_VALIDATION = "cv"
 
 
-class RobustEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """A linear model for the worst distribution over groups of samples."""
 
     def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own
         self,
-        uncertainty_set: Any = "cd-norm",
+        uncertainty_set: Any = None,
         *,
         budget: float | None = None,
         spread: ArrayLike | None = None,
-        radius: float | None = None,
+        radius: float | str | None = None,
         set_parameters: Mapping[str, Any] | None = None,
         prior: Any = "samples",
         l2: float = 1e-3,
@@ -52,6 +63,8 @@ class RobustEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self.solver = solver
         self.seed = seed
 
+    # -- settings ---------------------------------------------------------------------------------------
+
     def _check_settings(self) -> None:
         if self.solver not in SOLVERS:
             raise InvalidSetting(
@@ -68,8 +81,10 @@ class RobustEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             raise InvalidSetting(
                 f"steps must be a whole number, at least 1, or None for the default, got {self.steps!r}"
             )
+        if isinstance(self.radius, str) and self.radius != BY_CROSS_VALIDATION:
+            raise InvalidSetting(f"radius must be a number >= 0, 'cv' or None, got {self.radius!r}")
 
-    def _center(self, sizes: NDArray[np.intp]) -> Array:
+    def _center(self, sizes: Array) -> Array:
         """The centre q that `prior` describes."""
         if isinstance(self.prior, str):
             if self.prior not in {"samples", "uniform"}:
@@ -94,13 +109,80 @@ class RobustEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         normed: Array = q / q.sum()
         return normed
 
-    def _index(self, groups: Any, samples: int) -> NDArray[np.intp]:
-        """Set the groups, their prior and the set; return each sample's place among the groups."""
-        self.groups_, group = index_groups(groups, samples)
-        self.prior_ = self._center(np.bincount(group))
+    # -- samples and groups -----------------------------------------------------------------------------
+
+    def _weights(self, sample_weight: Any, X: Any) -> Array | None:
+        """The samples' weights; None if all are the same."""
+        if sample_weight is None:
+            return None
+        weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return weight
+
+    def _arrange(
+        self, X: Any, y: NDArray[Any], groups: Any, weight: Array | None
+    ) -> tuple[Any, NDArray[Any], NDArray[np.intp], Array | None]:
+        """Set the groups, their prior and the set; return the samples that count, and their groups.
+
+        A sample of weight 0 is as if it were not there.
+        """
+        self.groups_, group = index_groups(groups, y.size)
+        if weight is not None and not weight.all():
+            kept = weight > 0
+            X, y, weight = X[kept], y[kept], weight[kept]
+            present, group = np.unique(group[kept], return_inverse=True)
+            self.groups_ = self.groups_[present]
+        self.group_sizes_ = np.bincount(group)
+        self.prior_ = self._center(np.bincount(group, weights=weight).astype(np.float64))
         named = {"budget": self.budget, "spread": self.spread, "radius": self.radius}
-        self.uncertainty_set_ = build_set(self.uncertainty_set, self.prior_, named, self.set_parameters)
-        return group
+        chosen = default_set(named) if self.uncertainty_set is None else self.uncertainty_set
+        if self.radius == BY_CROSS_VALIDATION:
+            if groups is None:
+                raise InvalidSetting(
+                    "radius='cv' takes the size that is best for the worst group, and fit got no groups"
+                )
+            named["radius"] = self._best_radius(chosen, X, y, group, weight)
+        self.uncertainty_set_ = build_set(chosen, self.prior_, named, self.set_parameters)
+        if groups is None:
+            settings = (self.uncertainty_set, self.set_parameters, *named.values())
+            warn_if_forgotten(all(each is None for each in settings), level=3)
+        return X, y, group, weight
+
+    def _best_radius(
+        self, chosen: Any, X: Any, y: NDArray[Any], group: NDArray[np.intp], weight: Array | None
+    ) -> float:
+        """The radius that `by_cross_validation` chooses; the groups must be set."""
+        try:
+            any_size = build_set(chosen, self.prior_, {"radius": 1.0}, self.set_parameters)
+        except InvalidInput as error:
+            raise InvalidSetting(f"radius='cv' needs a set with a radius, such as 'kl': {error}") from error
+        prior = dict(zip(self.groups_.tolist(), self.prior_.tolist(), strict=True))
+
+        def score(radius: float, train: NDArray[np.bool_]) -> Array:
+            twin = clone(self).set_params(uncertainty_set=chosen, radius=radius, prior=prior)
+            with warnings.catch_warnings():  # the last fit, on all samples, says it if it must be said
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                twin.fit(
+                    X[train],
+                    y[train],
+                    groups=self.groups_[group[train]],
+                    sample_weight=None if weight is None else weight[train],
+                )
+            return self._goodness(y[~train], twin.predict(X[~train]))
+
+        self.cross_validation_ = by_cross_validation.choose(
+            by_cross_validation.radii(any_size),
+            by_cross_validation.folds(y, group, self.seed),
+            group,
+            np.ones(y.size) if weight is None else weight,
+            score,
+        )
+        return self.cross_validation_.radius
+
+    @abstractmethod
+    def _goodness(self, y: NDArray[Any], predicted: NDArray[Any]) -> Array:
+        """How good each prediction is, higher is better: what `radius="cv"` compares."""
+
+    # -- training ---------------------------------------------------------------------------------------
 
     def _solve(
         self,
@@ -133,6 +215,10 @@ class RobustEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             w, losses, weights = found.w, found.losses, found.weights
             gap, self.n_iter_ = found.gap, found.evaluations
         else:
+            if problem.weight is not None:
+                raise InvalidSetting(
+                    "solver='aspire-ease' takes no weights of samples or classes; use solver='central'"
+                )
             X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
             rows = [np.flatnonzero(problem.group == g) for g in range(problem.sizes.size)]
             workers = [worker(X[of], problem.y[of]) for of in rows]
@@ -143,27 +229,74 @@ class RobustEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             gap, self.n_iter_ = result.gap, result.iterations
         self.weights_, self.gap_ = weights, unit * gap
         self.group_losses_ = unit * losses
+        self.worst_group_ = self.groups_[int(np.argmax(losses))]
         self.worst_case_ = self.uncertainty_set_.worst_case(self.group_losses_)
         self.objective_ = float(self.worst_case_.value) + unit * 0.5 * l2 * float(w @ w)
         return w
+
+    # -- what was learned -------------------------------------------------------------------------------
+
+    def summary(self, X: Any = None, y: Any = None, groups: Any = None) -> GroupTable:
+        """A table of the groups, that of the largest training loss first.
+
+        Its columns are the samples in training, the prior, the weight that trained the model and the training
+        loss. With radius="cv" the score on held-out folds follows. If X, y and groups are given, data that
+        training did not see, their samples and the scores there follow.
+        """
+        check_is_fitted(self)
+        columns: dict[str, list[Any]] = {
+            "group": self.groups_.tolist(),
+            "samples": self.group_sizes_.tolist(),
+            "prior": self.prior_.tolist(),
+            "weight": self.weights_.tolist(),
+            "loss": self.group_losses_.tolist(),
+        } | self._training_columns()
+        if hasattr(self, "cross_validation_"):
+            found = self.cross_validation_
+            scores = found.scores[int(np.flatnonzero(found.radii == found.radius)[0])]
+            columns[f"cross-validated {self._score_name()}"] = self._shown(scores).tolist()
+        if X is not None:
+            names, index = index_groups(groups, len(y))
+            unknown = [name for name in names.tolist() if name not in columns["group"]]
+            if unknown:
+                raise ValueError(f"group {unknown[0]!r} was not in training")
+            good = self._goodness(np.asarray(y), self.predict(X))
+            place = {name: number for number, name in enumerate(names.tolist())}
+            rows = [good[index == place[name]] if name in place else good[:0] for name in columns["group"]]
+            columns |= self._test_columns(rows)
+        order = np.argsort(-self.group_losses_, kind="stable")
+        title = (
+            f"{type(self).__name__} for the worst of {len(order)} groups in {self._describe_set()}; "
+            f"objective {self.objective_:.4f}, at most {self.gap_:.1e} above the minimum"
+        )
+        return GroupTable(title, [{name: values[g] for name, values in columns.items()} for g in order])
+
+    def _describe_set(self) -> str:
+        size = getattr(self.uncertainty_set_, "radius", None)
+        name = type(self.uncertainty_set_).__name__
+        return name if size is None or np.ndim(size) else f"{name} of radius {float(size):.3g}"
+
+    def _training_columns(self) -> dict[str, list[Any]]:
+        """More columns about the training data."""
+        return {}
+
+    @abstractmethod
+    def _score_name(self) -> str:
+        """What `_shown` of a `_goodness` is called."""
+
+    @abstractmethod
+    def _shown(self, goodness: Array) -> Array:
+        """A mean of `_goodness` as users know it."""
+
+    def _test_columns(self, goodness: list[Array]) -> dict[str, list[Any]]:
+        """The columns about new data, from every group's `_goodness`."""
+        means = [float(each.mean()) if each.size else np.nan for each in goodness]
+        return {
+            "new samples": [each.size for each in goodness],
+            self._score_name(): self._shown(np.array(means)).tolist(),
+        }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def index_groups(groups: Any, samples: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The groups, sorted, and each sample's place among them."""
-    if groups is None:
-        return np.arange(samples), np.arange(samples)
-    labels = np.asarray(groups)
-    if labels.shape != (samples,):
-        raise ValueError(f"groups must have one entry for each of the {samples} samples, got {labels.shape}")
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError("groups must not hold NaN; give samples without a group one of their own")
-    try:
-        names, index = np.unique(labels, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(f"groups must be of one type that can be sorted: {error}") from error
-    return names, index

@@ -15,7 +15,9 @@ from uncertainty_sets.arrays import Array
 
 
 class Grouped(ABC):
-    """f_g(w) = the mean loss of group g; w the C-order ravel of (features + 1, outputs), bias last.
+    """f_g(w) = the (weighted) mean loss of group g; w is the C-order ravel of (features + 1, outputs).
+
+    The bias is last.
 
     One evaluation costs one product with X, and one more for a gradient, for any number of groups.
 
@@ -25,17 +27,27 @@ class Grouped(ABC):
         group: 0..groups-1 for each sample; every group has samples.
         outputs: scores per sample.
         l2: the ridge that will be added; only the metric uses it.
+        weight: of each sample within its group, > 0; None: all the same.
     """
 
     curvature = 1.0
     """A bound or estimate of a sample's second derivative in each score, for the metric."""
 
     def __init__(
-        self, X: Any, y: NDArray[Any], group: NDArray[np.intp], outputs: int, l2: float = 0.0
+        self,
+        X: Any,
+        y: NDArray[Any],
+        group: NDArray[np.intp],
+        outputs: int,
+        l2: float = 0.0,
+        weight: Array | None = None,
     ) -> None:
-        self.X, self.y, self.group, self.outputs, self.l2 = X, y, group, outputs, l2
+        self.X, self.y, self.group, self.outputs, self.l2, self.weight = X, y, group, outputs, l2, weight
         self.sizes = np.bincount(group)
-        self._share = 1.0 / self.sizes[group]
+        if weight is None:
+            self._share = 1.0 / self.sizes[group]
+        else:
+            self._share = weight / np.bincount(group, weights=weight)[group]
         self._alone = bool((self.sizes == 1).all() and (group == np.arange(group.size)).all())
         self.dimension = (X.shape[1] + 1) * outputs
 
@@ -60,8 +72,12 @@ class Grouped(ABC):
 
         if self._alone:
             return losses, pull
-        means: Array = np.bincount(self.group, weights=losses * self._share).astype(np.float64)
-        return means, pull
+        return self.means(losses), pull
+
+    def means(self, values: Array) -> Array:
+        """Every group's (weighted) mean of one value per sample."""
+        found: Array = np.bincount(self.group, weights=values * self._share).astype(np.float64)
+        return found
 
     def metric(self) -> Array:
         """curvature·E x² + l2, at least 1e-9 of the largest entry."""
@@ -94,8 +110,9 @@ class GroupedRegression(Grouped):
         group: NDArray[np.intp],
         loss: Callable[[Array], tuple[Array, Array]],
         l2: float = 0.0,
+        weight: Array | None = None,
     ) -> None:
-        super().__init__(X, y, group, 1, l2)
+        super().__init__(X, y, group, 1, l2, weight)
         self.loss = loss
 
     def samples(self, scores: Array) -> tuple[Array, Array]:
@@ -105,4 +122,4 @@ class GroupedRegression(Grouped):
 
     def with_loss(self, loss: Callable[[Array], tuple[Array, Array]]) -> GroupedRegression:
         """The same samples and groups with another loss."""
-        return GroupedRegression(self.X, self.y, self.group, loss, self.l2)
+        return GroupedRegression(self.X, self.y, self.group, loss, self.l2, self.weight)

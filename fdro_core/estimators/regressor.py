@@ -38,14 +38,16 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
     - "huber": ½r² up to |r| = epsilon, and epsilon·(|r| - epsilon/2) beyond.
 
     The set, its parameters and their defaults are those of `RobustClassifier`. A radius or budget of 0 is
-    ordinary regression with a ridge.
+    ordinary regression with a ridge; radius="cv" takes the size whose worst group has the lowest mean loss in
+    five-fold cross-validation.
 
     Args:
         uncertainty_set: a name from `available_sets()`, a subclass of `UncertaintySet`, or a set with as
-            many entries as there are groups, in sorted order of the groups.
+            many entries as there are groups, in sorted order of the groups. None: KL, or CD-norm if budget
+            or spread is given.
         loss: "squared", "absolute" or "huber".
         epsilon: the residual at which Huber's loss becomes linear, in units of y.
-        budget, spread, radius: the set's parameters of that name.
+        budget, spread, radius: the set's parameters of that name; radius may be "cv".
         set_parameters: any of the set's parameters by name.
         prior: the centre q, as `RobustClassifier` has it.
         l2: the ridge. With the squared loss, and with Huber's if epsilon changes with y, it does not depend
@@ -65,6 +67,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         coef_, intercept_: as scikit-learn's `Ridge` has them.
         offset_: m.
         groups_: the groups, sorted; without groups the indices of the samples.
+        group_sizes_: the samples of each.
+        worst_group_: the one with the largest loss.
         prior_: q.
         uncertainty_set_: the set.
         group_losses_: f_g at the solution.
@@ -75,6 +79,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         gap_: a proven bound on how far `objective_` is above the minimum; infinite for l2 = 0, and with
             "aspire-ease" if the driver has no such proof (`Result.gap`).
         n_iter_: passes over the data, or master iterations.
+        cross_validation_: with radius="cv", the `radii` tried and minus every group's held-out loss.
 
     Two groups whose targets differ by 2. The mean serves the large one; half of the weight on each, which
     the box allows, puts the prediction in the middle:
@@ -90,13 +95,13 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
 
     def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own
         self,
-        uncertainty_set: Any = "cd-norm",
+        uncertainty_set: Any = None,
         *,
         loss: str = "squared",
         epsilon: float = 1.35,
         budget: float | None = None,
         spread: ArrayLike | None = None,
-        radius: float | None = None,
+        radius: float | str | None = None,
         set_parameters: Mapping[str, Any] | None = None,
         prior: Any = "samples",
         l2: float = 1e-3,
@@ -121,25 +126,21 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         self.loss = loss
         self.epsilon = epsilon
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> RobustRegressor:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> RobustRegressor:
         """Train on X (samples, features), dense or sparse, targets y and the samples' groups.
 
-        Without groups every sample is its own group, and the set says which samples may count more.
+        Without groups every sample is its own group, and the set says which samples may count more. Weights
+        of samples count within their group, and in the prior "samples".
         """
         self._check_settings()
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", order="C", y_numeric=True)
         y = y.astype(np.float64)
-        group = self._index(groups, y.size)
-        self.offset_, scale = self._offset_and_scale(y, group)
+        X, y, group, weight = self._arrange(X, y, groups, self._weights(sample_weight, X))
+        self.offset_, scale = self._offset_and_scale(y, group, weight)
         # Solved for targets of deviation 1, so that tolerances and smoothing mean the same in all units.
         l2, unit = (self.l2 * scale, scale) if self.loss == "absolute" else (float(self.l2), scale**2)
         epsilon = self.epsilon / scale
-        losses: dict[str, Callable[[Array], tuple[Array, Array]]] = {
-            "squared": squared,
-            "absolute": absolute,
-            "huber": partial(huber, epsilon=epsilon),
-        }
-        problem = GroupedRegression(X, (y - self.offset_) / scale, group, losses[self.loss], l2)
+        problem = GroupedRegression(X, (y - self.offset_) / scale, group, self._loss(epsilon), l2, weight)
 
         def worker(X: Array, y: NDArray[Any]) -> LeastSquares | HuberRegression:
             return LeastSquares(X, y, l2) if self.loss == "squared" else HuberRegression(X, y, epsilon, l2)
@@ -169,9 +170,30 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
                 "solver='central', or loss='huber' with a small epsilon"
             )
 
-    def _offset_and_scale(self, y: Array, group: NDArray[np.intp]) -> tuple[float, float]:
+    def _loss(self, epsilon: float) -> Callable[[Array], tuple[Array, Array]]:
+        """The loss of residuals and its derivative."""
+        known: dict[str, Callable[[Array], tuple[Array, Array]]] = {
+            "squared": squared,
+            "absolute": absolute,
+            "huber": partial(huber, epsilon=epsilon),
+        }
+        return known[self.loss]
+
+    def _goodness(self, y: NDArray[Any], predicted: NDArray[Any]) -> Array:
+        return -self._loss(float(self.epsilon))(np.asarray(predicted - y, dtype=np.float64))[0]
+
+    def _score_name(self) -> str:
+        return "mean loss"
+
+    def _shown(self, goodness: Array) -> Array:
+        return -goodness
+
+    def _offset_and_scale(
+        self, y: Array, group: NDArray[np.intp], weight: Array | None
+    ) -> tuple[float, float]:
         """The mean of the targets under the prior, and their standard deviation, 1 for a constant."""
-        share = (self.prior_ / np.bincount(group))[group]
+        weight = np.ones(y.size) if weight is None else weight
+        share = weight * (self.prior_ / np.bincount(group, weights=weight))[group]
         offset = float(share @ y)
         scale = float(np.sqrt(share @ (y - offset) ** 2))
         if not np.isfinite(scale):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fdro_core.app.formatting import for_people, percent
-from fdro_core.app.intervals import wilson, wilson_of_mean
 from fdro_core.app.report.charts import chart, line
 from fdro_core.app.report.curves import POINTS, curves, traffic
 from fdro_core.app.report.parts import caveats, figures, sentence
 from fdro_core.app.report.run import Run
 from fdro_core.app.report.tables import ROWS, worker_table
 from fdro_core.app.report.worker_curves import LINES, choose, worker_curves
+from fdro_core.intervals import wilson, wilson_of_mean
 
 
 def entry(t, losses, **more):

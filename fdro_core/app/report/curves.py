@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fdro_core.app.formatting import for_people
-from fdro_core.app.intervals import wilson, wilson_of_mean
 from fdro_core.app.report.charts import Chart, Entry, Line, chart, line
 from fdro_core.app.report.run import Run, column
+from fdro_core.intervals import wilson, wilson_of_mean
 
 POINTS = 500
 """The largest number of points per curve."""

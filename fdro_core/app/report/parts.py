@@ -7,10 +7,10 @@ from html import escape
 from typing import Any
 
 from fdro_core.app.formatting import for_people, percent
-from fdro_core.app.intervals import wilson, wilson_of_mean
 from fdro_core.app.report.run import WORST, Run, column
 from fdro_core.app.report.tables import plain_table
 from fdro_core.app.runs.summary import FIGURES
+from fdro_core.intervals import wilson, wilson_of_mean
 from fdro_core.result import ending
 from uncertainty_sets.names import join_names
 

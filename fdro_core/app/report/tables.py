@@ -9,9 +9,9 @@ from html import escape
 from typing import Any
 
 from fdro_core.app.formatting import for_people, percent
-from fdro_core.app.intervals import wilson
 from fdro_core.app.report.run import WORST, Run, column
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
+from fdro_core.intervals import wilson
 
 ROWS = 200
 """The largest number of rows in a table; a longer one says how many it leaves out."""
