@@ -98,5 +98,5 @@ class ACE(Arrivals):
 def _take_out(memory: dict[str, Any], worker: int) -> None:
     update = memory["updates"].pop(worker, None)
     if update is not None:
-        del memory["sent_in"][worker]
+        memory["sent_in"].pop(worker, None)
         memory["sum"] = memory["sum"] - update

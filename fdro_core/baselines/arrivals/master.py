@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdro_core.baselines.arrivals.method import ArrivalMethod
-from fdro_core.baselines.arrivals.state import Arrival, ArrivalState
+from fdro_core.baselines.arrivals.state import Arrival, ArrivalState, fits
 from fdro_core.contracts.algorithm import Oracle
 from fdro_core.contracts.messages import Probe, Reply, Request, Train, Trained, from_fields, to_fields
 from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
-from fdro_core.errors import CheckpointMismatch
+from fdro_core.errors import CheckpointDamaged, CheckpointMismatch
 from fdro_core.federation import kernels, preconditioner
 from fdro_core.federation.handshake import Handshake
 from fdro_core.federation.master import FederatedMaster, Figures, Outgoing, Standing
@@ -217,6 +217,11 @@ class ArrivalMaster(FederatedMaster):
         master = cls.__new__(cls)
         master.method = method
         master.state = ArrivalState(**saved["state"])
+        if not fits(method.remember(range(workers), master.state.w), master.state.memory):
+            raise CheckpointDamaged(
+                f"the checkpoint holds in master.state.memory what {type(method).__name__} never remembers: "
+                "resume from an older copy, or start again"
+            )
         master.messages = {j: from_fields(parts) for j, parts in saved["dispatched"]}
         none = np.zeros(workers)
         master.outliers = Outliers(workers, master.state.w, master.state.losses, none, none)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from uncertainty_sets.arrays import Array
 
 
@@ -50,3 +52,25 @@ class Arrival:
     sent_in: int
     age: int
     local: Array
+
+
+def fits(pattern: Any, value: Any) -> bool:
+    """Whether a saved memory has the form of a new one; of a dict by worker it may have a part.
+
+    >>> new = {"count": 0, "updates": {0: np.zeros(2), 1: np.zeros(2)}}
+    >>> (
+    ...     fits(new, {"count": 3, "updates": {1: np.ones(2)}}),
+    ...     fits(new, {"count": 3, "updates": {7: np.ones(2)}}),
+    ... )
+    (True, False)
+    """
+    if isinstance(pattern, dict):
+        if not isinstance(value, dict) or not value.keys() <= pattern.keys():
+            return False
+        whole = any(isinstance(key, str) for key in pattern)
+        if whole and value.keys() != pattern.keys():
+            return False
+        return all(fits(pattern[key], part) for key, part in value.items())
+    if isinstance(pattern, np.ndarray):
+        return isinstance(value, np.ndarray) and value.shape == pattern.shape
+    return type(value) is type(pattern)
