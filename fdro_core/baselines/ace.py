@@ -25,8 +25,9 @@ class ACE(Arrivals):
     numbers. With `max_age` only the n updates from models at most that many iterations old are in the mean:
     the paper's ACED.
 
-    The paper waits for everyone's first gradient before the first step. Here u_i = 0 until worker i has
-    reported, so that nobody waits. A worker that is lost is left out until it reports again.
+    u_i = 0 until worker i has reported, so that nobody waits for the first updates of all. A worker that is
+    lost is left out until it reports again.
+
     With a preconditioner u_i is worker i's mean gradient, and w ← w - β·Eη·g/P with g = (1/n)·Σ_i u_i.
 
     >>> from fdro_core import Constant, LeastSquares, Straggler, VirtualEngine, solve

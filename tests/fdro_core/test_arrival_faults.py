@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fdro_core import Constant, Crash, LeastSquares, Straggler, ThreadEngine, VirtualEngine, solve
+from fdro_core import Constant, Crash, LeastSquares, Straggler, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import ACE, FedAsync, FedBuff
 from fdro_core.contracts.engine import Event
 from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerWarning
+from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import Faulty, Quadratic, machines
 from tests.fdro_core.test_arrivals import anywhere, every_method, opposed, steady
 
@@ -102,6 +103,20 @@ def test_on_threads_it_reaches_the_optimum_of_equals(config):
     assert result.w == pytest.approx([1.0, -2.0], abs=1e-6)
     assert result.iterations == 600
     assert result.gradients >= 600
+
+
+@every_method
+def test_a_run_on_threads_goes_on_from_its_checkpoint(config, tmp_path):
+    problems = [Quadratic([1.0, -2.0], scale=scale) for scale in (1.0, 2.0, 4.0)]
+    first, path = replace(config, iterations=20), tmp_path / "run.npz"
+    begun = solve(
+        problems, anywhere(3), algorithm=first, engine=ThreadEngine(threads=2), observers=[Checkpoint(path)]
+    )
+    longer = replace(config, iterations=600)
+    rest = resume(path, problems, anywhere(3), algorithm=longer, engine=ThreadEngine(threads=2))
+    assert rest.w == pytest.approx([1.0, -2.0], abs=1e-6)
+    assert rest.history[: len(begun.history)][-1]["gradients"] == begun.history[-1]["gradients"]
+    assert rest.iterations == 600
 
 
 # -- faults -------------------------------------------------------------------------------------------------

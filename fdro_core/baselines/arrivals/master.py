@@ -137,7 +137,10 @@ class ArrivalMaster(FederatedMaster):
         return Arrival(j, move, sent_in, self.iteration - sent_in, reply.w)
 
     def _move(self, move: Array) -> None:
-        """w ← w + scale·move; with a preconditioner v follows it, and w ← w + scale·Eη·move/P."""
+        """w ← w + scale·move; with a preconditioner v follows it first, and w ← w + scale·Eη·move/P.
+
+        v takes of it the share of all workers whose updates it is made of, at most 1, that of a round.
+        """
         state, method = self.state, self.method
         if not method.preconditioned:
             state.w = state.w + self.scale * move
