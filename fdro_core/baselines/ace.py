@@ -39,12 +39,20 @@ class ACE(Arrivals):
     1.0
     """
 
+    step: float | None = setting(
+        None,
+        Number(),
+        "step size of the local steps w ← w - η/D·∇f_j",
+        letter="η",
+        why="1/(2·max_j L_j), since an update is up to 2N arrivals old before it is replaced; with a "
+        "preconditioner 0.006, the longest step",
+    )
     server_step: float | None = setting(
         None,
         Number(),
         "step along the mean update; the paper's form is 1, with short local steps",
         letter="β",
-        why="1/(2N): N arrivals make one pass, and an update is up to 2N arrivals old before it is replaced",
+        why="1/N: in N arrivals the model moves as far as in a round of all workers",
     )
     max_age: int | None = setting(
         None,
@@ -57,9 +65,14 @@ class ACE(Arrivals):
     year: ClassVar[int] = 2025
     tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP}  # with one local step η and β are one number
 
+    def start_step(self, curvature: float) -> float:
+        """η: the setting, else half of the others' default."""
+        usual = super().start_step(curvature)
+        return usual if self.step is not None or self.preconditioned else 0.5 * usual
+
     def server_scale(self, workers: int) -> float:
         """β."""
-        return 0.5 / workers if self.server_step is None else self.server_step
+        return 1.0 / workers if self.server_step is None else self.server_step
 
     def remember(self, workers: Sequence[int], w: Array) -> dict[str, Any]:
         """Every worker's update is 0, from the first model."""

@@ -92,8 +92,10 @@ def test_ace_moves_by_everyones_newest_update():
     models, result = path(ACE(step=0.5, server_step=1.0), 5)
     assert models == [1.0, 0.0, -1.25, -1.9375, -2.625]
     assert result.gradients == 5
-    # β = 1/(2N) = ¼: 0.25;  0.25 - 0.25 = 0;  then worker 0 from 0.25: (1.875, -4): -0.265625
-    assert path(ACE(step=0.5), 3)[0] == [0.25, 0.0, -0.265625]
+    # β = 1/N = ½: 0.5;  0.5 - 0.5 = 0;  then worker 0 from 0.5: (1.75, -4): ½·(-1.125)
+    assert path(ACE(step=0.5), 3)[0] == [0.5, 0.0, -0.5625]
+    # L = 1, so η = ½ by default
+    assert path(ACE(), 3)[0] == pytest.approx([0.5, 0.0, -0.5625], rel=1e-7)
 
 
 def test_ace_with_a_largest_age_leaves_old_updates_out():
@@ -132,10 +134,10 @@ def test_reports_come_about_once_in_n_updates(config):
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("helped", [{}, {"preconditioner": "gradients", "averaging": 0.1}])
 def test_with_one_worker_an_arrival_is_a_round(steps, helped):
-    shared = {"local_steps": steps, "iterations": 60, "batch_size": 4, **helped}
+    shared = {"local_steps": steps, "iterations": 60, "batch_size": 4, "step": 0.01, **helped}
     problems = softmax_problems(1)
     rounds = solve(problems, Box([1.0], [1.0]), algorithm=FedAvg(**shared))
-    for config in (FedBuff(buffer=1, **shared), ACE(server_step=1.0, **shared)):
+    for config in (FedBuff(buffer=1, **shared), ACE(**shared)):
         single = solve(problems, Box([1.0], [1.0]), algorithm=config)
         assert single.w == pytest.approx(rounds.w, rel=1e-12)
         assert single.losses == pytest.approx(rounds.losses, rel=1e-12)
@@ -174,7 +176,7 @@ def test_ace_with_a_preconditioner():
         newest[j] = problems[j].loss_and_gradient(sent[j])[1]
         d = newest.mean(axis=0)
         v = follow(v, d, 0.5)
-        w = w - 0.25 * 0.01 * pace(t / 2) * d / root(v)  # an arrival is half an epoch
+        w = w - 0.5 * 0.01 * pace(t / 2) * d / root(v)  # an arrival is half an epoch
         sent[j] = w
     config = ACE(preconditioner="gradients", step=0.01, iterations=len(ORDER))
     result = solve(targets(), anywhere(), algorithm=config, engine=steady())
