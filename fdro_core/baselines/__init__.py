@@ -1,7 +1,8 @@
 """The methods that ASPIRE-EASE is compared with, on the same engines, clock and history.
 
 Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. They work in synchronous rounds
-(`baselines/rounds`). Each file of this folder defines one baseline, which is found without a list.
+(`baselines/rounds`), or use every update as it arrives (`baselines/arrivals`). Each file of this folder
+defines one baseline, which is found without a list.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import pkgutil
 from typing import Any
 
 # For type checkers and editors, which do not run `_found`; a new baseline works without a line here.
+from fdro_core.baselines.ace import ACE as ACE
 from fdro_core.baselines.afl import AFL as AFL
 from fdro_core.baselines.drfa_prox import DRFAProx as DRFAProx
+from fdro_core.baselines.fed_async import FedAsync as FedAsync
+from fdro_core.baselines.fed_buff import FedBuff as FedBuff
 from fdro_core.baselines.fedavg import FedAvg as FedAvg
 from fdro_core.baselines.individual import Individual as Individual
 from fdro_core.baselines.mix_even import MixEven as MixEven

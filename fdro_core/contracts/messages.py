@@ -346,7 +346,7 @@ class Probe(Message):
 
 
 class Train(Message):
-    """In a synchronous round: take `steps` local steps from w; with `steps` = 0 send the loss alone.
+    """Of a baseline: take `steps` local steps from w; with `steps` = 0 send the loss alone.
 
     Attributes:
         ticket: which message to this worker it is; the worker's random draws depend on it alone.

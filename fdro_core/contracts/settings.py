@@ -110,6 +110,19 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Share:
+    """A part of a whole: a number in (0, 1]."""
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is such a number."""
+        return is_number(value) and bool(0 < value <= 1)
+
+    def needs(self, workers: int) -> str:
+        """The range."""
+        return "a number > 0 and <= 1"
+
+
+@dataclass(frozen=True)
 class Seconds:
     """A deadline: seconds, "auto" or None."""
 

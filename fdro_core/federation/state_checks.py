@@ -8,7 +8,7 @@ not checked.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -118,14 +118,10 @@ def check(
             raise saved.error(part, "must be a dict")
     _history(saved)
     master, engine = saved.get("master"), saved.get("engine")
-    if "consensus" in master:
-        model = "master.consensus.z"
-    elif "models" in master:
-        model = "master.models.z"
-    elif "job" in master:
-        model = "master.state.w"
-    else:
+    form = next((FORMS[key] for key in FORMS if key in master), None)
+    if form is None:
         return
+    model, check_form = form
     _counts(saved)
     size = saved.array(model, "p").size
     if dimensions and dimensions != {size}:
@@ -134,7 +130,7 @@ def check(
     _roster(saved)
     if "outliers" in master:  # checkpoints of 0.1 have none
         _outliers(saved)
-    (_aspire if "consensus" in master else _models if "models" in master else _rounds)(saved)
+    check_form(saved)
     if "events" in engine:
         _virtual(saved)
     elif "memory" in engine:
@@ -331,6 +327,39 @@ def _rounds(saved: Saved) -> None:
     saved.count("master.opened")
 
 
+def _arrivals(saved: Saved) -> None:
+    """Check an asynchronous baseline; what the method remembers is checked number by number."""
+    saved.array("master.state.losses", "N")
+    weights = saved.array("master.state.weights", "N")
+    if abs(weights.sum() - 1.0) > AGREE or weights.min() < -AGREE:
+        raise saved.error("master.state.weights", "is not a distribution")
+    for name in ("squares", "average"):  # None if the method does not use them
+        kept = saved.get(f"master.state.{name}")
+        if kept is not None and saved.array(f"master.state.{name}", "p").min() < 0 and name == "squares":
+            raise saved.error("master.state.squares", "must be >= 0")
+    saved.number("master.state.step", above=0.0)
+    pairs = saved.listing("master.dispatched")
+    saved.workers("master.dispatched", [pair[0] for pair in pairs])
+    busy = {*saved.get("master.roster.under_way"), *(pair[0] for pair in saved.get("master.roster.pending"))}
+    unknown = busy - {pair[0] for pair in pairs}
+    if unknown:
+        raise saved.error("master.dispatched", f"leaves out workers {sorted(unknown)}, which are under way")
+    for _, message in pairs:
+        saved.array("master.dispatched' w", "p", value=message["w"])
+    _memory(saved, "master.state.memory", saved.get("master.state.memory"))
+
+
+def _memory(saved: Saved, name: str, value: Any) -> None:
+    """Check that vectors have p entries, and numbers are finite."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            _memory(saved, f"{name}.{key}", part)
+    elif isinstance(value, np.ndarray):
+        saved.array(name, "p", value=value)
+    elif isinstance(value, int | float) and not isfinite(value):
+        raise saved.error(name, f"must be a finite number, got {value!r}")
+
+
 def _virtual(saved: Saved) -> None:
     saved.number("engine.clock")
     saved.count("engine.order")
@@ -344,3 +373,12 @@ def _virtual(saved: Saved) -> None:
         if isinstance(worker, Mapping):
             for name in {"w", "gradient", "metric", "inverse"} & worker.keys():
                 saved.array(f"engine.workers' {name}", "p", value=worker[name])
+
+
+FORMS: Mapping[str, tuple[str, Callable[[Saved], None]]] = {
+    "consensus": ("master.consensus.z", _aspire),
+    "models": ("master.models.z", _models),
+    "job": ("master.state.w", _rounds),
+    "dispatched": ("master.state.w", _arrivals),
+}
+"""By a part that only its master has: where a form's model is, and what checks the rest of its state."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fdro_core import baselines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +53,30 @@ class WorstFirst(Rounds):
         state.weights = weights / weights.sum()
 '''
 
+WITHOUT_ROUNDS = '''\
+"""Delay scaled: every update moves w, the older the less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fdro_core.baselines.arrivals import Arrival, Arrivals, ArrivalState
+from fdro_core.contracts.settings import Number, documented, setting
+from uncertainty_sets.arrays import Array
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class DelayScaled(Arrivals):
+    """w ← w + (w_j - w_sent)/(1 + age)^power."""
+
+    power: float = setting(1.0, Number(inclusive=True), "how much less an old update moves w")
+
+    def combine(self, state: ArrivalState, arrival: Arrival) -> Array | None:
+        """Scale the update."""
+        return arrival.move / (1.0 + arrival.age) ** self.power
+'''
+
 FROM_COPY = """\
 # Loads fdro_core.baselines from the copy of its folder, before any test is collected.
 import importlib.util
@@ -67,17 +93,20 @@ fdro_core.baselines = module
 """
 
 
-def test_a_copied_file_is_a_baseline(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "text"), [("worst-first", PLUG_IN), ("delay-scaled", WITHOUT_ROUNDS)], ids=["rounds", "arrivals"]
+)
+def test_a_copied_file_is_a_baseline(name, text, tmp_path):
     folder = tmp_path / "baselines"
     shutil.copytree(baselines.__path__[0], folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "worst_first.py").write_text(PLUG_IN)
+    (folder / f"{name.replace('-', '_')}.py").write_text(text)
     (tmp_path / "from_copy.py").write_text(
         FROM_COPY.format(init=str(folder / "__init__.py"), folder=str(folder))
     )
     answer = subprocess.run(
         [
             sys.executable, "-m", "pytest", "-q", "-p", "from_copy", "-p", "no:cacheprovider",
-            "-k", "worst-first", "tests/fdro_core/test_every_baseline.py",
+            "-k", name, "tests/fdro_core/test_every_baseline.py",
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, Constant, ThreadEngine, VirtualEngine, resume, solve
-from fdro_core.baselines import AFL, DRFAProx, FedAvg
+from fdro_core.baselines import ACE, AFL, DRFAProx, FedAsync, FedAvg, FedBuff
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
 from fdro_core.federation import checkpoint as snapshots
 from fdro_core.observers import Checkpoint
@@ -85,10 +85,14 @@ METHODS = {
     "admm": AspireEase(consensus="admm", iterations=20, active_workers=2),
     "drfa-prox": DRFAProx(iterations=8),
     "afl": AFL(iterations=8),
+    "fed-async": FedAsync(iterations=20),
+    "fed-buff": FedBuff(iterations=8, buffer=3, preconditioner="gradients", averaging=0.1),
+    "ace": ACE(iterations=20, max_age=6),
 }
 
 
 MODELS = ["models", "mini-batches"]
+ROUNDS, ARRIVALS = ["drfa-prox", "afl"], ["fed-async", "fed-buff", "ace"]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +137,7 @@ def remove(state, name):
 
 CHANGES = {
     "model": (["admm"], "master.consensus.z", lambda z: z * np.nan, "NaN"),
-    "round's model": (["drfa-prox", "afl"], "master.state.w", lambda w: w * np.inf, "NaN or infinity"),
+    "a baseline's model": (ROUNDS + ARRIVALS, "master.state.w", lambda w: w * np.inf, "NaN or infinity"),
     "iteration": (METHODS, "master.iteration", lambda t: -1, "whole number >= 0, got -1"),
     "half an iteration": (METHODS, "master.iteration", lambda t: t + 0.5, "whole number"),
     "no iteration": (METHODS, "master.iteration", lambda t: None, "whole number"),
@@ -149,12 +153,12 @@ CHANGES = {
     "plane": (["admm"], "master.adversary.planes.table", lambda P: 2 * P, "not a distribution"),
     "loss": (["admm"], "master.adversary.losses", lambda f: f + 1.0, "do not agree"),
     "planes": (["admm"], "master.adversary.planes.size", lambda n: 99, "with room for 20"),
-    "weights": (["drfa-prox", "afl"], "master.state.weights", lambda p: 2 * p, "not a distribution"),
-    "step": (["drfa-prox", "afl"], "master.state.step", lambda s: float("inf"), "finite number > 0"),
+    "weights": (ROUNDS + ARRIVALS, "master.state.weights", lambda p: 2 * p, "not a distribution"),
+    "step": (ROUNDS + ARRIVALS, "master.state.step", lambda s: float("inf"), "finite number > 0"),
     "float32": (["admm"], "master.consensus.z", lambda z: z.astype(np.float32), "float64"),
     "clock": (METHODS, "engine.clock", lambda t: float("nan"), "finite number"),
     "events": (METHODS, "engine.events", lambda e: [[1.0]], "lists of six"),
-    "a worker's model": (["admm", "drfa-prox", "afl"],
+    "a worker's model": (["admm", *ROUNDS, *ARRIVALS],
         "engine.workers", lambda w: [{**w[0], "w": w[0]["w"][:2]}, *w[1:]], "p"),
     "model of models": (MODELS, "master.models.z", lambda z: z * np.nan, "NaN"),
     "float32 in models": (MODELS, "master.models.X", lambda X: X.astype(np.float32), "float64"),
@@ -165,6 +169,13 @@ CHANGES = {
     "a running loss": (["mini-batches"], "master.models.losses", lambda f: f + 1.0, "do not agree"),
     "a short average": (["mini-batches"], "master.models.average", lambda z: z[:-1], r"must be .*\(p\)"),
     "negative weight": (MODELS, "master.planes._multipliers", lambda v: -v, "not a distribution"),
+    "squares": (["fed-buff"], "master.state.squares", lambda v: -v, "squares must be >= 0"),
+    "a sum": (["fed-buff", "ace"], "master.state.memory.sum", lambda u: u * np.nan, "sum holds NaN"),
+    "a short sum": (["fed-buff", "ace"], "master.state.memory.sum", lambda u: u[:-1], "8 entries where p"),
+    "an update": (["ace"], "master.state.memory.updates", lambda u: {7: u[0]}, "ACE never remembers"),
+    "a count": (["fed-buff"], "master.state.memory.count", lambda n: 2.5, "FedBuff never remembers"),
+    "one message": (ARRIVALS, "master.dispatched", lambda m: m[1:], "leaves out workers"),
+    "a stranger's message": (ARRIVALS, "master.dispatched", lambda m: [[7, m[0][1]], *m], "worker 7"),
     "history": (METHODS, "history", lambda h: [3], "dicts"),
     "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
 }  # fmt: skip

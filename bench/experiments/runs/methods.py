@@ -5,8 +5,8 @@ variants are listed here. All get the same search: the same number of trials, dr
 
 The methods have editions, because a record is found by its method's name and settings. Edition 1 is that of
 the first tables: ASPIRE's rows are the paper's updates, steps are searched up to 2/L. In edition 2 ASPIRE's
-rows are `consensus="models"`, the paper's updates are "ASPIRE-EASE (admm)", every baseline has a row with
-ASPIRE's preconditioner ("AFL + P"), and steps are searched up to 10/L.
+rows are `consensus="models"`, the paper's updates are "ASPIRE-EASE (admm)", every baseline that can use it
+has a row with ASPIRE's preconditioner ("AFL + P"), and steps are searched up to 10/L.
 """
 
 from __future__ import annotations
@@ -312,8 +312,8 @@ def names(*variants_of_aspire: str, without: Collection[str] = (), preconditione
 
     With `preconditioned`, the further rows of each baseline follow it; they are of the second edition.
 
-    >>> names("ASPIRE-EASE", without={"max{Ind}"})[:4]
-    ['Mix_Even', 'FedAvg', 'AFL', 'DRFA-Prox']
+    >>> names("ASPIRE-EASE", without={"max{Ind}"})[:3]
+    ['Mix_Even', 'FedAvg', 'AFL']
     >>> names(without={"max{Ind}"}, preconditioned=True)[:3]
     ['Mix_Even', 'Mix_Even + P', 'FedAvg']
     """

@@ -1,10 +1,11 @@
-"""The worker of a synchronous round: local steps from the model it is sent."""
+"""The worker of baselines, in rounds or without: local steps from the model it is sent."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
-from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.contracts.messages import Reply, Request, Train, Trained
 from fdro_core.contracts.problem import Problem
 from fdro_core.federation import preconditioner
@@ -12,6 +13,35 @@ from fdro_core.federation.worker import FederatedWorker
 from uncertainty_sets.arrays import Array
 
 Walk = tuple[Array, float | None, Array | None]
+
+
+class LocalSettings(Protocol):
+    """The settings that a worker reads, of synchronous and asynchronous methods alike."""
+
+    @property
+    def step(self) -> float | None:
+        """η, None for the default."""
+        ...
+
+    @property
+    def preconditioned(self) -> bool:
+        """Whether steps are in the metric that follows the gradients."""
+        ...
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples per gradient, None for all."""
+        ...
+
+    @property
+    def reported_loss(self) -> str:
+        """On which data the loss is measured."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of all random draws."""
+        ...
 
 
 class RoundWorker(FederatedWorker):
@@ -23,7 +53,7 @@ class RoundWorker(FederatedWorker):
     again.
     """
 
-    def __init__(self, index: int, problem: Problem, settings: RoundMethod) -> None:
+    def __init__(self, index: int, problem: Problem, settings: LocalSettings) -> None:
         super().__init__(index, problem, seed=settings.seed, batch_size=settings.batch_size)
         self.settings = settings
 

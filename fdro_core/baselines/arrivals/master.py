@@ -1,0 +1,232 @@
+"""The master of asynchronous arrivals: it uses each update as it comes, and sends the newest model back.
+
+An iteration is one new model. It costs what the method's `combine` costs and O(p); the master keeps the last
+message to every worker, so the models that are under way: N·p numbers at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fdro_core.baselines.arrivals.method import ArrivalMethod
+from fdro_core.baselines.arrivals.state import Arrival, ArrivalState, fits
+from fdro_core.contracts.algorithm import Oracle
+from fdro_core.contracts.messages import Probe, Reply, Request, Train, Trained, from_fields, to_fields
+from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
+from fdro_core.errors import CheckpointDamaged, CheckpointMismatch
+from fdro_core.federation import kernels, preconditioner
+from fdro_core.federation.handshake import Handshake
+from fdro_core.federation.master import FederatedMaster, Figures, Outgoing, Standing
+from fdro_core.federation.missing import redistribute
+from fdro_core.federation.outliers import Outliers
+from fdro_core.federation.roster import NEVER
+from uncertainty_sets.arrays import Array
+
+
+class ArrivalMaster(FederatedMaster):
+    """The master of an asynchronous method.
+
+    Attributes:
+        state: the model and what the method remembers.
+        messages: the last message to each worker: the model that its update is relative to.
+    """
+
+    reply_kind = Trained
+    moment = "at iteration"
+    own_state: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, method: ArrivalMethod, oracle: Oracle, handshake: Handshake) -> None:
+        workers = len(handshake.first)
+        super().__init__(method.roster(workers), oracle, handshake)
+        self.method = method
+        self.messages: dict[int, Train] = {}
+        losses, gradient_sq, curvature = handshake.measured()
+        self.state = ArrivalState(
+            w=handshake.z.copy(),
+            weights=np.full(workers, 1.0 / workers),
+            losses=losses,
+            step=method.start_step(float(curvature.max())),
+            average=handshake.z.copy() if method.averaging else None,
+        )
+        self.outliers = Outliers(workers, handshake.z, losses, gradient_sq, curvature)
+        self._enter_handshake(handshake)
+        self.next_report = self.report_interval
+        reported = [visit != NEVER for visit in self.roster.visited]
+        self.state.weights = redistribute(self.state.weights, reported)
+        live = [j for j, alive in enumerate(self.roster.alive) if alive]
+        self.state.memory = method.remember(live, self.state.w)
+
+    def _derive(self) -> None:
+        super()._derive()
+        method, workers = self.method, self.roster.settings.workers
+        self.last, self.report_interval = method.iterations, method.reports_every(workers)
+        self.scale = method.server_scale(workers)
+        self.passes = method.arrivals / workers  # of all workers, that an iteration's updates are
+        self._derive_inverse()
+
+    def _derive_inverse(self) -> None:
+        """Set 1/P, which workers need from their second local step on; None if v is not known."""
+        squares = self.state.squares
+        self.inverse = None if squares is None else 1.0 / preconditioner.metric(squares)
+
+    @property
+    def z(self) -> Array:
+        """The model: w, or its running mean."""
+        state = self.state
+        return state.w if state.average is None else state.average
+
+    @property
+    def _step(self) -> float:
+        """η; with a preconditioner it rises and falls with the epochs, of N gradients each."""
+        if not self.method.preconditioned:
+            return self.state.step
+        epochs = self.iteration * self.passes * self.method.local_steps
+        return self.state.step * preconditioner.pace(epochs)
+
+    @property
+    def reported(self) -> Array:
+        """Every worker's loss as it last reported it."""
+        return self.state.losses
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def start(self) -> Outgoing:
+        """The first message to every live worker."""
+        return [(j, self._fresh(j)) for j, alive in enumerate(self.roster.alive) if alive]
+
+    def _accept(self, j: int, reply: Trained) -> Outgoing:
+        assert reply.w is not None
+        size = kernels.norm_sq(reply.w)
+        if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
+            return self._refuse(j)
+        if not self.method.preconditioned:  # else it holds gradients
+            book = self.outliers.books[j]
+            book[1] = kernels.norm_sq(self.messages[j].w)  # where its steps began
+            kernels.enter(book, size, size)
+        if not self.roster.alive[j]:
+            self._rejoin(j)
+        self.gradients += self.method.local_steps
+        self.roster.accept(j, reply, self.time)
+        return []
+
+    def _ready(self) -> bool:
+        return bool(self.roster.pending)
+
+    def _advance(self) -> Outgoing:
+        """Let the method use the update, move if it says where, and send its worker the newest model."""
+        state = self.state
+        ((j, reply),) = self.roster.close(self.iteration)
+        state.losses[j] = reply.loss
+        if self.never:
+            state.losses[self.never] = np.delete(state.losses, self.never).mean()
+        move = self.method.combine(state, self._arrival(j, reply))
+        if move is not None:
+            self._move(move)
+            self.iteration += 1
+            self._average()
+        return [(j, self._fresh(j))]
+
+    def _arrival(self, j: int, reply: Trained) -> Arrival:
+        assert reply.w is not None
+        move = reply.w if self.method.preconditioned else reply.w - self.messages[j].w
+        sent_in = self.roster.sent_in[j]
+        return Arrival(j, move, sent_in, self.iteration - sent_in, reply.w)
+
+    def _move(self, move: Array) -> None:
+        """w ← w + scale·move; with a preconditioner v follows it first, and w ← w + scale·Eη·move/P.
+
+        v takes of it the share of all workers whose updates it is made of, at most 1, that of a round.
+        """
+        state, method = self.state, self.method
+        if not method.preconditioned:
+            state.w = state.w + self.scale * move
+        elif move.any():  # else there is no metric before the first gradient
+            state.squares = preconditioner.follow(state.squares, move, min(1.0, self.passes))
+            length = self.scale * method.local_steps * self._step
+            state.w = state.w + length * move / preconditioner.metric(state.squares)
+            self._derive_inverse()
+
+    def _average(self) -> None:
+        """Take w into its running mean, over the last share `averaging` of the iterations."""
+        state = self.state
+        if state.average is not None:
+            pace = 1.0 / max(1.0, self.method.averaging * self.iteration)
+            state.average = state.average + pace * (state.w - state.average)
+
+    def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
+        super()._lose(j, reason, for_good=for_good, error=error)
+        if self.state.memory:  # there is none yet for a worker that fails in the handshake
+            self.method.leave(self.state, j)
+
+    # -- messages -------------------------------------------------------------------------------------
+
+    def _fresh(self, j: int) -> Train:
+        steps = self.method.local_steps
+        ticket = self.roster.dispatch(j, self.time, self.iteration)
+        inverse = self.inverse if steps > 1 else None
+        self.messages[j] = Train(ticket, self.state.w, steps, self._step, inverse=inverse)
+        return self._repeat(j)
+
+    def _repeat(self, j: int) -> Train:
+        """The message under way once more, from the same model: which of the two is answered is unknown."""
+        message = self.messages[j]
+        self.sent += message.numbers
+        return message
+
+    # -- reports, assessment, checkpoints -------------------------------------------------------------
+
+    def _figures(self) -> Figures:
+        losses = self.state.losses.copy()
+        return Figures(
+            objective=float(self.oracle.worst_case(losses).value),
+            value=float(self.state.weights @ losses),
+            losses=losses,
+            weights=self.state.weights.copy(),
+            planes=1,
+            active_workers=min(self.method.arrivals, self.roster.live),
+            theorem_numbers=self.sent + self.received,
+        )
+
+    def probes(self) -> dict[int, Request]:
+        """The loss at the model, from every worker that is not dropped."""
+        w = self.z
+        return {j: Probe(w, w, 0.0, 0.0) for j in self.roster.kept()}
+
+    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
+        """Definition 1 is about ASPIRE's Lagrangian: here the gap is infinite."""
+        weights = self.state.weights.copy()
+        return Standing(weights, weights[None, :], np.inf)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values and arrays."""
+        state = {item.name: getattr(self.state, item.name) for item in fields(self.state)}
+        messages = [[j, to_fields(message)] for j, message in self.messages.items()]
+        return super().snapshot() | {"state": state, "dispatched": messages}
+
+    @classmethod
+    def restored(
+        cls, method: ArrivalMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]
+    ) -> ArrivalMaster:
+        """The master of a snapshot."""
+        if "dispatched" not in saved or len(saved["state"]["weights"]) != workers:
+            raise CheckpointMismatch(
+                f"the checkpoint is not one of {type(method).__name__} with {workers} workers: give the same "
+                "problems and algorithm as the first time"
+            )
+        master = cls.__new__(cls)
+        master.method = method
+        master.state = ArrivalState(**saved["state"])
+        if not fits(method.remember(range(workers), master.state.w), master.state.memory):
+            raise CheckpointDamaged(
+                f"the checkpoint holds in master.state.memory what {type(method).__name__} never remembers: "
+                "resume from an older copy, or start again"
+            )
+        master.messages = {j: from_fields(parts) for j, parts in saved["dispatched"]}
+        none = np.zeros(workers)
+        master.outliers = Outliers(workers, master.state.w, master.state.losses, none, none)
+        master._restore(method.roster(workers), oracle, saved)
+        return master
