@@ -1,7 +1,7 @@
 """Sphinx configuration: MyST pages, docstrings by autodoc, furo as the theme.
 
-Every code block of the pages is a doctest that pytest runs. What is executed here are the pictures (draw.py) and the
-notebooks (run_notebooks.py).
+Every code block of the pages is a doctest that pytest runs. What is executed here are the pictures (draw.py)
+and the notebooks (run_notebooks.py).
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ highlight_language = "pycon"
 # The copy button takes the lines with a prompt, without the prompt, and leaves out their output.
 copybutton_prompt_text = r">>> |\.\.\. ?|\$ "
 copybutton_prompt_is_regexp = True
-copybutton_selector = "div:not(.output) > div.highlight > pre"  # what a notebook's cell printed is not for copying
+copybutton_selector = (
+    "div:not(.output) > div.highlight > pre"  # what a notebook's cell printed is not for copying
+)
 copybutton_line_continuation_character = "\\"
 
 myst_heading_anchors = 3  # pages link to each other's sections by their titles

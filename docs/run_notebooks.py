@@ -1,9 +1,11 @@
 """Runs the pages of docs/notebooks, and makes of each a page with outputs and a Jupyter notebook.
 
-A notebook's source is a Markdown page: every `python` block is a cell. Cells run in order, in one namespace, as in
-Jupyter: what a cell prints, the value of its last line and the figures that it draws come below it. Nothing is
-stored, so no output is older than the build; an error or a warning in a cell fails it. A page that needs an optional
-package says so, `<!-- needs: torch -->`. Without the package it is made without outputs, and says that.
+A notebook's source is a Markdown page: every `python` block is a cell. Cells run in order, in one namespace,
+as in Jupyter: what a cell prints, the value of its last line and the figures that it draws come below it.
+Nothing is stored, so no output is older than the build; an error or a warning in a cell fails it.
+
+A page that needs an optional package says so, `<!-- needs: torch -->`. Without the package it is made without
+outputs, and says that.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ STYLE = {"figure.figsize": (5.6, 3.4), "figure.facecolor": "white", "figure.dpi"
          "axes.spines.right": False}  # fmt: skip
 FENCE = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = re.compile(r"<!-- needs: ([\w, ]+?) -->\n*")
-LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]+\)")  # to another page: a downloaded notebook has none
+LINK = re.compile(
+    r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]+\)"
+)  # to another page: a downloaded notebook has none
 
 
 class CellFailed(RuntimeError):
@@ -172,13 +176,13 @@ def _drawn() -> Iterator[bytes]:
 
 
 def page_of(notebook: Notebook, folder: str) -> str:
-    """The page with its outputs, in Markdown; `folder` is where pictures and notebooks are, seen from the page."""
+    """The page with its outputs, in Markdown; `folder` has pictures and notebooks, seen from the page."""
     above, *rest = notebook.cells
     heading, _, opening = above.source.partition("\n")
     download = f"{{download}}`{notebook.name}.ipynb <{folder}/{notebook.name}.ipynb>`"
     if notebook.missing:
         names = ", ".join(notebook.missing)
-        note = f"Built without {names}, so the outputs are missing here. The notebook without outputs: {download}."
+        note = f"Built without {names}: the outputs are missing here. The notebook without them: {download}."
         parts = [heading, f"```{{admonition}} {names} was not installed\n{note}\n```", opening.strip()]
     else:
         parts = [heading, f"As a Jupyter notebook, outputs included: {download}.", opening.strip()]
@@ -207,7 +211,10 @@ def jupyter_of(notebook: Notebook) -> Any:
             count += 1
             outputs = [v4.new_output("stream", name="stdout", text=cell.text + "\n")] if cell.text else []
             for picture in cell.pictures:
-                data = {"image/png": base64.b64encode(picture).decode(), "text/plain": cell.caption or "a figure"}
+                data = {
+                    "image/png": base64.b64encode(picture).decode(),
+                    "text/plain": cell.caption or "a figure",
+                }
                 outputs.append(v4.new_output("display_data", data=data))
             ran = None if notebook.missing else count
             cells.append(v4.new_code_cell(cell.source, outputs=outputs, execution_count=ran))
@@ -219,13 +226,13 @@ def jupyter_of(notebook: Notebook) -> Any:
 
 
 def card_of(notebook: Notebook, folder: str) -> str:
-    """The notebook's entry in the gallery: its last picture, its title, and its first paragraph."""
-    count = sum(len(cell.pictures) for cell in notebook.cells)
+    """The notebook's entry in the gallery: its first picture, its title, and its first paragraph."""
     text = f"**[{notebook.title}]({notebook.name}.md)**\n\n{notebook.summary}"
-    if not count:
-        return f"```{{container}} card\n{text}\n\n({', '.join(notebook.missing)} was not installed: no picture)\n```"
+    if not any(cell.pictures for cell in notebook.cells):
+        why = f"{', '.join(notebook.missing)} was not installed: no picture"
+        return f"```{{container}} card\n{text}\n\n({why})\n```"
     return (
-        f"```{{figure}} {folder}/{notebook.name}-{count}.png\n:figclass: card\n:target: {notebook.name}.html\n"
+        f"```{{figure}} {folder}/{notebook.name}-1.png\n:figclass: card\n:target: {notebook.name}.html\n"
         f":alt: picture of the notebook {notebook.title}\n\n{text}\n```"
     )
 
@@ -242,7 +249,7 @@ def write(notebook: Notebook, folder: Path) -> None:
 
 
 def main(folder: Path) -> dict[str, str]:
-    """Run all notebooks and write what pages link to; the pages' texts with outputs, by name, and the gallery."""
+    """Run all notebooks and write what pages link to; returns the pages' texts with outputs, by name."""
     seen = f"../{folder.parent.name}/{folder.name}"
     pages, cards = {}, []
     for path in sources():

@@ -13,6 +13,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("matplotlib")
 
+WIDTH = 84  # of a code block in the pages, in letters
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
@@ -75,6 +76,13 @@ def check_robust_mdp(names):
     assert np.mean(robust > nominal) > 0.5
     assert robust.min() > 0.3 > nominal.min() + 0.1
     assert np.sum(np.array(names["nominal"].actions) != names["robust"].actions) == 3
+    table = names["perturbed"](0.1)  # what policies earn there, by a linear system
+    policy = np.arange(0, 64, 4) + names["robust"].actions
+    P = np.zeros((64, 16))
+    np.add.at(P, (names["rows"], table.indices), table.probabilities)
+    rewards = np.bincount(names["rows"], table.probabilities * (table.indices == 15) * (names["rows"] < 60))
+    by_hand = np.linalg.solve(np.eye(16) - 0.99 * P[policy], rewards[policy])
+    assert names["earned"](table)[1] == pytest.approx(by_hand[0], rel=1e-5)
     wetter, drier = names["earned"](names["lake"](0.6)), names["earned"](names["lake"](1.0))
     assert wetter[1] < wetter[0]
     assert drier[0] < 1e-9 < 0.9 < drier[1]
@@ -89,7 +97,9 @@ def check_portfolio(names):
     assert kept["past days"] < 0.5
     assert tail < past_tail / 2
     assert earned < past_earned / 2
-    assert found["CVaR 10 %"].mean(axis=0)[1] < min(found[name].mean(axis=0)[1] for name in found if "KL" in name)
+    assert found["CVaR 10 %"].mean(axis=0)[1] < min(
+        found[name].mean(axis=0)[1] for name in found if "KL" in name
+    )
     assert names["least"] == pytest.approx(names["bound"], rel=1e-4)
     assert names["value"] == pytest.approx(-found["CVaR 10 %"][-1, 0])  # the last that was solved
     assert names["by_hand"] == pytest.approx(names["value_tail"], rel=1e-6)
@@ -117,6 +127,7 @@ def test_a_notebook_runs_and_says_what_is_true(path, tmp_path):
     code = [cell for cell in file.cells if cell.cell_type == "code"]
     assert [cell.source for cell in code] == [cell.source for cell in notebook.cells if cell.code]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert max(len(line) for cell in notebook.cells for line in cell.text.splitlines()) <= WIDTH
     pictures = [output for cell in code for output in cell.outputs if "image/png" in output.get("data", {})]
     assert len(pictures) >= 1
     assert len(list(tmp_path.glob("*.png"))) == len(pictures)
@@ -132,7 +143,7 @@ def test_a_notebook_says_what_it_needs_and_what_is_gained(path):
         assert re.search(rf"\*\*{word}\b", text), f"does not say: {word}"
     for cell in notebooks.parse(text):
         if cell.code:
-            assert max(map(len, cell.source.splitlines())) <= 105, "a line that a page cuts off"
+            assert max(map(len, cell.source.splitlines())) <= WIDTH, "a line that a page cuts off"
 
 
 # -- the runner --------------------------------------------------------------------------------------
@@ -170,7 +181,14 @@ def test_outputs_come_below_their_cells(tmp_path):
     page = notebooks.page_of(notebook, "../out")
     assert notebook.title == "Two cells"
     assert notebook.summary == "What it shows, and a page."
-    parts = ("# Two cells", "{download}`two.ipynb <../out/two.ipynb>`", "x + 1", "x is 2\n3", "Between.", "two-1.png")
+    parts = (
+        "# Two cells",
+        "{download}`two.ipynb <../out/two.ipynb>`",
+        "x + 1",
+        "x is 2\n3",
+        "Between.",
+        "two-1.png",
+    )
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
     assert ":alt: A line that rises.\n" in page
