@@ -105,18 +105,18 @@ def sources() -> list[Path]:
 
 
 def read(path: Path) -> Notebook:
-    """Take a page apart into cells.
-
-    >>> [cell.source for cell in parse("# Title\\n\\nText.\\n\\n```python\\n1 + 1\\n```\\n\\nEnd.\\n")]
-    ['# Title\\n\\nText.', '1 + 1', 'End.']
-    """
+    """Take a page apart, and look for what it needs."""
     page = path.read_text(encoding="utf-8")
     needs = [name for names in NEEDS.findall(page) for name in names.split(", ")]
     return Notebook(path.stem, parse(page), [name for name in needs if find_spec(name) is None])
 
 
 def parse(page: str) -> list[Cell]:
-    """The cells of a page; comments that say what it needs are left out."""
+    """The cells of a page; comments that say what it needs are left out.
+
+    >>> [cell.source for cell in parse("# Title\\n\\nText.\\n\\n```python\\n1 + 1\\n```\\n\\nEnd.\\n")]
+    ['# Title\\n\\nText.', '1 + 1', 'End.']
+    """
     cells, end = [], 0
     for match in [*FENCE.finditer(page), None]:
         text = NEEDS.sub("", page[end : match.start() if match else None]).strip()
