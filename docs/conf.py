@@ -1,6 +1,7 @@
 """Sphinx configuration: MyST pages, docstrings by autodoc, furo as the theme.
 
-Every code block of the pages is a doctest that pytest runs. What is executed here are the pictures (draw.py).
+Every code block of the pages is a doctest that pytest runs. What is executed here are the pictures (draw.py)
+and the notebooks (run_notebooks.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ exclude_patterns = ["_build", "generated"]
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
-html_css_files = ["formulas.css"]
+html_css_files = ["formulas.css", "notebooks.css"]
 html_math_renderer = "mathml"  # browsers set MathML themselves: pages need no script from elsewhere
 pygments_style = "default"
 pygments_dark_style = "monokai"
@@ -47,6 +48,9 @@ highlight_language = "pycon"
 # The copy button takes the lines with a prompt, without the prompt, and leaves out their output.
 copybutton_prompt_text = r">>> |\.\.\. ?|\$ "
 copybutton_prompt_is_regexp = True
+copybutton_selector = (
+    "div:not(.output) > div.highlight > pre"  # what a notebook's cell printed is not for copying
+)
 copybutton_line_continuation_character = "\\"
 
 myst_heading_anchors = 3  # pages link to each other's sections by their titles
@@ -89,6 +93,25 @@ def draw_pictures(app: Any) -> None:
     draw.main(Path(__file__).parent / "generated")
 
 
+def run_notebooks(app: Any) -> None:
+    """The notebooks, run anew for every build; their pages with outputs wait for `show_outputs`."""
+    notebooks = importlib.import_module("run_notebooks")
+    app.notebooks = {
+        f"notebooks/{name}": page
+        for name, page in notebooks.main(Path(__file__).parent / "generated" / "notebooks").items()
+    }
+
+
+def show_outputs(app: Any, name: str, source: list[str]) -> None:
+    """Read a notebook's page with its outputs instead of the page as it is written."""
+    source[0] = app.notebooks.get(name, source[0])
+
+
+def outdated(app: Any, *event: Any) -> list[str]:
+    """Pages of notebooks are written in every build: their outputs may differ though the text does not."""
+    return list(app.notebooks)
+
+
 def trim_blocks(app: Any, doctree: nodes.document) -> None:
     """Take the empty line off the end of sessions, which only doctest needs."""
     for block in doctree.findall(nodes.literal_block):
@@ -111,3 +134,6 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
     app.connect("doctree-read", trim_blocks)
     app.connect("builder-inited", draw_pictures)
+    app.connect("builder-inited", run_notebooks)  # after draw_pictures, which sets the path
+    app.connect("env-get-outdated", outdated)
+    app.connect("source-read", show_outputs)

@@ -37,7 +37,8 @@ class Result:
             ‖∇G‖² of Definition 1, with unit steps and the workers' own copies of the model. With
             `consensus="models"` it is about the returned model alone, max over p in P of pᵀf(w) - sᵀf(w) +
             ‖Σ_j s_j∇f_j(w)‖² in 1/D, with s = `weights` and D the mean of the problems' metrics.
-        history: one dict per report and one per notice, in order.
+        history: one dict per report and one per notice, in order. A report's objective is what the
+            master knew then; with a dead worker it differs from `objective` (docs/driver.md says how).
         clock: seconds on the engine's clock.
         iterations: master iterations done.
         gradients: the number of gradients in all workers' steps; those of the handshake before the first

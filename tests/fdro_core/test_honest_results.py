@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import Crash, VirtualEngine, resume, solve
+from fdro_core import AspireEase, Crash, VirtualEngine, resume, solve
 from fdro_core.app.commands.demo import show as show_demo
 from fdro_core.baselines import AFL, DRFAProx, FedAvg
 from fdro_core.errors import NoWorkersLeft
@@ -69,6 +69,24 @@ def test_a_dead_workers_loss_is_old_and_the_result_says_from_when(config):
     # The bound is not one of the model: what the dead worker has at w is far above it.
     measured = np.where(np.isnan(result.losses), 0.5 * (result.w[0] - 8.0) ** 2, result.losses)
     assert middle_box(N).worst_case(measured).value != pytest.approx(result.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("dead_losses", ["freeze", "drop"])
+def test_a_dead_workers_model_counts_in_the_history_and_its_last_loss_in_the_result(dead_losses):
+    """On ½(w - c)² the master's model of a worker is its loss itself, wherever it was last asked."""
+    result = lossy(AspireEase(iterations=300, report_interval=1, dead_losses=dead_losses))
+    last = happened(result, "report")[-1]
+    at_w = 0.5 * (result.w[0] - np.array([0.0, 1.0, 8.0])) ** 2
+    reported = np.array([*at_w[:2], last["losses"][2]])
+    assert abs(reported[2] - at_w[2]) > 0.5  # the model has moved on since the crash
+    assert last["objective"] == pytest.approx(middle_box(N).worst_case(at_w).value, rel=1e-6)
+    assert result.objective == pytest.approx(middle_box(N).worst_case(reported).value, rel=1e-6)
+
+
+def test_without_models_both_objectives_have_the_last_loss():
+    """FedAvg converges, so that the live workers' reported losses are those at w."""
+    result = lossy(FedAvg(iterations=300))
+    assert happened(result, "report")[-1]["objective"] == pytest.approx(result.objective, rel=1e-6)
 
 
 def when(iteration):

@@ -105,7 +105,15 @@ def test_mini_batches_are_unbiased(problem):
         (lambda: SoftmaxRegression([[np.nan]], [0], 2), "NaN"),
         (lambda: SoftmaxRegression([["a"]], [0], 2), "numbers"),
         (lambda: SoftmaxRegression([[1.0]], [2], 2), r"0\.\.1"),
-        (lambda: SoftmaxRegression([[1.0]], [0.5], 2), "whole"),
+        (lambda: SoftmaxRegression([[1.0]], [0.5], 2), r"whole numbers 0\.\.1, got 0\.5; number"),
+        (lambda: SoftmaxRegression([[1.0]] * 2, [0, -1], 2), r"got -1\.\.0; number"),
+        (lambda: SoftmaxRegression([[1.0]] * 2, [0, np.nan], 2), "got NaN or infinity; number"),
+        (lambda: SoftmaxRegression([[1.0]] * 2, ["ill", "well"], 2), "got 'ill', 'well'; number the labels"),
+        (
+            lambda: SoftmaxRegression([[1.0]] * 4, ["0", "1", "0", "1"], 2),
+            r"got '0', '1', '0', \.\.\.; number",
+        ),
+        (lambda: SoftmaxRegression([[1.0]] * 2, np.array([None, 1]), 2), "got None, 1; number"),
         (lambda: SoftmaxRegression([[1.0]], [0, 1], 2), "shape"),
         (lambda: SoftmaxRegression([[1.0]], [0], 2, l2=-1.0), "l2"),
         (lambda: LeastSquares([[1.0]], [np.inf]), "finite"),
@@ -115,6 +123,27 @@ def test_mini_batches_are_unbiased(problem):
 def test_bad_data(make, message):
     with pytest.raises(InvalidProblem, match=message):
         make()
+
+
+def test_the_remedy_for_labels_that_are_words_works():
+    words = ["well", "ill", "well"]
+    with pytest.raises(InvalidProblem, match=r"names, y = np\.unique\(y, return_inverse=True\)"):
+        SoftmaxRegression([[1.0]] * 3, words, 2)
+    names, y = np.unique(words, return_inverse=True)
+    assert SoftmaxRegression([[1.0]] * 3, y, 2).y.tolist() == [1, 0, 1]
+    assert names.tolist() == ["ill", "well"]
+
+
+def test_labels_may_be_any_whole_numbers():
+    for labels in (
+        [0.0, 1.0],
+        [False, True],
+        np.array([0, 1], dtype=np.uint8),
+        np.array([0, 1], dtype=object),
+    ):
+        y = SoftmaxRegression([[1.0]] * 2, labels, 2).y
+        assert y.tolist() == [0, 1]
+        assert y.dtype == np.int64
 
 
 def test_the_list_of_problems_is_checked():
