@@ -266,7 +266,7 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
             columns |= self._test_columns(rows)
         order = np.argsort(-self.group_losses_, kind="stable")
         title = (
-            f"{type(self).__name__} for the worst of {len(order)} groups in {self._describe_set()}; "
+            f"{type(self).__name__} for the worst of {len(order)} groups in {self._describe_set()}\n"
             f"objective {self.objective_:.4f}, at most {self.gap_:.1e} above the minimum"
         )
         return GroupTable(title, [{name: values[g] for name, values in columns.items()} for g in order])

@@ -310,7 +310,7 @@ def test_the_summary_says_what_the_attributes_say():
     assert pd.DataFrame(table).shape == (2, 10)
     text = str(table)
     assert "KL of radius" in text
-    assert text.count("\n") == 3
+    assert text.count("\n") == 4
     assert "<th>cross-validated accuracy</th>" in table._repr_html_()
 
 
