@@ -93,6 +93,11 @@ class RoundMethod:
         state.w = average({j: reply.w for j, reply in replies.items()}, state.weights, state.w)
 
     @property
+    def proximal_weight(self) -> float:
+        """μ, if local steps are on f_j(w) + (μ/2)‖w - w_t‖² in the metric D, w_t the model sent; else 0."""
+        return 0.0
+
+    @property
     def preconditioned(self) -> bool:
         """Whether steps are in the metric that follows the gradients."""
         return self.preconditioner == "gradients"
