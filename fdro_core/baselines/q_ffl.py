@@ -55,6 +55,7 @@ class QFFL(Rounds):
     )
 
     adapts: ClassVar[bool] = True
+    keeps: ClassVar[tuple[str, ...]] = ("metric",)
     label: ClassVar[str] = "q-FFL"
     year: ClassVar[int] = 2020
     tunable: ClassVar[Mapping[str, Tunable]] = {

@@ -71,6 +71,7 @@ class ScaffPD(Rounds):
 
     phases: ClassVar[int] = 2
     adapts: ClassVar[bool] = True
+    keeps: ClassVar[tuple[str, ...]] = ("metric", "controls")
     label: ClassVar[str] = "SCAFF-PD"
     year: ClassVar[int] = 2023
     tunable: ClassVar[Mapping[str, Tunable]] = {

@@ -47,6 +47,7 @@ class Scaffold(FedAvg):
         1.0, Number(), "step of w along the mean of the workers' moves", letter="η_g"
     )
 
+    keeps: ClassVar[tuple[str, ...]] = ("metric", "controls")
     label: ClassVar[str] = "SCAFFOLD"
     year: ClassVar[int] = 2020
     tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP, "local_steps": LOCAL_STEPS}

@@ -329,9 +329,8 @@ def test_every_baseline_has_a_row_with_the_preconditioner():
     setup = methods.Setup(np.full(4, 1 / 4), 10, 8, 0, lambda: np.array([1.0, 2.0, 4.0, 3.0]))
     known = methods.registry(4, known_prior=True)
     rows = methods.names(without={"max{Ind}"}, preconditioned=True)
-    assert rows == [
-        f"{name}{end}" for name in ("Mix_Even", "FedAvg", "AFL", "DRFA-Prox") for end in ("", " + P")
-    ]
+    names = ("Mix_Even", "FedAvg", "AFL", "DRFA-Prox", "FedProx", "q-FFL", "SCAFFOLD", "SCAFF-PD")
+    assert rows == [f"{name}{end}" for name in names for end in ("", " + P")]
     for name in rows[1::2]:
         row, plain = known[name], known[name.removesuffix(" + P")]
         assert dict(row.search) == dict(plain.search) | {"step": methods.Range(6e-4, 6e-2)}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, Constant, ThreadEngine, VirtualEngine, resume, solve
-from fdro_core.baselines import AFL, DRFAProx, FedAvg
+from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, Scaffold, ScaffPD
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
 from fdro_core.federation import checkpoint as snapshots
 from fdro_core.observers import Checkpoint
@@ -85,7 +85,13 @@ METHODS = {
     "admm": AspireEase(consensus="admm", iterations=20, active_workers=2),
     "drfa-prox": DRFAProx(iterations=8),
     "afl": AFL(iterations=8),
+    "q-ffl": QFFL(iterations=8),
+    "scaffold": Scaffold(iterations=8),
+    "scaff-pd": ScaffPD(iterations=8),
 }
+
+
+CORRECTED = ["scaffold", "scaff-pd"]
 
 
 MODELS = ["models", "mini-batches"]
@@ -165,6 +171,12 @@ CHANGES = {
     "a running loss": (["mini-batches"], "master.models.losses", lambda f: f + 1.0, "do not agree"),
     "a short average": (["mini-batches"], "master.models.average", lambda z: z[:-1], r"must be .*\(p\)"),
     "negative weight": (MODELS, "master.planes._multipliers", lambda v: -v, "not a distribution"),
+    "a round's metric": (["afl", *CORRECTED], "master.state.metric", lambda D: 0 * D, "metric must be >= 2"),
+    "a control too few": (CORRECTED, "master.state.controls", lambda c: c[:-1], "2 entries where N is 3"),
+    "a short control": (["scaffold"], "master.job.control", lambda c: c[:-1], "8 entries where p is 9"),
+    "no controls": (CORRECTED, "master.state.controls", lambda c: None, "controls"),
+    "no metric": (["q-ffl", *CORRECTED], "master.state.metric", lambda D: None, "metric, which .* needs"),
+    "earlier losses": (["scaff-pd"], "master.state.earlier", lambda f: f * np.nan, "NaN"),
     "history": (METHODS, "history", lambda h: [3], "dicts"),
     "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
 }  # fmt: skip

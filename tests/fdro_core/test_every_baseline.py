@@ -23,6 +23,8 @@ METHODS = {name: cls(iterations=40) for name, cls in FOUND.items()} | {
     "fed-avg-sampled": baselines.FedAvg(iterations=40, clients=3, local_steps=3, batch_size=4),
     "afl-sampled": baselines.AFL(iterations=40, batch_size=4),
     "afl-batch": baselines.AFL(iterations=40, batch_size=4, reported_loss="batch", dead_losses="drop"),
+    "scaffold-sampled": baselines.Scaffold(iterations=40, clients=3, local_steps=3, batch_size=4),
+    "scaff-pd-sampled": baselines.ScaffPD(iterations=40, batch_size=4, reported_loss="batch"),
     "drfa-prox-sampled": baselines.DRFAProx(iterations=40, batch_size=4, local_steps=3, clients=2),
 }
 METHODS |= {

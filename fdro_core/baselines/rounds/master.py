@@ -250,6 +250,11 @@ class RoundMaster(FederatedMaster):
         master = cls.__new__(cls)
         master.method = method
         master.state = RoundState(**saved["state"])
+        missing = [name for name in method.keeps if getattr(master.state, name) is None]
+        if missing:
+            raise CheckpointMismatch(
+                f"the checkpoint has no {missing[0]}, which {type(method).__name__} needs: start the run anew"
+            )
         if master.state.average is None and method.averaging:  # a checkpoint from before it was a setting
             master.state.average = master.state.w
         master.job = Job(**saved["job"])

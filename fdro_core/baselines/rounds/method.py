@@ -68,6 +68,7 @@ class RoundMethod:
 
     phases: ClassVar[int] = 1
     adapts: ClassVar[bool] = False  # whether λ changes
+    keeps: ClassVar[tuple[str, ...]] = ()  # optional parts of the state that it cannot go on without
     label: ClassVar[str] = ""  # the method's name in the experiments' tables; "": it has no row there
     year: ClassVar[int] = 0  # of its publication, which orders the rows
     tunable: ClassVar[Mapping[str, Tunable]] = {}  # what the experiments search, and from where
