@@ -344,6 +344,10 @@ def _rounds(saved: Saved) -> None:
         raise saved.error("master.job.counts", f"has {len(counts)} entries for {len(drawn)} workers")
     saved.count("master.phase")
     saved.count("master.opened")
+    if (
+        saved.get("master.roster.look_at") is not None
+    ):  # a round has no delays to look at, and would tick for ever
+        raise saved.error("master.roster.look_at", "must be None in rounds")
 
 
 def _virtual(saved: Saved) -> None:

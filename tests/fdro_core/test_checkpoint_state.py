@@ -176,6 +176,7 @@ CHANGES = {
     "a short control": (["scaffold"], "master.job.control", lambda c: c[:-1], "8 entries where p is 9"),
     "no controls": (CORRECTED, "master.state.controls", lambda c: None, "controls"),
     "no metric": (["q-ffl", *CORRECTED], "master.state.metric", lambda D: None, "metric, which .* needs"),
+    "a look at delays": (["afl", "scaffold"], "master.roster.look_at", lambda t: 2.5, "None in rounds"),
     "earlier losses": (["scaff-pd"], "master.state.earlier", lambda f: f * np.nan, "NaN"),
     "history": (METHODS, "history", lambda h: [3], "dicts"),
     "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
