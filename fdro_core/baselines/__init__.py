@@ -18,9 +18,13 @@ from fdro_core.baselines.afl import AFL as AFL
 from fdro_core.baselines.drfa_prox import DRFAProx as DRFAProx
 from fdro_core.baselines.fed_async import FedAsync as FedAsync
 from fdro_core.baselines.fed_buff import FedBuff as FedBuff
+from fdro_core.baselines.fed_prox import FedProx as FedProx
 from fdro_core.baselines.fedavg import FedAvg as FedAvg
 from fdro_core.baselines.individual import Individual as Individual
 from fdro_core.baselines.mix_even import MixEven as MixEven
+from fdro_core.baselines.q_ffl import QFFL as QFFL
+from fdro_core.baselines.scaff_pd import ScaffPD as ScaffPD
+from fdro_core.baselines.scaffold import Scaffold as Scaffold
 
 ALGORITHM = ("check", "worker", "master", "restore")
 """The methods by which a class is known to be an algorithm."""

@@ -19,8 +19,9 @@ class FedAsync(Arrivals):
     """On each arrival w ← (1 - α_t)·w + α_t·w_j with α_t = α·(age + 1)^(-a).
 
     w_j is where E local steps led from the model that worker j was sent, `age` arrivals ago. All workers
-    count alike, as published; so one that is twice as fast has twice the weight in what is minimised. The
-    paper's local proximal term is left out (ρ = 0). An iteration is one arrival: E gradients and O(p).
+    count alike, as published; so one that is twice as fast has twice the weight in what is minimised. Local
+    steps are on f_j(w) + (ρ/2)‖w - w_sent‖² in the metric D. An iteration is one arrival: E gradients and
+    O(p).
 
     >>> from fdro_core import LeastSquares, solve
     >>> from uncertainty_sets import Box
@@ -36,6 +37,9 @@ class FedAsync(Arrivals):
     mixing: float = setting(0.6, Share(), "weight of a local model of age 0", letter="α")
     staleness_power: float = setting(
         0.5, Number(inclusive=True), "how fast the weight falls with the age; 0: it does not", letter="a"
+    )
+    proximal: float = setting(
+        0.0, Number(inclusive=True), "weight of the proximal term in the local steps", letter="ρ"
     )
 
     label: ClassVar[str] = "FedAsync"
@@ -59,6 +63,11 @@ class FedAsync(Arrivals):
                 parameter="preconditioner",
                 value=self.preconditioner,
             )
+
+    @property
+    def proximal_weight(self) -> float:
+        """ρ."""
+        return self.proximal
 
     def combine(self, state: ArrivalState, arrival: Arrival) -> Array | None:
         """α_t·(w_j - w)."""

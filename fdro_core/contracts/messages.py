@@ -355,15 +355,23 @@ class Train(Message):
         step: η.
         mark: send w after this local step too; 0: no.
         inverse: 1/P to step in, from the preconditioner; None if it is not needed or not known yet.
+        shift: what is added to every gradient, c - c_j of control variates; None for nothing.
     """
 
-    __slots__ = ("inverse", "mark", "step", "steps", "ticket", "w")
+    __slots__ = ("inverse", "mark", "shift", "step", "steps", "ticket", "w")
 
     answer = Trained
-    defaults = {"inverse": None}  # noqa: RUF012  # declared as a ClassVar in Message
+    defaults = {"inverse": None, "shift": None}  # noqa: RUF012  # declared as a ClassVar in Message
 
     def __init__(
-        self, ticket: int, w: Array, steps: int, step: float, mark: int = 0, inverse: Array | None = None
+        self,
+        ticket: int,
+        w: Array,
+        steps: int,
+        step: float,
+        mark: int = 0,
+        inverse: Array | None = None,
+        shift: Array | None = None,
     ) -> None:
         self.ticket = ticket
         self.w = w
@@ -371,6 +379,7 @@ class Train(Message):
         self.step = step
         self.mark = mark
         self.inverse = inverse
+        self.shift = shift
 
     def fault(self, reply: Trained) -> str:
         """Check that the models asked for are there, and no others."""

@@ -24,6 +24,17 @@ ROSTER_LISTS = (
 )  # fmt: skip
 
 
+OF_SOME_ROUNDS = {
+    **dict.fromkeys((f"master.state.{name}" for name in ("marked", "squares", "average", "metric")), "p"),
+    "master.state.controls": "N p",
+    "master.state.earlier": "N",
+    "master.job.control": "p",
+}
+"""The shapes of what a method in rounds may keep: None or absent if it does not."""
+
+LEAST = {"master.state.squares": 0.0, "master.state.metric": np.finfo(np.float64).tiny}
+
+
 class Saved:
     """A state by dotted names, with errors that name the file and the entry.
 
@@ -312,10 +323,14 @@ def _rounds(saved: Saved) -> None:
         values = saved.get(f"master.state.{name}")
         if abs(values.sum() - 1.0) > AGREE or values.min() < -AGREE:
             raise saved.error(f"master.state.{name}", "is not a distribution")
-    for name in ("marked", "squares", "average"):  # None or absent if the method does not use them
-        kept = saved.get("master.state").get(name)
-        if kept is not None and saved.array(f"master.state.{name}", "p").min() < 0 and name == "squares":
-            raise saved.error("master.state.squares", "must be >= 0")
+    for name, shape in OF_SOME_ROUNDS.items():
+        part, _, key = name.rpartition(".")
+        if saved.get(part).get(key) is not None:
+            values = saved.array(name, *shape.split())
+            if name in LEAST and not values.min() >= LEAST[name]:
+                raise saved.error(name, f"must be >= {LEAST[name]:g}")
+    if saved.get("master.job").get("control") is not None:
+        saved.array("master.state.controls", "N", "p")
     saved.number("master.state.step", above=0.0)
     saved.workers("master.job.workers")
     for name in ("steps", "mark"):
@@ -325,6 +340,10 @@ def _rounds(saved: Saved) -> None:
         raise saved.error("master.job.counts", f"has {len(counts)} entries for {len(drawn)} workers")
     saved.count("master.phase")
     saved.count("master.opened")
+    if (
+        saved.get("master.roster.look_at") is not None
+    ):  # a round has no delays to look at, and would tick for ever
+        raise saved.error("master.roster.look_at", "must be None in rounds")
 
 
 def _arrivals(saved: Saved) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fdro_core import Constant, VirtualEngine, solve
+from fdro_core import Constant, LeastSquares, VirtualEngine, solve
 from fdro_core.baselines import ACE, FedAsync, FedAvg, FedBuff, MixEven
 from tests.fdro_core.helpers import Quadratic, machines, softmax_problems
 from uncertainty_sets import Box
@@ -230,3 +230,19 @@ def test_with_the_default_step_it_converges(config):
     helped = replace(config, preconditioner="gradients", averaging=0.1, iterations=8000)
     result = solve([Quadratic([0.0]), Quadratic([2.0])], anywhere(), algorithm=helped)
     assert result.w == pytest.approx([1.0], abs=0.05)
+
+
+def test_a_proximal_term_holds_local_steps_back():
+    """f(w) = ½(w - 2)² from 0, η = ½: w₁ = 1, then w₂ = 1 - ½·(-1 + ρ·1), 1 with ρ = 1; α = ½ halves it."""
+    problem = [LeastSquares([[1.0]], [2.0], intercept=False)]
+    found = {
+        rho: solve(
+            problem,
+            Box([1.0], [1.0]),
+            algorithm=FedAsync(
+                step=0.5, local_steps=2, mixing=0.5, proximal=rho, iterations=1, metric="none"
+            ),
+        ).w[0]
+        for rho in (0.0, 1.0)
+    }
+    assert found == pytest.approx({0.0: 0.75, 1.0: 0.5})

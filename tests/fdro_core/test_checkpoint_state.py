@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, Constant, ThreadEngine, VirtualEngine, resume, solve
-from fdro_core.baselines import ACE, AFL, DRFAProx, FedAsync, FedAvg, FedBuff
+from fdro_core.baselines import ACE, AFL, QFFL, DRFAProx, FedAsync, FedAvg, FedBuff, Scaffold, ScaffPD
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
 from fdro_core.federation import checkpoint as snapshots
 from fdro_core.observers import Checkpoint
@@ -88,7 +88,13 @@ METHODS = {
     "fed-async": FedAsync(iterations=20),
     "fed-buff": FedBuff(iterations=8, buffer=3, preconditioner="gradients", averaging=0.1),
     "ace": ACE(iterations=20, max_age=6),
+    "q-ffl": QFFL(iterations=8),
+    "scaffold": Scaffold(iterations=8),
+    "scaff-pd": ScaffPD(iterations=8),
 }
+
+
+CORRECTED = ["scaffold", "scaff-pd"]
 
 
 MODELS = ["models", "mini-batches"]
@@ -176,6 +182,13 @@ CHANGES = {
     "a count": (["fed-buff"], "master.state.memory.count", lambda n: 2.5, "FedBuff never remembers"),
     "one message": (ARRIVALS, "master.dispatched", lambda m: m[1:], "leaves out workers"),
     "a stranger's message": (ARRIVALS, "master.dispatched", lambda m: [[7, m[0][1]], *m], "worker 7"),
+    "a round's metric": (["afl", *CORRECTED], "master.state.metric", lambda D: 0 * D, "metric must be >= 2"),
+    "a control too few": (CORRECTED, "master.state.controls", lambda c: c[:-1], "2 entries where N is 3"),
+    "a short control": (["scaffold"], "master.job.control", lambda c: c[:-1], "8 entries where p is 9"),
+    "no controls": (CORRECTED, "master.state.controls", lambda c: None, "controls"),
+    "no metric": (["q-ffl", *CORRECTED], "master.state.metric", lambda D: None, "metric, which .* needs"),
+    "a look at delays": (["afl", "scaffold"], "master.roster.look_at", lambda t: 2.5, "None in rounds"),
+    "earlier losses": (["scaff-pd"], "master.state.earlier", lambda f: f * np.nan, "NaN"),
     "history": (METHODS, "history", lambda h: [3], "dicts"),
     "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
 }  # fmt: skip

@@ -28,6 +28,8 @@ METHODS = {name: cls() for name, cls in FOUND.items()} | {
     "fed-async-sampled": baselines.FedAsync(batch_size=4, local_steps=3, averaging=0.1),
     "fed-buff-sampled": baselines.FedBuff(buffer=3, batch_size=4, reported_loss="batch"),
     "ace-sampled": baselines.ACE(max_age=6, batch_size=4, local_steps=3),
+    "scaffold-sampled": baselines.Scaffold(clients=3, local_steps=3, batch_size=4),
+    "scaff-pd-sampled": baselines.ScaffPD(batch_size=4, reported_loss="batch"),
 }
 METHODS |= {
     f"{name}-preconditioned": cls(batch_size=4, preconditioner="gradients", averaging=0.1)

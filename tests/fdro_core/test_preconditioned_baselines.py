@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, LeastSquares, resume, solve
-from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
+from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Individual, MixEven, Scaffold, ScaffPD
 from fdro_core.baselines.rounds import Job, RoundState, project
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
 from fdro_core.baselines.rounds.worker import RoundWorker
@@ -127,6 +127,10 @@ def test_the_marked_model_of_drfa_is_on_the_way_to_the_next():
         (MixEven(iterations=2500, **HELPED), 1.0, [0.5, 0.5]),
         (FedAvg(iterations=1000, **HELPED), 1.0, [0.5, 0.5]),
         (Individual(worker_index=1, iterations=2500, **HELPED), 2.0, [0.0, 1.0]),
+        (FedProx(iterations=1000, **HELPED), 1.0, [0.5, 0.5]),
+        (QFFL(iterations=1000, **HELPED), 1.0, [0.5, 0.5]),
+        (Scaffold(iterations=1000, **HELPED), 1.0, [0.5, 0.5]),
+        (ScaffPD(iterations=1000, weight_step=0.01, **HELPED), 1.0, [0.5, 0.5]),
         (DRFAProx(iterations=6000, weight_step=0.01, regularisation=1e3, **HELPED), 1.0, [0.5, 0.5]),
     ],
     ids=lambda value: type(value).__name__,
@@ -224,14 +228,15 @@ def saved_at_17(config, path):
 def test_checkpoints_from_before_the_settings_go_on(tmp_path):
     config, path = FedAvg(iterations=30), tmp_path / "run.npz"
     state, whole = saved_at_17(config, path)
-    for name in ("squares", "average"):
+    for name in ("squares", "average", "metric", "controls", "earlier"):
         del state["master"]["state"][name]
+    del state["master"]["job"]["control"]
     for name in ("preconditioner", "averaging"):
         del state["belongs_to"]["facts"][f"algorithm.{name}"]
     trains = [event[-1] for event in state["engine"]["events"]]
     assert [message["kind"] for message in trains] == ["Train"] * 3
     for message in trains:
-        assert message.pop("inverse") is None
+        assert message.pop("inverse") is message.pop("shift") is None
     snapshots.write(path, state)
     same(whole, resume(path, softmax_problems(3), middle_box(3), algorithm=config))
 

@@ -11,7 +11,7 @@ import pytest
 
 from fdro_core import AspireEase, VirtualEngine, solve
 from fdro_core.aspire.worker import Worker
-from fdro_core.baselines import AFL, DRFAProx, FedAvg
+from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Scaffold, ScaffPD
 from fdro_core.contracts.messages import (
     Begin,
     Hello,
@@ -123,7 +123,7 @@ def test_numbers_out_of_range_are_refused_and_counted(form, what, S):
 
 
 @pytest.mark.parametrize("what", STRANGE | WRONG)
-@pytest.mark.parametrize("method", [FedAvg, AFL, DRFAProx])
+@pytest.mark.parametrize("method", [FedAvg, FedProx, AFL, DRFAProx, QFFL, Scaffold, ScaffPD])
 def test_baselines_refuse_the_same(method, what):
     twist = (STRANGE | WRONG)[what]
     config = With(method(iterations=30), 1, Train, lambda reply: reply if reply.w is None else twist(reply))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fdro_core import Constant, Crash, VirtualEngine, resume, solve
-from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
+from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, Individual, MixEven, Scaffold, ScaffPD
 from fdro_core.contracts.engine import Back, Event, Lost
 from fdro_core.errors import NoWorkersLeft, WorkerWarning
 from fdro_core.observers import Checkpoint
@@ -24,6 +24,9 @@ CONFIGS = [
     MixEven(iterations=300),
     AFL(iterations=300, weight_step=0.02),
     DRFAProx(iterations=300, weight_step=0.02),
+    QFFL(iterations=300),
+    Scaffold(iterations=300),
+    ScaffPD(iterations=300, weight_step=0.02),
     Individual(iterations=300, worker_index=1),
 ]
 

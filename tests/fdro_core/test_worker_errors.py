@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fdro_core import Crash, ProblemFrom, VirtualEngine, solve
-from fdro_core.baselines import AFL, DRFAProx, FedAvg
+from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Scaffold, ScaffPD
 from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.engines.wall_clock.host import portable
 from fdro_core.errors import NoWorkersLeft, WorkerFailed, WorkerWarning
@@ -73,7 +73,7 @@ def test_the_run_goes_on_where_that_is_asked_for(kind, where, make, aspire):
     assert "a guess for worker 1, which never answered" in result.caveat()
 
 
-@pytest.mark.parametrize("method", [FedAvg, AFL, DRFAProx])
+@pytest.mark.parametrize("method", [FedAvg, FedProx, AFL, DRFAProx, QFFL, Scaffold, ScaffPD])
 def test_baselines_do_the_same(method):
     problems = with_one(Raising([1.0, 0.0], KeyError("age"), at=1))
     with pytest.raises(WorkerFailed, match="worker 1"):

@@ -80,6 +80,11 @@ class ArrivalMethod:
         """Worker j was lost: it may come back, then with a fresh model."""
 
     @property
+    def proximal_weight(self) -> float:
+        """Of the proximal term in the local steps; 0: there is none."""
+        return 0.0
+
+    @property
     def preconditioned(self) -> bool:
         """Whether steps are in the metric that follows the gradients."""
         return self.preconditioner == "gradients"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fdro_core.baselines.rounds.controls import shift_of
 from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
 from fdro_core.baselines.rounds.state import Job, RoundState
@@ -55,6 +56,7 @@ class RoundMaster(FederatedMaster):
             losses=losses,
             step=method.start_step(float(curvature.max())),
             average=handshake.z.copy() if method.averaging else None,
+            metric=handshake.metric.copy(),
         )
         self.outliers = Outliers(workers, handshake.z, losses, gradient_sq, curvature)
         self._enter_handshake(handshake)
@@ -184,16 +186,17 @@ class RoundMaster(FederatedMaster):
     # -- messages -------------------------------------------------------------------------------------
 
     def _fresh(self, j: int) -> Train:
-        return self._message(self.roster.dispatch(j, self.time, self.opened))
+        return self._message(j, self.roster.dispatch(j, self.time, self.opened))
 
     def _repeat(self, j: int) -> Train:
-        return self._message(self.roster.tickets[j])
+        return self._message(j, self.roster.tickets[j])
 
-    def _message(self, ticket: int) -> Train:
+    def _message(self, j: int, ticket: int) -> Train:
         state, job = self.state, self.job
         w = state.w if state.marked is None or self.phase == 0 else state.marked
         inverse = self.inverse if job.steps > 1 else None
-        message = Train(ticket, w, job.steps, self._step, job.mark, inverse)
+        shift = None if job.control is None else shift_of(job.control, state, j)
+        message = Train(ticket, w, job.steps, self._step, job.mark, inverse, shift)
         self.sent += message.numbers
         return message
 
@@ -247,6 +250,11 @@ class RoundMaster(FederatedMaster):
         master = cls.__new__(cls)
         master.method = method
         master.state = RoundState(**saved["state"])
+        missing = [name for name in method.keeps if getattr(master.state, name) is None]
+        if missing:
+            raise CheckpointMismatch(
+                f"the checkpoint has no {missing[0]}, which {type(method).__name__} needs: start the run anew"
+            )
         if master.state.average is None and method.averaging:  # a checkpoint from before it was a setting
             master.state.average = master.state.w
         master.job = Job(**saved["job"])

@@ -68,6 +68,7 @@ class RoundMethod:
 
     phases: ClassVar[int] = 1
     adapts: ClassVar[bool] = False  # whether λ changes
+    keeps: ClassVar[tuple[str, ...]] = ()  # optional parts of the state that it cannot go on without
     label: ClassVar[str] = ""  # the method's name in the experiments' tables; "": it has no row there
     year: ClassVar[int] = 0  # of its publication, which orders the rows
     tunable: ClassVar[Mapping[str, Tunable]] = {}  # what the experiments search, and from where
@@ -91,6 +92,11 @@ class RoundMethod:
     ) -> None:
         """Use the replies of a phase: w ← Σ_j λ_jw_j / Σ_j λ_j over the workers that replied."""
         state.w = average({j: reply.w for j, reply in replies.items()}, state.weights, state.w)
+
+    @property
+    def proximal_weight(self) -> float:
+        """μ, if local steps are on f_j(w) + (μ/2)‖w - w_t‖² in the metric D, w_t the model sent; else 0."""
+        return 0.0
 
     @property
     def preconditioned(self) -> bool:

@@ -25,6 +25,9 @@ class RoundState:
         marked: a model that the next phase is about, or None.
         squares: v of the preconditioner, None without one and before the first step.
         average: the running mean of w, which is the result; None if w itself is.
+        metric: D; None in checkpoints from before it was kept.
+        controls: the control variate c_j of every worker, (N, p); None if the method has none.
+        earlier: the losses of the last step of λ, for a method that extrapolates them; else None.
     """
 
     w: Array
@@ -36,6 +39,9 @@ class RoundState:
     marked: Array | None = None
     squares: Array | None = None
     average: Array | None = None
+    metric: Array | None = None
+    controls: Array | None = None
+    earlier: Array | None = None
 
 
 @dataclass
@@ -47,12 +53,14 @@ class Job:
         steps: E; 0 asks for the loss alone.
         mark: the local step whose model is sent too, 0 for none.
         counts: how often each worker was drawn, if workers are drawn with repetition.
+        control: c; worker j adds c - c_j to its gradients, with c_j of the state's `controls`. None: nothing.
     """
 
     workers: list[int]
     steps: int
     mark: int = 0
     counts: list[int] = field(default_factory=list)
+    control: Array | None = None
 
 
 def average(points: Mapping[int, Array | None], weights: Array, otherwise: Array) -> Array:

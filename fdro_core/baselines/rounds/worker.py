@@ -29,6 +29,11 @@ class LocalSettings(Protocol):
         ...
 
     @property
+    def proximal_weight(self) -> float:
+        """μ of a term (μ/2)‖w - w_sent‖² in the local steps, 0 for none."""
+        ...
+
+    @property
     def batch_size(self) -> int | None:
         """Samples per gradient, None for all."""
         ...
@@ -47,6 +52,7 @@ class LocalSettings(Protocol):
 class RoundWorker(FederatedWorker):
     """E times w ← w - η/D·∇f_j(w) from the model sent. Costs E gradients and O(p).
 
+    To each gradient it adds the shift of the message, and that of the method's proximal term if it has one.
     With a preconditioner it steps in P instead of D, and sends the mean of its gradients.
     Its curvature is measured only if the default step needs it, since nothing else uses it. Of its state it
     needs the metric alone: its random draws depend on the ticket, so a repeated message gets the same answer
@@ -74,12 +80,23 @@ class RoundWorker(FederatedWorker):
             loss = (self._evaluate_batch(message.w, rng) if batch else self._evaluate(message.w))[0]
         return Trained(message.ticket, w if message.steps else None, loss, marked)
 
+    def _slope(self, w: Array, message: Train, rng: np.random.Generator) -> tuple[float, Array]:
+        """f_j(w), and ∇f_j(w) + shift + μD(w - w_t) with w_t the model sent."""
+        assert self.state is not None
+        loss, gradient = self._evaluate_batch(w, rng)
+        if message.shift is not None:
+            gradient = gradient + message.shift
+        proximal = self.settings.proximal_weight
+        if proximal > 0:
+            gradient = gradient + proximal * self.state.metric * (w - message.w)
+        return loss, gradient
+
     def _walk(self, message: Train, rng: np.random.Generator) -> Walk:
         """Take the local steps: the last model, the loss before the first step, the marked model."""
         assert self.state is not None
         w, loss, marked = message.w, None, None
         for step in range(1, message.steps + 1):
-            value, gradient = self._evaluate_batch(w, rng)
+            value, gradient = self._slope(w, message, rng)
             loss = value if loss is None else loss
             w = w - message.step * self.state.inverse * gradient
             if step == message.mark:
@@ -94,7 +111,7 @@ class RoundWorker(FederatedWorker):
         w, loss, marked, inverse = message.w, None, None, message.inverse
         total = np.zeros_like(w)
         for step in range(1, message.steps + 1):
-            value, gradient = self._evaluate_batch(w, rng)
+            value, gradient = self._slope(w, message, rng)
             loss = value if loss is None else loss
             total = total - gradient
             if step == message.mark:
