@@ -101,7 +101,7 @@ def _solve(
 def engine(task: Task) -> VirtualEngine:
     """Return the engine with the task's delays and stragglers."""
     slow = [Straggler(j, by, since, np.inf if to is None else to) for j, by, since, to in task.stragglers]
-    return VirtualEngine(seed=task.seed, delays=LogNormal(*task.delay), stragglers=slow)
+    return VirtualEngine(seed=task.seed, delays=LogNormal(*task.delay), stragglers=slow, compute=task.compute)
 
 
 @contextmanager
