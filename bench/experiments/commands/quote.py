@@ -13,7 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "bench" / "results" / "experiments"
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("paper-experiments", "paper-efficiency", "networks")]
+PAGES = [
+    ROOT / "docs" / f"{name}.md" for name in ("paper-experiments", "paper-efficiency", "networks", "race")
+]
 PLACE = re.compile(r"<!-- results: ([^,\n]+?)(?:, ([^\n]+?))? -->\n.*?<!-- results end -->", re.DOTALL)
 
 

@@ -86,10 +86,16 @@ def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began:
         f"Every method: {options.trials} trials of settings, {options.search_seeds} seeds each, judged on "
         f"held-out training data; {beyond(options)}then {options.repeats} repeats with the "
         f"best, mean ± deviation. Stopping "
-        f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data). "
+        f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data{fifth(records)}). "
         f"Budget per run ({budget}), all workers together. p-values are two-sided, of the paired t-test "
         f"and of Wilcoxon's signed-rank test over seeds. " + run_time(records, began)
     )
+
+
+def fifth(records: Sequence[dict[str, Any]]) -> str:
+    """Return the data sets on which the worst fifth of the workers is gone by."""
+    found = sorted({record["data"] for record in records if record.get("judge") == "acc_20"})
+    return f"; {', '.join(found)}: that of the worst fifth of the workers" if found else ""
 
 
 def form(options: argparse.Namespace) -> str:

@@ -51,6 +51,7 @@ def measured(task: Task, problems: Sequence[Any]) -> Array:
         edition=1,
         compute=0.0,
         judge="",
+        early=False,
         parts=(),
     ).key()
     if name not in _known:

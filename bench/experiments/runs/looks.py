@@ -150,12 +150,18 @@ class ByClock:
         clock = entry["clock"]
         over = clock >= self.task.virtual_seconds
         if clock >= self.next or over:
-            self.next = (clock // self.spacing + 1) * self.spacing
+            self.next = self._after(clock)
             self.last = run.master.z.copy()
             self.rows.append(self._row(run, entry, self.last))
             if self.task.until is not None and self.rows[-1]["acc"] >= self.task.until:
                 return "accuracy"
         return "time" if over else None
+
+    def _after(self, clock: float) -> float:
+        """The time of the next look; early ones are a quarter of their time apart."""
+        if self.task.early and clock / 4 < self.spacing:
+            return clock + max(clock / 4, self.spacing / 20)
+        return (clock // self.spacing + 1) * self.spacing
 
     def _row(self, run: Any, entry: dict[str, Any], w: Array) -> Row:
         evaluator = self.evaluator

@@ -47,6 +47,7 @@ class Task:
         compute: virtual seconds per gradient, on top of a message's delay.
         judge: what search and stopping rule go by, on held-out data: "acc_w", or "acc_20" where workers have
             so few samples that the worst one's accuracy is noise.
+        early: on the virtual clock, look more often at the start, where fast methods rise.
     """
 
     experiment: str
@@ -74,6 +75,7 @@ class Task:
     edition: int = 1
     compute: float = 0.0
     judge: str = "acc_w"
+    early: bool = False
 
     def key(self) -> str:
         """Return the same text for the same task."""
