@@ -394,6 +394,7 @@ def test_aspires_rows_are_models_and_the_papers_updates_have_their_own():
 def test_the_first_edition_has_the_names_and_searches_of_the_first_tables():
     known = methods.registry(3, edition=1)
     assert not [name for name in known if name.endswith(("+ P", "(admm)"))]
+    assert methods.names(edition=1) == ["max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox"]
     assert known["AFL"].search == {"step": methods.Range(0.1, 2.0), "weight_step": methods.Range(1e-3, 0.1)}
     setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
     for name in ("ASPIRE-EASE", "ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-ADP", "ASPIRE-EASE_per"):

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Crash, LogNormal, ThreadEngine, VirtualEngine, baselines, resume, solve
+from fdro_core import Crash, LogNormal, ThreadEngine, VirtualEngine, baselines, resume, solve
 from fdro_core.app.runs.catalogue import kebab
 from fdro_core.baselines.rounds import Rounds
-from fdro_core.contracts.engine import gradients_of
 from fdro_core.errors import CheckpointMismatch, InvalidSetting
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.command import RUN_FILE, asked
@@ -47,38 +46,6 @@ def test_reports_have_the_drivers_fields(name):
     assert result.stop_reason == "iterations"
     assert result.objective == pytest.approx(float(middle_box(N).worst_case(result.losses).value))
     assert result.clock > 0
-
-
-class Counting(VirtualEngine):
-    """Adds up what the workers say that their answers to steps take."""
-
-    def start(self, factories):
-        super().start(factories)
-        self.charged = 0
-        for worker in self._workers:
-            worker.handle = self._counting(worker, worker.handle)
-
-    def _counting(self, worker, handle):
-        def counted(message):
-            self.charged += gradients_of(worker, message) if hasattr(message, "ticket") else 0
-            return handle(message)
-
-        return counted
-
-
-@pytest.mark.parametrize("forms", [*METHODS, "admm", "models", "models-sampled"])
-def test_a_step_is_charged_with_the_gradients_that_the_master_counts(forms):
-    aspire = {
-        "admm": AspireEase(consensus="admm", iterations=40, local_steps=3, batch_size=4),
-        "models": AspireEase(iterations=40, local_steps=3, tolerance=0.0),
-        "models-sampled": AspireEase(iterations=40, local_steps=3, batch_size=4),
-    }
-    algorithm = (METHODS | aspire)[forms]
-    if "local_steps" in {each.name for each in fields(algorithm)}:
-        algorithm = replace(algorithm, local_steps=3)
-    engine = Counting(seed=1)
-    result = solve(softmax_problems(N), middle_box(N), algorithm=algorithm, engine=engine)
-    assert engine.charged == result.gradients > 0
 
 
 @pytest.mark.parametrize("faults", [False, True])

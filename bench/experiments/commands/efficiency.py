@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
             base = task(given, data)
             workers = compare.workers_of(base)
             names = given.methods or methods.names(
-                *VARIANTS, without=WITHOUT, preconditioned=given.preconditioned
+                *VARIANTS, without=WITHOUT, preconditioned=given.preconditioned, edition=given.edition
             )
             known = one_problem(base, workers)
             found[data] = compare.tuned_runs(pool, session.records, given, base, names, workers, known)

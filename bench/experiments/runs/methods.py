@@ -311,10 +311,20 @@ def register(method: Method) -> Method:
     return method
 
 
-def names(*variants_of_aspire: str, without: Collection[str] = (), preconditioned: bool = False) -> list[str]:
+FIRST_ROWS = frozenset({"max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox"})
+"""The baselines of the first edition's tables: the paper's."""
+
+
+def names(
+    *variants_of_aspire: str,
+    without: Collection[str] = (),
+    preconditioned: bool = False,
+    edition: int = LATEST_EDITION,
+) -> list[str]:
     """Return the rows of a table: every baseline but `without`, ASPIRE's variants given, registered methods.
 
-    With `preconditioned`, the further rows of each baseline follow it; they are of the second edition.
+    With `preconditioned`, the further rows of each baseline follow it; they are of the second edition. The
+    first edition has the paper's baselines alone.
 
     >>> names("ASPIRE-EASE", without={"max{Ind}"})[:4]
     ['Mix_Even', 'FedAvg', 'AFL', 'DRFA-Prox']
@@ -323,7 +333,7 @@ def names(*variants_of_aspire: str, without: Collection[str] = (), preconditione
     """
     found = []
     for cls in baseline_classes():
-        if cls.label not in without:
+        if cls.label not in without and (edition != FIRST_EDITION or cls.label in FIRST_ROWS):
             found.append(cls.label)
             found += [f"{cls.label} {each.suffix}" for each in variants(cls) if preconditioned]
     return [*found, *variants_of_aspire, *_registered]
