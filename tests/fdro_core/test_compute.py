@@ -1,4 +1,4 @@
-"""What a step is charged with on the virtual clock: the gradients that the master counts, method by method."""
+"""What a step is charged with on the virtual clock: the gradients that the master counts."""
 
 from __future__ import annotations
 
