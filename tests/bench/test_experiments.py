@@ -17,6 +17,8 @@ from bench.experiments.runs.parts import Evaluator, cut, worst_fifth
 from bench.experiments.runs.perform import perform
 from bench.experiments.runs.records import Records, read
 from bench.experiments.runs.task import Task, key
+from fdro_core import SoftmaxRegression
+from fdro_core.errors import DriverError
 from uncertainty_sets import KL
 
 SHORT = Task(
@@ -232,6 +234,20 @@ def test_a_run_that_diverges_is_a_bad_trial():
     record = perform(replace(SHORT, method="Mix_Even", settings={"step": 1e308}))
     assert record["stop"] == "NoWorkersLeft"
     assert record["metrics"]["acc_w"] <= 0.5
+
+
+@pytest.mark.parametrize("method", ["AFL", "ASPIRE-EASE"])
+def test_a_mistake_in_the_code_is_not_taken_for_divergence(method, monkeypatch):
+    def batches_fail(self, w, rng=None, batch_size=None):
+        if rng is not None:
+            raise AttributeError("no such name")
+        return usual(self, w)
+
+    usual = SoftmaxRegression.loss_and_gradient
+    monkeypatch.setattr(SoftmaxRegression, "loss_and_gradient", batches_fail)
+    settings = dict(methods.registry(2)[method].default)
+    with pytest.raises(DriverError, match="no such name"):
+        perform(replace(SHORT, method=method, settings=settings, edition=2))
 
 
 def test_the_perceptron_learns():
