@@ -53,7 +53,10 @@ def overview(known: dict[str, Command]) -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command; return its exit code, 2 if there is none, 3 or 4 if a package or data is missing."""
+    """Run a command; return its exit code: 2 if there is none, 3 or 4 if a package or data is missing.
+
+    130 after Ctrl-C.
+    """
     known = commands()
     if not arguments or arguments[0] not in known:
         asked = bool(arguments) and arguments[0] not in {"-h", "--help"}
@@ -76,6 +79,9 @@ def run(arguments: list[str]) -> int:
 
     try:
         code: int = module.main(arguments[1:])
+    except KeyboardInterrupt:
+        print("Interrupted. Whatever a command has written down by now is kept.", file=sys.stderr)
+        return 130
     except DataError as error:  # it says what is missing and where to get it; a traceback would hide that
         print(error, file=sys.stderr)
         return 4

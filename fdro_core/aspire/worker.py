@@ -31,6 +31,10 @@ class Worker(FederatedWorker):
         """The reply to a message. A Step whose ticket was answered before gets the same answer again."""
         return self._step(message) if type(message) is Step else super().handle(message)
 
+    def gradients(self, message: Request) -> int:
+        """E for a step."""
+        return self.config.local_steps
+
     def _continue(self, begin: Begin, last: Reply | None, replies: int) -> None:
         """Take up the state that the last reply shows. Costs one gradient."""
         if not isinstance(last, Update):

@@ -31,6 +31,9 @@ class WorkerMachine(Protocol):
     A worker may also have ``recall(opening, last, replies)``: continue in a new process, given the messages
     it had answered before its first step, its last reply, and how many steps it had answered. Without it a
     worker that is made again gets the opening messages again.
+
+    And it may have ``gradients(message)``: how many gradients its answer takes, for engines that charge
+    computing (`gradients_of`).
     """
 
     def handle(self, message: Request) -> Reply:
@@ -44,6 +47,12 @@ class WorkerMachine(Protocol):
     def restore(self, state: Mapping[str, Any] | None) -> None:
         """Go back to a snapshot."""
         ...
+
+
+def gradients_of(worker: Any, message: Request) -> int:
+    """Return how many gradients a worker's answer takes: what it says itself, 1 if it says nothing."""
+    counts = getattr(worker, "gradients", None)
+    return 1 if counts is None else int(counts(message))
 
 
 class Event:

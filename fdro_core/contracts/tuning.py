@@ -21,10 +21,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Range:
-    """A number in [low, high], drawn uniformly on a logarithmic scale."""
+    """A number in [low, high], drawn uniformly on a logarithmic scale.
+
+    A search whose best value is at an end may go on beyond it, but not out of `limits`.
+    """
 
     low: float
     high: float
+    limits: tuple[float, float] = (0.0, np.inf)
 
     def draw(self, rng: np.random.Generator) -> float:
         """Draw a number, rounded to three digits."""
@@ -33,10 +37,15 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few values, all equally likely; `cover` asks the search to try each of them at least once."""
+    """One of a few values, all equally likely; `cover` asks the search to try each of them at least once.
+
+    A search whose best is the first or the last of increasing numbers may go on beyond it, but not out of
+    `limits`.
+    """
 
     values: tuple[Any, ...]
     cover: bool = False
+    limits: tuple[float, float] = (0.0, np.inf)
 
     def draw(self, rng: np.random.Generator) -> Any:
         """Draw a value."""
@@ -69,7 +78,7 @@ class Tunable:
         """Return the default and the values to draw from, for a number of workers.
 
         >>> Tunable(0, None).search(workers=3, informed=False)
-        (0, Choice(values=(0, 1, 2), cover=True))
+        (0, Choice(values=(0, 1, 2), cover=True, limits=(0.0, inf)))
         """
         if informed and self.informed is not None:
             return self.informed

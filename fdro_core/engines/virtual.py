@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.contracts.engine import Away, Back, EngineTraits, Event, Lost, WorkerFactory, WorkerMachine
+from fdro_core.contracts.engine import (
+    Away,
+    Back,
+    EngineTraits,
+    Event,
+    Lost,
+    WorkerFactory,
+    WorkerMachine,
+    gradients_of,
+)
 from fdro_core.contracts.failures import as_exception
 from fdro_core.contracts.messages import Reply, Request, copied, from_fields, to_fields
 from fdro_core.contracts.replies import checked
@@ -28,6 +37,9 @@ class VirtualEngine(EngineTraits):
     here: a slow one answers in the end, and if nothing is under way the run ends with `Deadlock`. So
     `deadline="auto"` never acts.
 
+    A step takes delay + compute·E, where E is the number of gradients that the worker says its answer takes
+    (`WorkerMachine.gradients`); a straggler's factor multiplies the sum. By default computing is free.
+
     Args:
         seed: fixes every delay, loss and repetition.
         delays: one law for all workers, or one for each.
@@ -35,6 +47,7 @@ class VirtualEngine(EngineTraits):
         crashes: workers that are lost, and may return.
         lost: the chance that a message (either way) never arrives; the master notices by its `deadline`.
         repeated: the chance that a message arrives twice.
+        compute: seconds per gradient, on top of the delay.
 
     >>> from fdro_core import Exponential, Straggler
     >>> VirtualEngine(seed=0, delays=Exponential(), stragglers=[Straggler(2, factor=20.0)])
@@ -51,6 +64,7 @@ class VirtualEngine(EngineTraits):
         crashes: Sequence[Crash] = (),
         lost: float = 0.0,
         repeated: float = 0.0,
+        compute: float = 0.0,
     ) -> None:
         self.seed = check_whole("VirtualEngine.seed", seed, 0)
         self.law = LogNormal() if delays is None else _check_laws(delays)
@@ -58,6 +72,7 @@ class VirtualEngine(EngineTraits):
         self.crashes = check_list_of("VirtualEngine.crashes", crashes, Crash)
         self.lost = _check_chance("VirtualEngine.lost", lost)
         self.repeated = _check_chance("VirtualEngine.repeated", repeated)
+        self.compute = float(check_number("VirtualEngine.compute", compute, least=0))
         self._clock = 0.0
 
     def __repr__(self) -> str:
@@ -108,6 +123,8 @@ class VirtualEngine(EngineTraits):
             message = copied(message)
         streams = self._delays
         delay = streams[worker if len(streams) > 1 else 0].next()
+        if self.compute:
+            delay += self.compute * gradients_of(self._workers[worker], message)
         if worker in self._slow:
             for straggler in self._slow[worker]:
                 if straggler.start <= self._clock < straggler.end:
@@ -192,7 +209,9 @@ class VirtualEngine(EngineTraits):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return all that fixes the times: seed, laws and faults."""
-        names = ("seed", "stragglers", "crashes", "lost", "repeated")
+        names = ["seed", "stragglers", "crashes", "lost", "repeated"]
+        if self.compute:  # without it, the checkpoints of releases that did not know it still fit
+            names.append("compute")
         return {"": type(self).__name__, "delays": self.law} | {name: getattr(self, name) for name in names}
 
     def restore(self, state: Mapping[str, Any]) -> None:

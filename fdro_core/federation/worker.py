@@ -82,6 +82,14 @@ class FederatedWorker:
         assert isinstance(message, Hello)
         return self._introduce()
 
+    def gradients(self, message: Request) -> int:
+        """How many gradients the answer takes: the message's `steps`, 1 if it has none.
+
+        It must be what the master counts for the reply.
+        """
+        steps: int = getattr(message, "steps", 1)
+        return steps
+
     def snapshot(self) -> dict[str, Any] | None:
         """The state as plain values and arrays, for checkpoints and for a worker that moves."""
         if self.state is None:

@@ -11,12 +11,14 @@ from bench.__main__ import commands, overview
 from bench.datasets import Client, load
 from bench.experiments.commands import efficiency, quote, rehearse
 from bench.experiments.presentation import paper_numbers, statistics
-from bench.experiments.runs import backdoor, compare, methods, sets, stopping, tuning
+from bench.experiments.runs import backdoor, compare, edges, methods, sets, stopping, tuning
 from bench.experiments.runs.models import Perceptron, Softmax
-from bench.experiments.runs.parts import Evaluator, cut
+from bench.experiments.runs.parts import Evaluator, cut, worst_fifth
 from bench.experiments.runs.perform import perform
 from bench.experiments.runs.records import Records, read
 from bench.experiments.runs.task import Task, key
+from fdro_core import SoftmaxRegression
+from fdro_core.errors import DriverError
 from uncertainty_sets import KL
 
 SHORT = Task(
@@ -69,6 +71,17 @@ def test_scores_by_hand():
         assert len(labels) < len(own)
 
 
+def test_the_worst_fifth_by_hand():
+    assert worst_fifth(np.array([0.5])) == 0.5
+    assert worst_fifth(np.array([0.9, 0.3, 0.8, 0.7, 0.6])) == 0.3
+    assert worst_fifth(np.linspace(1, 0, 11)) == pytest.approx((0 + 0.1 + 0.2) / 3)  # 3 of 11
+    record = perform(SHORT)
+    accuracies = sorted(record["metrics"]["accuracies"])
+    assert record["metrics"]["acc_20"] == pytest.approx(accuracies[0], abs=1e-4)  # one of two workers
+    assert len(record["curve"]["acc_20"]) == len(record["curve"]["bits"]) == 4
+    assert record["curve"]["bits"] == sorted(record["curve"]["bits"])
+
+
 def test_every_rule_by_hand():
     accuracy = [0.1, 0.8, 0.2, 0.5, 0.6, 0.5, 0.5, 0.0, 0.1, 0.1, 0.1, 0.1]
     loss = [1.0, 3.0, 0.2, 0.1, 0.2, 0.4, 0.5, 0.5, 0.6, 0.7, 0.8, 0.9]
@@ -92,6 +105,7 @@ def test_every_rule_by_hand():
 def test_the_model_is_the_mean_of_the_window_and_is_scored_as_that():
     rows = [
         {"held_acc_w": held, "held_loss_w": 1.0, "acc_w": 0.0, "loss_w": 1.0, "std": 0.0}
+        | {"acc_20": 0.0, "held_acc_20": 1.0 - held}
         | {"gradients": 10 * (k + 1), "clock": k, "bits": 0, "planes": 0, "scores": None}
         for k, held in enumerate([0.1, 0.6, 0.9, 0.6, 0.2])
     ]
@@ -107,6 +121,8 @@ def test_the_model_is_the_mean_of_the_window_and_is_scored_as_that():
     assert w.tolist() == [2.0, 2.0] == seen[0].tolist()
     assert (found["acc_w"], found["held_acc_w"], found["gradients"]) == (0.75, 0.5, 40)
     assert found["held_acc_w_last"] == 0.2
+    _, w = stopping.metrics(rows, models, score, "the best look", judge="acc_20")
+    assert w.tolist() == [0.0, 0.0]  # where the worst fifth of the held-out data is best
 
 
 def test_a_rehearsal_never_sees_the_test_data():
@@ -220,6 +236,20 @@ def test_a_run_that_diverges_is_a_bad_trial():
     assert record["metrics"]["acc_w"] <= 0.5
 
 
+@pytest.mark.parametrize("method", ["AFL", "ASPIRE-EASE"])
+def test_a_mistake_in_the_code_is_not_taken_for_divergence(method, monkeypatch):
+    def batches_fail(self, w, rng=None, batch_size=None):
+        if rng is not None:
+            raise AttributeError("no such name")
+        return usual(self, w)
+
+    usual = SoftmaxRegression.loss_and_gradient
+    monkeypatch.setattr(SoftmaxRegression, "loss_and_gradient", batches_fail)
+    settings = dict(methods.registry(2)[method].default)
+    with pytest.raises(DriverError, match="no such name"):
+        perform(replace(SHORT, method=method, settings=settings, edition=2))
+
+
 def test_the_perceptron_learns():
     pytest.importorskip("torch")
     data = load("digits", digits=(3, 8))
@@ -283,8 +313,10 @@ def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
         if record["experiment"] in {"efficiency", "networks"}:
             known = efficiency.one_problem(task, workers)
         assert key(record) == task.key()
-        if record["stage"] == "tune":
-            assert record["settings"] in tuning.candidates(known[record["method"]], 8, seed)
+        method = known[record["method"]]
+        if record["stage"] == "tune" and record["settings"] not in tuning.candidates(method, 8, seed):
+            beyond = [edges.side(space, record["settings"][name]) for name, space in method.search.items()]
+            assert any(beyond), "neither drawn nor beyond an end of a range"
 
 
 def test_a_record_without_a_field_of_today_is_found():
@@ -394,6 +426,7 @@ def test_aspires_rows_are_models_and_the_papers_updates_have_their_own():
 def test_the_first_edition_has_the_names_and_searches_of_the_first_tables():
     known = methods.registry(3, edition=1)
     assert not [name for name in known if name.endswith(("+ P", "(admm)"))]
+    assert methods.names(edition=1) == ["max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox"]
     assert known["AFL"].search == {"step": methods.Range(0.1, 2.0), "weight_step": methods.Range(1e-3, 0.1)}
     setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
     for name in ("ASPIRE-EASE", "ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-ADP", "ASPIRE-EASE_per"):
@@ -401,6 +434,17 @@ def test_the_first_edition_has_the_names_and_searches_of_the_first_tables():
     with pytest.raises(ValueError, match="editions 1 and 2, got 3"):
         methods.registry(3, edition=3)
     assert replace(SHORT, edition=2).key() != SHORT.key()
+
+
+def test_local_steps_take_the_form_of_their_edition():
+    setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
+    row = methods.registry(3)["ASPIRE-EASE_per"]
+    made = row.config(setup, row.default)
+    assert set(row.search) == {"model_step", "weight_step", "budget", "local_steps"}
+    assert (made.consensus, made.local_steps) == ("models", 5)
+    full = replace(setup, batch=None)
+    assert set(methods.registry(3, sampled=False)["ASPIRE-EASE_per"].search) == {"budget", "local_steps"}
+    assert row.config(full, {"local_steps": 2}).tolerance == 0.0  # nothing but the budget ends a run
 
 
 @pytest.mark.parametrize("method", ["AFL + P", "DRFA-Prox + P", "ASPIRE-EASE", "ASPIRE-EASE (admm)"])

@@ -65,6 +65,22 @@ def test_staleness_never_above_tau(active, factor, aspire):
         assert stalest == tau  # the limit binds
 
 
+@pytest.mark.parametrize("batch", [None, 4])
+def test_local_steps_take_time_if_computing_does(aspire, batch):
+    times = {}
+    for steps in (1, 3):
+        config = aspire(active_workers=N, iterations=10, local_steps=steps, batch_size=batch)
+        times[steps] = run(config, delays=Constant(), compute=0.25, stragglers=[Straggler(1, 2.0)]).clock
+    assert times == {1: pytest.approx(10 * 2 * 1.25), 3: pytest.approx(10 * 2 * 1.75)}  # of the straggler
+    with pytest.raises(InvalidSetting, match=r"VirtualEngine\.compute"):
+        VirtualEngine(compute=-1.0)
+
+
+def test_computing_is_part_of_what_fixes_the_times():
+    assert "compute" not in VirtualEngine().fingerprint()  # checkpoints from before it existed still fit
+    assert VirtualEngine(compute=0.5).fingerprint()["compute"] == 0.5
+
+
 def test_a_straggler_costs_time_only_when_waited_for(aspire):
     slow = [Straggler(0, 20.0)]
     patient = aspire(active_workers=1, iterations=600, max_staleness=600)

@@ -37,7 +37,7 @@ Runs = dict[str, list[dict[str, Any]]]
 
 def main(arguments: list[str]) -> int:
     """Run the experiment, print the table, write the files."""
-    session = Session(options.common(COMMAND, __doc__, DATA), arguments, COMMAND)
+    session = Session(options.editions(options.common(COMMAND, __doc__, DATA)), arguments, COMMAND)
     given, shown = session.given, []
     with session.pool() as pool:
         for data in given.data:
@@ -74,6 +74,7 @@ def task(given: Any, data: str) -> Task:
         stragglers=((2, SLOWER, SLOW_FROM, SLOW_TO),),
         held=0.0,
         parts=("train",),
+        edition=given.edition,
     )
 
 
@@ -169,6 +170,7 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
+        f"{reporting.form(session.given)}"
         f"Three workers; delays are log-normal (median {DELAY[0]:g} s, sigma {DELAY[1]:g}); worker 3's "
         f"are {SLOWER:g} times longer for messages sent in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s. ADP: S = 1 while "
         "a delay is over twice the mean, otherwise S = N. Softmax regression, l2 = 1e-3, full batches, the "

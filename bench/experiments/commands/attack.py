@@ -45,7 +45,12 @@ def main(arguments: list[str]) -> int:
                 base = options.base(given, COMMAND, data)
                 base = options.base(given, COMMAND, data, attack=backdoor.settings(federation(base), kind))
                 workers = compare.workers_of(base)
-                names = given.methods or methods.names("ASPIRE-EASE", without=WITHOUT)
+                names = given.methods or methods.names(
+                    "ASPIRE-EASE",
+                    without=WITHOUT,
+                    preconditioned=given.preconditioned,
+                    edition=given.edition,
+                )
                 runs = compare.tuned_runs(pool, session.records, given, base, names, workers)
                 found[data, kind] = {name: [_weigh(record) for record in rs] for name, rs in runs.items()}
     made = [

@@ -43,7 +43,9 @@ def main(arguments: list[str]) -> int:
         for data in given.data:
             base = task(given, data)
             workers = compare.workers_of(base)
-            names = given.methods or methods.names(*VARIANTS, without=WITHOUT)
+            names = given.methods or methods.names(
+                *VARIANTS, without=WITHOUT, preconditioned=given.preconditioned, edition=given.edition
+            )
             known = one_problem(base, workers)
             found[data] = compare.tuned_runs(pool, session.records, given, base, names, workers, known)
     made_tables = [table(data, runs) for data, runs in found.items()]

@@ -13,6 +13,7 @@ from bench.experiments.runs import compare, methods
 COMMAND = "heterogeneity"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
 VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE_per")
+MANY = 20  # workers: more are not tried one by one for max{Ind}
 COLUMNS = (
     ("Acc_w %", "acc_w", 100.0, 2),
     ("Loss_w", "loss_w", 1.0, 3),
@@ -30,12 +31,14 @@ def main(arguments: list[str]) -> int:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             workers = compare.workers_of(base)
-            names = given.methods or methods.names(*VARIANTS)
-            if compare.one_class(base):
+            names = given.methods or rows(given)
+            if compare.one_class(base) or workers > MANY:
                 names = [name for name in names if name != "max{Ind}"]  # it would learn a single label
             found[data] = compare.tuned_runs(pool, session.records, given, base, names, workers)
     made = [
-        tables.comparison(data, data, runs, COLUMNS, paper_numbers.HETEROGENEITY, "ASPIRE-EASE")
+        tables.comparison(
+            data, data, runs, tables.with_fifth(COLUMNS, runs), paper_numbers.HETEROGENEITY, "ASPIRE-EASE"
+        )
         for data, runs in found.items()
     ]
     made.append(tables.settings_found(found))
@@ -44,6 +47,12 @@ def main(arguments: list[str]) -> int:
         for data, runs in found.items():
             draw(given.out, data, runs)
     return 0
+
+
+def rows(given: Any) -> list[str]:
+    """Return the table's methods; from the second edition on with the paper's own updates."""
+    own = [] if given.edition == methods.FIRST_EDITION else ["ASPIRE-EASE (admm)"]
+    return methods.names(*VARIANTS, *own, preconditioned=given.preconditioned, edition=given.edition)
 
 
 def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:

@@ -68,7 +68,6 @@ TARGET = 2 / 3  # of the budget: the loss that is to be reached with slow worker
 def main(arguments: list[str]) -> int:
     """Run the experiment, print the tables, write the files."""
     made = options.parser(COMMAND, __doc__, [])
-    made.set_defaults(edition=methods.LATEST_EDITION)
     made.add_argument("--rows", nargs="+", type=int, metavar="NUMBER", help=_numbered())
     session = Session(made, arguments, COMMAND)
     given = session.given
@@ -87,7 +86,8 @@ def main(arguments: list[str]) -> int:
                 slowed[row.name] = _with_slow_workers(pool, session, found[row.name], workers)
     given.data = sorted({row.data for row in chosen})
     made_tables = [
-        tables.comparison(name, name, runs, COLUMNS, {}, REFERENCE) for name, runs in found.items()
+        tables.comparison(name, name, runs, tables.with_fifth(COLUMNS, runs), {}, REFERENCE)
+        for name, runs in found.items()
     ]
     made_tables += [table(name, runs, found[name]) for name, runs in slowed.items()]
     made_tables.append(tables.settings_found(found))

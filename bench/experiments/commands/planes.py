@@ -34,7 +34,7 @@ Runs = dict[tuple[str, str], list[dict[str, Any]]]
 
 def main(arguments: list[str]) -> int:
     """Run the experiment, print the tables, write the files."""
-    made = options.common(COMMAND, __doc__, DATA)
+    made = options.editions(options.common(COMMAND, __doc__, DATA))
     made.add_argument("--seconds", type=float, help="virtual seconds per run (400; Fashion-MNIST 150)")
     session = Session(made, arguments, COMMAND)
     given, found = session.given, dict[str, Runs]()
@@ -56,7 +56,15 @@ def plan(given: Any, data: str) -> dict[tuple[str, str], list[Task]]:
     seconds = given.seconds or (QUICK if given.quick else SECONDS.get(data, USUAL))
     points = 20 if given.quick else 50
     base = options.on_the_clock(
-        COMMAND, data, given.seed, seconds, l2=1e-3, points=points, held=0.0, parts=("train",)
+        COMMAND,
+        data,
+        given.seed,
+        seconds,
+        l2=1e-3,
+        points=points,
+        held=0.0,
+        parts=("train",),
+        edition=given.edition,
     )
     base = replace(base, budget=compare.workers_of(base) / 3)
     seeds = range(given.seed, given.seed + given.repeats)
@@ -147,6 +155,7 @@ def _span(records: list[dict[str, Any]]) -> tuple[float, float]:
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
+        f"{reporting.form(session.given)}"
         "Softmax regression with l2 = 1e-3, full batches, S = 1, log-normal delays (median 1 s, sigma 0.5), "
         "the driver's default steps; EASE and CP see the same delays. CD-norm: deviations up to the prior, "
         "Γ = N/3. KL: radius 0.3. After the time given, the worst-case objective stays within 1 % of "

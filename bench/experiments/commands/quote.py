@@ -2,7 +2,8 @@
 
 A page has lines ``<!-- results: FILE, TITLE -->`` and ``<!-- results end -->``; what stands between them is
 replaced by the table of FILE (under bench/results/experiments) whose title begins with TITLE, by all tables
-if no title is given, or by the remarks under the tables if the title is "remarks".
+if no title is given, or by the remarks under the tables if the title is "remarks". If there is no such
+folder, a line says that the runs have not been made yet.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "bench" / "results" / "experiments"
 PAGES = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("paper-experiments", "paper-efficiency", "networks", "estimators")
+    for name in ("paper-experiments", "paper-efficiency", "networks", "race", "estimators")
 ]
 PLACE = re.compile(r"<!-- results: ([^,\n]+?)(?:, ([^\n]+?))? -->\n.*?<!-- results end -->", re.DOTALL)
+
+NOT_YET = "*These runs have not been made yet.*"
+"""What stands for tables whose folder does not exist."""
 
 
 def blocks(text: str) -> tuple[dict[str, str], str]:
@@ -38,6 +42,8 @@ def blocks(text: str) -> tuple[dict[str, str], str]:
 
 def quoted(name: str, title: str | None, folder: Path = RESULTS) -> str:
     """What stands for a file and a title."""
+    if not (folder / name).parent.is_dir():
+        return NOT_YET
     tables, remarks = blocks((folder / name).read_text(encoding="utf-8"))
     if title == "remarks":
         return remarks

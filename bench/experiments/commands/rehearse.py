@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             known = compare.methods_of(base, compare.workers_of(base))
-            names = given.methods or methods.names(*VARIANTS, without=WITHOUT)
+            names = given.methods or methods.names(*VARIANTS, without=WITHOUT, edition=given.edition)
             methods.check(names, known)
             tasks = {name: trials(base, known[name], given) for name in names}
             title = f"{data}: {len(names)} methods"

@@ -38,5 +38,6 @@ class Session:
         return self.records.of(self.given.data)
 
     def publish(self, tables: Sequence[Table], remarks: str) -> None:
-        """Print the tables and write them beside the records."""
+        """Print the tables and write them beside the records, with settings that stayed at an end."""
+        remarks += reporting.open_ends(self.given.edges)
         reporting.publish(self.console, self.given.out, tables, remarks)

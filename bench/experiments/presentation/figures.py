@@ -46,7 +46,9 @@ def label_all(ends: dict[Any, list[End]]) -> None:
         left, right = axes.get_xlim()
         ticks = [tick for tick in axes.get_xticks() if min(left, right) <= tick <= max(left, right)]
         axes.set_xticks(ticks)
-        axes.set_xlim(left, right + 0.32 * (right - left))  # room for the names
+        log = axes.get_xscale() == "log"
+        room = right * (right / left) ** 0.32 if log else right + 0.32 * (right - left)
+        axes.set_xlim(left, room)  # room for the names
     label_ends(next(iter(ends)).figure, list(ends.items()))
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.display.tables import Table
 from bench.experiments.presentation.statistics import paired, summary
 from bench.experiments.presentation.tables import MISSING, chance, pm
-from bench.experiments.runs import stopping
+from bench.experiments.runs import edges, stopping
 from bench.measuring import machine
 
 
@@ -84,11 +84,42 @@ def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began:
     )
     return (
         f"Every method: {options.trials} trials of settings, {options.search_seeds} seeds each, judged on "
-        f"held-out training data; then {options.repeats} repeats with the best, mean ± deviation. Stopping "
-        f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data). "
+        f"held-out training data; {beyond(options)}then {options.repeats} repeats with the "
+        f"best, mean ± deviation. Stopping "
+        f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data{fifth(records)}). "
         f"Budget per run ({budget}), all workers together. p-values are two-sided, of the paired t-test "
         f"and of Wilcoxon's signed-rank test over seeds. " + run_time(records, began)
     )
+
+
+def fifth(records: Sequence[dict[str, Any]]) -> str:
+    """Return the data sets on which the worst fifth of the workers is gone by."""
+    found = sorted({record["data"] for record in records if record.get("judge") == "acc_20"})
+    return f"; {', '.join(found)}: that of the worst fifth of the workers" if found else ""
+
+
+def form(options: argparse.Namespace) -> str:
+    """Return the sentence about which updates ASPIRE's rows are; the first edition's tables had none."""
+    return "" if options.edition == 1 else 'AspireEase(consensus="models"). '
+
+
+def beyond(options: argparse.Namespace) -> str:
+    """Return how searches went on beyond ranges, for the middle of a sentence; "" if they did not."""
+    if not options.widen:
+        return ""
+    return (
+        f"a best value in the outer {edges.OUTER:.0%} of its range is moved outwards, trial by trial on the "
+        "same seeds, while that is better; "
+    )
+
+
+def open_ends(found: Sequence[str]) -> str:
+    """Return the warning of settings whose best value stayed at the end of a range; "" if there are none.
+
+    >>> open_ends(["digits, softmax: AFL: step 9.9, upper end of [0.1, 10]"])
+    ' At the end of a range, which was too small: digits, softmax: AFL: step 9.9, upper end of [0.1, 10].'
+    """
+    return f" At the end of a range, which was too small: {'; '.join(found)}." if found else ""
 
 
 def run_time(records: Sequence[dict[str, Any]], began: float) -> str:

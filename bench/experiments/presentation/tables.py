@@ -84,6 +84,23 @@ Column = tuple[str, str, float, int]
 """Heading, metric, scale and digits."""
 
 
+MANY = 10
+"""Workers; tables about more of them have a column for the worst fifth."""
+
+
+def with_fifth(columns: Sequence[Column], runs: Runs) -> Sequence[Column]:
+    """Return the columns, with the worst fifth's accuracy first or second if there are many workers.
+
+    First comes what the search goes by, since the first column is the one that is tested.
+    """
+    record = next((record for records in runs.values() for record in records), {})
+    if len(record.get("metrics", {}).get("accuracies", ())) <= MANY or "acc_20" not in record["metrics"]:
+        return columns
+    fifth = ("worst 20 %", "acc_20", 100.0, 2)
+    first = record.get("judge", "acc_w") == "acc_20"
+    return [fifth, *columns] if first else [columns[0], fifth, *columns[1:]]
+
+
 def comparison(
     title: str,
     data: str,

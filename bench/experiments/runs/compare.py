@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments.runs import methods, tuning
+from bench.experiments.runs import edges, methods, tuning
 from bench.experiments.runs.pool import Pool
 from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import Task, federation
@@ -26,7 +26,8 @@ def tuned_runs(
 ) -> dict[str, list[dict[str, Any]]]:
     """Search every method's settings, then repeat it with the best; return the records by method.
 
-    `known` has the methods by name, by default those of the task's edition.
+    `known` has the methods by name, by default those of the task's edition. With `options.widen`, a search
+    whose best is at the end of a range goes on beyond it; ends that stay open are added to `options.edges`.
     """
     known = known or methods_of(base, workers)
     methods.check(names, known)
@@ -36,17 +37,65 @@ def tuned_runs(
     }
     flat = [task for tasks in searches.values() for task in tasks]
     pool.run(f"{base.data}: {options.trials} trials per method", flat, records)
-    runs = {}
-    for name, tasks in searches.items():
-        chosen = tuning.best([record for task in tasks if (record := records.get(task)) is not None])
-        runs[name] = [
-            replace(base, method=name, settings=chosen, stage="run", seed=options.seed + repeat)
+    chosen = {name: tuning.best(_records(records, tasks)) for name, tasks in searches.items()}
+    chosen = _widened(pool, records, options, base, {name: known[name] for name in names}, chosen, workers)
+    runs = {
+        name: [
+            replace(base, method=name, settings=chosen[name], stage="run", seed=options.seed + repeat)
             for repeat in range(options.repeats)
         ]
+        for name in names
+    }
     pool.run(
         f"{base.data}: {options.repeats} repeats", [t for tasks in runs.values() for t in tasks], records
     )
-    return {name: [record for t in tasks if (record := records.get(t))] for name, tasks in runs.items()}
+    return {name: _records(records, tasks) for name, tasks in runs.items()}
+
+
+def _records(records: Records, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    return [record for task in tasks if (record := records.get(task)) is not None]
+
+
+def _widened(
+    pool: Pool,
+    records: Records,
+    options: argparse.Namespace,
+    base: Task,
+    known: Mapping[str, methods.Method],
+    chosen: dict[str, dict[str, Any]],
+    workers: int,
+) -> dict[str, dict[str, Any]]:
+    """Search beyond the ends of ranges, all methods side by side; return the settings, keep open ends."""
+
+    def trial(name: str, settings: Mapping[str, Any]) -> list[Task]:
+        return tuning.trial(base, known[name], settings, options.search_seeds, options.seed)
+
+    found, going = dict(chosen), {}
+    open_ends: list[edges.Edge] = []
+    for name, settings in chosen.items():
+        allowed = edges.accepts(known[name], workers, base.batch)
+        if options.widen:
+            reached = tuning.score(_records(records, trial(name, settings)))
+            going[name] = edges.widened(known[name], settings, reached, allowed)
+        else:
+            open_ends += edges.edges(known[name], settings, allowed)
+    scores: dict[str, float | None] = dict.fromkeys(going)
+    while scores:
+        asked: dict[str, dict[str, Any]] = {}
+        for name, score in scores.items():
+            try:
+                asked[name] = going[name].send(score)  # type: ignore[arg-type]  # None starts it
+            except StopIteration as end:
+                found[name], left = end.value
+                open_ends += left
+        tasks = {name: trial(name, settings) for name, settings in asked.items()}
+        pool.run(f"{base.data}: beyond a range", [task for some in tasks.values() for task in some], records)
+        scores = {name: tuning.score(_records(records, some)) for name, some in tasks.items()}
+    for edge in open_ends:
+        line = f"{base.data}, {base.model}{', stragglers' * bool(base.stragglers)}: {edge}"
+        pool.console.print(f"[yellow]At the end of its range: {line}[/]")
+        options.edges.append(line)
+    return found
 
 
 def methods_of(base: Task, workers: int) -> dict[str, methods.Method]:

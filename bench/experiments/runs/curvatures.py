@@ -49,6 +49,10 @@ def measured(task: Task, problems: Sequence[Any]) -> Array:
         budget=None,
         spread=None,
         edition=1,
+        compute=0.0,
+        judge="",
+        early=False,
+        parts=(),
     ).key()
     if name not in _known:
         _known[name] = measure(problems, task.seed, task.batch)

@@ -33,6 +33,18 @@ def average_over(clock: Sequence[float], values: Sequence[float], seconds: float
     return float(np.diff(edges) @ np.asarray(values, dtype=float) / seconds)
 
 
+def tail(clock: Sequence[float], values: Sequence[float], seconds: float, share: float = 0.2) -> float:
+    """Return the mean over the last share of [0, seconds], with 0 before the first look.
+
+    >>> tail([1, 9, 11], [10, 20, 99], 10)  # 10 from 8 s to 9 s, then 20; 11 s is too late
+    15.0
+    """
+    begin = (1 - share) * seconds
+    starts = np.clip(np.asarray(clock, dtype=float), begin, seconds)
+    lengths = np.diff(np.append(starts, seconds))
+    return float(lengths @ np.asarray(values, dtype=float) / (seconds - begin))
+
+
 def smoothed(values: Sequence[float], width: int = 3) -> Array:
     """Return the mean of the last `width` values, of fewer at the start.
 

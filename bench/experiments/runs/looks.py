@@ -1,8 +1,8 @@
 """When a run is looked at and what is kept: at even numbers of gradients, or at even virtual times.
 
 A look scores the model on the workers' data. `of(task, evaluator)` chooses; `perform` knows no difference.
-A message costs the same virtual time whatever it asks for, so delays stand for communication: several local
-steps per message are free on the virtual clock. The pages with results say so.
+A delay stands for communication: on the virtual clock, several local steps per message are free unless the
+task charges `compute` per gradient, as `race` does. The pages with results say which holds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.experiments.runs import stopping
 from bench.experiments.runs.curves import average_over
-from bench.experiments.runs.parts import Evaluator
+from bench.experiments.runs.parts import Evaluator, worst_fifth
 from bench.experiments.runs.task import Task
 from uncertainty_sets.arrays import Array
 
@@ -52,10 +52,13 @@ CURVE = {
     "clock": 1,
     "loss_w": 3,
     "acc_w": 3,
+    "acc_20": 3,
     "std": 3,
     "held_acc_w": 3,
+    "held_acc_20": 3,
     "held_loss_w": 3,
     "planes": 0,
+    "bits": 0,
 }
 """The quantities of a curve over gradients, with their digits."""
 
@@ -67,6 +70,7 @@ class ByGradients:
         self.evaluator = evaluator
         self.gradients = task.gradients
         self.keeps_curve = task.stage == "run"
+        self.judge = task.judge
         self.spacing = task.gradients / task.points
         self.next = self.spacing
         self.seen: list[Array] = []
@@ -97,15 +101,17 @@ class ByGradients:
         return {
             "loss_w": float(scores.train_loss.max()),
             "acc_w": float(scores.test_accuracy.min()),
+            "acc_20": worst_fifth(scores.test_accuracy),
             "std": float(scores.test_accuracy.std()),
             "held_acc_w": float(scores.held_accuracy.min()),
+            "held_acc_20": worst_fifth(scores.held_accuracy),
             "held_loss_w": float(scores.held_loss.max()),
             "scores": scores,
         }
 
     def outcome(self, rules: Sequence[str]) -> dict[str, Any]:
         """Return the metrics of the first rule's model; with several rules, those of each beside them."""
-        found = {rule: stopping.metrics(self.rows, self.seen, self.score, rule) for rule in rules}
+        found = {rule: stopping.metrics(self.rows, self.seen, self.score, rule, self.judge) for rule in rules}
         metrics, self.chosen = found[rules[0]]
         shown = CURVE if self.keeps_curve else {}
         curve = {name: [round(row[name], digits) for row in self.rows] for name, digits in shown.items()}
@@ -122,7 +128,7 @@ class ByGradients:
         return {} if self.chosen is None else {"": self.chosen, "_last": self.seen[-1]}
 
 
-LAST = ("clock", "iteration", "gradients", "planes", "acc", "acc_w", "test_loss", "loss_w")
+LAST = ("clock", "iteration", "gradients", "bits", "planes", "acc", "acc_w", "acc_20", "test_loss", "loss_w")
 """The metrics of a run on the clock: those of its last look."""
 
 
@@ -144,12 +150,18 @@ class ByClock:
         clock = entry["clock"]
         over = clock >= self.task.virtual_seconds
         if clock >= self.next or over:
-            self.next = (clock // self.spacing + 1) * self.spacing
+            self.next = self._after(clock)
             self.last = run.master.z.copy()
             self.rows.append(self._row(run, entry, self.last))
             if self.task.until is not None and self.rows[-1]["acc"] >= self.task.until:
                 return "accuracy"
         return "time" if over else None
+
+    def _after(self, clock: float) -> float:
+        """The time of the next look; early ones are a quarter of their time apart."""
+        if self.task.early and clock / 4 < self.spacing:
+            return clock + max(clock / 4, self.spacing / 20)
+        return (clock // self.spacing + 1) * self.spacing
 
     def _row(self, run: Any, entry: dict[str, Any], w: Array) -> Row:
         evaluator = self.evaluator
@@ -159,17 +171,20 @@ class ByClock:
             "clock": entry["clock"],
             "iteration": entry["iteration"],
             "gradients": entry["gradients"],
+            "bits": entry["bits_down"] + entry["bits_up"],
             "planes": entry.get("planes", 0),
             "active": entry.get("active_workers", 0),
             "objective": entry["objective"],
             "acc": float(right @ shares),
             "acc_w": float(right.min()),
+            "acc_20": worst_fifth(right),
             "test_loss": float(loss @ shares),
         }
         if "train" in self.task.parts:
             row["loss_w"] = float(evaluator.of("train", w)[0].max())
         if "held" in self.task.parts:
-            row["held_acc_w"] = float(evaluator.of("held", w)[1].min())
+            held = evaluator.of("held", w)[1]
+            row |= {"held_acc_w": float(held.min()), "held_acc_20": worst_fifth(held)}
         if self.delays:
             row["delays"] = run.master.roster.current_delays(entry["clock"]).round(2).tolist()
         return row
@@ -177,17 +192,19 @@ class ByClock:
     def outcome(self, rules: Sequence[str]) -> dict[str, Any]:
         """Return the last look, and what the search for settings judges by; no rule applies.
 
-        The search judges by `held_acc_w`, the worst-worker accuracy on held-out training data averaged over
-        the run's time: a method that gets there sooner, or further, has more.
+        The search judges by `held_acc_w` (or `held_acc_20`), the worst-worker accuracy on held-out training
+        data averaged over the run's time: a method that gets there sooner, or further, has more.
         """
         curve = {} if self.task.stage == "tune" else columns(self.rows)
         if not self.rows:
-            return {"metrics": {"held_acc_w": 0.0, "acc_w": 0.0, "acc": 0.0}, "curve": curve}
+            nothing = dict.fromkeys(("held_acc_w", "held_acc_20", "acc_w", "acc_20", "acc"), 0.0)
+            return {"metrics": nothing, "curve": curve}
         metrics = {name: self.rows[-1][name] for name in LAST if name in self.rows[-1]}
         if "held" in self.task.parts:
             clock = [row["clock"] for row in self.rows]
-            held = [row["held_acc_w"] for row in self.rows]
-            metrics["held_acc_w"] = average_over(clock, held, self.task.virtual_seconds)
+            for name in ("held_acc_w", "held_acc_20"):
+                held = [row[name] for row in self.rows]
+                metrics[name] = average_over(clock, held, self.task.virtual_seconds)
         return {"metrics": metrics, "curve": curve}
 
     def models(self) -> dict[str, Array]:
@@ -208,7 +225,7 @@ def thinned(rows: list[Row]) -> list[Row]:
     return [rows[place] for place in sorted({0, *places.tolist(), len(rows) - 1})]
 
 
-DIGITS = {"iteration": 0, "gradients": 0, "planes": 0, "active": 0, "clock": 2, "objective": 5}
+DIGITS = {"iteration": 0, "gradients": 0, "bits": 0, "planes": 0, "active": 0, "clock": 2, "objective": 5}
 """Digits of a curve over virtual time; 4 for other quantities."""
 
 

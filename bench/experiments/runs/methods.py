@@ -5,8 +5,9 @@ variants are listed here. All get the same search: the same number of trials, dr
 
 The methods have editions, because a record is found by its method's name and settings. Edition 1 is that of
 the first tables: ASPIRE's rows are the paper's updates, steps are searched up to 2/L. In edition 2 ASPIRE's
-rows are `consensus="models"`, the paper's updates are "ASPIRE-EASE (admm)", every baseline that can use it
-has a row with ASPIRE's preconditioner ("AFL + P"), and steps are searched up to 10/L.
+rows are `consensus="models"` ("ASPIRE-EASE_per" with local steps), the paper's updates are "ASPIRE-EASE
+(admm)", every baseline that can use it has a row with ASPIRE's preconditioner ("AFL + P"), and steps are
+searched up to 10/L.
 """
 
 from __future__ import annotations
@@ -210,6 +211,8 @@ def aspire(*, consensus: str = "admm", **fixed: Any) -> Callable[[Setup, Setting
         }
         if consensus == "admm":
             options["reported_loss"] = "full" if setup.batch is None else "average"
+        elif setup.batch is None:
+            options["tolerance"] = 0.0  # gradients or the clock end the run, as everyone's
         options |= fixed | {name: value for name, value in settings.items() if name in AS_THEY_ARE}
         if options.get("active_workers") == "all":
             options["active_workers"] = setup.workers
@@ -226,7 +229,9 @@ def aspire(*, consensus: str = "admm", **fixed: Any) -> Callable[[Setup, Setting
 AS_THEY_ARE = {each.name for each in fields(AspireEase)} - {"penalty"}
 """The settings of ASPIRE that are fields of its class, in the same unit."""
 
-BUDGET = Tunable(WHOLE_SIMPLEX, Choice((0.25, 0.5, 1.0, WHOLE_SIMPLEX)))  # Γ; 1 moves half the weight
+BUDGET = Tunable(  # Γ; 1 moves half the weight, and beyond the whole simplex there is nothing
+    WHOLE_SIMPLEX, Choice((0.25, 0.5, 1.0, WHOLE_SIMPLEX), limits=(0.0, WHOLE_SIMPLEX))
+)
 ADMM_TUNABLE = {
     "step": STEP,
     "penalty": Tunable(1.0, Range(0.1, 3.0)),  # of the default κ₁
@@ -260,7 +265,7 @@ def _aspire(workers: int, known_prior: bool, edition: int, sampled: bool) -> lis
     rows: list[tuple[str, Callable[[Setup, Settings], Algorithm], Tunables]] = [
         (name, aspire(consensus=form, **fixed), tunable) for name, fixed in VARIANTS.items()
     ]
-    rows.append(("ASPIRE-EASE_per", aspire(), {**admm, "local_steps": LOCAL_STEPS}))
+    rows.append(("ASPIRE-EASE_per", aspire(consensus=form), {**tunable, "local_steps": LOCAL_STEPS}))
     if not first:
         rows.append(("ASPIRE-EASE (admm)", aspire(), admm))
     return [
@@ -307,10 +312,20 @@ def register(method: Method) -> Method:
     return method
 
 
-def names(*variants_of_aspire: str, without: Collection[str] = (), preconditioned: bool = False) -> list[str]:
+FIRST_ROWS = frozenset({"max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox"})
+"""The baselines of the first edition's tables: the paper's."""
+
+
+def names(
+    *variants_of_aspire: str,
+    without: Collection[str] = (),
+    preconditioned: bool = False,
+    edition: int = LATEST_EDITION,
+) -> list[str]:
     """Return the rows of a table: every baseline but `without`, ASPIRE's variants given, registered methods.
 
-    With `preconditioned`, the further rows of each baseline follow it; they are of the second edition.
+    With `preconditioned`, the further rows of each baseline follow it; they are of the second edition. The
+    first edition has the paper's baselines alone.
 
     >>> names("ASPIRE-EASE", without={"max{Ind}"})[:3]
     ['Mix_Even', 'FedAvg', 'AFL']
@@ -319,7 +334,7 @@ def names(*variants_of_aspire: str, without: Collection[str] = (), preconditione
     """
     found = []
     for cls in baseline_classes():
-        if cls.label not in without:
+        if cls.label not in without and (edition != FIRST_EDITION or cls.label in FIRST_ROWS):
             found.append(cls.label)
             found += [f"{cls.label} {each.suffix}" for each in variants(cls) if preconditioned]
     return [*found, *variants_of_aspire, *_registered]

@@ -79,7 +79,10 @@ def _spread(task: Task, prior: Array, attack: Attack | None) -> Array | None:
 def _solve(
     task: Task, method: methods.Method, setup: methods.Setup, problems: Sequence[Any], seen: looks.Looks
 ) -> dict[str, Any]:
-    """Solve and return how the run ended; a run that diverges is a bad trial, not an error."""
+    """Solve and return how the run ended; a run that diverges is a bad trial, not an error.
+
+    An exception is one: a rival with a mistake in its code must not pass for a weak one.
+    """
     try:
         with allowing_divergence():
             result = solve(
@@ -90,6 +93,8 @@ def _solve(
                 observers=[seen],
             )
     except DriverError as error:  # steps so long that no finite number is left
+        if error.__cause__ is not None:
+            raise
         return {"weights": None, "objective": None, "stop": type(error).__name__}
     return {
         "weights": result.weights.round(5).tolist(),
@@ -101,7 +106,7 @@ def _solve(
 def engine(task: Task) -> VirtualEngine:
     """Return the engine with the task's delays and stragglers."""
     slow = [Straggler(j, by, since, np.inf if to is None else to) for j, by, since, to in task.stragglers]
-    return VirtualEngine(seed=task.seed, delays=LogNormal(*task.delay), stragglers=slow)
+    return VirtualEngine(seed=task.seed, delays=LogNormal(*task.delay), stragglers=slow, compute=task.compute)
 
 
 @contextmanager

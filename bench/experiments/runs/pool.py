@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,34 @@ Perform = Callable[[Any], dict[str, Any]]
 """From a task to its record."""
 
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def one_thread() -> None:
+    """Let this process and those it starts compute with one thread: matrices here are too small for more.
+
+    The variables reach libraries that are loaded later (torch), and other processes; of those that are there
+    already, torch takes a call and BLAS threadpoolctl, which scikit-learn brings.
+    """
+    for name in THREADS:
+        os.environ.setdefault(name, "1")
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    if find_spec("threadpoolctl") is not None:
+        import_module("threadpoolctl").threadpool_limits(1)
+
+
+def _begin(files: Sequence[Path]) -> None:
+    """Prepare a process: Ctrl-C ends it without a traceback, since the command says what happened."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    plugins.load(files)
+
+
 class Pool:
     """Processes that are started once per command, each with one thread for its arithmetic.
+
+    Every process loads a data set once and measures curvatures once per data set, seed and model. Ctrl-C ends
+    all of them at once; records that were written are kept.
 
     Args:
         jobs: how many; 1 runs everything in this process.
@@ -38,12 +68,12 @@ class Pool:
         self._executor: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Pool:
+        one_thread()
         if self.jobs > 1:
-            for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-                os.environ.setdefault(name, "1")
+            os.environ.setdefault("NUMBA_NUM_THREADS", "1")
             context = multiprocessing.get_context("spawn")
             self._executor = ProcessPoolExecutor(
-                self.jobs, mp_context=context, initializer=plugins.load, initargs=(self.files,)
+                self.jobs, mp_context=context, initializer=_begin, initargs=(self.files,)
             )
         return self
 

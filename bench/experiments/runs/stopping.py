@@ -64,6 +64,7 @@ def metrics(
     models: Sequence[Array],
     score: Callable[[Array], dict[str, Any]],
     rule: str = RULE,
+    judge: str = "acc_w",
 ) -> tuple[dict[str, Any], Array | None]:
     """Return the metrics of the rule's model and of the last look; and that model.
 
@@ -72,15 +73,18 @@ def metrics(
         models: the model at each look.
         score: from a model to the entries of a look that depend on it.
         rule: a name of RULES.
+        judge: the accuracy that the rule goes by, "acc_w" or "acc_20".
     """
-    window = choose([row["held_acc_w"] for row in rows], [row["held_loss_w"] for row in rows], rule)
+    window = choose([row[f"held_{judge}"] for row in rows], [row["held_loss_w"] for row in rows], rule)
     if window is None:
-        return {"acc_w": 0.0, "loss_w": None, "std": None, "held_acc_w": 0.0}, None
+        nothing = dict.fromkeys(("acc_w", "acc_20", "held_acc_w", "held_acc_20"), 0.0)
+        return {**nothing, "loss_w": None, "std": None}, None
     w = np.mean(models[window], axis=0)
     row, last = {**rows[window.stop - 1], **score(w)}, rows[-1]
-    names = ("acc_w", "loss_w", "std", "held_acc_w", "held_loss_w", "gradients", "clock", "bits", "planes")
+    scores = ("acc_w", "acc_20", "loss_w", "std", "held_acc_w", "held_acc_20")
+    names = (*scores, "held_loss_w", "gradients", "clock", "bits", "planes")
     found = {name: row[name] for name in names}
-    found |= {f"{name}_last": last[name] for name in ("acc_w", "loss_w", "std", "held_acc_w")}
+    found |= {f"{name}_last": last[name] for name in scores}
     found["acc_w_tail"] = float(np.mean([one["acc_w"] for one in rows[-max(1, len(rows) // 5) :]]))
     found["accuracies"] = row["scores"].test_accuracy.round(4).tolist()
     found["losses"] = row["scores"].train_loss.round(4).tolist()

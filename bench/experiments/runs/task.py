@@ -44,6 +44,10 @@ class Task:
         budget: Γ of the CD-norm set if the settings have none; None: the whole simplex.
         spread: its largest deviations as a multiple of the prior; None: as in `Setup.limits`.
         edition: of the methods' names and searches; records from before there were editions are of the first.
+        compute: virtual seconds per gradient, on top of a message's delay.
+        judge: what search and stopping rule go by, on held-out data: "acc_w", or "acc_20" where workers have
+            so few samples that the worst one's accuracy is noise.
+        early: on the virtual clock, look more often at the start, where fast methods rise.
     """
 
     experiment: str
@@ -69,6 +73,9 @@ class Task:
     budget: float | None = None
     spread: float | None = None
     edition: int = 1
+    compute: float = 0.0
+    judge: str = "acc_w"
+    early: bool = False
 
     def key(self) -> str:
         """Return the same text for the same task."""

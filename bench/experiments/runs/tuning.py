@@ -1,8 +1,9 @@
 """The search for settings, the same for every method: as many trials, drawn and judged in the same way.
 
 The first trial is the method's default; the others are drawn from its ranges with one seed. A trial's score
-is the worst-worker accuracy on data held out of training, of the model that the stopping rule takes, averaged
-over the tuning seeds. The results use other seeds.
+is the worst-worker accuracy on data held out of training (or what else the task is judged by), of the model
+that the stopping rule takes, averaged over the tuning seeds. The results use other seeds. If the best value
+of a setting is at the end of its range, the search goes on beyond it (`edges`).
 """
 
 from __future__ import annotations
@@ -42,19 +43,32 @@ def candidates(method: Method, trials: int, seed: int = 0) -> list[dict[str, Any
 def trials(base: Task, method: Method, count: int, repeats: int, seed: int) -> list[Task]:
     """Return the tasks of one method's search."""
     return [
-        replace(base, method=method.name, settings=settings, stage="tune", seed=FIRST_SEED + seed + repeat)
+        task
         for settings in candidates(method, count, seed)
+        for task in trial(base, method, settings, repeats, seed)
+    ]
+
+
+def trial(base: Task, method: Method, settings: Mapping[str, Any], repeats: int, seed: int) -> list[Task]:
+    """Return the tasks of one trial, a seed each."""
+    return [
+        replace(base, method=method.name, settings=settings, stage="tune", seed=FIRST_SEED + seed + repeat)
         for repeat in range(repeats)
     ]
 
 
+def score(records: Sequence[Mapping[str, Any]]) -> float:
+    """Return the mean score of one trial's records."""
+    return float(np.mean([record["metrics"][f"held_{record.get('judge', 'acc_w')}"] for record in records]))
+
+
 def best(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings with the best mean score; the earlier among equals."""
-    scores: dict[str, list[float]] = {}
+    trials: dict[str, list[Mapping[str, Any]]] = {}
     settings: dict[str, dict[str, Any]] = {}
     for record in records:
         name = repr(sorted(record["settings"].items()))
         settings[name] = dict(record["settings"])
-        scores.setdefault(name, []).append(record["metrics"]["held_acc_w"])
-    chosen = max(scores, key=lambda name: float(np.mean(scores[name])))
+        trials.setdefault(name, []).append(record)
+    chosen = max(trials, key=lambda name: score(trials[name]))
     return settings[chosen]

@@ -65,6 +65,10 @@ class ModelWorker(FederatedWorker):
             return Inspected(loss, gradient.copy(), self._strong_convexity())
         return super().handle(message)
 
+    def gradients(self, message: Request) -> int:
+        """E with local steps, else 1."""
+        return self.local_steps if isinstance(message, EvaluateMean) else 1
+
     def _take_steps(self, message: EvaluateMean) -> Evaluation:
         """Local steps from z, each on a batch of its own."""
 

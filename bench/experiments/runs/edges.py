@@ -1,0 +1,154 @@
+"""The ends of searched ranges: a best setting that lies there means that the range was too small.
+
+At an end are: a value of a `Range` in the outer 5 % of it, on its logarithmic scale, and the first or last of
+a `Choice` of increasing numbers. An end that nothing lies beyond is none: Γ of the whole simplex, one local
+step, a value that the method refuses.
+
+`widened` goes on beyond, by one rule for every method: the best settings with one value moved outwards (a
+range's by √10, a choice's by its last ratio) are a further trial with the same seeds. If it is better, it is
+the best, and the next value follows; if not, that end is settled. At most `MOST` trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bench.experiments.runs.methods import Choice, Method, Range, Setup
+from fdro_core.contracts.tuning import Space
+from fdro_core.errors import InvalidSetting
+
+OUTER = 0.05  # of a range, on its logarithmic scale
+FACTOR = 10**0.5
+MOST = 6
+
+Settings = dict[str, Any]
+Allowed = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A setting whose best value is at the end of what was searched.
+
+    Attributes:
+        method: its name.
+        setting: its name.
+        value: the best one.
+        low, high: the ends of the range, or the first and last choice.
+        side: -1 at the lower end, 1 at the upper one.
+        beyond: the next value outwards.
+    """
+
+    method: str
+    setting: str
+    value: float
+    low: float
+    high: float
+    side: int
+    beyond: float
+
+    def __str__(self) -> str:
+        where = "of" if self.low <= self.value <= self.high else "outside"
+        end = ("lower" if self.side < 0 else "upper") + " end "
+        return f"{self.method}: {self.setting} {self.value:g}, {end}{where} [{self.low:g}, {self.high:g}]"
+
+
+def ends(space: Space) -> tuple[float, float, float, float] | None:
+    """Return low, high and the factors that lead beyond each; None if the values have no order.
+
+    >>> ends(Choice((2, 5, 10)))
+    (2, 10, 0.4, 2.0)
+    """
+    if isinstance(space, Range):
+        return space.low, space.high, 1 / FACTOR, FACTOR
+    values = space.values
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    if space.cover or len(values) < 2 or not numbers or any(a >= b for a, b in pairwise(values)):
+        return None
+    down = values[0] / values[1] if values[0] > 0 else 1.0  # from 0 no factor leads on
+    up = values[-1] / values[-2] if values[-2] > 0 else FACTOR
+    return values[0], values[-1], down, up
+
+
+def side(space: Space, value: Any) -> int:
+    """Return -1 or 1 if the value is at the lower or upper end, or beyond it; else 0.
+
+    >>> side(Range(0.1, 10.0), 8.0), side(Range(0.1, 10.0), 7.0), side(Range(0.1, 10.0), 30.0)
+    (1, 0, 1)
+    """
+    found = ends(space)
+    if found is None:
+        return 0
+    low, high = found[:2]
+    if isinstance(space, Range):
+        place = np.log(value / low) / np.log(high / low)
+        return -1 if place <= OUTER else 1 if place >= 1 - OUTER else 0
+    return -1 if value <= low else 1 if value >= high else 0
+
+
+def beyond(space: Space, value: Any) -> Any:
+    """Return the next value outwards from one at an end; None if there is none within the limits.
+
+    >>> beyond(Range(0.1, 10.0), 8.0), beyond(Choice((2, 5, 10)), 2), beyond(Choice((1, 5, 10)), 1)
+    (25.3, 1, None)
+    """
+    found, at = ends(space), side(space, value)
+    if found is None or at == 0:
+        return None
+    smallest, largest = space.limits
+    moved = min(max(float(f"{value * found[2 if at < 0 else 3]:.3g}"), smallest), largest)
+    if isinstance(space, Choice) and all(isinstance(each, int) for each in space.values):
+        moved = max(1, round(moved))
+    return None if moved in {value, 0} else moved
+
+
+def edges(method: Method, settings: Mapping[str, Any], allowed: Allowed = lambda _: True) -> list[Edge]:
+    """Return the settings at an end with something beyond that the method does not refuse."""
+    found = []
+    for name, space in method.search.items():
+        known = ends(space)
+        further = None if known is None else beyond(space, settings[name])
+        if known is not None and further is not None and allowed({**settings, name: further}):
+            at = side(space, settings[name])
+            found.append(Edge(method.name, name, settings[name], known[0], known[1], at, further))
+    return found
+
+
+def widened(
+    method: Method, best: Settings, score: float, allowed: Allowed = lambda _: True
+) -> Generator[Settings, float, tuple[Settings, list[Edge]]]:
+    """Yield settings to try; take their score; return the best and the ends that `MOST` left open."""
+    settled: set[tuple[str, int]] = set()
+
+    def left() -> list[Edge]:
+        return [each for each in edges(method, best, allowed) if (each.setting, each.side) not in settled]
+
+    for _ in range(MOST):
+        if not left():
+            break
+        edge = left()[0]
+        tried = {**best, edge.setting: edge.beyond}
+        reached = yield tried
+        if reached > score:
+            best, score = tried, reached
+        else:
+            settled.add((edge.setting, edge.side))
+    return best, left()
+
+
+def accepts(method: Method, workers: int, batch: int | None) -> Allowed:
+    """Return what tells whether a method takes settings at all."""
+    setup = Setup(np.full(workers, 1 / workers), 1, batch, 0, lambda: np.ones(workers))
+
+    def allowed(settings: Mapping[str, Any]) -> bool:
+        try:
+            method.config(setup, settings).check(workers, method.uncertainty_set(setup, settings))
+        except InvalidSetting:
+            return False
+        return True
+
+    return allowed
