@@ -26,6 +26,19 @@ def as_matrix(name: str, X: ArrayLike, intercept: bool) -> Array:
     return matrix
 
 
+def as_labels(name: str, y: ArrayLike, samples: int, classes: int) -> NDArray[np.int64]:
+    """Validate labels 0..classes-1, one per sample."""
+    given = np.asarray(y)
+    if given.shape != (samples,):
+        raise InvalidProblem(f"{name}: y must have shape ({samples},), as X has rows, got {given.shape}")
+    labels = given.astype(np.int64)
+    if not np.array_equal(labels, given) or labels.min() < 0 or labels.max() >= classes:
+        raise InvalidProblem(
+            f"{name}: y must hold whole numbers 0..{classes - 1}, got {given.min()}..{given.max()}"
+        )
+    return labels
+
+
 def check_l2(name: str, l2: float) -> float:
     """Validate the weight of the ridge term."""
     if not (np.isfinite(l2) and l2 >= 0):

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fdro_core import digests
-from fdro_core.errors import InvalidProblem
 from fdro_core.problems.kernels import cross_entropy, ridge
-from fdro_core.problems.shared import as_matrix, batch, check_l2
+from fdro_core.problems.shared import as_labels, as_matrix, batch, check_l2
 from uncertainty_sets.arrays import Array
 
 
@@ -34,17 +33,7 @@ class SoftmaxRegression:
         self, X: ArrayLike, y: ArrayLike, classes: int, l2: float = 0.0, intercept: bool = True
     ) -> None:
         self.X = as_matrix("SoftmaxRegression", X, intercept)
-        labels = np.asarray(y)
-        if labels.shape != (len(self.X),):
-            raise InvalidProblem(
-                f"SoftmaxRegression: y must have shape ({len(self.X)},), as X has rows, got {labels.shape}"
-            )
-        self.y = labels.astype(np.int64)
-        if not np.array_equal(self.y, labels) or self.y.min() < 0 or self.y.max() >= classes:
-            raise InvalidProblem(
-                f"SoftmaxRegression: y must hold whole numbers 0..{classes - 1}, "
-                f"got {labels.min()}..{labels.max()}"
-            )
+        self.y = as_labels("SoftmaxRegression", y, len(self.X), classes)
         self.classes = int(classes)
         self.l2 = check_l2("SoftmaxRegression", l2)
         self.dimension = self.X.shape[1] * self.classes

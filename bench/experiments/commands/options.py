@@ -48,7 +48,10 @@ def common(command: str, about: str | None, data: list[str]) -> argparse.Argumen
 def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the options of commands that tune methods and compare them."""
     made.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
-    made.add_argument("--model", help="softmax, mlp (three layers of 500) or mlp-WIDTH, for all data sets")
+    made.add_argument(
+        "--model",
+        help="softmax, dense (three layers of 500), dense-WIDTH, or mlp, mlp-WIDTH: the same through PyTorch",
+    )
     made.add_argument("--trials", type=int, help="settings tried per method (8)")
     made.add_argument("--search-seeds", type=int, help="runs per trial, judged by their mean (3)")
     made.add_argument("--batch", type=int, help="samples per gradient; 0: all")
