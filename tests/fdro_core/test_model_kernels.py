@@ -75,9 +75,14 @@ def test_a_plane_without_weight_does_not_spoil_the_mix(rng):
     assert np.isfinite(out).all()
 
 
-def test_replacing_sums(rng):
-    slopes, points, share = rng.normal(size=(PLANES, P)), rng.normal(size=(PLANES, P)), weights(rng)
-    g, old_g, x, old_x = vectors(rng, 4)
+@pytest.fixture(params=[P, kernels.BLOCK, kernels.BLOCK + 1, 2 * kernels.BLOCK + 5])
+def size(request):
+    return request.param
+
+
+def test_replacing_sums(rng, size):
+    slopes, points, share = *rng.normal(size=(2, PLANES, size)), weights(rng)
+    g, old_g, x, old_x = rng.normal(size=(4, size))
     found = slopes.copy(), points.copy()
     rows = old_g.copy(), old_x.copy()
     kernels.replace_sums(*found, share, g, rows[0], x, 0.8, rows[1], 0.3)
@@ -86,16 +91,17 @@ def test_replacing_sums(rng):
     np.testing.assert_array_equal(rows, [g, x])
 
 
-def test_the_preconditioned_step(rng):
-    slope, anchor, average = vectors(rng, 3)
-    squares = rng.uniform(0.0, 2.0, size=P)
+def test_the_preconditioned_step(rng, size):
+    slopes, points, share = *rng.normal(size=(2, PLANES, size)), weights(rng)
+    slope, anchor, average = share @ slopes, share @ points, rng.normal(size=size)
+    squares = rng.uniform(0.0, 2.0, size=size)
     followed = squares.copy()
-    mean = kernels.follow_squares(followed, slope, 0.05)
+    mean = kernels.follow_squares(slopes, share, followed, 0.05)
     expected = squares + 0.05 * (slope**2 - squares)
     np.testing.assert_allclose(followed, expected, **CLOSE)
     assert mean == pytest.approx(expected.mean(), rel=1e-12)
-    z, moved = anchor.copy(), average.copy()
-    kernels.precondition(z, moved, slope, followed, 0.01, 0.003, 0.9, 0.25)
+    z, moved = np.full((2, size), np.nan)
+    kernels.precondition(slopes, points, share, followed, average, 0.01, 0.003, 0.9, 0.25, z, moved)
     step = anchor / 0.9 - 0.003 * slope / (np.sqrt(expected) + 0.01)
     np.testing.assert_allclose(z, step, **CLOSE)
     np.testing.assert_allclose(moved, average + 0.25 * (step - average), **CLOSE)

@@ -56,6 +56,10 @@ class SampledModels:
         overlap: PPᵀ of the planes.
     """
 
+    _room: Array = np.empty(
+        (2, 0, 0)
+    )  # for slopes and points: new pages at every plane update would cost more
+
     def __init__(
         self,
         planes: Planes,
@@ -139,22 +143,20 @@ class SampledModels:
         """D, λ, z and its average; share is S/N, times the local steps."""
         planes = self.planes
         self.epochs += share
-        slope = np.empty_like(self.z)
-        kernels.mix(self.slopes, planes.multipliers, slope)
-        mean = kernels.follow_squares(self.squares, slope, min(1.0, preconditioner.MEMORY * share))
+        rate = min(1.0, preconditioner.MEMORY * share)
+        mean = kernels.follow_squares(self.slopes, planes.multipliers, self.squares, rate)
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
             pull = self.overlap / (self.prox * share)
             values = planes.losses + pull @ planes.multipliers
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
-            kernels.mix(self.slopes, planes.multipliers, slope)
         pace = min(1.0, share / max(1.0, self.window * self.epochs))
-        z, average = np.empty_like(slope), self.average.copy()
-        kernels.mix(self.points, planes.multipliers, z)
+        z, average = np.empty_like(self.z), np.empty_like(self.z)
         trust = float(planes.multipliers @ self.trusts)
         kernels.precondition(
-            z, average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace
-        )
+            self.slopes, self.points, planes.multipliers, self.squares, self.average,
+            preconditioner.floor(mean), self.step_size, trust, pace, z, average,
+        )  # fmt: skip
         self.z, self.average = z, average
 
     # -- planes ---------------------------------------------------------------------------------------
@@ -170,17 +172,37 @@ class SampledModels:
         """
         planes = self.planes
         table = planes.table[:, : planes.size]
-        self.slopes = np.zeros((planes.size, self.z.size))
-        self.points = np.zeros((planes.size, self.z.size))
+        if self._room.shape[1] < planes.size:
+            self._room = np.empty((2, planes.size + 2, self.z.size))
+        self.slopes, self.points = self._room[:, : planes.size]
         for begin in range(0, self.losses.size, CHUNK):
             rows = slice(begin, begin + CHUNK)
-            self.slopes += table[rows].T @ self.G[rows]
-            self.points += (table[rows] * self.trust[rows, None]).T @ self.X[rows]
+            weights = table[rows]
+            _add_product(weights, self.G[rows], self.slopes, begin)
+            _add_product(weights * self.trust[rows, None], self.X[rows], self.points, begin)
         self.trusts = self.trust @ table
         self.overlap = table.T @ table
         planes.refresh(self.losses)
         if self.squares is None:  # the first time
             self.squares = preconditioner.follow(None, planes.multipliers @ self.slopes)
-        metric = self.metric
-        slopes = self.slopes + (self.trusts[:, None] * self.z - self.points) * (metric / self.step_size)
-        self.stiffness = self.step_size * ((slopes / metric) @ slopes.T)
+        self.stiffness = self.step_size * self._answers()
+
+    def _answers(self) -> Array:
+        """BD⁻¹Bᵀ, in blocks of columns: B whole would be written and read several times."""
+        floor = preconditioner.floor(float(self.squares.mean()))
+        answers = np.zeros((self.planes.size, self.planes.size))
+        for begin in range(0, self.z.size, kernels.BLOCK):
+            part = slice(begin, begin + kernels.BLOCK)
+            metric = np.sqrt(self.squares[part]) + floor
+            behind = self.trusts[:, None] * self.z[part] - self.points[:, part]
+            slopes = self.slopes[:, part] + behind * (metric / self.step_size)
+            answers += (slopes / metric) @ slopes.T
+        return answers
+
+
+def _add_product(weights: Array, rows: Array, sums: Array, added: int) -> None:
+    """Add weightsᵀ·rows to the sums of so many rows before."""
+    if added:
+        sums += weights.T @ rows
+    else:
+        np.matmul(weights.T, rows, out=sums)

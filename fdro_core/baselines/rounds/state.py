@@ -60,10 +60,10 @@ def average(points: Mapping[int, Array | None], weights: Array, otherwise: Array
     total = float(sum(weights[j] for j in points))
     if not total > 0:
         return otherwise
-    mean = np.zeros_like(otherwise)
+    mean, part = np.zeros_like(otherwise), np.empty_like(otherwise)
     for j, point in sorted(points.items()):
         assert point is not None
-        mean += (weights[j] / total) * point
+        mean += np.multiply(weights[j] / total, point, out=part)
     return mean
 
 

@@ -51,7 +51,7 @@ class RoundWorker(FederatedWorker):
         for step in range(1, message.steps + 1):
             value, gradient = self._evaluate_batch(w, rng)
             loss = value if loss is None else loss
-            w = w - message.step * self.state.inverse * gradient
+            w = _moved(w, message.step, self.state.inverse, gradient)
             if step == message.mark:
                 marked = w
         return w, loss, marked
@@ -66,11 +66,19 @@ class RoundWorker(FederatedWorker):
         for step in range(1, message.steps + 1):
             value, gradient = self._evaluate_batch(w, rng)
             loss = value if loss is None else loss
-            total = total - gradient
+            total -= gradient
             if step == message.mark:
                 marked = total / step
             if step < message.steps:
                 if inverse is None:
                     inverse = 1.0 / preconditioner.metric(preconditioner.follow(None, gradient))
-                w = w - message.step * inverse * gradient
-        return total / max(1, message.steps), loss, marked
+                w = _moved(w, message.step, inverse, gradient)
+        total /= max(1, message.steps)
+        return total, loss, marked
+
+
+def _moved(w: Array, step: float, inverse: Array, gradient: Array) -> Array:
+    """w - step·inverse·gradient in one new array: others would cost as much as the arithmetic."""
+    moved = step * inverse
+    moved *= gradient
+    return np.subtract(w, moved, out=moved)
