@@ -7,7 +7,8 @@ import pytest
 
 from bench.driver.problems import Counted, classification
 from fdro_core import AspireEase, VirtualEngine, solve
-from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models import kernels, sampled
+from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import middle_box
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -75,14 +76,9 @@ def test_a_plane_without_weight_does_not_spoil_the_mix(rng):
     assert np.isfinite(out).all()
 
 
-@pytest.fixture(params=[P, kernels.BLOCK, kernels.BLOCK + 1, 2 * kernels.BLOCK + 5])
-def size(request):
-    return request.param
-
-
-def test_replacing_sums(rng, size):
-    slopes, points, share = *rng.normal(size=(2, PLANES, size)), weights(rng)
-    g, old_g, x, old_x = rng.normal(size=(4, size))
+def test_replacing_sums(rng):
+    slopes, points, share = rng.normal(size=(PLANES, P)), rng.normal(size=(PLANES, P)), weights(rng)
+    g, old_g, x, old_x = vectors(rng, 4)
     found = slopes.copy(), points.copy()
     rows = old_g.copy(), old_x.copy()
     kernels.replace_sums(*found, share, g, rows[0], x, 0.8, rows[1], 0.3)
@@ -91,20 +87,39 @@ def test_replacing_sums(rng, size):
     np.testing.assert_array_equal(rows, [g, x])
 
 
-def test_the_preconditioned_step(rng, size):
-    slopes, points, share = *rng.normal(size=(2, PLANES, size)), weights(rng)
-    slope, anchor, average = share @ slopes, share @ points, rng.normal(size=size)
-    squares = rng.uniform(0.0, 2.0, size=size)
+def test_the_preconditioned_step(rng):
+    slope, anchor, average = vectors(rng, 3)
+    squares = rng.uniform(0.0, 2.0, size=P)
     followed = squares.copy()
-    mean = kernels.follow_squares(slopes, share, followed, 0.05)
+    mean = kernels.follow_squares(followed, slope, 0.05)
     expected = squares + 0.05 * (slope**2 - squares)
     np.testing.assert_allclose(followed, expected, **CLOSE)
     assert mean == pytest.approx(expected.mean(), rel=1e-12)
-    z, moved = np.full((2, size), np.nan)
-    kernels.precondition(slopes, points, share, followed, average, 0.01, 0.003, 0.9, 0.25, z, moved)
+    z, moved = anchor.copy(), np.full(P, np.nan)
+    kernels.precondition(z, average, slope, followed, 0.01, 0.003, 0.9, 0.25, moved)
     step = anchor / 0.9 - 0.003 * slope / (np.sqrt(expected) + 0.01)
     np.testing.assert_allclose(z, step, **CLOSE)
     np.testing.assert_allclose(moved, average + 0.25 * (step - average), **CLOSE)
+
+
+def test_plane_sums_of_many_parameters_and_workers(rng):
+    p, workers = 2 * sampled.COLUMNS + 7, sampled.CHUNK + 3
+    planes = Planes(rng.dirichlet(np.ones(workers)), keep_all=True, limit=10)
+    z, gradients = rng.normal(size=p), rng.normal(size=(workers, p))
+    models = sampled.SampledModels(
+        planes, z, rng.normal(size=workers), gradients, step=0.01, prox=0.1, window=0.5
+    )
+    for _ in range(3):
+        planes._add(rng.dirichlet(np.ones(workers)), 1.0)
+    models.X, models.trust = rng.normal(size=(workers, p)), rng.uniform(0.1, 1.0, size=workers)
+    models.recentre()
+    matrix = planes.matrix()
+    slopes, points, trusts = matrix @ gradients, (matrix * models.trust) @ models.X, matrix @ models.trust
+    np.testing.assert_allclose(models.slopes, slopes, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(models.points, points, rtol=1e-11, atol=1e-13)
+    metric, step = models.metric, models.step_size
+    B = slopes + metric / step * (np.outer(trusts, z) - points)
+    np.testing.assert_allclose(models.stiffness, step * (B / metric) @ B.T, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("consensus", "before"), [("models", 2), ("admm", 9)])

@@ -8,7 +8,6 @@ from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 
 DUST = 1e-12  # a move that takes all but this share of a plane's weight takes all of it: EASE drops by λ = 0
-BLOCK = 8192  # entries at a time, where several planes are passed over: what they share stays in the cache
 FLAT = 1e-15  # of the largest value: two planes that differ by less are equal
 
 
@@ -180,22 +179,16 @@ def follow(
             gram[k, n] += cross + size * (share[k] * share[n])
 
 
+@entry("out")
 @summing
-def _mix_from(planes: Array, multipliers: Array, begin: int, out: Array) -> None:
-    """`mix` for as many columns as fit into `out`, from one on."""
+def mix(planes: Matrix, multipliers: Vector, out: Vector) -> None:
+    """out ← Σ_l λ_l·row_l; planes without weight cost nothing."""
     out[:] = 0.0
     for k in range(multipliers.size):
         part, row = multipliers[k], planes[k]
         if part != 0.0:
             for i in range(out.size):
-                out[i] += part * row[begin + i]
-
-
-@entry("out")
-@summing
-def mix(planes: Matrix, multipliers: Vector, out: Vector) -> None:
-    """out ← Σ_l λ_l·row_l; planes without weight cost nothing."""
-    _mix_from(planes, multipliers, 0, out)
+                out[i] += part * row[i]
 
 
 @entry("slope")
@@ -213,61 +206,42 @@ def replace_sums(
     old_x: Vector, before: float,
 ) -> None:  # fmt: skip
     """Put (x, g) for (x_j, g_j) in the planes' sums Σp_ljg_j and Σp_lja_jx_j, then in the tables."""
-    for begin in range(0, x.size, BLOCK):
-        end = min(begin + BLOCK, x.size)
-        for k in range(share.size):
-            part, slope, point = share[k], slopes[k], points[k]
-            if part != 0.0:
-                for i in range(begin, end):
-                    slope[i] += part * (g[i] - old_g[i])
-                    point[i] += part * (now * x[i] - before * old_x[i])
-        for i in range(begin, end):
-            old_g[i] = g[i]
-            old_x[i] = x[i]
+    for k in range(share.size):
+        part, slope, point = share[k], slopes[k], points[k]
+        if part != 0.0:
+            for i in range(x.size):
+                slope[i] += part * (g[i] - old_g[i])
+                point[i] += part * (now * x[i] - before * old_x[i])
+    for i in range(x.size):
+        old_g[i] = g[i]
+        old_x[i] = x[i]
 
 
 @entry("squares")
 @summing
-def follow_squares(slopes: Matrix, multipliers: Vector, squares: Vector, rate: float) -> float:
-    """v += rate·(slope² - v) with the slope that λ mixes from the planes, in place; the mean of v."""
-    slope = np.empty(min(BLOCK, squares.size))
+def follow_squares(squares: Vector, slope: Vector, rate: float) -> float:
+    """v += rate·(slope² - v), in place; the mean of v."""
     total = 0.0
-    for begin in range(0, squares.size, BLOCK):
-        part = squares[begin : begin + BLOCK]
-        mixed = slope[: part.size]
-        _mix_from(slopes, multipliers, begin, mixed)
-        for i in range(part.size):
-            part[i] += rate * (mixed[i] * mixed[i] - part[i])
-            total += part[i]
-    return total / squares.size
+    for i in range(slope.size):
+        squares[i] += rate * (slope[i] * slope[i] - squares[i])
+        total += squares[i]
+    return total / slope.size
 
 
 @entry("z", "average")
 @summing
 def precondition(
-    slopes: Matrix,
-    points: Matrix,
-    multipliers: Vector,
-    squares: Vector,
+    z: Vector,
     before: Vector,
+    slope: Vector,
+    squares: Vector,
     floor: float,
     step: float,
     total: float,
     pace: float,
-    z: Vector,
     average: Vector,
 ) -> None:
-    """z ← point/total - step·slope/(√v + floor), point and slope as λ mixes them from the planes.
-
-    The average moves from `before` towards z by `pace`.
-    """
-    slope = np.empty(min(BLOCK, z.size))
-    for begin in range(0, z.size, BLOCK):
-        end = min(begin + BLOCK, z.size)
-        mixed, point, v, old = slope[: end - begin], z[begin:end], squares[begin:end], before[begin:end]
-        mean = average[begin:end]
-        _mix_from(slopes, multipliers, begin, mixed)
-        _mix_from(points, multipliers, begin, point)
-        for i in range(point.size):
-            point[i] = point[i] / total - step * mixed[i] / (np.sqrt(v[i]) + floor)
-            mean[i] = old[i] + pace * (point[i] - old[i])
+    """z ← z/total - step·slope/(√v + floor), in place; the average moves from `before` to it by `pace`."""
+    for i in range(slope.size):
+        z[i] = z[i] / total - step * slope[i] / (np.sqrt(squares[i]) + floor)
+        average[i] = before[i] + pace * (z[i] - before[i])

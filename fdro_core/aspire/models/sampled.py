@@ -29,6 +29,7 @@ from uncertainty_sets.arrays import Array
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
 MOVES = 200  # of weight between planes in one step
+COLUMNS = 8192  # of the planes at a time, where their products are added up
 CHUNK = 64  # workers at a time when planes are summed anew
 
 STATE = {
@@ -56,9 +57,9 @@ class SampledModels:
         overlap: PPᵀ of the planes.
     """
 
-    _room: Array = np.empty(
-        (2, 0, 0)
-    )  # for slopes and points: new pages at every plane update would cost more
+    # Arrays that are used again: new pages of memory would cost more than the sums that are written to them.
+    _room: Array = np.empty((2, 0, 0))  # for slopes and points
+    _slope: Array = np.empty(0)
 
     def __init__(
         self,
@@ -143,19 +144,22 @@ class SampledModels:
         """D, λ, z and its average; share is S/N, times the local steps."""
         planes = self.planes
         self.epochs += share
-        rate = min(1.0, preconditioner.MEMORY * share)
-        mean = kernels.follow_squares(self.slopes, planes.multipliers, self.squares, rate)
+        slope = self._slope = self._slope if self._slope.size else np.empty_like(self.z)
+        kernels.mix(self.slopes, planes.multipliers, slope)
+        mean = kernels.follow_squares(self.squares, slope, min(1.0, preconditioner.MEMORY * share))
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
             pull = self.overlap / (self.prox * share)
             values = planes.losses + pull @ planes.multipliers
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
+            kernels.mix(self.slopes, planes.multipliers, slope)
         pace = min(1.0, share / max(1.0, self.window * self.epochs))
-        z, average = np.empty_like(self.z), np.empty_like(self.z)
+        z, average = np.empty_like(slope), np.empty_like(slope)
+        kernels.mix(self.points, planes.multipliers, z)
         trust = float(planes.multipliers @ self.trusts)
         kernels.precondition(
-            self.slopes, self.points, planes.multipliers, self.squares, self.average,
-            preconditioner.floor(mean), self.step_size, trust, pace, z, average,
+            z, self.average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace,
+            average,
         )  # fmt: skip
         self.z, self.average = z, average
 
@@ -191,8 +195,8 @@ class SampledModels:
         """BD⁻¹Bᵀ, in blocks of columns: B whole would be written and read several times."""
         floor = preconditioner.floor(float(self.squares.mean()))
         answers = np.zeros((self.planes.size, self.planes.size))
-        for begin in range(0, self.z.size, kernels.BLOCK):
-            part = slice(begin, begin + kernels.BLOCK)
+        for begin in range(0, self.z.size, COLUMNS):
+            part = slice(begin, begin + COLUMNS)
             metric = np.sqrt(self.squares[part]) + floor
             behind = self.trusts[:, None] * self.z[part] - self.points[:, part]
             slopes = self.slopes[:, part] + behind * (metric / self.step_size)
