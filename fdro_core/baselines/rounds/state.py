@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fdro_core.federation.kernels import simplex_threshold
+from fdro_core.federation.kernels import add, simplex_threshold
 from uncertainty_sets.arrays import Array
 
 
@@ -60,10 +60,10 @@ def average(points: Mapping[int, Array | None], weights: Array, otherwise: Array
     total = float(sum(weights[j] for j in points))
     if not total > 0:
         return otherwise
-    mean, part = np.zeros_like(otherwise), np.empty_like(otherwise)
+    mean = np.zeros_like(otherwise)
     for j, point in sorted(points.items()):
         assert point is not None
-        mean += np.multiply(weights[j] / total, point, out=part)
+        add(mean, float(weights[j]) / total, point)
     return mean
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.contracts.messages import Reply, Request, Train, Trained
 from fdro_core.contracts.problem import Problem
-from fdro_core.federation import preconditioner
+from fdro_core.federation import kernels, preconditioner
 from fdro_core.federation.worker import FederatedWorker
 from uncertainty_sets.arrays import Array
 
@@ -78,7 +78,7 @@ class RoundWorker(FederatedWorker):
 
 
 def _moved(w: Array, step: float, inverse: Array, gradient: Array) -> Array:
-    """w - step·inverse·gradient in one new array: others would cost as much as the arithmetic."""
-    moved = step * inverse
-    moved *= gradient
-    return np.subtract(w, moved, out=moved)
+    """w - step·inverse·gradient."""
+    moved = np.empty_like(w)
+    kernels.descend(w, inverse, gradient, step, moved)
+    return moved
