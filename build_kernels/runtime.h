@@ -45,7 +45,7 @@ __attribute__((visibility("hidden"))) double numba_nextafter(double x, double to
 
 typedef struct {
     const char *name;
-    char kind; /* d: float64, l: int64, b: boolean */
+    char kind; /* d: float64, f: float32 (arrays only), l: int64, b: boolean */
     int dimensions; /* 0: a number */
     int written;
 } Parameter;
@@ -65,9 +65,11 @@ static void release(Argument *arguments, int count) {
         if (arguments[i].held) PyBuffer_Release(&arguments[i].buffer);
 }
 
+static const char *type_name(char kind) { return kind == 'd' ? "float64" : kind == 'f' ? "float32" : "int64"; }
+
 static int refuse(const char *kernel, const Parameter *p, const char *got) {
     PyErr_Format(PyExc_TypeError, "%s: %s must be %s%s array of %s with %d dimension%s, got %s", kernel, p->name,
-                 p->written ? "a writable " : "a ", "C-contiguous", p->kind == 'd' ? "float64" : "int64",
+                 p->written ? "a writable " : "a ", "C-contiguous", type_name(p->kind),
                  p->dimensions, p->dimensions == 1 ? "" : "s", got);
     return 0;
 }
@@ -83,6 +85,7 @@ static int has_type(const char *format, char kind) {
     if (!format) return 0;
     if (*format == '@' || *format == '=') format++;
     if (format[0] == 0 || format[1] != 0) return 0;
+    if (kind == 'f') return *format == 'f';
     return kind == 'd' ? *format == 'd' : *format == 'q' || (*format == 'l' && sizeof(long) == 8);
 }
 
@@ -96,8 +99,9 @@ static int read_array(const char *kernel, PyObject *object, const Parameter *p, 
     if (!has_type(b->format, p->kind)) return refuse(kernel, p, "another type of entries");
     if (b->ndim != p->dimensions) return refuse(kernel, p, "another number of dimensions");
     if (p->written && b->readonly) return refuse(kernel, p, "an array that is read-only");
-    if ((uintptr_t)b->buf % 8) return refuse(kernel, p, "an array that is not aligned");
-    int64_t size = 1, expected = 8;
+    const int64_t item = p->kind == 'f' ? 4 : 8;
+    if ((uintptr_t)b->buf % item) return refuse(kernel, p, "an array that is not aligned");
+    int64_t size = 1, expected = item;
     for (int k = b->ndim - 1; k >= 0; k--) {
         into->shape[k] = b->shape[k];
         into->strides[k] = expected;

@@ -17,7 +17,8 @@ X86_LEVELS = {
 }
 """What a processor must have for each level of x86-64, best first."""
 
-KIND = {"float64": "d", "int64": "l", "boolean": "b"}
+KIND = {"float64": "d", "float32": "f", "int64": "l", "boolean": "b"}
+ITEM = {"float64": 8, "float32": 4, "int64": 8}
 BUILD = {"float64": "d", "int64": "L"}
 
 
@@ -64,7 +65,7 @@ def _entry(number: int, name: str, described: list[dict[str, Any]]) -> str:
         kind, axes = KIND[each["scalar"]], each["dimensions"]
         if axes:
             types += ["void *", "void *", "int64_t", "int64_t", "void *", *["int64_t"] * (2 * axes)]
-            values += ["NULL", "NULL", f"a[{i}].size", "8", f"a[{i}].data"]
+            values += ["NULL", "NULL", f"a[{i}].size", str(ITEM[each["scalar"]]), f"a[{i}].data"]
             values += [f"a[{i}].{part}[{k}]" for part in ("shape", "strides") for k in range(axes)]
         else:
             types.append(IN_C[each["scalar"]])

@@ -13,6 +13,9 @@ SCALARS = {float: "float64", int: "int64", bool: "boolean"}
 IN_C = {"float64": "double", "int64": "int64_t", "boolean": "uint8_t"}
 """numba's scalars in C; a boolean is a byte in arguments and results."""
 
+ENTRIES = {"float64", "float32", "int64"}
+"""What an array may hold."""
+
 
 class UnsuitableEntry(TypeError):
     """An entry has a parameter or a result that a library cannot hand over."""
@@ -50,10 +53,10 @@ def _parameter(entry: str, name: str, hint: Any, written: bool) -> Parameter:
     text = next(iter(getattr(hint, "__metadata__", ())), "")
     scalar, _, axes = str(text).partition("[")
     found = Parameter(name, scalar, axes.count(":") - 1, written)
-    if scalar not in {"float64", "int64"} or found.numba != text:
+    if scalar not in ENTRIES or found.numba != text:
         raise UnsuitableEntry(
-            f"{entry}: parameter {name} is annotated with {hint}; an entry takes Vector, Matrix, Cube or "
-            "Indices of uncertainty_sets/arrays.py, float, int or bool"
+            f"{entry}: parameter {name} is annotated with {hint}; an entry takes Vector, Matrix, Cube, "
+            "Indices, SingleVector or SingleMatrix of uncertainty_sets/arrays.py, float, int or bool"
         )
     return found
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fdro_core.engines.ray_ import RayEngine
     from fdro_core.engines.threads import ThreadEngine
     from fdro_core.engines.virtual import VirtualEngine
-    from fdro_core.problems import HuberRegression, LeastSquares, SoftmaxRegression
+    from fdro_core.problems import DenseNetwork, HuberRegression, LeastSquares, SoftmaxRegression
     from fdro_core.result import Result
     from fdro_core.solving import resume, solve
 
@@ -20,6 +20,7 @@ __all__ = [
     "AspireEase",
     "Constant",
     "Crash",
+    "DenseNetwork",
     "Exponential",
     "HuberRegression",
     "LeastSquares",
@@ -42,6 +43,7 @@ _MODULES = {
     "AspireEase": "fdro_core.aspire.algorithm",
     "Constant": "fdro_core.engines.delays",
     "Crash": "fdro_core.engines.delays",
+    "DenseNetwork": "fdro_core.problems",
     "Exponential": "fdro_core.engines.delays",
     "HuberRegression": "fdro_core.problems",
     "LeastSquares": "fdro_core.problems",

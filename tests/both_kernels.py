@@ -20,6 +20,8 @@ from uncertainty_sets.kernels.layout import BOUND, STATUS, VALUE
 CLOSE = 1e-12
 POINTS = {"P": 1e-9, "multipliers": 1e-9, "policy": 1e-6, "tilts": 1e-6}
 """Where a maximum is attained: near it, values differ by the square of what the points do."""
+SINGLE = 1e-6
+"""Of arrays of float32: a few of their rounding errors."""
 JOINT = (".improve", ".evaluate")
 """The kernels of joint budgets, whose searches end at a gap of 1e-11: rounding decides the last step."""
 calls: Counter[str] = Counter()
@@ -71,6 +73,8 @@ class Both:
         elif name == "out" and self.name.endswith((".ragged", *JOINT)):
             a, b = a[[VALUE, BOUND, STATUS]], b[[VALUE, BOUND, STATUS]]
         close = POINTS.get(name, 1e-9 if self.name.endswith(JOINT) else CLOSE)
+        if getattr(ours, "dtype", None) == np.float32:
+            close = SINGLE
         size = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
         scale = 1.0 if name == "out" else max(1.0, size)  # `out` may have cells that no kernel writes
         if not np.allclose(a, b, rtol=close, atol=close * scale, equal_nan=True):
@@ -174,6 +178,7 @@ def train(rng: np.random.Generator) -> None:
     """Short runs of every algorithm and form, which between them call every kernel of the driver."""
     from fdro_core import AspireEase, Crash, LogNormal, SoftmaxRegression, VirtualEngine, baselines, solve
     from fdro_core.estimators.grouped import GroupedSoftmax
+    from fdro_core.problems import DenseNetwork
     from uncertainty_sets import Box, Ellipsoid
 
     X = [rng.normal(size=(12, 3)) for _ in range(4)]
@@ -198,6 +203,9 @@ def train(rng: np.random.Generator) -> None:
             lost = [Crash(0, 9.0, 14.0)] if algorithm.deadline else []
             engine = VirtualEngine(seed=2, delays=LogNormal(1.0, 0.5), crashes=lost)
             solve(problems, uncertainty_set, algorithm=algorithm, engine=engine)
+    for dtype in (np.float32, np.float64):
+        network = DenseNetwork(X[0], y[0], 3, hidden=(5, 4), dropout=(0.1, 0.2, 0.3), dtype=dtype)
+        network.loss_and_gradient(network.initial_point(rng), rng, 8)
     GroupedSoftmax(np.vstack(X), np.concatenate(y), np.repeat(np.arange(4), 12), 3).evaluate(
         rng.normal(size=12)
     )

@@ -19,3 +19,9 @@ Matrix = Annotated[Array, "float64[:, ::1]"]
 Cube = Annotated[Array, "float64[:, :, ::1]"]
 Indices = Annotated[NDArray[np.int64], "int64[::1]"]
 """C-contiguous arrays of one, two and three dimensions, and a vector of whole numbers."""
+
+Single = NDArray[np.float32]
+"""An array of float32."""
+
+SingleVector = Annotated[Single, "float32[::1]"]
+SingleMatrix = Annotated[Single, "float32[:, ::1]"]

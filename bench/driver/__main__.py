@@ -17,6 +17,7 @@ from rich.table import Table
 
 from bench.driver.baselines import planes_lbfgs, subgradient
 from bench.driver.convergence import gradients, models, stressed, trace
+from bench.driver.networks import networks
 from bench.driver.overhead import overhead
 from bench.driver.problems import (
     classification,
@@ -220,7 +221,7 @@ SECTIONS = {
     part.__name__: part
     for part in (
         models, gradients, eight, fifty, stress, planes, iteration, overhead, scale, iteration_models,
-        scale_models, traffic, network,
+        scale_models, traffic, network, networks,
     )
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Vector
-from uncertainty_sets.kernels.jit import entry, kernel, summing
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 
 
 @entry()
@@ -33,6 +33,22 @@ def norm_sq(values: Vector) -> float:
     for i in range(values.size):
         total += values[i] * values[i]
     return total
+
+
+@entry("out")
+@strict
+def descend(w: Vector, inverse: Vector, gradient: Vector, step: float, out: Vector) -> None:
+    """out ← w - (step/D)·gradient, every rounding as in NumPy."""
+    for i in range(w.size):
+        out[i] = w[i] - step * inverse[i] * gradient[i]
+
+
+@entry("total")
+@strict
+def add(total: Vector, part: float, point: Vector) -> None:
+    """Total += part·point, in place, every rounding as in NumPy."""
+    for i in range(total.size):
+        total[i] += part * point[i]
 
 
 @entry("book")

@@ -1,7 +1,8 @@
-"""Local problems: softmax and linear regression, and any torch module (`fdro_core.problems.torch`)."""
+"""Local problems: linear and softmax regression, dense networks, and torch modules (in `problems.torch`)."""
 
+from fdro_core.problems.dense import DenseNetwork
 from fdro_core.problems.huber import HuberRegression
 from fdro_core.problems.least_squares import LeastSquares
 from fdro_core.problems.softmax import SoftmaxRegression
 
-__all__ = ["HuberRegression", "LeastSquares", "SoftmaxRegression"]
+__all__ = ["DenseNetwork", "HuberRegression", "LeastSquares", "SoftmaxRegression"]

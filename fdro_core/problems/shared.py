@@ -26,6 +26,29 @@ def as_matrix(name: str, X: ArrayLike, intercept: bool) -> Array:
     return matrix
 
 
+def as_labels(name: str, y: ArrayLike, samples: int, classes: int) -> NDArray[np.int64]:
+    """The labels as whole numbers, if they are 0..classes-1."""
+    labels = np.asarray(y)
+    if labels.shape != (samples,):
+        raise InvalidProblem(f"{name}: y must have shape ({samples},), as X has rows, got {labels.shape}")
+    if labels.dtype.kind == "O":  # a column of a table may hold whole numbers as objects
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind not in "biuf":  # words, dates, objects
+        found = ", ".join(repr(label) for label in labels[:3].tolist()) + (", ..." if samples > 3 else "")
+    elif not np.isfinite(labels).all():
+        found = "NaN or infinity"
+    elif (labels % 1 != 0).any():
+        found = f"{labels[labels % 1 != 0][0]}"
+    elif labels.min() < 0 or labels.max() >= classes:
+        found = f"{labels.min()}..{labels.max()}"
+    else:
+        return labels.astype(np.int64)
+    raise InvalidProblem(
+        f"{name}: y must hold whole numbers 0..{classes - 1}, got {found}; number the labels of "
+        "all workers together: names, y = np.unique(y, return_inverse=True)"
+    )
+
+
 def check_l2(name: str, l2: float) -> float:
     """Validate the weight of the ridge term."""
     if not (np.isfinite(l2) and l2 >= 0):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fdro_core import digests
-from fdro_core.errors import InvalidProblem
 from fdro_core.problems.kernels import cross_entropy, ridge
-from fdro_core.problems.shared import as_matrix, batch, check_l2
+from fdro_core.problems.shared import as_labels, as_matrix, batch, check_l2
 from uncertainty_sets.arrays import Array
 
 
@@ -34,7 +33,7 @@ class SoftmaxRegression:
         self, X: ArrayLike, y: ArrayLike, classes: int, l2: float = 0.0, intercept: bool = True
     ) -> None:
         self.X = as_matrix("SoftmaxRegression", X, intercept)
-        self.y = _as_labels(y, len(self.X), classes)
+        self.y = as_labels("SoftmaxRegression", y, len(self.X), classes)
         self.classes = int(classes)
         self.l2 = check_l2("SoftmaxRegression", l2)
         self.dimension = self.X.shape[1] * self.classes
@@ -72,28 +71,3 @@ class SoftmaxRegression:
     def metric(self) -> Array:
         """½·E x² + l2, since the softmax Hessian is at most ½ in each class."""
         return np.repeat(0.5 * np.mean(self.X**2, axis=0) + self.l2, self.classes)
-
-
-def _as_labels(y: ArrayLike, samples: int, classes: int) -> NDArray[np.int64]:
-    """The labels as whole numbers, if they are 0..classes-1."""
-    labels = np.asarray(y)
-    if labels.shape != (samples,):
-        raise InvalidProblem(
-            f"SoftmaxRegression: y must have shape ({samples},), as X has rows, got {labels.shape}"
-        )
-    if labels.dtype.kind == "O":  # a column of a table may hold whole numbers as objects
-        labels = np.array(labels.tolist())
-    if labels.dtype.kind not in "biuf":  # words, dates, objects
-        found = ", ".join(repr(label) for label in labels[:3].tolist()) + (", ..." if samples > 3 else "")
-    elif not np.isfinite(labels).all():
-        found = "NaN or infinity"
-    elif (labels % 1 != 0).any():
-        found = f"{labels[labels % 1 != 0][0]}"
-    elif labels.min() < 0 or labels.max() >= classes:
-        found = f"{labels.min()}..{labels.max()}"
-    else:
-        return labels.astype(np.int64)
-    raise InvalidProblem(
-        f"SoftmaxRegression: y must hold whole numbers 0..{classes - 1}, got {found}; number the labels of "
-        "all workers together: names, y = np.unique(y, return_inverse=True)"
-    )

@@ -7,7 +7,8 @@ import pytest
 
 from bench.driver.problems import Counted, classification
 from fdro_core import AspireEase, VirtualEngine, solve
-from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models import kernels, sampled
+from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import middle_box
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -94,11 +95,31 @@ def test_the_preconditioned_step(rng):
     expected = squares + 0.05 * (slope**2 - squares)
     np.testing.assert_allclose(followed, expected, **CLOSE)
     assert mean == pytest.approx(expected.mean(), rel=1e-12)
-    z, moved = anchor.copy(), average.copy()
-    kernels.precondition(z, moved, slope, followed, 0.01, 0.003, 0.9, 0.25)
+    z, moved = anchor.copy(), np.full(P, np.nan)
+    kernels.precondition(z, average, slope, followed, 0.01, 0.003, 0.9, 0.25, moved)
     step = anchor / 0.9 - 0.003 * slope / (np.sqrt(expected) + 0.01)
     np.testing.assert_allclose(z, step, **CLOSE)
     np.testing.assert_allclose(moved, average + 0.25 * (step - average), **CLOSE)
+
+
+def test_plane_sums_of_many_parameters_and_workers(rng):
+    p, workers = 2 * sampled.COLUMNS + 7, sampled.CHUNK + 3
+    planes = Planes(rng.dirichlet(np.ones(workers)), keep_all=True, limit=10)
+    z, gradients = rng.normal(size=p), rng.normal(size=(workers, p))
+    models = sampled.SampledModels(
+        planes, z, rng.normal(size=workers), gradients, step=0.01, prox=0.1, window=0.5
+    )
+    for _ in range(3):
+        planes._add(rng.dirichlet(np.ones(workers)), 1.0)
+    models.X, models.trust = rng.normal(size=(workers, p)), rng.uniform(0.1, 1.0, size=workers)
+    models.recentre()
+    matrix = planes.matrix()
+    slopes, points, trusts = matrix @ gradients, (matrix * models.trust) @ models.X, matrix @ models.trust
+    np.testing.assert_allclose(models.slopes, slopes, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(models.points, points, rtol=1e-11, atol=1e-13)
+    metric, step = models.metric, models.step_size
+    B = slopes + metric / step * (np.outer(trusts, z) - points)
+    np.testing.assert_allclose(models.stiffness, step * (B / metric) @ B.T, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("consensus", "before"), [("models", 2), ("admm", 9)])

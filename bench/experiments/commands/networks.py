@@ -54,14 +54,14 @@ class Row:
 
 
 ROWS = (
-    Row("sc-ma", "mlp-64", 6000),
-    Row("person-activity", "mlp-64", 3000),
+    Row("sc-ma", "dense-64", 6000),
+    Row("person-activity", "dense-64", 3000),
     Row("fashion-mnist", "softmax", 4500),
-    Row("fashion-mnist", "mlp-32", 3000),
-    Row("sc-ma", "mlp", 3000),
+    Row("fashion-mnist", "dense-32", 3000),
+    Row("sc-ma", "dense", 3000),
 )
 SLOW = (ROWS[0], ROWS[1])
-QUICK = (Row("digits", "softmax", 300), Row("digits", "mlp-32", 300))
+QUICK = (Row("digits", "softmax", 300), Row("digits", "dense-32", 300))
 TARGET = 2 / 3  # of the budget: the loss that is to be reached with slow workers too
 
 

@@ -71,7 +71,10 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     made.add_argument(
         "--preconditioned", action="store_true", help='with the further rows of each baseline ("AFL + P")'
     )
-    made.add_argument("--model", help="softmax, mlp (three layers of 500) or mlp-WIDTH, for all data sets")
+    made.add_argument(
+        "--model",
+        help="softmax, dense (three layers of 500), dense-WIDTH, or mlp, mlp-WIDTH: the same through PyTorch",
+    )
     made.add_argument("--trials", type=int, help="settings tried per method (8)")
     made.add_argument("--search-seeds", type=int, help="runs per trial, judged by their mean (3)")
     made.add_argument("--batch", type=int, help="samples per gradient; 0: all")

@@ -1,4 +1,8 @@
-"""The two models of the paper: softmax regression, and the multilayer perceptron of Wang et al. 2017."""
+"""The two models of the paper: softmax regression, and the multilayer perceptron of Wang et al. 2017.
+
+The perceptron is there twice. "dense" is `DenseNetwork`; "mlp" is the same network through PyTorch, kept
+because records are found by their model's name: first weights and masks of dropout differ between the two.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core import SoftmaxRegression
+from fdro_core import DenseNetwork, SoftmaxRegression
 from fdro_core.contracts.problem import Problem
 from uncertainty_sets.arrays import Array
 
@@ -48,7 +52,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Perceptron:
-    """Dense layers with ReLU and dropout, in 32 bits; needs torch.
+    """Dense layers with ReLU and dropout, in 32 bits.
 
     Attributes:
         features, classes: of the data.
@@ -63,6 +67,27 @@ class Perceptron:
     hidden: tuple[int, ...] = (500, 500, 500)
     dropout: tuple[float, ...] = (0.1, 0.2, 0.2, 0.3)
     l2: float = 0.0
+
+    def problem(self, X: Array, y: NDArray[np.int64]) -> Problem:
+        """A worker's training problem."""
+        return self._network(X, y)
+
+    def _network(self, X: Array, y: NDArray[np.int64]) -> DenseNetwork:
+        return DenseNetwork(
+            X, y, self.classes, hidden=self.hidden, dropout=self.dropout, l2=self.l2, seed=self.seed
+        )
+
+    @cached_property
+    def _reader(self) -> DenseNetwork:
+        return self._network(np.zeros((1, self.features)), np.zeros(1, dtype=np.int64))
+
+    def scores(self, w: Array, X: Array) -> Array:
+        """The network's outputs, without dropout."""
+        return self._reader.predict(w, X)
+
+
+class TorchPerceptron(Perceptron):
+    """The same through PyTorch."""
 
     @cached_property
     def module(self) -> Any:
@@ -87,24 +112,25 @@ class Perceptron:
 
     @cached_property
     def _reader(self) -> Any:
-        from fdro_core.problems.torch import TorchProblem
+        return self.problem(np.zeros((1, self.features)), np.zeros(1, dtype=np.int64))
 
-        return TorchProblem(self.module, np.zeros((1, self.features)), np.zeros(1, dtype=np.int64))
 
-    def scores(self, w: Array, X: Array) -> Array:
-        """The network's outputs, without dropout."""
-        scores: Array = self._reader.predict(w, X)
-        return scores
+NETWORKS = {"dense": Perceptron, "mlp": TorchPerceptron}
+"""The networks by the name of their kind."""
+
+WIDTH = 500  # of the paper's layers
 
 
 def make(name: str, features: int, classes: int, seed: int, l2: float = 0.0) -> Model:
-    """The model of that name: "softmax", "mlp" (the paper's) or "mlp-32" (three layers of 32)."""
+    """The model of that name: "softmax", "dense" (the paper's perceptron), "dense-32" (layers of 32)."""
     if name == "softmax":
         return Softmax(classes, l2)
-    if name.startswith("mlp"):
-        width = int(name.partition("-")[2] or 500)
-        return Perceptron(features, classes, seed, hidden=(width,) * 3, l2=l2)
-    raise SystemExit(f"no model is called {name!r}; there are: softmax, mlp, mlp-WIDTH")
+    kind, _, width = name.partition("-")
+    if kind in NETWORKS and (not width or width.isdecimal()):
+        hidden = (int(width or WIDTH),) * 3
+        return NETWORKS[kind](features, classes, seed, hidden=hidden, l2=l2)
+    known = ", ".join(f"{kind}, {kind}-WIDTH" for kind in NETWORKS)
+    raise SystemExit(f"no model is called {name!r}; there are: softmax, {known}")
 
 
 def labels(scores: Array) -> NDArray[np.int64]:

@@ -232,15 +232,16 @@ def follow_squares(squares: Vector, slope: Vector, rate: float) -> float:
 @summing
 def precondition(
     z: Vector,
-    average: Vector,
+    before: Vector,
     slope: Vector,
     squares: Vector,
     floor: float,
     step: float,
     total: float,
     pace: float,
+    average: Vector,
 ) -> None:
-    """z ← z/total - step·slope/(√v + floor), and the average moves towards it by `pace`, both in place."""
+    """z ← z/total - step·slope/(√v + floor), in place; the average moves from `before` to it by `pace`."""
     for i in range(slope.size):
         z[i] = z[i] / total - step * slope[i] / (np.sqrt(squares[i]) + floor)
-        average[i] += pace * (z[i] - average[i])
+        average[i] = before[i] + pace * (z[i] - before[i])

@@ -29,6 +29,7 @@ from uncertainty_sets.arrays import Array
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
 MOVES = 200  # of weight between planes in one step
+COLUMNS = 8192  # of the planes at a time, where their products are added up
 CHUNK = 64  # workers at a time when planes are summed anew
 
 STATE = {
@@ -55,6 +56,10 @@ class SampledModels:
         slopes, points, trusts: Σ_j p_ljg_j, Σ_j p_lja_jx_j and Σ_j p_lja_j of every plane.
         overlap: PPᵀ of the planes.
     """
+
+    # Arrays that are used again: new pages of memory would cost more than the sums that are written to them.
+    _room: Array = np.empty((2, 0, 0))  # for slopes and points
+    _slope: Array = np.empty(0)
 
     def __init__(
         self,
@@ -139,7 +144,7 @@ class SampledModels:
         """D, λ, z and its average; share is S/N, times the local steps."""
         planes = self.planes
         self.epochs += share
-        slope = np.empty_like(self.z)
+        slope = self._slope = self._slope if self._slope.size else np.empty_like(self.z)
         kernels.mix(self.slopes, planes.multipliers, slope)
         mean = kernels.follow_squares(self.squares, slope, min(1.0, preconditioner.MEMORY * share))
         planes.previous[:] = planes.multipliers
@@ -149,12 +154,13 @@ class SampledModels:
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
             kernels.mix(self.slopes, planes.multipliers, slope)
         pace = min(1.0, share / max(1.0, self.window * self.epochs))
-        z, average = np.empty_like(slope), self.average.copy()
+        z, average = np.empty_like(slope), np.empty_like(slope)
         kernels.mix(self.points, planes.multipliers, z)
         trust = float(planes.multipliers @ self.trusts)
         kernels.precondition(
-            z, average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace
-        )
+            z, self.average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace,
+            average,
+        )  # fmt: skip
         self.z, self.average = z, average
 
     # -- planes ---------------------------------------------------------------------------------------
@@ -170,17 +176,37 @@ class SampledModels:
         """
         planes = self.planes
         table = planes.table[:, : planes.size]
-        self.slopes = np.zeros((planes.size, self.z.size))
-        self.points = np.zeros((planes.size, self.z.size))
+        if self._room.shape[1] < planes.size:
+            self._room = np.empty((2, planes.size + 2, self.z.size))
+        self.slopes, self.points = self._room[:, : planes.size]
         for begin in range(0, self.losses.size, CHUNK):
             rows = slice(begin, begin + CHUNK)
-            self.slopes += table[rows].T @ self.G[rows]
-            self.points += (table[rows] * self.trust[rows, None]).T @ self.X[rows]
+            weights = table[rows]
+            _add_product(weights, self.G[rows], self.slopes, begin)
+            _add_product(weights * self.trust[rows, None], self.X[rows], self.points, begin)
         self.trusts = self.trust @ table
         self.overlap = table.T @ table
         planes.refresh(self.losses)
         if self.squares is None:  # the first time
             self.squares = preconditioner.follow(None, planes.multipliers @ self.slopes)
-        metric = self.metric
-        slopes = self.slopes + (self.trusts[:, None] * self.z - self.points) * (metric / self.step_size)
-        self.stiffness = self.step_size * ((slopes / metric) @ slopes.T)
+        self.stiffness = self.step_size * self._answers()
+
+    def _answers(self) -> Array:
+        """BD⁻¹Bᵀ, in blocks of columns: B whole would be written and read several times."""
+        floor = preconditioner.floor(float(self.squares.mean()))
+        answers = np.zeros((self.planes.size, self.planes.size))
+        for begin in range(0, self.z.size, COLUMNS):
+            part = slice(begin, begin + COLUMNS)
+            metric = np.sqrt(self.squares[part]) + floor
+            behind = self.trusts[:, None] * self.z[part] - self.points[:, part]
+            slopes = self.slopes[:, part] + behind * (metric / self.step_size)
+            answers += (slopes / metric) @ slopes.T
+        return answers
+
+
+def _add_product(weights: Array, rows: Array, sums: Array, added: int) -> None:
+    """Add weightsᵀ·rows to the sums of so many rows before."""
+    if added:
+        sums += weights.T @ rows
+    else:
+        np.matmul(weights.T, rows, out=sums)

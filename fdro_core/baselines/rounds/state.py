@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fdro_core.federation.kernels import simplex_threshold
+from fdro_core.federation.kernels import add, simplex_threshold
 from uncertainty_sets.arrays import Array
 
 
@@ -71,7 +71,7 @@ def average(points: Mapping[int, Array | None], weights: Array, otherwise: Array
     mean = np.zeros_like(otherwise)
     for j, point in sorted(points.items()):
         assert point is not None
-        mean += (weights[j] / total) * point
+        add(mean, float(weights[j]) / total, point)
     return mean
 
 

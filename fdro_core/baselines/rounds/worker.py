@@ -8,7 +8,7 @@ import numpy as np
 
 from fdro_core.contracts.messages import Reply, Request, Train, Trained
 from fdro_core.contracts.problem import Problem
-from fdro_core.federation import preconditioner
+from fdro_core.federation import kernels, preconditioner
 from fdro_core.federation.worker import FederatedWorker
 from uncertainty_sets.arrays import Array
 
@@ -98,7 +98,7 @@ class RoundWorker(FederatedWorker):
         for step in range(1, message.steps + 1):
             value, gradient = self._slope(w, message, rng)
             loss = value if loss is None else loss
-            w = w - message.step * self.state.inverse * gradient
+            w = _moved(w, message.step, self.state.inverse, gradient)
             if step == message.mark:
                 marked = w
         return w, loss, marked
@@ -113,11 +113,19 @@ class RoundWorker(FederatedWorker):
         for step in range(1, message.steps + 1):
             value, gradient = self._slope(w, message, rng)
             loss = value if loss is None else loss
-            total = total - gradient
+            total -= gradient
             if step == message.mark:
                 marked = total / step
             if step < message.steps:
                 if inverse is None:
                     inverse = 1.0 / preconditioner.metric(preconditioner.follow(None, gradient))
-                w = w - message.step * inverse * gradient
-        return total / max(1, message.steps), loss, marked
+                w = _moved(w, message.step, inverse, gradient)
+        total /= max(1, message.steps)
+        return total, loss, marked
+
+
+def _moved(w: Array, step: float, inverse: Array, gradient: Array) -> Array:
+    """w - step·inverse·gradient."""
+    moved = np.empty_like(w)
+    kernels.descend(w, inverse, gradient, step, moved)
+    return moved
