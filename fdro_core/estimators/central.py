@@ -34,6 +34,7 @@ Pull = Callable[[Array], Array]
 MEMORY = 20  # pairs that L-BFGS keeps: passes over w are cheap beside passes over the data
 INNER = 60  # L-BFGS iterations between two updates of p̂, at most
 NOMINAL = 8  # L-BFGS iterations for the reference distribution, to leave the starting point
+SPAN = 1e6  # by which μ may differ from its first value; hundreds of short rounds would take it to 0
 WINDOW = 15  # evaluations without progress after which L-BFGS on the objective is stuck on a kink
 
 
@@ -222,6 +223,7 @@ def _by_multipliers(search: _Search) -> None:
     # μ in the losses' units: a tenth of what moves p across the set. Rounds adapt it.
     reach = max(float(np.abs(center - search.reference).max()), 1e-6)
     softness = 0.1 * max(float(np.ptp(losses)), 0.1 * float(np.abs(losses).max()), 1e-9) / reach
+    narrowest, widest = softness / SPAN, softness * SPAN
     before = np.inf
     while True:
         last: tuple[Array, Array, float] = (w, center, np.inf)
@@ -245,7 +247,7 @@ def _by_multipliers(search: _Search) -> None:
             finished = False
         w, center, slack = last
         if not finished:
-            softness *= 2.0
+            softness = min(2.0 * softness, widest)
         elif slack > 0.3 * before:
-            softness *= 0.4
+            softness = max(0.4 * softness, narrowest)
         before = slack

@@ -31,6 +31,7 @@ from uncertainty_sets.errors import InvalidInput
 
 SOLVERS = ("central", "aspire-ease")
 BY_CROSS_VALIDATION = "cv"
+ROUGHLY = 1e-3  # tolerance of the models in cross-validation, whose scores are no more exact
 
 
 class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
@@ -158,7 +159,9 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
         prior = dict(zip(self.groups_.tolist(), self.prior_.tolist(), strict=True))
 
         def score(radius: float, train: NDArray[np.bool_]) -> Array:
-            twin = clone(self).set_params(uncertainty_set=chosen, radius=radius, prior=prior)
+            twin = clone(self).set_params(
+                uncertainty_set=chosen, radius=radius, prior=prior, tolerance=max(self.tolerance, ROUGHLY)
+            )
             with warnings.catch_warnings():  # the last fit, on all samples, says it if it must be said
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 twin.fit(
