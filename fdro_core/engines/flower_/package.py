@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -11,6 +12,7 @@ from uncertainty_sets.errors import BackendMissing
 OLDEST = (1, 40)  # the first release with the Message, RecordDict and Grid that this folder is written for
 
 
+@cache
 def load() -> Any:
     """Import `flwr.app`, which has messages and records."""
     # Before the import: Flower reads it once, and sends usage statistics unless it is 0.
