@@ -301,7 +301,7 @@ class FlowerEngine(WallEngine):
             old = self._pasts[worker]
             copy = WorkerRecord(record.opening, record.last, record.replies)
             past = self._pasts[worker] = wire.Past(copy, wire.RECORD if record.opening else wire.NO_MEMORY)
-            if old.memory == wire.STATE:
+            if afresh and old.memory == wire.STATE:  # else a checkpoint knows better than this run's first questions
                 past.memory, past.state = old.memory, old.state
             self._waiting[worker].append((self._new_number(), wire.MAKE, None))
 
