@@ -56,8 +56,11 @@ def from_values(values: Mapping[str, Any]) -> Exception:
 
 
 def _arguments(error: Exception) -> str:
+    given = error.args
+    if isinstance(error, OSError) and error.filename is not None and len(given) == 2:
+        given = (*given, str(error.filename))  # which Python keeps apart
     try:
-        text = plain.dump(error.args)
+        text = plain.dump(given)
         return text if len(text) <= LONGEST_TEXT else ""
     except Exception:  # arguments that are no plain values: the text has to do
         return ""
