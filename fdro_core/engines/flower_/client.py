@@ -62,6 +62,10 @@ def _factories(allowed: Allowed, packages: tuple[str, ...]) -> Factories:
     return find
 
 
+_WORKERS: OrderedDict[tuple[Any, str, int], _Kept] = OrderedDict()
+"""The workers in this process's memory. Not a part of the app: a simulation copies the app for every message."""
+
+
 class _Kept:
     """A worker in memory, and the number of the last message that it answered."""
 
@@ -87,7 +91,6 @@ class Node:
         self._details = details
         self._keep = keep
         self._largest = largest
-        self._workers: OrderedDict[tuple[Any, str, int], _Kept] = OrderedDict()
 
     def app(self) -> Any:
         """Return the ClientApp."""
@@ -115,7 +118,7 @@ class Node:
                 response.worker = which_worker(context.node_config)
                 return response
             key = (context.run_id, request.session, request.worker)
-            kept = self._workers.pop(key, None)  # put back below; one that raises is made again
+            kept = _WORKERS.pop(key, None)  # put back below; one that raises is made again
             if kept is None:
                 factory = self._factories(request.description, request.worker, context.node_config)
                 kept = _Kept(factory())
@@ -152,9 +155,9 @@ class Node:
             response.memory = wire.RECORD if recalls else wire.STATE
             response.state = None if recalls else dict(state)
         if self._keep:
-            self._workers[key] = kept
-            while len(self._workers) > self._keep:
-                self._workers.popitem(last=False)
+            _WORKERS[key] = kept
+            while len(_WORKERS) > self._keep:
+                _WORKERS.popitem(last=False)
 
 
 def which_worker(node_config: Mapping[str, Any]) -> int:
