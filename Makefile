@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check docs kernels wheel release soak soak-properties bench torch ray chaos format clean
+.PHONY: help demo test check docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -68,6 +68,10 @@ torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with
 
 ray: $(VENV)/.dev  ## Ray, at the release that the engine is tested with
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check ray==2.60.0
+
+flower: $(VENV)/.dev  ## Flower, at the release that the engine is tested with
+	@# typer 0.20, which flwr needs, warns with click 8.4 and newer, and warnings are errors here
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check flwr==1.41.0 "click<8.4"
 
 chaos: ray  ## hosts killed at random for two minutes on threads, on Ray's processes and on its nodes
 	$(BIN)/python -m bench chaos $(ARGS)

@@ -304,6 +304,8 @@ class FlowerEngine(WallEngine):
             if afresh and old.memory == wire.STATE:  # else a checkpoint knows better than this run's first questions
                 past.memory, past.state = old.memory, old.state
             self._waiting[worker].append((self._new_number(), wire.MAKE, None))
+            if not self._nodes.present(worker):
+                self._may_hang[worker] = True  # nobody knows when its node returns: rounds do not wait long
 
     def _abandon(self, workers: Sequence[int]) -> Sequence[int]:
         for worker in workers:
