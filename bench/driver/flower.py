@@ -26,7 +26,7 @@ from fdro_core.engines.flower_.simulation import simulate
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=120)
-WORKERS, DIMENSION, TURNS = 16, 7850, 3
+WORKERS, DIMENSION, TURNS = 16, 7850, 5
 POLL = 0.1  # seconds between two pulls, of both: the interval of Flower's own grid in a simulation
 SECONDS, WARM_UP = 20.0, 5.0
 
@@ -57,13 +57,15 @@ def bare_reply(message: Any, context: Any) -> Any:
 
 
 def bare(grid: Any) -> float:
-    """Replies per second of a loop that pulls, reads what came, and pushes the next message to those nodes."""
+    """Replies per second of a loop that pulls, reads what came, and sends those nodes the next message."""
     app, z = package.load(), np.zeros(DIMENSION)
 
     def push(nodes: list[int]) -> list[str]:
         content = [app.RecordDict({"point": app.ArrayRecord({"z": app.Array(z)})}) for _ in nodes]
         return list(
-            grid.push_messages([app.Message(each, node, "train.bare") for each, node in zip(content, nodes, strict=True)])
+            grid.push_messages(
+                [app.Message(each, node, "train.bare") for each, node in zip(content, nodes, strict=True)]
+            )
         )
 
     nodes = list(grid.get_node_ids())
@@ -101,7 +103,13 @@ def ours(grid: Any) -> float:
     q = np.full(WORKERS, 1 / WORKERS)
     problems = [NamedProblem(f"{__name__}:node_problem") for _ in range(WORKERS)]
     config = AspireEase(iterations=10**6, active_workers=1, tolerance=0.0, report_interval=WORKERS)
-    solve(problems, Box(0.3 * q, 3 * q), algorithm=config, engine=FlowerEngine(grid, poll=POLL), observers=[look])
+    solve(
+        problems,
+        Box(0.3 * q, 3 * q),
+        algorithm=config,
+        engine=FlowerEngine(grid, poll=POLL),
+        observers=[look],
+    )
     (start, low), (end, high) = marks[0], marks[-1]
     return (high - low) / (end - start)
 
@@ -145,7 +153,9 @@ def deployment() -> None:
         chosen = KL(np.full(2, 0.5), 0.1)
         best = solve(problems, chosen, algorithm=AspireEase(iterations=400)).objective
         (folder / "nodes").mkdir()
-        table = Table("run", "objective", "compared with", "relative difference", "seconds", "s per message of a node")
+        table = Table(
+            "run", "objective", "compared with", "relative difference", "seconds", "s per message of a node"
+        )
         with deployed(folder / "nodes", nodes=2) as nodes:
             for active, iterations in ((2, 8), (1, 24)):
                 config = AspireEase(iterations=iterations, active_workers=active, local_steps=20)

@@ -70,6 +70,3 @@ def flower_engine(folder, app=APP):
 
     build.wall_clock = True
     return build
-
-
-

@@ -59,7 +59,7 @@ def evil_app():
         return app.Message(answer.content, reply_to=message)
 
     made = honest.app()
-    made._registered_funcs = {name: reply for name in made._registered_funcs}
+    made._registered_funcs = dict.fromkeys(made._registered_funcs, reply)
     return made
 
 
@@ -78,7 +78,9 @@ def local():
 
 
 def engine(local_nodes, **settings):
-    return FlowerEngine(local_nodes.grid, **{"poll": 0.002, "restart_after": 0.01, "patience": 60.0} | settings)
+    return FlowerEngine(
+        local_nodes.grid, **{"poll": 0.002, "restart_after": 0.01, "patience": 60.0} | settings
+    )
 
 
 PROBLEMS = [NamedProblem(f"{HERE}:quadratic", centre=float(j)) for j in range(3)]
@@ -101,7 +103,9 @@ def test_a_client_app_that_is_started_anew_for_every_message(settings, aspire, t
 
 
 @needs_flower
-@pytest.mark.parametrize("config", [FedAvg(iterations=12), DRFAProx(iterations=12)], ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize(
+    "config", [FedAvg(iterations=12), DRFAProx(iterations=12)], ids=lambda c: type(c).__name__
+)
 def test_baselines_on_forgetful_nodes(config, tmp_path_factory):
     problems, box = softmax_problems(N), middle_box(N)
     forgetful = flower_engine(tmp_path_factory, FORGETFUL)(patience=60.0)
@@ -149,7 +153,7 @@ def test_problems_that_only_a_pickle_could_carry(source, words):
 
 @pytest.mark.parametrize("name", ["", "load", "a b:load", "module:", ":load", 3])
 def test_names_of_problems_are_checked(name):
-    with pytest.raises(InvalidProblem, match='like "package.module:function"'):
+    with pytest.raises(InvalidProblem, match=r'like "package\.module:function"'):
         NamedProblem(name)
     with pytest.raises(InvalidProblem, match="a set among its arguments"):
         NamedProblem("a:b", rows={1, 2})
@@ -162,7 +166,10 @@ def test_names_of_problems_are_checked(name):
         ({"algorithm": "fdro_core.files:write"}, "no algorithm"),
         ({"algorithm": "fdro_core.aspire.algorithm:make_worker"}, "is no dataclass"),
         ({"algorithm": "fdro_core.nowhere:Thing"}, "no algorithm"),
-        ({"algorithm": "fdro_core.engines.delays:Constant", "settings": '{"dict": [["seconds", 1.0]]}'}, "is no algorithm"),
+        (
+            {"algorithm": "fdro_core.engines.delays:Constant", "settings": '{"dict": [["seconds", 1.0]]}'},
+            "is no algorithm",
+        ),
         ({"settings": '{"dict": [["nonsense", 1]]}'}, "does not take these settings"),
         ({"settings": "["}, "cannot be read"),
         ({"settings": '{"list": []}'}, "no dict"),
@@ -176,7 +183,9 @@ def test_a_node_runs_algorithms_of_fdro_only(changes, words):
 
 
 def test_the_node_config_is_the_nodes_own():
-    described = describe(1, AspireEase().worker(1, NamedProblem(f"{HERE}:quadratic", centre=1.0, node_config={"shift": 9.0})))
+    described = describe(
+        1, AspireEase().worker(1, NamedProblem(f"{HERE}:quadratic", centre=1.0, node_config={"shift": 9.0}))
+    )
     worker = factory_of(described, 1, Allowed([f"{HERE}:quadratic"]), {"shift": 2.0})()
     assert worker.problem.centre[0] == 3.0
     assert worker.index == 1
@@ -206,7 +215,9 @@ def test_a_node_that_leaves_loses_its_worker_until_another_takes_its_place(local
             nodes.join({"worker": 2})
 
     stop = StopWhen("worker-lost", "worker-back", after=300)
-    result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=engine(nodes), observers=[leave_and_join, stop])
+    result = solve(
+        PROBLEMS, middle_box(3), algorithm=config, engine=engine(nodes), observers=[leave_and_join, stop]
+    )
     assert [entry["worker"] for entry in happened(result, "worker-back")] == [2]
     best = solve(SAME, middle_box(3)).objective
     assert result.objective == pytest.approx(best, rel=1e-3)
@@ -239,7 +250,9 @@ def test_a_malformed_reply_is_its_workers_failure_and_not_the_masters(local):
 
 @needs_flower
 def test_waiting_for_nodes_ends_with_who_is_missing(local, caplog):
-    with pytest.raises(ClusterUnreachable, match=r"1 worker of 3 had no node within 0.3 s .*: 2\. Start a SuperNode"):
+    with pytest.raises(
+        ClusterUnreachable, match=r"1 worker of 3 had no node within 0.3 s .*: 2\. Start a SuperNode"
+    ):
         solve(PROBLEMS, middle_box(3), engine=engine(local(2), join_timeout=0.3))
 
 
@@ -300,7 +313,7 @@ def test_settings_are_checked(settings, words):
 
 
 def test_without_a_grid_the_error_says_where_it_comes_from():
-    with pytest.raises(InvalidSetting, match="the grid that Flower passes to a ServerApp.*fdro flower new"):
+    with pytest.raises(InvalidSetting, match=r"the grid that Flower passes to a ServerApp.*fdro flower new"):
         solve(quadratics(), middle_box(3), engine=FlowerEngine())
 
 

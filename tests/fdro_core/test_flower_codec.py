@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -25,12 +26,16 @@ pytestmark = needs_flower
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=8)
 )
-ARRAYS = st.sampled_from(codec.TYPES).flatmap(lambda t: arrays(t, array_shapes(min_dims=0, max_dims=3, min_side=0)))
+ARRAYS = st.sampled_from(codec.TYPES).flatmap(
+    lambda t: arrays(t, array_shapes(min_dims=0, max_dims=3, min_side=0))
+)
 NESTED = st.recursive(
     SCALARS | ARRAYS,
-    lambda inside: st.lists(inside, max_size=3)
-    | st.lists(inside, max_size=3).map(tuple)
-    | st.dictionaries(st.text(max_size=4) | st.integers(), inside, max_size=3),
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.lists(inside, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=4) | st.integers(), inside, max_size=3)
+    ),
     max_leaves=6,
 )
 FIELDS = st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), NESTED, max_size=5)
@@ -234,16 +239,16 @@ def test_records_of_the_wrong_kind():
         st.sampled_from(["version", "worker", "number", "memory", "content", "action", codec.NONE]),
         st.one_of(st.booleans(), st.integers(-9, 9), st.floats(), st.text(max_size=6), st.binary(max_size=4)),
     ),
-    st.dictionaries(st.sampled_from([codec.KIND, "w", "loss", codec.NESTED + "w", "/x"]), st.text(max_size=12)),
+    st.dictionaries(
+        st.sampled_from([codec.KIND, "w", "loss", codec.NESTED + "w", "/x"]), st.text(max_size=12)
+    ),
 )
 def test_whatever_a_node_sends_is_read_or_malformed(header, reply):
     app = package.load()
     records = app.RecordDict({"fdro": app.ConfigRecord(header), "reply": app.ConfigRecord(reply)})
     for read in (wire.read_response, wire.read_header):
-        try:
+        with suppress(MalformedMessage):  # and nothing else
             read(records, codec.LARGEST)
-        except MalformedMessage as error:
-            assert str(error)
 
 
 # -- requests, replies, exceptions ------------------------------------------------------------------
@@ -279,7 +284,12 @@ def test_a_request_carries_what_its_worker_needs(memory):
 
 @pytest.mark.parametrize(
     "error",
-    [OSError("disk gone"), KeyError("age"), InvalidProblem("problems[1]"), FileNotFoundError(2, "no", "a.npz")],
+    [
+        OSError("disk gone"),
+        KeyError("age"),
+        InvalidProblem("problems[1]"),
+        FileNotFoundError(2, "no", "a.npz"),
+    ],
 )
 def test_known_exceptions_keep_their_class(error):
     again = failures.from_values(failures.to_values(error))

@@ -1,4 +1,4 @@
-"""A real SuperLink and two SuperNodes on loopback, with TLS and known keys, running the app of `fdro flower new`."""
+"""A SuperLink and two SuperNodes on loopback, with TLS and known keys, run the app of `fdro flower new`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def lines_of(process):
         end.cancel()
         process.kill()
         process.wait()
+        process.stdout.close()
 
 
 def objective_in(log):
@@ -68,9 +69,7 @@ def test_two_nodes_reach_the_objective_of_the_virtual_engine(deployment, app, mo
     monkeypatch.syspath_prepend(str(app))
     monkeypatch.delitem(sys.modules, "wards", raising=False)
     assert importlib.util.find_spec("wards.task") is not None
-    problems = [
-        NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)
-    ]
+    problems = [NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)]
     config = AspireEase(iterations=3, active_workers=2, local_steps=20)
     here = solve(problems, KL(np.full(2, 0.5), 0.1), algorithm=config)
     assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), 3)

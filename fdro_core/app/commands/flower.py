@@ -16,7 +16,10 @@ IN_PACKAGE = ".py"  # these files go into the package, the others beside it
 LONGEST = 32  # Flower's limit for the name of an app
 
 flower = typer.Typer(
-    name="flower", no_args_is_help=True, help="Train on machines of many owners, with Flower.", rich_markup_mode="rich"
+    name="flower",
+    no_args_is_help=True,
+    help="Train on machines of many owners, with Flower.",
+    rich_markup_mode="rich",
 )
 
 

@@ -1,7 +1,8 @@
 """The workers' side: a ClientApp that makes its worker from the message, asks it, and sends the reply.
 
 Flower starts a client app anew for every message in a deployment, and keeps its process in a simulation. Both
-work: a worker that is no longer in memory is made again and continues from what the message tells of its past.
+work: a worker that is no longer in memory is made again and continues from what the message tells of its
+past.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from fdro_core.engines.wall_clock import restore_worker
 Factories = Callable[[Mapping[str, Any], int, Mapping[str, Any]], WorkerFactory]
 """From a worker's description, its index and the node's config to what makes it."""
 
-NAMES = ("worker", "partition-id")  # of the node-config that says which worker a node is; the second, Flower's own
+NAMES = (
+    "worker",
+    "partition-id",
+)  # of the node-config that says which worker a node is; the second, Flower's own
 
 
 def client_app(
@@ -63,7 +67,7 @@ def _factories(allowed: Allowed, packages: tuple[str, ...]) -> Factories:
 
 
 _WORKERS: OrderedDict[tuple[Any, str, int], _Kept] = OrderedDict()
-"""The workers in this process's memory. Not a part of the app: a simulation copies the app for every message."""
+"""The workers in this process's memory; not in the app, which a simulation copies for every message."""
 
 
 class _Kept:

@@ -59,7 +59,9 @@ def pack(records: Any, name: str, fields: Mapping[str, Any]) -> None:
         elif isinstance(value, float):
             values[field] = float(value)
         else:
-            raise TypeError(f"{field} of type {type(value).__name__}; Flower's records hold plain values and arrays")
+            raise TypeError(
+                f"{field} of type {type(value).__name__}; Flower's records hold plain values and arrays"
+            )
     if absent:
         values[NONE] = absent
     records[name] = app.ConfigRecord(values)
@@ -80,7 +82,9 @@ def unpack(records: Any, name: str, largest: int = LARGEST) -> dict[str, Any]:
     if not isinstance(values, app.ConfigRecord) or not (arrays == {} or isinstance(arrays, app.ArrayRecord)):
         raise MalformedMessage(f"no records {name!r} of the right kind")
     if len(values) + len(arrays) > MOST_FIELDS:
-        raise MalformedMessage(f"{len(values) + len(arrays)} fields in {name!r}; at most {MOST_FIELDS} are read")
+        raise MalformedMessage(
+            f"{len(values) + len(arrays)} fields in {name!r}; at most {MOST_FIELDS} are read"
+        )
     declared = sum(_declared_bytes(key, array) for key, array in arrays.items())
     if declared > largest:
         raise MalformedMessage(f"arrays of {declared} bytes in {name!r}; at most {largest} are read")
@@ -107,7 +111,7 @@ def pack_message(records: Any, name: str, message: Message) -> None:
 
 
 def unpack_message(records: Any, name: str, largest: int = LARGEST) -> Any:
-    """Return the message under a name: one of a class that an imported module defines, with its fields only."""
+    """Return the message under a name, of a class that an imported module defines, with its fields only."""
     fields = unpack(records, name, largest)
     kind = fields.pop(KIND, None)
     if not isinstance(kind, str):
@@ -135,7 +139,9 @@ def _dumped(field: str, value: Any, inner: dict[str, Any]) -> str:
     try:
         return plain.dump(value, inner)
     except TypeError as error:
-        raise TypeError(f"{field} with {error} in it; Flower's records hold plain values and arrays") from None
+        raise TypeError(
+            f"{field} with {error} in it; Flower's records hold plain values and arrays"
+        ) from None
 
 
 def _loaded(field: str, text: Any, arrays: Mapping[str, Any]) -> Any:
@@ -150,7 +156,7 @@ def _loaded(field: str, text: Any, arrays: Mapping[str, Any]) -> Any:
     try:
         return plain.load(text, array)
     except ValueError as error:
-        raise MalformedMessage(f"{field!r:.40} cannot be read: {str(error):.200}") from None
+        raise MalformedMessage(f"{field!r:.40} cannot be read: {error!s:.200}") from None
 
 
 def _names(value: Any) -> list[str]:
@@ -166,7 +172,7 @@ def _declared_bytes(key: str, array: Any) -> int:
     shape = array.shape
     if len(shape) > MOST_AXES or not all(type(length) is int and length >= 0 for length in shape):
         raise MalformedMessage(f"{key!r:.40} of shape {shape!r:.80}")
-    size = prod(shape) * np.dtype(array.dtype).itemsize
+    size: int = prod(shape) * np.dtype(array.dtype).itemsize
     if not size < len(array.data) <= size + HEADER:
         raise MalformedMessage(
             f"{key!r:.40} of shape {shape!r:.80} and {array.dtype} in {len(array.data)} bytes; "
@@ -183,7 +189,7 @@ def _read(key: str, array: Any) -> Any:
             raise ValueError("another version of the format")
         shape, fortran, dtype = npy.read_array_header_1_0(stream, max_header_size=HEADER)
     except Exception as error:  # NumPy parses the header as a Python literal, which can fail in many ways
-        raise MalformedMessage(f"{key!r:.40} is no array: {type(error).__name__}: {str(error):.80}") from None
+        raise MalformedMessage(f"{key!r:.40} is no array: {type(error).__name__}: {error!s:.80}") from None
     rest = len(array.data) - stream.tell()
     wanted = np.dtype(array.dtype)
     if dtype != wanted or shape != tuple(array.shape) or rest != prod(shape) * wanted.itemsize:

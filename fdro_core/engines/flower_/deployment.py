@@ -1,7 +1,7 @@
 """A SuperLink and SuperNodes on this machine, with TLS and known keys, for tests and measurements.
 
-The processes are Flower's own, started by the commands of docs/flower.md. Everything listens on 127.0.0.1, and
-all files are in one folder, which is also Flower's home (`FLWR_HOME`).
+The processes are Flower's own, started by the commands of docs/flower.md. Everything listens on 127.0.0.1;
+keys, certificates, logs and Flower's home (`FLWR_HOME`) are in one folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic, sleep
@@ -77,9 +77,9 @@ class Deployment:
     def start_node(self, node: int, config: str = "") -> None:
         """Start a SuperNode; by default it is the worker of its number."""
         self._start(
-            f"node{node}", "flower-supernode", "--superlink", f"127.0.0.1:{self._port}", "--root-certificates",
-            "ca.crt", "--auth-supernode-private-key", f"node{node}", "--host", "127.0.0.1", "--port",
-            str(_free_port()), "--node-config", config or f"worker={node}",
+            f"node{node}", "flower-supernode", "--superlink", f"127.0.0.1:{self._port}",
+            "--root-certificates", "ca.crt", "--auth-supernode-private-key", f"node{node}",
+            "--host", "127.0.0.1", "--port", str(_free_port()), "--node-config", config or f"worker={node}",
         )  # fmt: skip
 
     def _start(self, name: str, *command: str) -> None:
@@ -90,16 +90,25 @@ class Deployment:
 
     def run(self, app: Path, config: Mapping[str, Any]) -> subprocess.Popen[str]:
         """Start `flwr run`; its output has the run's log."""
-        values = " ".join(f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}" for name, value in config.items())
+        values = " ".join(
+            f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"
+            for name, value in config.items()
+        )
         return subprocess.Popen(
             ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", values],
-            cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=self.folder, env=self.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
     def flwr(self, *arguments: str) -> str:
         """Run a command of `flwr` and return what it prints."""
         done = subprocess.run(
-            ["flwr", *arguments], cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False
+            ["flwr", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            capture_output=True,
+            check=False,
         )
         if done.returncode:
             raise ClusterUnreachable(f"flwr {' '.join(arguments)}: {done.stdout}{done.stderr}")
@@ -108,10 +117,8 @@ class Deployment:
     def kill(self, name: str) -> None:
         """Kill a process and the processes it started, at once."""
         process = self.processes.pop(name)
-        try:
+        with suppress(ProcessLookupError):  # it ended by itself
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself
         process.wait()
 
     def log(self, name: str) -> str:
@@ -144,7 +151,7 @@ def plain_text(text: str) -> str:
 
 
 def write_certificates(folder: Path) -> None:
-    """Write ca.crt, and server.crt with server.key for 127.0.0.1, as the openssl commands of docs/flower.md do."""
+    """Write ca.crt, and server.crt and server.key for 127.0.0.1, as docs/flower.md does with openssl."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -160,11 +167,17 @@ def write_certificates(folder: Path) -> None:
         built = built.not_valid_after(now + datetime.timedelta(days=30))
         identified = built.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-        return identified.add_extension(authority, False).add_extension(extension, critical).sign(signer, hashes.SHA256())
+        return (
+            identified.add_extension(authority, False)
+            .add_extension(extension, critical)
+            .sign(signer, hashes.SHA256())
+        )
 
     ca, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = certificate("fdro CA", ca, "fdro CA", ca, x509.BasicConstraints(True, None), True)
-    addresses = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
+    addresses = x509.SubjectAlternativeName(
+        [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    )
     _write_pem(folder / "ca.crt", authority)
     _write_pem(folder / "server.crt", certificate("superlink", server, "fdro CA", ca, addresses, False))
     _write_key(folder / "server.key", server, "PKCS8")

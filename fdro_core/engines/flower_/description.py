@@ -92,7 +92,7 @@ def _algorithm(name: str, settings: Mapping[str, Any], packages: tuple[str, ...]
     try:
         cls: Any = function_at(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise MalformedMessage(f"no algorithm {name!r:.80} here: {str(error):.200}") from None
+        raise MalformedMessage(f"no algorithm {name!r:.80} here: {error!s:.200}") from None
     if not (isinstance(cls, type) and is_dataclass(cls)):
         raise MalformedMessage(f"{name!r:.80} is no dataclass of settings")
     given = {}
@@ -103,14 +103,14 @@ def _algorithm(name: str, settings: Mapping[str, Any], packages: tuple[str, ...]
     try:
         return cls(**given)
     except TypeError as error:
-        raise MalformedMessage(f"{name!r:.80} does not take these settings: {str(error):.200}") from None
+        raise MalformedMessage(f"{name!r:.80} does not take these settings: {error!s:.200}") from None
 
 
 def _loaded(text: Any) -> dict[str, Any]:
     try:
         found = plain.load(text)
     except ValueError as error:
-        raise MalformedMessage(f"settings that cannot be read: {str(error):.200}") from None
+        raise MalformedMessage(f"settings that cannot be read: {error!s:.200}") from None
     if not isinstance(found, dict):
         raise MalformedMessage("settings that are no dict")
     return found

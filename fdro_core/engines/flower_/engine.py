@@ -13,7 +13,7 @@ from fdro_core.contracts.engine import WorkerFactory
 from fdro_core.contracts.failures import words
 from fdro_core.contracts.messages import Message, Request
 from fdro_core.contracts.setting_checks import check_number
-from fdro_core.engines.flower_ import package, wire
+from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.description import describe
 from fdro_core.engines.flower_.mailbox import Mailbox, Sent
 from fdro_core.engines.flower_.nodes import Nodes
@@ -128,8 +128,8 @@ class FlowerEngine(WallEngine):
             if missing and now - begin >= self.join_timeout:
                 raise ClusterUnreachable(
                     f"{_count(len(missing), 'worker')} of {len(self._pasts)} had no node within "
-                    f"{self.join_timeout:g} s (`join_timeout`): {_some(missing)}. Start a SuperNode for each, with "
-                    '--node-config "worker=0" and so on; docs/flower.md has the commands'
+                    f"{self.join_timeout:g} s (`join_timeout`): {_some(missing)}. Start a SuperNode for "
+                    'each, with --node-config "worker=0" and so on; docs/flower.md has the commands'
                 )
             if missing and now - told >= TELL_AFTER:
                 told = now
@@ -301,7 +301,9 @@ class FlowerEngine(WallEngine):
             old = self._pasts[worker]
             copy = WorkerRecord(record.opening, record.last, record.replies)
             past = self._pasts[worker] = wire.Past(copy, wire.RECORD if record.opening else wire.NO_MEMORY)
-            if afresh and old.memory == wire.STATE:  # else a checkpoint knows better than this run's first questions
+            if (
+                afresh and old.memory == wire.STATE
+            ):  # else a checkpoint knows better than this run's first questions
                 past.memory, past.state = old.memory, old.state
             self._waiting[worker].append((self._new_number(), wire.MAKE, None))
             if not self._nodes.present(worker):

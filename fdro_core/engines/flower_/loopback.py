@@ -1,4 +1,4 @@
-"""Flower without its servers: the link state and grid of Flower in this process, client apps in child processes.
+"""Flower without its servers: its link state and grid in this process, client apps in child processes.
 
 For tests and measurements. Messages pass the checks of Flower's link state and its serialisation, and a child
 that dies is answered for as a SuperNode does; only the network and the waiting times are left out.

@@ -56,11 +56,11 @@ class Mailbox:
         if not letters:
             return []
         app = package.load()
+        query, train = app.MessageType.QUERY, app.MessageType.TRAIN
         messages = [
-            app.Message(records, sent.node, app.MessageType.QUERY if sent.worker < 0 else app.MessageType.TRAIN,
-                        ttl=self._ttl)
+            app.Message(records, sent.node, query if sent.worker < 0 else train, ttl=self._ttl)
             for sent, records in letters
-        ]  # fmt: skip
+        ]
         taken = {str(each) for each in self._grid.push_messages(messages) if each}
         if not taken and len(letters) > 1:  # too large together
             return [sent for letter in letters for sent in self.push([letter])]
@@ -96,7 +96,9 @@ class Mailbox:
                 found += self._sorted(self._grid.pull_messages([name]))
             except Exception as error:
                 _raise_if_network(error)
-                wrong = MalformedMessage(f"a reply that Flower cannot read: {type(error).__name__}: {error!s:.200}")
+                wrong = MalformedMessage(
+                    f"a reply that Flower cannot read: {type(error).__name__}: {error!s:.200}"
+                )
                 found.append((self._take(name), wrong))
         return found
 

@@ -33,7 +33,8 @@ class Nodes:
     def __init__(self, workers: int, fixed: Sequence[int] | None = None) -> None:
         if fixed is not None and (len(fixed) != workers or len(set(fixed)) != workers):
             raise InvalidSetting(
-                f"FlowerEngine.nodes must name another node for each of {workers} workers, got {list(fixed)!r:.80}"
+                f"FlowerEngine.nodes must name another node for each of {workers} workers, got "
+                f"{list(fixed)!r:.80}"
             )
         self.fixed = fixed is not None
         self.of_worker: list[int | None] = [None] * workers if fixed is None else list(fixed)
@@ -74,7 +75,9 @@ class Nodes:
         """Take in which worker a node says it is, -1 for any; return why it is left out, "" if it is not."""
         self._says[node] = worker
         if worker >= len(self.of_worker):
-            return f"node {node} says that it is worker {worker}; there are workers 0..{len(self.of_worker) - 1}"
+            return (
+                f"node {node} says that it is worker {worker}; there are workers 0..{len(self.of_worker) - 1}"
+            )
         if worker < 0:
             self._place_unnamed()
             return ""
@@ -89,9 +92,7 @@ class Nodes:
         """Give nodes without a number the places that nobody claims, once there are enough nodes for all."""
         claimed = {worker for worker in self._says.values() if worker is not None and worker >= 0}
         settled = {node for node in self.of_worker if node in self._online}
-        waiting = [
-            node for node, says in self._says.items() if says == -1 and node in self._online - settled
-        ]
+        waiting = [node for node, says in self._says.items() if says == -1 and node in self._online - settled]
         free = [worker for worker in self.missing if worker not in claimed]
         if len(waiting) < len(free) and None in self.of_worker:
             return  # a node with a number may still join

@@ -50,7 +50,9 @@ def _tagged(value: Any, arrays: dict[str, Any] | None, depth: int) -> Any:
         if type(value) is kind:
             return {kind.__name__: [_tagged(each, arrays, depth + 1) for each in value]}
     if isinstance(value, Mapping):
-        pairs = [[_tagged(key, None, depth + 1), _tagged(each, arrays, depth + 1)] for key, each in value.items()]
+        pairs = [
+            [_tagged(key, None, depth + 1), _tagged(each, arrays, depth + 1)] for key, each in value.items()
+        ]
         return {"dict": pairs}
     raise TypeError(f"a {type(value).__name__}")
 

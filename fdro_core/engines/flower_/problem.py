@@ -15,10 +15,10 @@ NODE = "node_config"
 
 
 class NamedProblem:
-    """A problem that is made where its data is, by a function that is named: `NamedProblem("package.module:load")`.
+    """A problem that is made where its data is, by a named function: `NamedProblem("package.module:load")`.
 
     Only the name and the arguments are sent; the module need not be importable at the master. On Flower, a
-    function with a parameter `node_config` gets what the node was started with (`--node-config`), so that each
+    function with a parameter `node_config` gets what the node was started with (`--node-config`), so each
     node knows where its own data is; an argument of that name counts on other engines only.
 
     Args:
@@ -35,20 +35,23 @@ class NamedProblem:
         if not isinstance(name, str) or not all(
             part.replace(".", "_").isidentifier() for part in _halves(name)
         ):
-            raise InvalidProblem(f'NamedProblem needs a name like "package.module:function", got {name!r:.80}')
+            raise InvalidProblem(
+                f'NamedProblem needs a name like "package.module:function", got {name!r:.80}'
+            )
         try:
             plain.dump(arguments)
         except TypeError as error:
             raise InvalidProblem(
-                f"NamedProblem({name!r}) has {error} among its arguments: give plain values, such as the path "
-                "of a file at the node"
+                f"NamedProblem({name!r}) has {error} among its arguments: give plain values, such as the "
+                "path of a file at the node"
             ) from None
         self.name = name
         self.arguments = arguments
 
     def __call__(self) -> Problem:
         """Make the problem in this process, as every other engine does."""
-        return make(function_at(self.name), self.arguments, self.arguments.get(NODE, {}))
+        problem: Problem = make(function_at(self.name), self.arguments, self.arguments.get(NODE, {}))
+        return problem
 
     def __repr__(self) -> str:
         inside = [repr(self.name), *(f"{name}={value!r}" for name, value in self.arguments.items())]
@@ -62,8 +65,8 @@ def named(source: Any, worker: int) -> NamedProblem:
     if isinstance(source, ProblemFrom) and not source.arguments:
         return NamedProblem(name_of(source.make, f"problems[{worker}]"), **source.named)
     raise InvalidProblem(
-        f"problems[{worker}] is {source!r:.80}: Flower carries no pickles, so a node makes its problem itself. "
-        'Give NamedProblem("package.module:function", name=value, ...), with arguments by name'
+        f"problems[{worker}] is {source!r:.80}: Flower carries no pickles, so a node makes its problem: "
+        'give NamedProblem("package.module:function", name=value, ...), with arguments by name'
     )
 
 

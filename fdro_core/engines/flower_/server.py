@@ -9,7 +9,7 @@ from fdro_core.engines.flower_ import package
 
 
 def server_app(main: Callable[[Any, Any], None]) -> Any:
-    """Return a ServerApp that runs `main(grid, context)`, in which `solve` gets `engine=FlowerEngine(grid)`."""
+    """Return a ServerApp that runs `main(grid, context)`, which calls `solve(..., FlowerEngine(grid))`."""
     app = package.load_apps()[0]()
     app.main()(main)
     return app

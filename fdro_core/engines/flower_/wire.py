@@ -138,7 +138,9 @@ def read_content(records: Any, request: Request, largest: int) -> None:
     if not 0 <= opening <= MOST_OPENING:
         raise MalformedMessage(f"{opening} opening messages; at most {MOST_OPENING} are read")
     record = request.past.record
-    record.opening = tuple(codec.unpack_message(records, f"opening {place}", largest) for place in range(opening))
+    record.opening = tuple(
+        codec.unpack_message(records, f"opening {place}", largest) for place in range(opening)
+    )
     if _typed(values, "last", bool):
         record.last = codec.unpack_message(records, "last", largest)
     if request.past.memory == STATE and "state" in records:
