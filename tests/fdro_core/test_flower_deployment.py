@@ -64,28 +64,29 @@ def objective_in(log):
 
 
 def test_two_nodes_reach_the_objective_of_the_virtual_engine(deployment, app, monkeypatch):
-    settings = {"iterations": 3, "active-workers": 2}
+    settings = {"iterations": 2, "active-workers": 2}
     log = "\n".join(lines_of(deployment.run(app, settings)))
     monkeypatch.syspath_prepend(str(app))
     monkeypatch.delitem(sys.modules, "wards", raising=False)
     assert importlib.util.find_spec("wards.task") is not None
     problems = [NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)]
-    config = AspireEase(iterations=3, active_workers=2, local_steps=20)
+    config = AspireEase(iterations=2, active_workers=2, local_steps=20)
     here = solve(problems, KL(np.full(2, 0.5), 0.1), algorithm=config)
-    assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), 3)
+    assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), 2)
     assert "lost" not in log
 
 
 def test_a_node_that_is_killed_does_not_end_the_run(deployment, app):
     """It counts as lost after the deadline; the other one goes on."""
-    settings = {"iterations": 4, "active-workers": 1, "deadline": 12.0}
+    settings = {"iterations": 3, "active-workers": 2, "deadline": 8.0}
     log = []
     for line in lines_of(deployment.run(app, settings)):
         log.append(line)
         if "report" in line and "node1" in deployment.processes:
             deployment.kill("node1")
     text = "\n".join(log)
-    assert objective_in(text)[1] == 4
+    assert objective_in(text)[1] == 3
+    assert re.search(r"worker-lost worker 1: silent", text), text
     assert "node1" not in deployment.processes
 
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from fdro_core.engines.flower_ import package
 from fdro_core.engines.flower_.problem import function_at
 
-PAUSE = 0.002  # seconds between two looks for a message
+PAUSE = 0.05  # seconds between two looks whether it is over
 RUN, TASK = 7, 1
 
 
@@ -50,6 +50,16 @@ class LocalNodes:
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = TASK, RUN, SUPERLINK_NODE_ID
         self.grid = InMemoryGrid(state_factory=factory)
         self.grid.set_run(run)
+        self._pushed = threading.Condition()
+        push = self.grid.push_messages
+
+        def push_and_tell(messages: Any) -> Any:
+            taken = push(messages)
+            with self._pushed:
+                self._pushed.notify_all()
+            return taken
+
+        self.grid.push_messages = push_and_tell  # so that nodes wait for messages instead of looking often
         self._app, self._preload = app, ["fdro_core.engines.flower_.loopback", *preload]
         self._over = threading.Event()
         self.ids: list[int] = []
@@ -80,6 +90,8 @@ class LocalNodes:
     def close(self) -> None:
         """End all nodes; a child that is in a message is killed."""
         self._over.set()
+        with self._pushed:
+            self._pushed.notify_all()
         for thread in self._threads:
             thread.join()
 
@@ -91,8 +103,12 @@ class LocalNodes:
         context = Context(RUN, node, node_config, RecordDict(), {})
         packed = context_to_proto(context).SerializeToString()
         child = None
-        while not self._over.wait(PAUSE):
-            for message in self.state.get_message_ins(node_id=node, limit=1):
+        while not self._over.is_set():
+            with self._pushed:  # a message that came before is seen here, a later one is told
+                messages = self.state.get_message_ins(node_id=node, limit=1)
+                if not messages:
+                    self._pushed.wait(PAUSE)
+            for message in messages:
                 child = child or _Child(self._app, self._preload)
                 reply = child.answer(message, packed, self._over)
                 if reply is None:
