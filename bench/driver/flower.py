@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -138,14 +139,11 @@ def simulation() -> None:
 
 def deployment() -> None:
     """Two SuperNodes on loopback, TLS and known keys: the objective against the virtual engine."""
-    from typer.testing import CliRunner
-
-    from fdro_core.app.cli import app as fdro
-
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wards = folder / "wards"
-        CliRunner().invoke(fdro, ["flower", "new", str(wards), "--workers", "2", "--quiet"])
+        fdro = [sys.executable, "-m", "fdro_core.app.cli", "flower", "new"]
+        subprocess.run([*fdro, str(wards), "--workers", "2", "--quiet"], check=True)
         sys.path.insert(0, str(wards))
         problems = [
             NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)
