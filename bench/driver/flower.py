@@ -143,7 +143,9 @@ def deployment() -> None:
         folder = Path(name)
         wards = folder / "wards"
         fdro = [sys.executable, "-m", "fdro_core.app.cli", "flower", "new"]
-        subprocess.run([*fdro, str(wards), "--workers", "2", "--quiet"], check=True)
+        subprocess.run(
+            [*fdro, str(wards), "--workers", "2", "--quiet"], check=True, stdout=subprocess.DEVNULL
+        )
         sys.path.insert(0, str(wards))
         problems = [
             NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)

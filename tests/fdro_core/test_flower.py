@@ -249,6 +249,32 @@ def test_a_malformed_reply_is_its_workers_failure_and_not_the_masters(local):
 
 
 @needs_flower
+def test_a_reply_that_flower_itself_cannot_read_is_its_senders_failure(local):
+    """Flower reads replies together: the others are lost once, and never again."""
+    nodes = local(3)
+    pull, broken = nodes.grid.pull_messages, []
+
+    def pull_or_raise(names):
+        replies = pull(names)
+        bad = [r for r in replies if r.metadata.src_node_id == nodes.ids[1] and r.has_content()]
+        if bad and "reply.arrays" in bad[0].content and len(broken) < 40:
+            broken.append(len(names))
+            raise ValueError("Mismatch in children object IDs")
+        return replies
+
+    nodes.grid.pull_messages = pull_or_raise
+    config = AspireEase(active_workers=1, iterations=150, tolerance=0.0, on_failed_start="warn")
+    with pytest.warns(WorkerWarning, match=r"MalformedMessage.*cannot read"):
+        result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=engine(nodes))
+    assert result.iterations == 150
+    assert set(broken[1:]) <= {1}  # one by one, after the first
+    assert {entry["worker"] for entry in result.history if "MalformedMessage" in entry.get("reason", "")} == {
+        1
+    }
+    assert happened(result, "report")[-1]["live_workers"] == 2
+
+
+@needs_flower
 def test_waiting_for_nodes_ends_with_who_is_missing(local, caplog):
     with pytest.raises(
         ClusterUnreachable, match=r"1 worker of 3 had no node within 0.3 s .*: 2\. Start a SuperNode"

@@ -15,7 +15,7 @@ from fdro_core.contracts.messages import Message, Request
 from fdro_core.contracts.setting_checks import check_number
 from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.description import describe
-from fdro_core.engines.flower_.mailbox import Mailbox, Sent
+from fdro_core.engines.flower_.mailbox import Mailbox, ReplyLost, Sent
 from fdro_core.engines.flower_.nodes import Nodes
 from fdro_core.engines.wall_clock import (
     Answer,
@@ -214,6 +214,12 @@ class FlowerEngine(WallEngine):
 
     def _take(self, sent: Sent, reply: Any) -> None:
         """Take in a reply of Flower: a node's, Flower's own error, or what it raised on a reply."""
+        if isinstance(reply, ReplyLost):
+            if sent.action == wire.WHO:
+                self._nodes.unheard(sent.node)
+            else:
+                self._lose_node(sent, f"node {sent.node}: its reply was {reply}", CRASHED)
+            return
         if not isinstance(reply, Exception) and reply.has_error():
             self._take_error(sent, reply.error)
             return

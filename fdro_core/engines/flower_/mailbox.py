@@ -14,6 +14,10 @@ from fdro_core.errors import MalformedMessage
 NETWORK = ("httpx", "httpcore", "grpc", "requests")  # whose exceptions mean that the SuperLink is not there
 
 
+class ReplyLost(ConnectionError):
+    """A reply that may have come together with one that Flower could not read, and is gone if it did."""
+
+
 class Sent:
     """A request: to which worker (-1: none) at which node, its number and what it asks for."""
 
@@ -78,8 +82,8 @@ class Mailbox:
     def pull(self) -> list[tuple[Sent, Any]]:
         """Return the requests that were answered, each with Flower's message or what it raised on it.
 
-        Flower reads all replies in one call, so one that it cannot read would take the others with it. Once
-        that has happened, replies are pulled one by one.
+        Flower reads all replies in one call, so one that it cannot read takes the others with it. When that
+        happens the others count as lost, and from then on replies are pulled one by one.
         """
         names = list(self._under_way)
         if not names:
@@ -90,6 +94,12 @@ class Mailbox:
             except Exception as error:
                 _raise_if_network(error)
                 self._singly = True
+                found = self._pull_singly(names)
+                lost = ReplyLost(f"lost with another that Flower cannot read: {type(error).__name__}")
+                return found + [(self._take(name), lost) for name in list(self._under_way)]
+        return self._pull_singly(names)
+
+    def _pull_singly(self, names: Sequence[str]) -> list[tuple[Sent, Any]]:
         found: list[tuple[Sent, Any]] = []
         for name in names:
             try:
