@@ -158,7 +158,7 @@ def deployment() -> None:
         )
         with deployed(folder / "nodes", nodes=2) as nodes:
             for active, iterations in ((2, 8), (1, 24)):
-                config = AspireEase(iterations=iterations, active_workers=active, local_steps=20)
+                config = AspireEase(iterations=iterations, active_workers=active, local_steps=5)
                 virtual = solve(problems, chosen, algorithm=config).objective if active == 2 else best
                 begin = time.perf_counter()
                 run = nodes.run(wards, {"iterations": iterations, "active-workers": active})

@@ -70,7 +70,7 @@ def test_two_nodes_reach_the_objective_of_the_virtual_engine(deployment, app, mo
     monkeypatch.delitem(sys.modules, "wards", raising=False)
     assert importlib.util.find_spec("wards.task") is not None
     problems = [NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)]
-    config = AspireEase(iterations=2, active_workers=2, local_steps=20)
+    config = AspireEase(iterations=2, active_workers=2, local_steps=5)
     here = solve(problems, KL(np.full(2, 0.5), 0.1), algorithm=config)
     assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), 2)
     assert "lost" not in log
