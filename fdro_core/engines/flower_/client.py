@@ -66,10 +66,6 @@ def _factories(allowed: Allowed, packages: tuple[str, ...]) -> Factories:
     return find
 
 
-_WORKERS: OrderedDict[tuple[Any, str, int], _Kept] = OrderedDict()
-"""The workers in this process's memory; not in the app, which a simulation copies for every message."""
-
-
 class _Kept:
     """A worker in memory, and the number of the last message that it answered."""
 
@@ -78,6 +74,10 @@ class _Kept:
     def __init__(self, machine: WorkerMachine) -> None:
         self.machine = machine
         self.answered = 0
+
+
+_WORKERS: OrderedDict[tuple[Any, str, int], _Kept] = OrderedDict()
+"""The workers in this process's memory; not in the app, which a simulation copies for every message."""
 
 
 class Node:
