@@ -22,7 +22,7 @@ def simulate(server: Any, client: Any, nodes: int, *, cpus: int = 2) -> None:
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     resources = {"num_cpus": 1, "num_gpus": 0.0}
-    local = {"num_cpus": cpus, "include_dashboard": False}
+    local = {"num_cpus": cpus, "include_dashboard": False, "log_to_driver": False}
     run_simulation(
         server_app=server,
         client_app=client,
