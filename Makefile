@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check docs kernels wheel release soak soak-properties bench torch ray chaos format clean
+.PHONY: help demo test check docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -69,6 +69,12 @@ torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with
 ray: $(VENV)/.dev  ## Ray, at the release that the engine is tested with
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check ray==2.60.0
 
+flower: $(BIN)/python  ## Flower, in an environment of its own since it needs older packages, and the tests of its engine
+	@test -x $(VENV)-flower/bin/python || $(PYTHON) -m venv $(VENV)-flower
+	@# typer 0.20, which flwr needs, warns with click 8.4 and newer, and warnings are errors here
+	$(VENV)-flower/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" flwr==1.41.0 "click<8.4"
+	$(VENV)-flower/bin/python -m pytest -n $(WORKERS) -k flower tests/fdro_core $(ARGS)
+
 chaos: ray  ## hosts killed at random for two minutes on threads, on Ray's processes and on its nodes
 	$(BIN)/python -m bench chaos $(ARGS)
 
@@ -80,6 +86,6 @@ format: $(VENV)/.dev  ## format the code and apply automatic lint fixes
 	$(BIN)/ruff format .
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-flower build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f uncertainty_sets/_compiled.abi3.so fdro_core/_compiled.abi3.so
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from fdro_core.aspire.algorithm import AspireEase
     from fdro_core.contracts.problem import Problem, ProblemFrom
     from fdro_core.engines.delays import Constant, Crash, Exponential, LogNormal, Straggler, Trace
+    from fdro_core.engines.flower_ import FlowerEngine, NamedProblem
     from fdro_core.engines.ray_ import RayEngine
     from fdro_core.engines.threads import ThreadEngine
     from fdro_core.engines.virtual import VirtualEngine
@@ -22,9 +23,11 @@ __all__ = [
     "Crash",
     "DenseNetwork",
     "Exponential",
+    "FlowerEngine",
     "HuberRegression",
     "LeastSquares",
     "LogNormal",
+    "NamedProblem",
     "Problem",
     "ProblemFrom",
     "RayEngine",
@@ -45,9 +48,11 @@ _MODULES = {
     "Crash": "fdro_core.engines.delays",
     "DenseNetwork": "fdro_core.problems",
     "Exponential": "fdro_core.engines.delays",
+    "FlowerEngine": "fdro_core.engines.flower_",
     "HuberRegression": "fdro_core.problems",
     "LeastSquares": "fdro_core.problems",
     "LogNormal": "fdro_core.engines.delays",
+    "NamedProblem": "fdro_core.engines.flower_",
     "Problem": "fdro_core.contracts.problem",
     "ProblemFrom": "fdro_core.contracts.problem",
     "RayEngine": "fdro_core.engines.ray_",

@@ -11,6 +11,7 @@
     │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is not a number
     │   └── InvalidProblem          a local problem: dimension, shapes, labels
     ├── InvalidReply (TypeError)    a worker's reply: its kind, a shape, a type, a number
+    │   └── MalformedMessage        a message from another machine that cannot be read
     ├── ClusterUnreachable (ConnectionError)  a running cluster that cannot be joined
     ├── FileNotWritten (OSError)    a file that could not be replaced; the previous one is unchanged
     └── DriverError (RuntimeError)  a run that cannot continue; `.result` has the last good state
@@ -49,6 +50,7 @@ __all__ = [
     "InvalidProblem",
     "InvalidReply",
     "InvalidSetting",
+    "MalformedMessage",
     "NoWorkersLeft",
     "ObserverFailed",
     "WorkerFailed",
@@ -110,6 +112,10 @@ class InvalidProblem(InvalidInput):
 
 class InvalidReply(FdroError, TypeError):
     """A worker's reply cannot be used: wrong kind, shape or type, or a number out of range."""
+
+
+class MalformedMessage(InvalidReply):
+    """A message from another machine cannot be read: a missing record, a wrong type, size or header."""
 
 
 class ClusterUnreachable(FdroError, ConnectionError):

@@ -13,6 +13,7 @@ import typer
 from fdro_core.app.commands.choose import choose
 from fdro_core.app.commands.compare import compare
 from fdro_core.app.commands.demo import demo
+from fdro_core.app.commands.flower import flower
 from fdro_core.app.commands.mdp import mdp
 from fdro_core.app.commands.oracle import oracle
 from fdro_core.app.commands.report import report
@@ -87,6 +88,7 @@ _add("Training", train, "fdro train --example > run.toml", "fdro train run.toml 
 _add("Training", resume, "fdro resume run", "fdro resume run --iterations 20000")
 _add("Training", report, "fdro report run", "fdro report run --output share.html --open")
 _add("Training", compare, "fdro compare run-kl run-fedavg", "fdro compare runs/* --json")
+app.add_typer(flower, rich_help_panel="Training")
 
 if __name__ == "__main__":
     app()

@@ -147,7 +147,8 @@ class EngineTraits:
             be killed without harm to the master.
         survives_hangs: whether the others go on while a worker hangs, and `Silent` is sent. Without it a
             worker that never answers stops the run.
-        package: the optional package that it needs, which is also the name of fdro's extra; "" for none.
+        package: the optional package that it needs; "" for none.
+        extra: the name of fdro's extra with that package; "" if it is the same.
     """
 
     name: ClassVar[str] = ""
@@ -155,6 +156,7 @@ class EngineTraits:
     own_processes: ClassVar[bool] = False
     survives_hangs: ClassVar[bool] = False
     package: ClassVar[str] = ""
+    extra: ClassVar[str] = ""
 
 
 class Engine(Protocol):

@@ -1,7 +1,7 @@
 """Engines carry messages between the master and the workers, and keep time.
 
-One file or folder per engine: `virtual`, `threads`, `ray_`. The parts: `delays` of the virtual engine, and
-`wall_clock`, which engines on a wall clock share.
+One file or folder per engine: `virtual`, `threads`, `ray_`, `flower_`. The parts: `delays` of the virtual
+engine, and `wall_clock`, which engines on a wall clock share.
 """
 
 from __future__ import annotations

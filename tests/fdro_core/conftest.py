@@ -8,7 +8,8 @@ import pytest
 
 from fdro_core.engines.ray_ import cluster
 from tests.fdro_core.command import furnish
-from tests.fdro_core.engine_kinds import ENGINES, HAS_RAY, RAY, make_engine
+from tests.fdro_core.engine_kinds import ENGINES, FLOWER, HAS_RAY, RAY, make_engine
+from tests.fdro_core.flower_nodes import flower_engine
 from tests.fdro_core.helpers import FORMS, in_form
 
 
@@ -37,6 +38,8 @@ def make(request):
     def engine(kind, **settings):
         if ENGINES[kind].package == RAY:
             request.getfixturevalue("local_ray")
+        if kind == FLOWER:
+            return make_engine(flower_engine(request.getfixturevalue("tmp_path_factory")), settings)
         return make_engine(ENGINES[kind], settings)
 
     return engine

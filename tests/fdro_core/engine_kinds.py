@@ -18,7 +18,9 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason='needs ray: pip install "fdro[ray]"')
 
 ENGINES = engines_by_name()
-VIRTUAL, THREAD, RAY = "virtual", "thread", "ray"  # for tests of one engine
+VIRTUAL, THREAD, RAY, FLOWER = "virtual", "thread", "ray", "flower"  # for tests of one engine
+HAS_FLOWER = importlib.util.find_spec("flwr") is not None
+needs_flower = pytest.mark.skipif(not HAS_FLOWER, reason='needs flwr: pip install "fdro[flower]"')
 
 
 def kinds(*fixed, **traits):
@@ -27,7 +29,7 @@ def kinds(*fixed, **traits):
     for name, cls in ENGINES.items():
         if all(getattr(cls, trait) == value for trait, value in traits.items()):
             missing = bool(cls.package) and importlib.util.find_spec(cls.package) is None
-            reason = f'needs {cls.package}: pip install "fdro[{cls.package}]"'
+            reason = f'needs {cls.package}: pip install "fdro[{cls.extra or cls.package}]"'
             marks = [pytest.mark.skipif(missing, reason=reason)]
             found.append(pytest.param(name, *fixed, marks=marks))
     return found

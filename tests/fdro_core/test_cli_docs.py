@@ -65,6 +65,7 @@ def test_the_page_runs_as_printed(tmp_path, monkeypatch):
                 got,
             )
     commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    commands |= {group.typer_instance.info.name for group in app.registered_groups}
     assert set(seen) == commands  # every command has an example
 
 

@@ -18,6 +18,7 @@ from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerSilent, Worker
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import (
     ENGINES,
+    FLOWER,
     SURVIVES_HANGS,
     THREAD,
     N,
@@ -65,6 +66,8 @@ def short(make):
 
     def engine(kind, **settings):
         patience = 30.0 if ENGINES[kind].own_processes else 2.0  # a process takes long to start
+        if kind == FLOWER:
+            patience = 15.0  # its processes are forked from one that has loaded everything
         return make(kind, **{"deadline_floor": FLOOR, "patience": patience, "hosts": N} | settings)
 
     return engine

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from fdro_core.contracts.messages import Reply, Request, Train, Trained
+from fdro_core.contracts.messages import Begin, Reply, Request, Train, Trained
 from fdro_core.contracts.problem import Problem
 from fdro_core.federation import kernels, preconditioner
-from fdro_core.federation.worker import FederatedWorker
+from fdro_core.federation.worker import FederatedWorker, WorkerState
 from uncertainty_sets.arrays import Array
 
 Walk = tuple[Array, float | None, Array | None]
@@ -66,6 +66,10 @@ class RoundWorker(FederatedWorker):
     def handle(self, message: Request) -> Reply:
         """The reply to a message."""
         return self._train(message) if isinstance(message, Train) else super().handle(message)
+
+    def _continue(self, begin: Begin, last: Reply | None, replies: int) -> None:
+        """Take up the metric, which is all that a step needs. Costs no gradient."""
+        self.state = WorkerState(-1, begin.z, begin.z, begin.metric, begin.inverse, 0.0, 0.0, 0.0, 1)
 
     def _measure_curvature(self, z: Array, gradient: Array, metric: Array) -> float:
         needed = self.settings.step is None and not self.settings.preconditioned
