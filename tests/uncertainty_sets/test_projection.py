@@ -166,3 +166,22 @@ def test_a_single_point():
     np.testing.assert_allclose(
         Projection(only, only.reference()).nearest(np.array([5.0, 0.0]), 1e-9), [0.3, 0.7]
     )
+
+
+@pytest.mark.parametrize("kind", [KL, ChiSquare])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.9])
+def test_points_very_far_away_and_nearly_tied(kind, share):
+    """Newton's steps once went to 1e270 here: targets of 1e7, two entries tied to 1e-3 of their size."""
+    rng = np.random.default_rng(5)
+    q = np.array([0.3, 0.002, 0.6, 0.003, 0.06, 0.035])
+    vertex = np.eye(6)[1]
+    for trial in range(200):
+        towards = rng.random(6)
+        towards[rng.permutation(6)[:2]] = towards.max() + np.array([0.0, 1e-3]) * rng.random()
+        ball = kind(q, share * kind(q, 1.0).radius_of(vertex))
+        target = q + towards * 10.0 ** rng.uniform(0, 7)
+        p = ball.project(target).p
+        assert ball.violation(p) <= 1e-9, trial
+        far = target - p
+        best = ball.worst_case(far - far.mean())
+        assert best.upper_bound - p @ (far - far.mean()) <= 1e-6 * np.abs(target).max(), trial

@@ -74,8 +74,16 @@ def place(x: Array, q: Array, Q: Array, kind: int, lam: float, nu: float, p: Arr
 
 @kernel
 def settle(x: Array, q: Array, Q: Array, kind: int, lam: float, nu: float, p: Array, sums: Array) -> float:
-    """The ν with Σp = 1, from a start; p and the sums there."""
-    low, high, stride = -np.inf, np.inf, 1.0
+    """The ν with Σp = 1, from a start; p and the sums there.
+
+    An entry with 0 < p <= q has ν >= x - p, and one with p >= q has ν <= x, so ν lies in [min x - 1, max x];
+    an entry at p = 0 has ν >= x. Without these ends, a slope that is nearly 0 sends Newton's step to 1e270.
+    """
+    low, high = np.inf, -np.inf
+    for i in range(x.size):
+        low, high = min(low, x[i]), max(high, x[i])
+    low, high = low - 2.0, high + 1.0
+    nu = min(max(nu, low), high)
     for _ in range(100):
         place(x, q, Q, kind, lam, nu, p, sums)
         over = sums[SUM] - 1.0
@@ -87,11 +95,7 @@ def settle(x: Array, q: Array, Q: Array, kind: int, lam: float, nu: float, p: Ar
             high = nu
         step = nu + over / sums[FREE] if sums[FREE] > 0.0 else np.nan
         if not (step > low and step < high):
-            if low == -np.inf or high == np.inf:
-                step = nu + stride if over > 0.0 else nu - stride
-                stride *= 4.0
-            else:
-                step = 0.5 * (low + high)
+            step = 0.5 * (low + high)
         if step in (nu, low, high):
             break
         nu = step
@@ -139,7 +143,9 @@ def project(x: Vector, q: Vector, Q: Vector, kind: int, limit: float, p: Vector)
             high = lam
         drift = sums[PULL] / sums[FREE] if sums[FREE] > 0.0 else 0.0
         fall = lam * (sums[CURVE] - drift * sums[PULL])
-        step = lam * np.exp(np.log(sums[SPENT] / limit) * sums[SPENT] / fall) if fall > 0.0 else np.nan
+        step = np.nan
+        if fall > 0.0:  # a slope that is nearly 0 would send λ to 1e-230; Σd is no power of λ that far off
+            step = lam * np.exp(min(max(np.log(sums[SPENT] / limit) * sums[SPENT] / fall, -7.0), 7.0))
         if not (step > low and step < high):
             step = np.sqrt(low * high) if low > 0.0 else 0.125 * high
             if high == np.inf:
