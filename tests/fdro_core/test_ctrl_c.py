@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.fdro_core.engine_kinds import ROOT, kinds, needs_ray
+from tests.fdro_core.engine_kinds import FLOWER, ROOT, kinds, needs_ray
 
 LONG = 120.0  # seconds; the settings below would have a run wait for an hour
 
@@ -73,14 +73,17 @@ def start(*arguments):
     )  # fmt: skip
 
 
+STAGES = [
+    *kinds("busy", "ended: interrupted"),
+    *kinds("start", "KeyboardInterrupt", survives_hangs=True),
+    *kinds("run", "ended: interrupted", survives_hangs=True),
+    *kinds("last round", "ended: iterations", survives_hangs=True),
+]
+
+
 @pytest.mark.parametrize(
     ("kind", "stage", "word"),
-    [
-        *kinds("busy", "ended: interrupted"),
-        *kinds("start", "KeyboardInterrupt", survives_hangs=True),
-        *kinds("run", "ended: interrupted", survives_hangs=True),
-        *kinds("last round", "ended: iterations", survives_hangs=True),
-    ],
+    [case for case in STAGES if case.values[0] != FLOWER],  # its master is in Flower's own process
 )
 def test_one_ctrl_c_ends_a_run_that_waits(kind, stage, word, tmp_path):
     process = start(MASTER, kind, stage, tmp_path)

@@ -232,7 +232,7 @@ def test_the_run_goes_on_without_a_node_that_stays_away(local):
             nodes.leave(nodes.ids[2])
 
     config = AspireEase(active_workers=1, iterations=200, tolerance=0.0, report_interval=4)
-    short = engine(nodes, patience=1.0, restarts=1)
+    short = engine(nodes, patience=5.0, restarts=1)
     result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=short, observers=[leave])
     assert result.iterations == 200
     assert {entry["worker"] for entry in happened(result, "worker-lost")} == {2}

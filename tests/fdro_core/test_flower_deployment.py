@@ -78,7 +78,7 @@ def test_two_nodes_reach_the_objective_of_the_virtual_engine(deployment, app, mo
 
 def test_a_node_that_is_killed_does_not_end_the_run(deployment, app):
     """It counts as lost after the deadline; the other one goes on."""
-    settings = {"iterations": 3, "active-workers": 2, "deadline": 8.0}
+    settings = {"iterations": 3, "active-workers": 2, "deadline": 20.0}  # a message takes seconds
     log = []
     for line in lines_of(deployment.run(app, settings)):
         log.append(line)
