@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import join_names
 
-if TYPE_CHECKING:
-    from fdro_core.privacy.report import PrivacyReport
 
 CONVERGED = "converged"
 """The stop reason of a run that ends because more iterations would gain nothing."""
@@ -81,7 +79,7 @@ class Result:
     planned: int = 0
     lower_bound: float = -np.inf
     model: str = "z"
-    privacy: PrivacyReport | None = None
+    privacy: Any = None
 
     @property
     def gap(self) -> float:

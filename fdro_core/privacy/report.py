@@ -45,7 +45,7 @@ class PrivacyReport:
 
         >>> settings = Privacy(epsilon=4.0, noise=10.0, bound=1.0, loss_bound=2.0)
         >>> report(settings, 2, {0: ((1.0, 10.0, 70),)}).sentence()
-        'each sample is protected with ε = 4, δ = 1e-05; at most 3.87 of it was spent'
+        'each sample is protected with ε = 4, δ = 1e-05; at most 3.86 of it was spent'
         """
         if self.epsilon == inf:
             return "not private: the noise has a seed (noise_seed)"

@@ -109,6 +109,6 @@ class Privacy:
         Half a second for a rate below 1. For `unit="client"` take twice the answer at rate 1.
 
         >>> round(Privacy.noise_for(4.0, 100, rate=0.1), 2)
-        1.44
+        1.48
         """
         return accounting.noise_for(epsilon, delta, rate, releases)
