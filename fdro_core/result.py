@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import join_names
 
-
 CONVERGED = "converged"
 """The stop reason of a run that ends because more iterations would gain nothing."""
 
