@@ -54,7 +54,7 @@ class Privacy:
     bound: float
     loss_bound: float
     delta: float = 1e-5
-    loss_share: float = 0.1
+    loss_share: float = 0.3
     unit: str = SAMPLE
     ledger: str | None = None
     noise_seed: int | None = None

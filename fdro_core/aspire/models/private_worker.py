@@ -164,6 +164,6 @@ class PrivateWorker:
         self.account.go_on(0 if state is None else int(state["released"]))
 
     def recall(self, opening: Sequence[Request], last: Reply | None, replies: int) -> None:
-        """Go on in a new process if all releases are known."""
+        """Go on in a new process if all releases are known; one that is still there knows its own."""
         begun = any(isinstance(message, Begin) for message in opening)
-        self.account.go_on(replies + begun)
+        self.account.go_on(1 if begun or replies else 0)
