@@ -126,9 +126,11 @@ def _algorithm(section: Section) -> tuple[str, Any]:
     with section.at("name"):
         name, cls = find("algorithm", name, algorithms())
     given: dict[str, Any] = {}
-    for field, kind in {"adaptive": Adaptive, "privacy": Privacy}.items():
-        if field in section.values and field in inspect.signature(cls).parameters:
-            given[field] = section.section(field).make(kind)
+    known = set(section.values) & set(inspect.signature(cls).parameters)
+    if "adaptive" in known:
+        given["adaptive"] = section.section("adaptive").make(Adaptive)
+    if "privacy" in known:
+        given["privacy"] = section.section("privacy").make(Privacy)
     return name, section.make(cls, **given)
 
 
