@@ -190,6 +190,27 @@ def test_of_a_clients_data_any_problem_may_be_private():
         solve(networks, AROUND, algorithm=algorithm())
 
 
+def test_a_release_is_the_formula_of_the_page():
+    """Sample by sample from the seed: the divisor is qn, which is known, and not the size of the batch."""
+    X, y = samples(0)
+    privacy, z = replace(PRIVACY, loss_share=0.2), np.linspace(-1.0, 1.0, FEATURES)
+    worker = PrivateWorker(2, LeastSquares(X, y, intercept=False), privacy, batch_size=12)
+    reply = worker.handle(Release(0, z))
+    rng = np.random.default_rng([7, 2])
+    batch = [i for i, chance in enumerate(rng.random(SAMPLES)) if chance < 12 / SAMPLES]
+    draws = rng.standard_normal(FEATURES + 1)
+    assert len(batch) != 12
+    loss = 4.0 * B / (2 * 0.2**0.5) * draws[0]
+    gradient = 4.0 * C / 0.8**0.5 * draws[1:]
+    for i in batch:
+        residual = sum(X[i][k] * z[k] for k in range(FEATURES)) - y[i]
+        loss += min(0.5 * residual**2, B) - B / 2
+        length = np.linalg.norm(residual * X[i])
+        gradient += residual * X[i] * min(1.0, C / length)
+    assert reply.loss == pytest.approx(loss / 12 + B / 2)
+    assert reply.gradient == pytest.approx(gradient / 12)
+
+
 def test_the_penalty_is_not_noised():
     X, y = samples(0)
     w = np.ones(FEATURES)
