@@ -22,7 +22,7 @@ from fdro_core.aspire.models.messages import Begun, Inspect
 from fdro_core.aspire.models.private_messages import Accounted, AskAccount, Release, Released
 from fdro_core.aspire.models.private_worker import PrivateWorker
 from fdro_core.contracts.messages import Introduction
-from fdro_core.errors import DriverError, InvalidProblem, InvalidSetting
+from fdro_core.errors import DriverError, InvalidProblem, InvalidSetting, WorkerWarning
 from fdro_core.observers import Checkpoint
 from fdro_core.privacy import accounting
 from uncertainty_sets import KL
@@ -340,3 +340,34 @@ def test_it_runs_on_threads():
     assert result.iterations == 40
     assert result.privacy.spent.max() <= 6.0
     assert (result.privacy.releases > 0).all()
+
+
+class Fragile(SoftmaxRegression):
+    """Fails at one evaluation; its worker is then made again, from the same object."""
+
+    calls = 0
+
+    def sample_gradients(self, w, rows):
+        self.calls += 1
+        if self.calls == 6:
+            raise ValueError("patient 17 has no age")
+        return super().sample_gradients(w, rows)
+
+
+def test_a_worker_that_fails_comes_back_with_its_ledger(tmp_path):
+    """The release under way when it failed counts too: it is on disk before the data are looked at."""
+    fragile = Fragile(*samples(0), CLASSES)
+    secret = replace(PRIVACY, noise=300.0, noise_seed=None, ledger=str(tmp_path / "ledger"))
+    method = algorithm(secret, iterations=100_000)  # the observer ends the run
+    with pytest.warns(WorkerWarning, match="its message is not sent") as told:
+        result = solve(
+            [fragile, *problems()[1:]],
+            AROUND,
+            algorithm=method,
+            engine=ThreadEngine(2, restart_after=0.01),
+            observers=[lambda run, entry: "back" if entry["event"] == "worker-back" else None],
+        )
+    assert result.stop_reason == "back"
+    assert "patient" not in "".join(str(warning.message) for warning in told)
+    assert result.privacy.releases.tolist() == accounted(tmp_path)
+    assert result.privacy.releases[0] == fragile.calls
