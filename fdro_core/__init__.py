@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fdro_core.engines.ray_ import RayEngine
     from fdro_core.engines.threads import ThreadEngine
     from fdro_core.engines.virtual import VirtualEngine
+    from fdro_core.privacy.settings import Privacy
     from fdro_core.problems import DenseNetwork, HuberRegression, LeastSquares, SoftmaxRegression
     from fdro_core.result import Result
     from fdro_core.solving import resume, solve
@@ -28,6 +29,7 @@ __all__ = [
     "LeastSquares",
     "LogNormal",
     "NamedProblem",
+    "Privacy",
     "Problem",
     "ProblemFrom",
     "RayEngine",
@@ -53,6 +55,7 @@ _MODULES = {
     "LeastSquares": "fdro_core.problems",
     "LogNormal": "fdro_core.engines.delays",
     "NamedProblem": "fdro_core.engines.flower_",
+    "Privacy": "fdro_core.privacy.settings",
     "Problem": "fdro_core.contracts.problem",
     "ProblemFrom": "fdro_core.contracts.problem",
     "RayEngine": "fdro_core.engines.ray_",

@@ -15,6 +15,9 @@ from uncertainty_sets.names import join_names
 CONVERGED = "converged"
 """The stop reason of a run that ends because more iterations would gain nothing."""
 
+BUDGET_SPENT = "privacy budget"
+"""The stop reason of a private run that ends because a worker may not answer again."""
+
 NAMED = 8  # how many workers a sentence names at most
 
 
@@ -55,6 +58,8 @@ class Result:
             (`Problem.strong_convexity`), an answer of every worker, and `consensus="models"`; -inf without.
         model: which model w is: "z", or "average" for a running mean of z (mini-batches with
             `consensus="models"`).
+        privacy: what the run promises about the workers' data, a `PrivacyReport`; None without
+            `AspireEase(privacy=...)`. In a private run `losses` are NaN: no worker tells them.
     """
 
     w: Array
@@ -73,6 +78,7 @@ class Result:
     planned: int = 0
     lower_bound: float = -np.inf
     model: str = "z"
+    privacy: Any = None
 
     @property
     def gap(self) -> float:
@@ -103,9 +109,10 @@ class Result:
         proof = "" if self.proved else f" {self.caveat()}"
         if np.isfinite(self.gap):
             proof = f" (at most {self.gap:.2g} above the optimum)"
-        worst = np.max(self.losses, initial=-np.inf, where=np.isfinite(self.losses))
+        known = self.losses[np.isfinite(self.losses)]
+        worst = f"{known.max():.6g}" if known.size else "unknown"
         return (
-            f"Result(objective={self.objective:.6g}{proof}, worst loss={worst:.6g}, "
+            f"Result(objective={self.objective:.6g}{proof}, worst loss={worst}, "
             f"stationarity={self.stationarity:.3g}, planes={len(self.planes)}, iterations={self.iterations}, "
             f"clock={self.clock:.6g}, stop_reason={self.stop_reason!r})"
         )
@@ -114,6 +121,7 @@ class Result:
 ENDS = {
     "iterations": "all iterations done",
     "interrupted": "interrupted",
+    BUDGET_SPENT: "a worker's privacy budget is spent",
     "stationary": "stationary point reached",
     "target loss": "target loss reached",
     "time": "time limit reached",

@@ -154,6 +154,7 @@ class Run:
             planned=master.last,
             lower_bound=assessment.lower_bound,
             model=assessment.model,
+            privacy=assessment.privacy,
         )
 
 

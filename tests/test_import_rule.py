@@ -29,6 +29,7 @@ HOME = {
     "clarabel": "uncertainty_sets/backends/clarabel_.py",
     "highspy": "uncertainty_sets/backends/highs_.py",
     "scs": "uncertainty_sets/backends/scs_.py",
+    "dp_accounting": "fdro_core/privacy/accounting.py",
     "ray": "fdro_core/engines/ray_/cluster.py",
     "flwr": "fdro_core/engines/flower_/",
 }

@@ -10,17 +10,18 @@ from typing import Any
 from fdro_core.aspire.master import Master
 from fdro_core.aspire.models.master import ModelMaster
 from fdro_core.aspire.models.messages import BeginModels
+from fdro_core.aspire.models.private_master import PrivateMaster
+from fdro_core.aspire.models.private_worker import PrivateWorker
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.aspire.worker import Worker
 from fdro_core.contracts.algorithm import Ask
-from fdro_core.contracts.engine import WorkerFactory
+from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
 from fdro_core.contracts.messages import Begin
 from fdro_core.contracts.problem import ProblemSource, build
 from fdro_core.contracts.settings import documented
 from fdro_core.federation.handshake import check_set, shake_hands
-from fdro_core.federation.worker import FederatedWorker
 from uncertainty_sets.arrays import Array
 
 
@@ -48,7 +49,7 @@ class AspireEase(AspireSettings):
     def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> PlaneMaster:
         """The master at the start, after the handshake."""
         plan = self.resolve(workers)
-        kind, begin = (ModelMaster, BeginModels) if self.consensus == "models" else (Master, Begin)
+        begin = BeginModels if self.consensus == "models" else Begin
         handshake = shake_hands(
             uncertainty_set,
             workers,
@@ -59,17 +60,25 @@ class AspireEase(AspireSettings):
             on_failed_start=self.on_failed_start,
             begin_with=begin,
         )
-        return kind(plan, uncertainty_set, handshake)
+        return self._kind()(plan, uncertainty_set, handshake)
 
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> PlaneMaster:
         """The master of a snapshot."""
-        kind = ModelMaster if self.consensus == "models" else Master
-        return kind.restored(self.resolve(workers), uncertainty_set, state)
+        return self._kind().restored(self.resolve(workers), uncertainty_set, state)
+
+    def _kind(self) -> type[ModelMaster | Master]:
+        """The class of the master."""
+        if self.consensus != "models":
+            return Master
+        return ModelMaster if self.privacy is None else PrivateMaster
 
 
-def make_worker(index: int, source: ProblemSource, settings: AspireSettings) -> FederatedWorker:
+def make_worker(index: int, source: ProblemSource, settings: AspireSettings) -> WorkerMachine:
     """Make worker j; called on the machine where it runs."""
     problem = build(source, index)
+    if settings.privacy is not None:
+        assert settings.batch_size is not None  # checked with the settings
+        return PrivateWorker(index, problem, settings.privacy, batch_size=settings.batch_size)
     if settings.consensus == "models":
         return ModelWorker(
             index,

@@ -21,6 +21,7 @@ from fdro_core.contracts.settings import (
 from fdro_core.errors import InvalidSetting
 from fdro_core.federation import settings as shared
 from fdro_core.federation.roster import RosterSettings
+from fdro_core.privacy.settings import Privacy
 
 ONLY = {
     "admm": (
@@ -235,6 +236,13 @@ class AspireSettings:
     adaptive: Adaptive | None = setting(
         None, Instance(Adaptive), "the rule that changes S; None: S stays", letter="ADP", why="S stays as set"
     )
+    privacy: Privacy | None = setting(
+        None,
+        Instance(Privacy),
+        'differential privacy of the workers\' data (docs/privacy.md); it needs consensus="models" and a '
+        "batch_size",
+        why="noise costs accuracy",
+    )
     deadline: float | str | None = shared.deadline()
     resends: int = shared.resends()
     dead_losses: str = setting(
@@ -316,6 +324,8 @@ class AspireSettings:
                     parameter=given[0],
                     value=getattr(self, given[0]),
                 )
+        if self.privacy is not None:
+            self._check_privacy(self.privacy)
         if self.planes == "ease" and self.max_planes < 2:
             raise InvalidSetting(
                 f"max_planes (M) must be at least 2 for planes='ease', got {self.max_planes}",
@@ -336,6 +346,18 @@ class AspireSettings:
                 f"plane_dual_bound (α₃) must be at least 1 for Σλ = 1, got {self.plane_dual_bound}",
                 parameter="plane_dual_bound",
                 value=self.plane_dual_bound,
+            )
+
+    def _check_privacy(self, privacy: Privacy) -> None:
+        """Raise `InvalidSetting` for settings that would need exact numbers, or spend more than they gain."""
+        privacy.check()
+        if self.consensus != "models" or self.batch_size is None or self.local_steps > 1:
+            raise InvalidSetting(
+                'privacy needs consensus="models", a batch_size (for all data one of at least the number of '
+                "samples) and local_steps=1, since every gradient is a release; got "
+                f"{self.consensus!r}, {self.batch_size} and {self.local_steps}",
+                parameter="privacy",
+                value=privacy,
             )
 
 

@@ -36,7 +36,7 @@ class Oracle(Protocol):
 class Assessment:
     """How good the state is, by a round of probes: fields as in `Result`.
 
-    The last two have defaults for algorithms that know no better.
+    The last three have defaults for algorithms that know no better.
     """
 
     losses: Array
@@ -48,6 +48,7 @@ class Assessment:
     stationarity: float
     lower_bound: float = -np.inf
     model: str = "z"
+    privacy: Any = None
 
 
 class MasterMachine(Protocol):

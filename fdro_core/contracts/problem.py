@@ -20,7 +20,7 @@ from uncertainty_sets.arrays import Array
 class Problem(Protocol):
     """One worker's loss f_j.
 
-    Three more methods and two numbers are used if a problem has them:
+    Five more methods and two numbers are used if a problem has them:
 
     - ``initial_point(rng) -> array``: where to start; zeros without it. The first worker's is used.
     - ``metric() -> array``: positive numbers D of length `dimension`, a diagonal estimate of the curvature of
@@ -29,6 +29,9 @@ class Problem(Protocol):
     - ``strong_convexity``: a number μ_j such that f_j(w) - μ_j/2·‖w‖² is convex (Euclidean norm): the ridge
       of a convex loss, if it covers every entry of w; 0 for a convex loss without one. If all problems have
       it, `Result.lower_bound` is a proven bound on the optimum.
+    - ``sample_gradients(w, rows) -> losses, gradients``: loss and gradient, a row each, of the samples with
+      these numbers, without whatever depends on no sample; ``penalty(w) -> value, gradient`` is the latter.
+      Privacy of samples needs the first, and adds the second if there is one (docs/privacy.md).
     - ``fingerprint() -> str``: a digest of its data and settings, by which a checkpoint of another
       problem is refused. Without it class, dimension and samples are compared.
 

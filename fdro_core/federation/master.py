@@ -48,6 +48,7 @@ class Standing(NamedTuple):
     stationarity: float
     lower_bound: float = -np.inf
     model: str = "z"
+    privacy: Any = None
 
 
 class FederatedMaster(ABC):

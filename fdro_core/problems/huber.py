@@ -43,6 +43,9 @@ class HuberRegression(LinearRegression):
         losses, slope = huber(residual, self.epsilon)
         return float(losses.sum()), slope
 
+    def _each(self, residual: Array) -> tuple[Array, Array]:
+        return huber(residual, self.epsilon)
+
     def fingerprint(self) -> str:
         """A digest of samples, targets, epsilon and l2; one pass over them."""
         return digests.short(X=self.X, y=self.y, epsilon=self.epsilon, l2=self.l2)

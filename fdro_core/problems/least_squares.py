@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fdro_core.problems.linear import LinearRegression
+from fdro_core.problems.residuals import squared
 from uncertainty_sets.arrays import Array
 
 
@@ -25,3 +26,6 @@ class LeastSquares(LinearRegression):
 
     def _total(self, residual: Array) -> tuple[float, Array]:
         return 0.5 * float(residual @ residual), residual
+
+    def _each(self, residual: Array) -> tuple[Array, Array]:
+        return squared(residual)

@@ -11,7 +11,7 @@ from fdro_core import digests
 from fdro_core.errors import InvalidProblem
 from fdro_core.problems.kernels import ridge
 from fdro_core.problems.shared import as_matrix, batch, check_l2
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices
 
 
 class LinearRegression(ABC):
@@ -33,6 +33,10 @@ class LinearRegression(ABC):
     def _total(self, residual: Array) -> tuple[float, Array]:
         """The sum of the samples' losses, and its derivative in the residuals."""
 
+    @abstractmethod
+    def _each(self, residual: Array) -> tuple[Array, Array]:
+        """Every sample's loss, and its derivative in its residual."""
+
     def loss_and_gradient(
         self, w: Array, rng: np.random.Generator | None = None, batch_size: int | None = None
     ) -> tuple[float, Array]:
@@ -45,6 +49,16 @@ class LinearRegression(ABC):
         if self.l2:
             loss += ridge(w, gradient, self.l2)
         return loss, gradient
+
+    def sample_gradients(self, w: Array, rows: Indices) -> tuple[Array, Array]:
+        """Every given sample's loss and its gradient, (len(rows), p), without the ridge."""
+        X = self.X[rows]
+        losses, slope = self._each(X @ w - self.y[rows])
+        return losses, slope[:, None] * X
+
+    def penalty(self, w: Array) -> tuple[float, Array]:
+        """The ridge and its gradient, which depend on no sample."""
+        return 0.5 * self.l2 * float(w @ w), self.l2 * w
 
     @property
     def strong_convexity(self) -> float:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fdro_core import digests
-from fdro_core.problems.kernels import cross_entropy, ridge
+from fdro_core.problems.kernels import cross_entropies, cross_entropy, ridge
 from fdro_core.problems.shared import as_labels, as_matrix, batch, check_l2
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices
 
 
 class SoftmaxRegression:
@@ -50,6 +50,17 @@ class SoftmaxRegression:
         if self.l2:
             loss += ridge(w, gradient, self.l2)
         return loss, gradient
+
+    def sample_gradients(self, w: Array, rows: Indices) -> tuple[Array, Array]:
+        """Every given sample's cross-entropy and its gradient, (len(rows), p), without the ridge."""
+        X, losses = self.X[rows], np.empty(len(rows))
+        scores = X @ w.reshape(-1, self.classes)
+        cross_entropies(scores, self.y[rows], losses)
+        return losses, (X[:, :, None] * scores[:, None, :]).reshape(len(rows), -1)
+
+    def penalty(self, w: Array) -> tuple[float, Array]:
+        """The ridge and its gradient, which depend on no sample."""
+        return 0.5 * self.l2 * float(w @ w), self.l2 * w
 
     def accuracy(self, w: Array, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
         """Return the share of correct predictions on its own samples or on (X, y), X without the ones."""

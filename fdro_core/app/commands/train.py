@@ -12,7 +12,7 @@ from fdro_core.app.commands.compare import compare_runs
 from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.formatting import percent
-from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
+from fdro_core.app.runs.summary import FIGURES, NOT_COVERED, WORKER_COLUMNS
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
@@ -196,6 +196,8 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
     output.say(convergence(folder, numbers))
+    if numbers["privacy"] is not None:
+        output.say(f"privacy  {numbers['privacy']['in_words']}. Not covered: {NOT_COVERED}")
     output.say(f"\nwritten to {folder}; next: fdro report {folder}")
 
 

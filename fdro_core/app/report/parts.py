@@ -46,6 +46,9 @@ def caveats(run: Run) -> str:
     warnings = [_gone(run)] if run.gone else []
     if not result["proved"]:
         warnings.append(f"Not proved: objective and bound were computed {result['caveat']}.")
+    if result.get("privacy") is not None:  # runs of older versions lack it
+        about = result["privacy"]
+        warnings.append(f"Privacy: {about['in_words']}. Not covered: {about['not_covered']}.")
     warnings += [f"Worker {name} is suspicious: {what}." for name, what in result["suspicious"].items()]
     return "".join(f'<p class="caveat">{escape(text)}</p>' for text in warnings)
 

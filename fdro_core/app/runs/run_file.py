@@ -19,6 +19,7 @@ from fdro_core.app.written_sets import set_class, written_set
 from fdro_core.aspire.adaptive import Adaptive
 from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
+from fdro_core.privacy.settings import Privacy
 from uncertainty_sets.base import UncertaintySet
 
 ASPIRE_EASE, FOLDER = "aspire-ease", "run"
@@ -124,9 +125,12 @@ def _algorithm(section: Section) -> tuple[str, Any]:
     name = section.read("name", str, ASPIRE_EASE)
     with section.at("name"):
         name, cls = find("algorithm", name, algorithms())
-    given = {}
-    if "adaptive" in section.values and "adaptive" in inspect.signature(cls).parameters:
+    given: dict[str, Any] = {}
+    known = set(section.values) & set(inspect.signature(cls).parameters)
+    if "adaptive" in known:
         given["adaptive"] = section.section("adaptive").make(Adaptive)
+    if "privacy" in known:
+        given["privacy"] = section.section("privacy").make(Privacy)
     return name, section.make(cls, **given)
 
 

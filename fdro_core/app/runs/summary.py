@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from fdro_core.result import Result
     from uncertainty_sets.arrays import Array
 
+NOT_COVERED = "accuracies, test losses, and the features' mean and scale: `fdro train` has all data at hand"
+"""What the folder of a private run holds beside what the workers released."""
+
 Format = Callable[[Any], str]
 
 FIGURES: dict[str, tuple[str, Format]] = {
@@ -78,6 +81,7 @@ def summary(setup: RunSetup, result: Result, seconds: float) -> dict[str, Any]:
         "optimality_gap": result.gap,
         "stationarity": result.stationarity,
         "model": result.model,
+        "privacy": _privacy(result),
         "worst_loss": _known(np.nanmax, result.losses),
         "worst_test_loss": _known(np.nanmax, test_loss),
         "worst_test_accuracy": _known(np.nanmin, test_accuracy),
@@ -106,6 +110,13 @@ def settings_of(algorithm: Any) -> dict[str, Any]:
     found = {item.name: getattr(algorithm, item.name) for item in dataclasses.fields(algorithm)}
     simple = (type(None), bool, int, float, str)
     return {name: value if isinstance(value, simple) else repr(value) for name, value in found.items()}
+
+
+def _privacy(result: Result) -> dict[str, Any] | None:
+    """The guarantee of a private run, and which numbers of the folder it does not cover."""
+    if result.privacy is None:
+        return None
+    return {**result.privacy.as_dict(), "not_covered": NOT_COVERED}
 
 
 def _known(pick: Callable[[Array], Any], values: Array) -> float:

@@ -1,0 +1,1 @@
+"""Differential privacy at the worker: settings, mechanism, noise, accounting, ledger (docs/privacy.md)."""

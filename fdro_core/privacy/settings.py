@@ -1,0 +1,114 @@
+"""What is protected and how strongly: the settings of differential privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from fdro_core.contracts.setting_checks import check_number, check_path, check_whole
+from fdro_core.errors import InvalidSetting
+from fdro_core.privacy import accounting
+
+SAMPLE, CLIENT = "sample", "client"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """(ε, δ)-differential privacy of every worker's data against everyone else, the master included.
+
+    A release is one answer of a worker: with g_i and f_i of its samples, in a batch that holds each sample
+    with probability q = batch_size / n,
+
+        gradient = (Σ_i g_i·min(1, C/‖g_i‖) + σC/√(1-a)·N(0, I)) / (qn)
+        loss     = B/2 + (Σ_i (clip(f_i, 0, B) - B/2) + σB/(2√a)·N(0, 1)) / (qn)
+
+    which is one Gaussian mechanism of noise multiplier σ on a Poisson sample of rate q. Nothing else that a
+    worker sends depends on its data. docs/privacy.md has the threat model, the limits and the price.
+
+    Attributes:
+        epsilon: ε, the guarantee. A worker answers as often as it allows, then says that its budget is spent,
+            and the run ends.
+        delta: δ; below 1/n, since δ = 1/n would allow to publish a sample.
+        noise: σ, the noise in units of what one sample can change; `Privacy.noise_for` finds it.
+        bound: C, the largest norm of one sample's gradient; longer ones are shortened.
+        loss_bound: B; losses of samples are clipped to 0..B.
+        loss_share: a, the part of 1/σ² that the loss gets.
+        unit: "sample" protects each sample, with n public; "client" protects all data of a worker at once, n
+            included, without sampling: then g and f are the worker's own, q = n = 1, and two data sets differ
+            by up to 2C, so that the multiplier counts as σ/2.
+        ledger: a folder on the worker's machine in which it counts its releases. They then count in later
+            runs too, and a worker that is made again, or a run that is resumed, can go on. Without it those
+            are refused.
+        noise_seed: fixes the noise, for tests and measurements; whoever knows it can take the noise away, so
+            the result then states ε = ∞. None: noise from the operating system, no two runs alike.
+
+    >>> privacy = Privacy(epsilon=4.0, noise=1.5, bound=1.0, loss_bound=2.0)
+    >>> privacy.check()
+    >>> Privacy(epsilon=4.0, noise=-1.0, bound=1.0, loss_bound=2.0).check()
+    Traceback (most recent call last):
+    fdro_core.errors.InvalidSetting: Privacy.noise must be a finite number > 0, got -1.0
+    """
+
+    epsilon: float
+    noise: float
+    bound: float
+    loss_bound: float
+    delta: float = 1e-5
+    loss_share: float = 0.3
+    unit: str = SAMPLE
+    ledger: str | None = None
+    noise_seed: int | None = None
+
+    def check(self) -> None:
+        """Raise `InvalidSetting` for a value that cannot work, or if the accountant is not installed."""
+        for name in ("epsilon", "noise", "bound", "loss_bound"):
+            check_number(f"Privacy.{name}", getattr(self, name), above=0)
+        for name in ("delta", "loss_share"):
+            value = getattr(self, name)
+            if check_number(f"Privacy.{name}", value, above=0) >= 1:
+                raise self._invalid(name, "a number > 0 and < 1")
+        if self.unit not in {SAMPLE, CLIENT}:
+            raise self._invalid("unit", f'"{SAMPLE}" or "{CLIENT}"')
+        if self.ledger is not None:
+            check_path("Privacy.ledger", self.ledger)
+        if self.noise_seed is not None:
+            check_whole("Privacy.noise_seed", self.noise_seed, 0)
+        accounting.library()
+
+    def _invalid(self, name: str, need: str) -> InvalidSetting:
+        value = getattr(self, name)
+        return InvalidSetting(
+            f"Privacy.{name} must be {need}, got {value!r:.80}", parameter=name, value=value
+        )
+
+    @property
+    def multiplier(self) -> float:
+        """σ as the accountant counts it: in units of the distance between neighbouring data sets."""
+        return self.noise if self.unit == SAMPLE else self.noise / 2.0
+
+    @property
+    def gradient_noise(self) -> float:
+        """The standard deviation of the noise on each entry of the sum of gradients, σC/√(1-a)."""
+        return self.noise * self.bound / sqrt(1.0 - self.loss_share)
+
+    @property
+    def loss_noise(self) -> float:
+        """The standard deviation of the noise on the sum of centred losses, σB/(2√a)."""
+        return self.noise * 0.5 * self.loss_bound / sqrt(self.loss_share)
+
+    @staticmethod
+    def noise_for(epsilon: float, releases: int, *, rate: float = 1.0, delta: float = 1e-5) -> float:
+        """Return the smallest σ with which so many releases cost ε, by the accountant.
+
+        Args:
+            epsilon: ε.
+            releases: answers of one worker, that to the handshake included.
+            rate: q, batch_size over the samples of the smallest worker.
+            delta: δ.
+
+        Half a second for a rate below 1. For `unit="client"` take twice the answer at rate 1.
+
+        >>> round(Privacy.noise_for(4.0, 100, rate=0.1), 2)
+        1.48
+        """
+        return accounting.noise_for(epsilon, delta, rate, releases)
