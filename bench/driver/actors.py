@@ -1,9 +1,9 @@
 """One of five workers lies: the worst honest worker's accuracy without and with `AspireEase(clip=...)`.
 
 The liar changes what its problem returns, from the handshake on; its metric is true. Sets cap its weight at
-0.3 (CD-norm), 0.40 (KL) and 1 (the simplex). Differences are from the run in which all five are honest and
-nothing is clipped, seed by seed. A second table has honest workers alone: how far from the optimum clipping
-ends on the problems that the driver is measured on.
+0.25 and 0.3 (CD-norm), 0.40 (KL) and 1 (the simplex). Differences are from the run in which all five are
+honest and nothing is clipped, seed by seed. A last table has honest workers alone: how far from the optimum
+clipping ends on the problems that the driver is measured on.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ LIES: Mapping[str, Lie] = {
 
 _even = np.full(WORKERS, 1.0 / WORKERS)
 SETS: Mapping[str, Any] = {
+    "CD-norm, p_j <= 0.25": CDNorm(_even, 0.25 * _even, 0.5 * WORKERS),
     "CD-norm, p_j <= 0.3": CDNorm(_even, 0.5 * _even, 0.5 * WORKERS),
     "KL, p_j <= 0.40": KL(_even, 0.1),
     "simplex": Box(np.zeros(WORKERS), np.ones(WORKERS)),
@@ -154,6 +155,27 @@ def table(data: str, kind: str, records: Sequence[dict[str, Any]]) -> Table:
     return Table(f"{data}, {kind}: worst honest accuracy, %", ["lie", *shown, *columns], rows)
 
 
+def overview(data: str, records: Sequence[dict[str, Any]]) -> Table:
+    """One line per lie, one column per set: the difference from the honest run, without clip and with."""
+    own = [r for r in records if r["data"] == data]
+    honest = {(r["set"], r["seed"]): r["worst"] for r in own if r["lie"] == "none" and r["clip"] is None}
+    rows = []
+    for lie in LIES:
+        cells = []
+        for kind in SETS:
+            lost = [
+                np.mean([100 * (r["worst"] - honest[kind, r["seed"]]) for r in own
+                         if (r["set"], r["lie"], r["clip"]) == (kind, lie, clip)])
+                for clip in (None, CLIPS[-1])
+            ]  # fmt: skip
+            cells.append(f"{lost[0]:+.1f} → {lost[1]:+.1f}")
+        rows.append([lie, *cells])
+    title = (
+        f"{data}, overview: points that the worst honest worker gains, without clip → clip = {CLIPS[-1]:g}"
+    )
+    return Table(title, ["lie", *SETS], rows)
+
+
 def harm(epochs: int, quick: bool) -> Table:
     """Honest workers alone: the relative gap that clipping leaves, and the share of clipped replies."""
     cases: list[tuple[str, Any, dict[str, Any]]] = [
@@ -210,7 +232,8 @@ def main(arguments: list[str]) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(record) for record in records]
     (given.out / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    made = [table(name, kind, records) for name in names for kind in SETS]
+    made = [overview(name, records) for name in names]
+    made += [table(name, kind, records) for name in names for kind in SETS]
     remarks = (
         f"{repeats} seeds of data and delays, {epochs} epochs of full batches at most; mean ± deviation, in "
         "brackets the mean difference from the run in which all five are honest and nothing is clipped. "

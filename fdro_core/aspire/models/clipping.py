@@ -39,7 +39,7 @@ class Clip:
 
     Attributes:
         factor: c.
-        lengths: of what each worker sent last, a row for each of `LENGTHS`; 0 before the first.
+        lengths: of what each worker sent last, a row for each of `LENGTHS`.
         losses: f_j as last reported.
         longest: how long they may be; infinite if the others' median is 0 or too few workers live.
         least, most: the range of each worker's loss.
@@ -57,11 +57,16 @@ class Clip:
         curvature: Array,
         metric: Array,
         began: Sequence[bool],
+        local_steps: int = 1,
     ) -> None:
         N = losses.size
         self.factor = factor
         self.lengths = np.zeros((len(LENGTHS), N))
-        self.lengths[[GRADIENT, FIRST]] = [np.linalg.norm(g / metric) for g in gradients]
+        steps = np.array([np.linalg.norm(g / metric) for g in gradients])
+        self.lengths[[GRADIENT, FIRST]] = steps
+        # Before anyone has gone: the way of steps of 1/c_j along the first gradient.
+        ways = np.divide(steps, curvature, out=np.zeros(N), where=curvature > 0)
+        self.lengths[WAY] = (local_steps - 1) * ways
         self.losses = losses.copy()
         self.curvature = curvature
         self.longest = np.full_like(self.lengths, np.inf)

@@ -83,7 +83,8 @@ class ModelMaster(PlaneMaster):
         self.clip: Clip | None = None
         if config.clip is not None:
             began = [first is not None for first in handshake.first]
-            self.clip = Clip(config.clip, losses, gradients, curvature, self.metric, began)
+            steps = config.local_steps
+            self.clip = Clip(config.clip, losses, gradients, curvature, self.metric, began, steps)
             losses, gradients, curvature = self.clip.begin(losses, gradients, curvature)
         self._planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
         self._planes.refresh(losses)
