@@ -7,8 +7,8 @@ Worker j is measured against the other live workers i ≠ j, by what they last r
 with σ_j the larger of med_i |f_i - med_i f_i| and |med_i f_i|. A longer gradient is scaled down, a loss
 outside is set to the end of its range, a larger curvature to its bound. Of local steps with full batches, the
 way that a worker went is bounded like its gradient. If fewer than half of the others lie, their medians lie
-between numbers of honest workers. Bounds are worked out anew once per epoch, by a sort: a reply costs O(1)
-more, O(p) if it is clipped.
+between numbers of honest workers. Bounds are worked out anew once in N replies, by sorts: a reply costs
+O(log N) more, and O(p) if it is clipped.
 """
 
 from __future__ import annotations
