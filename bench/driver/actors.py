@@ -5,7 +5,7 @@ The liar changes what its problem returns, from the handshake on; its metric is 
 honest and nothing is clipped, seed by seed. A last table has honest workers alone: how far from the optimum
 clipping ends on the problems that the driver is measured on.
 
-The factors, and twice that for losses, were chosen before, on seeds 0 to 19; seeds 20 to 29 are reported.
+The factors shown were chosen before, on seeds 0 to 3; seeds 10 to 19 are reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WORKERS, LIAR = 5, 1
 CLIPS = (None, 3.0, 2.0)
 FACTORS = (2.0, 3.0, 5.0, 10.0)
 REPEATS, EPOCHS = 10, 150
-FIRST = 20  # seed: those before were looked at when the factors were chosen
+FIRST = 10  # seed: those before were looked at when the factors were chosen
 HOSPITALS = ("A", "C", "E", "G", "H")  # the shortcut of the first three misleads at the last
 AWAY = 1e3  # a model that much longer than the honest one has diverged
 
@@ -215,7 +215,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench actors", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="seeds 20, 21, … (10)")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="seeds 10, 11, … (10)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for tables.md and runs.jsonl")
     parser.add_argument("--quick", action="store_true", help="hospitals, two seeds, few epochs: seconds")
     given = parser.parse_args(arguments)

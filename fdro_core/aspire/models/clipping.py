@@ -2,7 +2,7 @@
 
 Worker j is measured against the other live workers i ≠ j, by what they last reported:
 
-    ‖D⁻¹g_j‖ <= c·med_i ‖D⁻¹g_i‖,    |f_j - med_i f_i| <= 2c·σ_j,    c_j <= c·med_i c_i
+    ‖D⁻¹g_j‖ <= c·med_i ‖D⁻¹g_i‖,    |f_j - med_i f_i| <= c·σ_j,    c_j <= c·med_i c_i
 
 with σ_j the larger of med_i |f_i - med_i f_i| and |med_i f_i|. A longer gradient is scaled down, a loss
 outside is set to the end of its range, a larger curvature to its bound. Of local steps with full batches, the
@@ -23,8 +23,6 @@ from fdro_core.aspire.models.messages import Evaluation, EvaluationAhead
 from fdro_core.aspire.settings import FEWEST
 from fdro_core.federation.outliers import others_median, others_spread
 from uncertainty_sets.arrays import Array
-
-LOSS_ROOM = 2.0  # the worst worker's loss is what the run is about: with 1, some honest ones are clipped
 
 LENGTHS = ("gradient", "gradient at the point sent", "way of its local steps")
 GRADIENT, FIRST, WAY = range(len(LENGTHS))
@@ -89,7 +87,7 @@ class Clip:
             bounds[live] = self._times(others_median(sizes[live]))
         self.ceiling[live] = self._times(others_median(self.curvature[live]))
         middle, spread = others_spread(self.losses[live])
-        room = LOSS_ROOM * self.factor * np.maximum(spread, np.abs(middle))
+        room = self.factor * np.maximum(spread, np.abs(middle))
         self.least[live], self.most[live] = middle - room, middle + room
 
     def _times(self, medians: Array) -> Array:
