@@ -105,6 +105,12 @@ class Result:
         """Workers whose numbers are far beyond those of the others, with the reason (from `history`)."""
         return {entry["worker"]: entry["reason"] for entry in self.history if entry["event"] == "suspicious"}
 
+    @property
+    def clipped(self) -> dict[int, int]:
+        """How many replies of which workers were clipped (`AspireEase(clip=...)`), as last reported."""
+        reports = [entry["clipped"] for entry in self.history if entry.get("clipped") is not None]
+        return dict(reports[-1]) if reports else {}
+
     def __repr__(self) -> str:
         proof = "" if self.proved else f" {self.caveat()}"
         if np.isfinite(self.gap):

@@ -53,7 +53,7 @@ class Run:
         self.stop_reason = ""
         self.failures: list[Failure] = []
         self.broken = False
-        self._warned: set[tuple[int, bool]] = set()
+        self._warned: set[tuple[int, str]] = set()
 
     def objective(self) -> float:
         """The robust objective at z on all data, by a round of probes: two evaluations per worker."""
@@ -106,16 +106,16 @@ class Run:
             self.record(notice)
 
     def _warn(self, entry: dict[str, Any]) -> None:
-        """Warn once per worker that failed (with its traceback) and once if its numbers look wrong."""
+        """Warn once per worker that failed (with its traceback), and once if its numbers look wrong."""
         if entry["event"] == "worker-silent":
             warnings.warn(_silence(entry), WorkerSilent, stacklevel=4)
-        suspicious = entry["event"] == "suspicious"
-        if not (suspicious or "traceback" in entry or entry["event"] == "worker-dropped"):
+        numbers = entry["event"] if entry["event"] in {"suspicious", "clipped"} else ""
+        if not (numbers or "traceback" in entry or entry["event"] == "worker-dropped"):
             return
         worker = entry["worker"]
-        if (worker, suspicious) in self._warned:
+        if (worker, numbers) in self._warned:
             return
-        self._warned.add((worker, suspicious))
+        self._warned.add((worker, numbers))
         message = f"worker {worker}, iteration {entry['iteration']}: {entry['event']}: {entry['reason']}"
         warnings.warn(f"{message}\n{entry.get('traceback', '')}".rstrip(), WorkerWarning, stacklevel=4)
 

@@ -59,6 +59,7 @@ class AspireEase(AspireSettings):
             bound=self.parameter_bound,
             on_failed_start=self.on_failed_start,
             begin_with=begin,
+            clip=self.clip,
         )
         return self._kind()(plan, uncertainty_set, handshake)
 

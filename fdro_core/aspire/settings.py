@@ -30,9 +30,11 @@ ONLY = {
         "consensus_damping_floor", "parameter_bound", "value_bound", "value_floor", "plane_dual_bound",
         "consensus_dual_bound", "reported_loss",
     ),
-    "models": ("model_step", "weight_step", "averaging", "rest", "tolerance"),
+    "models": ("model_step", "weight_step", "averaging", "rest", "tolerance", "clip"),
 }  # fmt: skip
 """Settings that only one form of `consensus` has."""
+
+FEWEST = 3  # workers for `clip`: with two, nobody knows which of them lies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +253,13 @@ class AspireSettings:
         '"freeze" keeps a lost worker\'s last loss in the oracle, "drop" gives it no weight',
         why="a silent worker's loss is still the best guess",
     )
+    clip: float | None = setting(
+        None,
+        Number(1.0, inclusive=True),
+        'for consensus="models": a reply\'s gradient, curvature and distance of the loss are bounded by this '
+        "factor times the median of the other workers' (docs/bad-actors.md); None: no bound",
+        why="honest workers may differ by any factor; 2 where one may lie",
+    )
     max_bad_updates: int = shared.max_bad_updates()
     on_failed_start: str = shared.on_failed_start()
     report_interval: int | None = setting(
@@ -287,7 +296,7 @@ class AspireSettings:
     def resolve(self, workers: int) -> Plan:
         """Check the settings for N workers and work out the counts."""
         check_settings(self, workers)
-        self._check_pairs()
+        self._check_pairs(workers)
         if self.adaptive is not None:
             self.adaptive.check(workers)
         rounds = ceil(workers / self.active_workers)
@@ -313,7 +322,7 @@ class AspireSettings:
         """Epochs that the default rule waits for a slow worker (docs/driver.md has what was measured)."""
         return 3 if self.consensus == "models" and self.batch_size is not None else 10
 
-    def _check_pairs(self) -> None:
+    def _check_pairs(self, workers: int) -> None:
         """Raise `InvalidSetting` for settings that do not go together."""
         for form in ONLY:
             given = [] if form == self.consensus else self._given(form)
@@ -326,6 +335,13 @@ class AspireSettings:
                 )
         if self.privacy is not None:
             self._check_privacy(self.privacy)
+        if self.clip is not None and workers < FEWEST:
+            raise InvalidSetting(
+                f"clip compares a worker with the median of the others and needs {FEWEST} workers or more, "
+                f"got {workers}: leave clip out",
+                parameter="clip",
+                value=self.clip,
+            )
         if self.planes == "ease" and self.max_planes < 2:
             raise InvalidSetting(
                 f"max_planes (M) must be at least 2 for planes='ease', got {self.max_planes}",

@@ -21,6 +21,7 @@ from fdro_core.contracts.forms import (
     LARGEST_SQ,
     integer_fault,
     number_fault,
+    text_fault,
     vector_fault,
 )
 from fdro_core.errors import CheckpointMismatch
@@ -281,11 +282,11 @@ class Hello(Message):
             if not wrong and getattr(reply, name, _ABSENT) is not None:
                 wrong = vector_fault(reply, name, reply.dimension)
         samples: Any = getattr(reply, "samples", _ABSENT)
-        if samples is not None and type(samples) is not int:
+        if type(samples) is int:
+            wrong = wrong or integer_fault(reply, "samples", 0)
+        elif samples is not None:
             wrong = wrong or number_fault(reply, "samples", 0.0, LARGEST)
-        if type(getattr(reply, "identity", _ABSENT)) is not str:
-            wrong = wrong or "identity, which must be a string"
-        return wrong
+        return wrong or text_fault(reply, "identity")
 
 
 class Begin(Message):

@@ -240,13 +240,16 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
     # -- what was learned -------------------------------------------------------------------------------
 
     def summary(self, X: Any = None, y: Any = None, groups: Any = None) -> GroupTable:
-        """A table of the groups, that of the largest training loss first.
+        """A table of the groups, the worst first: on the new data if there is some, else in training.
 
         Its columns are the samples in training, the prior, the weight that trained the model and the training
         loss. With radius="cv" the score on held-out folds follows. If X, y and groups are given, data that
         training did not see, their samples and the scores there follow.
         """
         check_is_fitted(self)
+        if X is not None and groups is None:
+            raise ValueError("summary(X, y, groups) needs the groups of the new samples, got none")
+        worst = -self.group_losses_
         columns: dict[str, list[Any]] = {
             "group": self.groups_.tolist(),
             "samples": self.group_sizes_.tolist(),
@@ -267,7 +270,8 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
             place = {name: number for number, name in enumerate(names.tolist())}
             rows = [good[index == place[name]] if name in place else good[:0] for name in columns["group"]]
             columns |= self._test_columns(rows)
-        order = np.argsort(-self.group_losses_, kind="stable")
+            worst = np.array([each.mean() if each.size else np.inf for each in rows])
+        order = np.argsort(worst, kind="stable")
         title = (
             f"{type(self).__name__} for the worst of {len(order)} groups in {self._describe_set()}\n"
             f"objective {self.objective_:.4f}, at most {self.gap_:.1e} above the minimum"

@@ -22,7 +22,7 @@ from fdro_core.errors import (
     WorkerFailed,
     WorkerWarning,
 )
-from fdro_core.federation.outliers import unequal
+from fdro_core.federation.outliers import others_median, unequal
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.names import join_names
@@ -90,6 +90,7 @@ def shake_hands(
     bound: float = np.inf,
     on_failed_start: str = "raise",
     begin_with: type[Begin] = Begin,
+    clip: float | None = None,
 ) -> Handshake:
     """Ask what the problems are like, then have every worker begin at z⁰ and measure its curvature.
 
@@ -102,12 +103,13 @@ def shake_hands(
         bound: α₁, to which z⁰ is clipped.
         on_failed_start: "raise" if a worker fails, or "warn" and go on without it.
         begin_with: the class of the second question; its replies have `loss`, `gradient_sq` and `curvature`.
+        clip: how much larger than the median of the others' a worker's metric may be; None: no bound.
     """
     failures: dict[int, Exception] = {}
     known = _sorted(ask({j: Hello() for j in range(workers)}), Introduction, failures)
     _end_on(failures, workers, on_failed_start)
     z = _starting_point(known, start)
-    metric, odd = _common_metric(known, z.size) if use_metrics else (np.ones(z.size), [])
+    metric, odd = _common_metric(known, z.size, clip) if use_metrics else (np.ones(z.size), [])
     begin = begin_with(np.clip(z, -bound, bound), metric)
     kind: Any = begin.answer
     begun: dict[int, Any] = _sorted(ask(dict.fromkeys(known, begin)), kind, failures)
@@ -138,11 +140,23 @@ def _starting_point(known: Mapping[int, Introduction], start: Array | None) -> A
     return z
 
 
-def _common_metric(known: Mapping[int, Introduction], dimension: int) -> tuple[Array, list[tuple[int, str]]]:
-    """The mean of the problems' metrics, and whose is far beyond the others'."""
+def _common_metric(
+    known: Mapping[int, Introduction], dimension: int, clip: float | None
+) -> tuple[Array, list[tuple[int, str]]]:
+    """The mean of the problems' metrics, and whose is far beyond the others'.
+
+    With `clip`, a metric whose largest entry is above that many times the median of the others' is scaled
+    down to it.
+    """
     metrics = {j: _check_metric(j, reply) for j, reply in known.items()}
     largest = {j: 1.0 if metric is None else float(metric.max()) for j, metric in metrics.items()}
-    return mean_metric(list(metrics.values()), dimension), unequal("metric", largest)
+    offered = list(metrics.values())
+    if clip is not None and len(largest) > 2:
+        sizes = np.array(list(largest.values()))
+        longest = clip * others_median(sizes)
+        part = np.divide(longest, sizes, out=np.ones_like(sizes), where=(sizes > longest) & (longest > 0))
+        offered = [None if metric is None else a * metric for a, metric in zip(part, offered, strict=True)]
+    return mean_metric(offered, dimension), unequal("metric", largest)
 
 
 def mean_metric(metrics: list[Array | None], dimension: int) -> Array:

@@ -290,8 +290,12 @@ def test_the_summary_says_what_the_attributes_say():
     X, y, site = conflict(2000)
     model = RobustClassifier(radius="cv").fit(X[:1200], y[:1200], groups=site[:1200])
     table = model.summary(X[1200:], y[1200:], site[1200:])
-    assert [row["group"] for row in table] == sorted(model.groups_, key=lambda g: -loss_of(model, g))
-    assert table[0]["group"] == model.worst_group_
+    assert [row["accuracy"] for row in table] == sorted(row["accuracy"] for row in table)
+    trained = model.summary()
+    assert [row["group"] for row in trained] == sorted(model.groups_, key=lambda g: -loss_of(model, g))
+    assert trained[0]["group"] == model.worst_group_
+    with pytest.raises(ValueError, match="needs the groups of the new samples"):
+        model.summary(X, y)
     for row in table:
         g = model.groups_.tolist().index(row["group"])
         mine = site[1200:] == row["group"]

@@ -10,6 +10,16 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, VirtualEngine, solve
+from fdro_core.aspire.models.messages import (
+    BeginModels,
+    Begun,
+    Evaluate,
+    EvaluateAhead,
+    Evaluation,
+    EvaluationAhead,
+    Inspect,
+    Inspected,
+)
 from fdro_core.aspire.worker import Worker
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Scaffold, ScaffPD
 from fdro_core.contracts.messages import (
@@ -27,7 +37,17 @@ from fdro_core.contracts.replies import fault
 from fdro_core.errors import InvalidProblem, InvalidReply, WorkerFailed, WorkerWarning
 from tests.fdro_core.engine_kinds import EVERY, VIRTUAL, happened, kinds
 from tests.fdro_core.helpers import FORMS, Quadratic, forms, in_form, middle_box, softmax_problems
-from tests.fdro_core.twisted import OF_STEPS, PROBES, STEPS, STRANGE, WRONG, With, changed, scaled
+from tests.fdro_core.twisted import (
+    OF_STEPS,
+    PROBES,
+    STEPS,
+    STRANGE,
+    WRONG,
+    With,
+    changed,
+    scaled,
+    terabytes,
+)
 
 N = 4
 TWO = np.ones(2)
@@ -93,6 +113,35 @@ def test_good_replies_pass():
 )  # fmt: skip
 def test_bad_replies_do_not(request_, reply):
     assert fault(request_, reply)
+
+
+EVALUATION, AHEAD = Evaluation(5, 1.0, TWO), EvaluationAhead(5, 1.0, TWO, TWO, TWO)
+OF_VECTORS = {
+    ("w", STEP): UPDATE, ("w", BEGIN): UPDATE, ("w", TRAIN): TRAINED, ("marked", TRAIN): TRAINED,
+    ("metric", Hello()): INTRODUCTION, ("start", Hello()): INTRODUCTION,
+    ("gradient", Evaluate(5, TWO)): EVALUATION, ("gradient", Inspect(TWO)): Inspected(1.0, TWO),
+    ("gradient", BeginModels(TWO, TWO)): Begun(1.0, TWO, 1.0, 1.0),
+    **{(name, EvaluateAhead(5, TWO, TWO, TWO)): AHEAD for name in ("gradient", "point", "first")},
+}  # fmt: skip
+"""Every vector that a worker sends: its name, the message that asks for it, and a good reply."""
+
+
+@pytest.mark.parametrize("asked", OF_VECTORS, ids=lambda asked: f"{type(asked[1]).__name__}.{asked[0]}")
+def test_a_vector_is_refused_by_its_size_before_it_is_touched(asked):
+    """Eight terabytes that do not exist: any pass over them or copy of them would not return."""
+    (name, request), reply = asked, OF_VECTORS[asked]
+    assert fault(request, reply) == ""
+    wrong = fault(request, changed(reply, **{name: terabytes()}))
+    assert wrong.startswith(f"{name} of shape (1000000000000,) and float64; 2 numbers")
+
+
+def test_numbers_and_texts_are_refused_by_their_size():
+    for name in ("dimension", "samples"):
+        wrong = fault(Hello(), changed(INTRODUCTION, **{name: 10**5000}))
+        assert wrong.startswith(f"{name}, an int of 16610 bits; it must be in ")
+    wrong = fault(Hello(), changed(INTRODUCTION, identity="x" * 70_000))
+    assert wrong == "identity of 70,000 characters; at most 65,536 are allowed"
+    assert fault(Hello(), changed(INTRODUCTION, identity="x" * 65_536, samples=2**62)) == ""
 
 
 # -- whole runs -------------------------------------------------------------------------------------

@@ -71,6 +71,11 @@ def scaled(factor, reply):
     return with_vector(reply, lambda v: factor * v)
 
 
+def terabytes():
+    """A vector that takes no memory until it is copied, read or sent."""
+    return np.broadcast_to(np.zeros(1), 10**12)
+
+
 STRANGE = {
     "an array": lambda reply: getattr(reply, vector(reply)),
     "a function": lambda reply: len,
@@ -80,6 +85,8 @@ STRANGE = {
     "single precision": lambda reply: with_vector(reply, lambda v: v.astype(np.float32)),
     "a huge whole number": lambda reply: changed(reply, loss=10**400),
     "words": lambda reply: changed(reply, loss="low"),
+    "eight terabytes": lambda reply: with_vector(reply, lambda v: terabytes()),
+    "a ticket of 5,000 digits": lambda reply: changed(reply, ticket=-(10**5000)),
 }
 WRONG = {
     "NaN": lambda reply: changed(reply, loss=math.nan),

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "bench" / "results" / "experiments"
 PAGES = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("paper-experiments", "paper-efficiency", "networks", "race", "estimators")
+    for name in ("paper-experiments", "paper-efficiency", "networks", "race", "estimators", "bad-actors")
 ]
 PLACE = re.compile(r"<!-- results: ([^,\n]+?)(?:, ([^\n]+?))? -->\n.*?<!-- results end -->", re.DOTALL)
 

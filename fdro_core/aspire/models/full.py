@@ -55,6 +55,7 @@ class FullModels:
         first_curvature: c_j as measured before the first step.
         planes: P and λ.
         origin: o.
+        ceiling: the largest c_j allowed, infinite unless replies are clipped (`models.clipping`).
         strayed: c_j‖z - x_j‖²_D at the last call of `values`, 0 if z and x_j differ by rounding only.
         E, e, C, gram: E_l, e_l, C_l and Γ.
         controls: what local steps are corrected by, None without them.
@@ -88,6 +89,7 @@ class FullModels:
     def _derive(self) -> None:
         self.inverse = 1.0 / self.metric
         self.strayed = np.zeros_like(self.losses)
+        self.ceiling = np.full_like(self.losses, np.inf)
         self._difference = np.empty_like(self.z)
 
     def snapshot(self) -> dict[str, Any]:
@@ -116,6 +118,7 @@ class FullModels:
         if moved > SAME_POINT * length:
             seen = along / moved
             c = seen if seen > c else max(seen, SHRINK * c, FLOOR * self.first_curvature[j])
+        c = min(c, float(self.ceiling[j]))
         after, before = kernels.replace_model(
             x, gradient, c, old_x, old_g, old_c, self.origin, metric, self._difference
         )

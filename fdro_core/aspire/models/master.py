@@ -13,6 +13,7 @@ import numpy as np
 
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.certificate import lower_bound
+from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.local import long_step
 from fdro_core.aspire.models.messages import (
@@ -63,6 +64,7 @@ class ModelMaster(PlaneMaster):
         violation: how far outside the uncertainty set a plane may be: the largest certified violation of the
             oracle's answers, infinite once weight was moved from lost workers to others.
         convergence: the rule that ends a run with full batches.
+        clip: the bounds on replies, None without `clip`.
     """
 
     reply_kind = Evaluation
@@ -76,14 +78,21 @@ class ModelMaster(PlaneMaster):
         losses, gradient_sq, curvature = handshake.measured()
         self.reach = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0)
         self.metric = handshake.metric
+        nothing = np.zeros_like(handshake.z)
+        gradients = np.array([nothing if first is None else first.gradient for first in handshake.first])
+        self.clip: Clip | None = None
+        if config.clip is not None:
+            began = [first is not None for first in handshake.first]
+            steps = config.local_steps
+            self.clip = Clip(config.clip, losses, gradients, curvature, self.metric, began, steps)
+            losses, gradients, curvature = self.clip.begin(losses, gradients, curvature)
         self._planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
         self._planes.refresh(losses)
         self.objective = self.value = float(self._planes.losses[0])
         self.violation = 0.0
         self.convergence = Convergence(self._tolerance(), self.objective)
-        nothing = np.zeros_like(handshake.z)
-        gradients = np.array([nothing if first is None else first.gradient for first in handshake.first])
         self.models = self._models(handshake.z, losses, gradients, curvature)
+        self._tie_clip()
         self.outliers = Outliers(plan.workers, handshake.z, losses, gradient_sq, curvature, SUBJECT)
         self.sent_points: list[Array] = [handshake.z] * plan.workers
         nowhere = np.zeros((2, handshake.z.size))
@@ -164,8 +173,8 @@ class ModelMaster(PlaneMaster):
         active = self.roster.close(self.iteration)
         share = len(active) / self.plan.workers
         for j, reply in active:
-            self._enter(j, reply.gradient)
-            self._learn(j, reply)
+            length = self._enter(j, reply.gradient)
+            self._learn(j, reply if self.clip is None else self._clipped(self.clip, j, reply, length))
         self.models.step(share * self.steps_each)
         self.convergence.epochs += share
         self.iteration += 1
@@ -197,8 +206,8 @@ class ModelMaster(PlaneMaster):
             out += [(j, self._fresh(j)) for j in self.resting.wake(self._missing())]
         return out
 
-    def _enter(self, j: int, gradient: Array) -> None:
-        """Enter how far j's gradient alone would lead into the books that compare workers.
+    def _enter(self, j: int, gradient: Array) -> float:
+        """Enter how far j's gradient alone would lead into the books that compare workers; ‖D⁻¹g_j‖.
 
         That is ‖x_j‖ + ‖D⁻¹g_j‖/L_j at most. L_j is that of the handshake: if a worker uses other units, both
         g_j and L_j are in them.
@@ -208,6 +217,21 @@ class ModelMaster(PlaneMaster):
         book = self.outliers.rows[j]
         book[0], book[1] = size * size, sent * sent
         book[2] = max(0.9 * book[2], (size / sent) ** 2 if sent > 0.0 else 0.0)
+        return float(slope)
+
+    def _clipped(self, clip: Clip, j: int, reply: Evaluation, length: float) -> Evaluation:
+        """The reply within j's bounds, which are worked out anew once per epoch."""
+        if clip.due <= 0:
+            clip.refresh(self.roster.alive)
+        reply, what = clip.bounded(j, reply, self.sent_points[j], self.inverse, length)
+        if what and clip.counts[j] == 1:
+            self.notice("clipped", worker=j, reason=f"{what}; clip = {clip.factor:g}")
+        return reply
+
+    def _tie_clip(self) -> None:
+        """Let full batches' models have the bounds on their curvatures, and the bounds the curvatures."""
+        if self.clip is not None and isinstance(self.models, FullModels):
+            self.models.ceiling, self.clip.curvature = self.clip.ceiling, self.models.curvature
 
     def _learn(self, j: int, reply: Evaluation) -> None:
         """Replace worker j's model: at the point that was sent, or where its local steps ended."""
@@ -311,6 +335,13 @@ class ModelMaster(PlaneMaster):
             theorem_numbers=self.sent + self.received,  # Theorem 2 is about the other form's messages
         )
 
+    def report(self) -> dict[str, Any]:
+        """The state in numbers; with `clip` also how many replies of which workers were clipped so far."""
+        report = super().report()
+        if self.clip is not None:
+            report["clipped"] = self.clip.clipped()
+        return report
+
     def probes(self) -> dict[int, Request]:
         """A question for every worker that is not dropped: loss and gradient at the model, on all data."""
         return dict.fromkeys(self.roster.kept(), Inspect(self.z))
@@ -367,6 +398,8 @@ class ModelMaster(PlaneMaster):
             "sent_steps": np.array(self.sent_steps),
             "resting": self.resting.snapshot(),
         }
+        if self.clip is not None:
+            own["clip"] = self.clip.snapshot()
         return super().snapshot() | own
 
     @classmethod
@@ -381,6 +414,9 @@ class ModelMaster(PlaneMaster):
             master.models = FullModels.restored(master._planes, kept)
         else:
             master.models = SampledModels.restored(master._planes, kept, **master._sampled())
+        clip = plan.config.clip
+        master.clip = None if clip is None else Clip.restored(clip, plan.workers, state["clip"])
+        master._tie_clip()
         master.sent_points = list(state["sent_points"])
         master.sent_steps = list(state["sent_steps"])
         master.resting = Resting(master._longest_rest(), plan.workers, state["resting"])
