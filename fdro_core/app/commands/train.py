@@ -12,7 +12,7 @@ from fdro_core.app.commands.compare import compare_runs
 from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.formatting import percent
-from fdro_core.app.runs.summary import FIGURES, NOT_COVERED, WORKER_COLUMNS
+from fdro_core.app.runs.summary import FIGURES, NOT_COVERED, WORKER_COLUMNS, over_samples
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
@@ -190,9 +190,12 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
         listing.add_row(worker["name"], *cells)
     output.say(listing)
     mean = percent(numbers["mean_test_accuracy"])
+    pooled = percent(over_samples(numbers["workers"]))
     output.say(headline(numbers))
     if worst is not None:
-        output.say(f"test accuracy  worst worker {percent(worst)}, mean {mean}")
+        output.say(
+            f"test accuracy  worst worker {percent(worst)}, mean over workers {mean}, all samples {pooled}"
+        )
     output.say(f"{numbers['iterations']:,} iterations in {numbers['seconds']:.1f} s, ", end="")
     output.say(f"{numbers['clock']:.6g} s on the engine's clock; stopped by: {numbers['stop_reason']}")
     output.say(convergence(folder, numbers))

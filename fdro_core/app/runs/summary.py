@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ Format = Callable[[Any], str]
 
 FIGURES: dict[str, tuple[str, Format]] = {
     "worst_test_accuracy": ("test accuracy, worst worker", percent),
-    "mean_test_accuracy": ("test accuracy, mean", percent),
+    "mean_test_accuracy": ("test accuracy, mean over workers", percent),
     "worst_test_loss": ("test loss, worst worker", number),
     "objective": ("worst expected loss over the set", number),
     "gap": ("gap to the proved bound", partial(number, digits=2)),
@@ -48,6 +48,18 @@ WORKER_COLUMNS: dict[str, tuple[str, Format]] = {
     "weight": ("weight", percent),
 }
 """Label and format of the numbers of a worker, by their key in `result.json`."""
+
+
+def over_samples(workers: Sequence[Mapping[str, Any]]) -> float | None:
+    """The test accuracy over all samples together, from the workers of `result.json`; None if unknown.
+
+    >>> over_samples([{"test_accuracy": 1.0, "test_samples": 3}, {"test_accuracy": 0.0, "test_samples": 1}])
+    0.75
+    """
+    known = [(each["test_accuracy"], each["test_samples"]) for each in workers]
+    right = [(share, count) for share, count in known if share is not None and count]
+    total = sum(count for _, count in right)
+    return sum(share * count for share, count in right) / total if total else None
 
 
 def summary(setup: RunSetup, result: Result, seconds: float) -> dict[str, Any]:
