@@ -29,9 +29,10 @@ PARTS: dict[str, tuple[float, float, float, str]] = {  # left, bottom, width, wh
     "federation": (
         0.5,
         4.69,
-        11.05,
-        "master, worker, roster, handshake, checkpoint: what every algorithm needs",
+        8.1,
+        "master, worker, roster, handshake, checkpoint: what all need",
     ),
+    "privacy": (8.8, 4.69, 2.75, "noise and accounts"),
     "contracts": (0.5, 3.52, 11.05, "what algorithms, problems, engines and observers promise each other"),
     "sets": (0.5, 1.5, 2.3, "one file per set"),
     "base": (3.05, 1.5, 2.5, "worst_case()"),

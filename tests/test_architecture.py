@@ -161,7 +161,7 @@ LAYERS = (
     {"app", "estimators"},
     {"solving", "run"},
     {"aspire", "baselines", "engines", "observers", "problems"},
-    {"federation"},
+    {"federation", "privacy"},
     {"contracts"},
 )
 """The rows of fdro_core in the page's drawing, from the top."""

@@ -1,6 +1,6 @@
 """scikit-learn's digits, some of them rotated by quarter turns; one client per angle. No download.
 
-- Source: that of `digits`.
+- Source and licence: those of `digits`. Licence CC BY 4.0.
 - Features: 64 pixels, 0..16 divided by 16, turned by 0, 90, 180 or 270 degrees.
 - Split: seeded, by digit in each client, 70 % for training. The angle of each image is drawn with the seed:
   70, 15, 10 and 5 percent of the images.

@@ -1,9 +1,10 @@
 """Eight made-up hospitals whose patients conflict: those of `fdro train --example`. No download.
 
-- Source: made here, `fdro_core.problems.samples.make_hospitals`.
+- Source: made here, `fdro_core.problems.samples.make_hospitals`, under the licence of the project.
 - Labels: 0 healthy, 1 ill.
 - Features: six; one tells at every hospital, one is a shortcut that misleads at the smallest, four are noise.
 - Split: seeded, 70 % for training.
+- Differs from real hospitals in everything but the conflict.
 """
 
 from __future__ import annotations

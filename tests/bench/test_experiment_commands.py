@@ -145,7 +145,7 @@ def test_the_optimum_is_bounded_from_below(tmp_path, capsys):
 def test_the_pages_show_the_results(page):
     text = page.read_text(encoding="utf-8")
     assert quote.filled(text) == text, "python -m bench quote writes the tables into the pages"
-    assert len(quote.PLACE.findall(text)) >= 5
+    assert len(quote.PLACE.findall(text)) >= 3
 
 
 def test_a_table_is_quoted_by_its_title(tmp_path):

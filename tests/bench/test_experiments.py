@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from bench.__main__ import commands, overview
 from bench.datasets import Client, load
-from bench.experiments.commands import efficiency, quote, rehearse
+from bench.experiments.commands import efficiency, quote, race, rehearse
 from bench.experiments.presentation import paper_numbers, statistics
 from bench.experiments.runs import backdoor, compare, edges, methods, sets, stopping, tuning
 from bench.experiments.runs.models import Perceptron, Softmax
@@ -294,7 +295,13 @@ def test_two_commands_of_one_name_are_refused(tmp_path):
         commands(tmp_path)
 
 
-RESULTS = sorted(quote.RESULTS.glob("*/runs.jsonl"))
+def holds_tasks(path):
+    """Whether a results file is of tasks; `bench groups` and `bench actors` have records of their own."""
+    with path.open(encoding="utf-8") as lines:
+        return "experiment" in json.loads(next(lines))
+
+
+RESULTS = [path for path in sorted(quote.RESULTS.glob("*/runs.jsonl")) if holds_tasks(path)]
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.name)
@@ -312,6 +319,8 @@ def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
         known = compare.methods_of(task, workers)
         if record["experiment"] in {"efficiency", "networks"}:
             known = efficiency.one_problem(task, workers)
+        if record["experiment"] == "race":
+            known = race.rivals(task, workers)
         assert key(record) == task.key()
         method = known[record["method"]]
         if record["stage"] == "tune" and record["settings"] not in tuning.candidates(method, 8, seed):

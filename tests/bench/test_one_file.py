@@ -109,7 +109,7 @@ def test_a_data_set_is_one_file(tmp_path: Path) -> None:
     (bench / "datasets" / "two_points.py").write_text(DATASET)
     found = python(tmp_path, "-c", "import bench.datasets as d; print(d.__file__, d.names())")
     assert str(tmp_path) in found
-    assert "'digits', 'two-points', 'fashion-mnist'" in found  # by its order, not its name
+    assert "'hospitals', 'two-points', 'fashion-mnist'" in found  # by its order, not its name
     page = tmp_path / "datasets.md"
     page.write_text((ROOT / "docs" / "datasets.md").read_text(encoding="utf-8"), encoding="utf-8")
     python(tmp_path, "-m", "bench", "datasets", "--to", str(page))
