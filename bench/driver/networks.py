@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.experiments.runs import models
 from bench.measuring.timing import interleave
-from fdro_core import AspireEase, LogNormal, VirtualEngine, solve
+from fdro_core import AspireEase, DenseNetwork, LogNormal, VirtualEngine, solve
 from fdro_core.baselines import AFL
 from fdro_core.contracts.problem import Problem
 from uncertainty_sets import CDNorm
@@ -101,7 +101,7 @@ def _runs() -> None:
     simplex = CDNorm(q, np.full(WORKERS, 1 - q[0]), 2.0)
     for width in WIDTHS:
         model, problems = _problems(f"dense-{width}")
-        every = np.concatenate([problem.X for problem in problems])  # type: ignore[attr-defined]
+        every = np.concatenate([each.X for each in problems if isinstance(each, DenseNetwork)])
         for algorithm in (
             AFL(iterations=GRADIENTS // WORKERS, batch_size=BATCH, step=0.05, reported_loss="batch"),
             AspireEase(iterations=GRADIENTS, batch_size=BATCH),
