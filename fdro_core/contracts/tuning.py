@@ -119,7 +119,7 @@ class Compared(Protocol):
 STEP = Tunable(0.5, Range(0.1, 10.0), unit="1/L")
 """A gradient method's step."""
 
-PRECONDITIONED_STEP = Tunable(0.006, Range(6e-4, 6e-2))
+PRECONDITIONED_STEP = Tunable(0.006, Range(6e-4, 0.6))
 """The longest step in a metric that follows the gradients: no multiple of 1/L, since their scale cancels."""
 
 PRECONDITIONED = Variant(
