@@ -50,9 +50,8 @@ def main(arguments: list[str]) -> int:
 
 
 def rows(given: Any) -> list[str]:
-    """Return the table's methods; from the second edition on with the paper's own updates."""
-    own = [] if given.edition == methods.FIRST_EDITION else ["ASPIRE-EASE (admm)"]
-    return methods.names(*VARIANTS, *own, preconditioned=given.preconditioned, edition=given.edition)
+    """Return the table's methods."""
+    return methods.names(*VARIANTS, preconditioned=given.preconditioned, edition=given.edition)
 
 
 def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:

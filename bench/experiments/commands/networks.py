@@ -26,7 +26,7 @@ from bench.experiments.runs.task import Task
 
 COMMAND = "networks"
 REFERENCE = "ASPIRE-EASE"
-VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE (admm)")
+VARIANTS = ("ASPIRE-EASE",)
 RIVALS = ("AFL", "AFL + P")  # whose final accuracy the times are measured to
 COLUMNS = (
     ("Acc_w %", "acc_w", 100.0, 2),

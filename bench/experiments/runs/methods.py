@@ -247,6 +247,9 @@ ADAPTIVE = Adaptive(few=1, rule="mean", threshold=2.0)
 """The threshold of the paper's Section VIII: twice the mean delay."""
 
 
+PAPERS_OWN = "ASPIRE-EASE (admm)"
+"""The paper's updates, in the editions whose "ASPIRE-EASE" has others."""
+
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "ASPIRE-EASE": {},
     "ASPIRE-EASE(-)": {"active_workers": "all"},
@@ -267,7 +270,7 @@ def _aspire(workers: int, known_prior: bool, edition: int, sampled: bool) -> lis
     ]
     rows.append(("ASPIRE-EASE_per", aspire(consensus=form), {**tunable, "local_steps": LOCAL_STEPS}))
     if not first:
-        rows.append(("ASPIRE-EASE (admm)", aspire(), admm))
+        rows.append((PAPERS_OWN, aspire(), admm))
     return [
         _method(
             name, make, searched, workers, known_prior, watches_delays="adaptive" in VARIANTS.get(name, {})
@@ -325,7 +328,8 @@ def names(
     """Return the rows of a table: every baseline but `without`, ASPIRE's variants given, registered methods.
 
     With `preconditioned`, the further rows of each baseline follow it; they are of the second edition. The
-    first edition has the paper's baselines alone.
+    first edition has the paper's baselines alone. From the second on, ASPIRE's variants are followed by the
+    paper's own updates.
 
     >>> names("ASPIRE-EASE", without={"max{Ind}"})[:3]
     ['Mix_Even', 'FedAvg', 'AFL']
@@ -337,7 +341,8 @@ def names(
         if cls.label not in without and (edition != FIRST_EDITION or cls.label in FIRST_ROWS):
             found.append(cls.label)
             found += [f"{cls.label} {each.suffix}" for each in variants(cls) if preconditioned]
-    return [*found, *variants_of_aspire, *_registered]
+    own = [PAPERS_OWN] if variants_of_aspire and edition != FIRST_EDITION else []
+    return [*found, *variants_of_aspire, *own, *_registered]
 
 
 def check(chosen: Iterable[str], known: Mapping[str, Method]) -> None:
