@@ -163,7 +163,9 @@ def _values(table: Table, name: str) -> Labels:
     cells = table.text(name)
     if "" in cells:
         line = table.lines[cells.index("")]
-        raise InvalidData(f"{table.origin}, line {line}, column {name!r}: the cell is empty")
+        raise InvalidData(
+            f"{table.origin}, line {line}, column {name!r}: the cell is empty; fill it or drop the row"
+        )
     return table.numbers(name) if table.is_numeric(name) else np.array(cells)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core.app.reading.arrays import read_value
-from fdro_core.app.runs.catalogue import algorithms, delay_laws, engines, find
+from fdro_core.app.runs.catalogue import algorithms, delay_laws, engines, find, kebab
 from fdro_core.app.runs.data import load_data
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import Source, read_source, with_algorithm
@@ -21,6 +21,7 @@ from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from fdro_core.privacy.settings import Privacy
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.names import join_names
 
 ASPIRE_EASE, FOLDER = "aspire-ease", "run"
 """The algorithm and the output folder if a run file names none."""
@@ -126,12 +127,27 @@ def _algorithm(section: Section) -> tuple[str, Any]:
     with section.at("name"):
         name, cls = find("algorithm", name, algorithms())
     given: dict[str, Any] = {}
+    _check_method(section, name, cls)
     known = set(section.values) & set(inspect.signature(cls).parameters)
     if "adaptive" in known:
         given["adaptive"] = section.section("adaptive").make(Adaptive)
     if "privacy" in known:
         given["privacy"] = section.section("privacy").make(Privacy)
     return name, section.make(cls, **given)
+
+
+def _check_method(section: Section, name: str, cls: type[Any]) -> None:
+    """Raise if a field is another algorithm's: the nearest name would mislead, since the field is right."""
+    for field in section.rest():
+        owners = [
+            each for each, other in algorithms().items() if field in inspect.signature(other).parameters
+        ]
+        if owners and kebab(cls.__name__) not in owners:
+            raise section.error(
+                f'name = "{name}" has no `{field}`, which is a field of {join_names(owners)}: take the line '
+                "out, or change the name",
+                field,
+            )
 
 
 def _engine(section: Section) -> tuple[str, Any]:

@@ -14,6 +14,7 @@ Place = tuple[str | int, ...]
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([A-Za-z0-9_\-.\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_\-.\"' ]+?)\s*=")
+_BARE_WORD = re.compile(r"^\s*([A-Za-z0-9_\-]+)\s*=\s*([A-Za-z][\w./\-]*)\s*(?:#.*)?$")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 
 
@@ -36,7 +37,11 @@ class Source:
             found = re.search(r"at line (\d+)", str(error))
             line = int(found[1]) if found else max(1, text.count("\n"))
             message = re.sub(r" \(at .*\)", "", str(error))
-            raise InvalidConfig(f"this is not TOML: {message}", path=name, line=line, field="") from None
+            bare = _BARE_WORD.match(text.splitlines()[line - 1]) if text else None
+            hint = f'; words need quotes: {bare[1]} = "{bare[2]}"' if bare else ""
+            raise InvalidConfig(
+                f"this is not TOML: {message}{hint}", path=name, line=line, field=""
+            ) from None
         except ValueError as error:  # Python limits the digits of a whole number, to 4300 by default
             longest = max(re.finditer(r"\d+", text), key=lambda match: len(match[0]))
             line = text.count("\n", 0, longest.start()) + 1
