@@ -37,12 +37,12 @@ SHORT = Task(
         (
             "heterogeneity",
             ["--methods", "FedAvg", "AFL", "ASPIRE-EASE"],
-            ["tables.md", "curve-digits.png", "curve-digits.svg"],
+            ["tables.md", "methods-digits.png", "methods-digits.svg"],
         ),
         (
             "heterogeneity",
             ["--edition", "2", "--methods", "AFL + P", "ASPIRE-EASE", "ASPIRE-EASE (admm)"],
-            ["tables.md", "curve-digits.png", "curve-digits.svg"],
+            ["tables.md", "methods-digits.png", "methods-digits.svg"],
         ),
         ("attack", ["--methods", "Mix_Even", "ASPIRE-EASE"], ["tables.md", "success.png"]),
         ("robustness", ["--sets", "cd-norm", "kl", "--sizes", "2"], ["tables.md", "size-digits.svg"]),

@@ -12,7 +12,7 @@ import numpy as np
 from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
-from bench.experiments.presentation import figures, reporting, tables
+from bench.experiments.presentation import figures, kinds, reporting, tables
 from bench.experiments.presentation.statistics import summary
 from bench.experiments.presentation.tables import pm
 from bench.experiments.runs import compare, curves, methods
@@ -147,13 +147,13 @@ def draw(folder: Path, found: Mapping[str, Runs]) -> None:
         labels: dict[Any, list[figures.End]] = {}
         for axes, (data, runs) in zip(panels, found.items(), strict=True):
             ends = []
-            for number, (method, records) in enumerate(runs.items()):
+            for method, records in runs.items():
                 end = min(record["curve"]["clock"][-1] for record in records)
                 start = max(record["curve"]["clock"][0] for record in records)
                 grid = np.linspace(start, end, 80)
                 mean = 100 * curves.band(records, "acc_w", grid)[0]
-                look = figures.look(number)
-                axes.plot(grid, mean, markevery=12, **look)
+                look = kinds.line(method)
+                axes.plot(grid, mean, **look)
                 ends.append((grid[-1], mean[-1], method, look["color"]))
             axes.set_title(data)
             axes.set_xlabel("virtual seconds")

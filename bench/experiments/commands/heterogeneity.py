@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
-from bench.experiments.presentation import figures, paper_numbers, reporting, tables
+from bench.experiments.presentation import figures, kinds, paper_numbers, reporting, tables
 from bench.experiments.runs import compare, methods
 
 COMMAND = "heterogeneity"
@@ -20,6 +22,9 @@ COLUMNS = (
     ("Std", "std", 100.0, 2),
     ("Acc_w % at the end", "acc_w_last", 100.0, 2),
 )
+
+
+STAR = "black star: the paper's"
 
 
 def main(arguments: list[str]) -> int:
@@ -55,38 +60,25 @@ def rows(given: Any) -> list[str]:
 
 
 def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:
-    """Draw test Acc_w against the worst training loss and against gradients, the mean over repeats.
+    """Draw test Acc_w and the worst training loss of every method, mean ± deviation over repeats.
 
-    max{Ind} is left out: its losses on other workers' data would fill the scale.
+    Stars are the paper's. max{Ind} is left out: it would fill the scale.
     """
     runs = {method: records for method, records in runs.items() if method != "max{Ind}"}
     if not runs:
         return
-    with figures.canvas(folder, f"curve-{data}", columns=2) as (by_loss, by_work):
-        ends: dict[Any, list[Any]] = {by_loss: [], by_work: []}
-        for number, (method, records) in enumerate(runs.items()):
-            look = figures.look(number)
-            accuracy, _ = figures.band(records, "acc_w")
-            for axes, name in ((by_loss, "loss_w"), (by_work, "gradients")):
-                x, _ = figures.band(records, name)
-                axes.plot(x, 100 * accuracy, markevery=5, label=method, **look)
-                ends[axes].append((x[-1], 100 * accuracy[-1], method, look["color"]))
-        by_loss.invert_xaxis()
-        by_loss.set_xlabel("worst worker's training loss (falls to the right)")
-        by_work.set_xlabel("gradients, all workers together")
-        by_work.locator_params(axis="x", nbins=5)
-        by_loss.set_ylabel("worst worker's test accuracy, %")
-        by_loss.set_title(f"{data}: mean of {len(next(iter(runs.values())))} runs")
-        for method, below in (("AFL", 11), ("ASPIRE-EASE", 0)):
-            cell = paper_numbers.find(paper_numbers.HETEROGENEITY, method, data, "acc_w")
-            loss = paper_numbers.find(paper_numbers.HETEROGENEITY, method, data, "loss_w")
-            if cell is not None and loss is not None:
-                by_loss.plot(loss[0], cell[0], "k*", markersize=8)
-                by_loss.annotate(
-                    f"paper's {method}",
-                    (loss[0], cell[0]),
-                    fontsize=7,
-                    xytext=(4, 4 - below),
-                    textcoords="offset points",
-                )
-        figures.direct_labels(by_work, ends[by_work])
+    places = range(len(runs), 0, -1)
+    with figures.canvas(folder, f"methods-{data}", columns=2, height=1.0 + 0.2 * len(runs)) as panels:
+        for axes, (name, metric, scale, _) in zip(panels, COLUMNS, strict=False):
+            for place, (method, records) in zip(places, runs.items(), strict=True):
+                found = [scale * record["metrics"][metric] for record in records]
+                look = {"color": kinds.color(method), "markersize": 4, "linewidth": 1.2}
+                axes.errorbar(np.mean(found), place, xerr=np.std(found, ddof=len(found) > 1), fmt="o", **look)
+                theirs = paper_numbers.find(paper_numbers.HETEROGENEITY, method, data, metric)
+                if theirs is not None:
+                    axes.plot(theirs[0], place, "k*", markersize=7)
+            axes.set_yticks(list(places), list(runs) if axes is panels[0] else [""] * len(runs))
+            axes.grid(axis="y", linewidth=0.3)
+            axes.set_xlabel(f"{name}; {STAR if data in paper_numbers.NAMES else 'of the worst worker'}")
+        panels[0].set_title(f"{data}: mean ± deviation of {len(next(iter(runs.values())))} runs")
+        panels[1].set_title(kinds.KEY, fontsize=8)

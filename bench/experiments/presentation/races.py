@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.display.tables import Table
-from bench.experiments.presentation import figures, reporting, tables
+from bench.experiments.presentation import figures, kinds, reporting, tables
 from bench.experiments.presentation.statistics import paired, summary
 from bench.experiments.runs import curves
-from bench.experiments.runs.methods import baseline_classes
-from fdro_core.baselines.arrivals import Arrivals
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 """Records of the repeats by method, in the order of their seeds."""
@@ -130,7 +128,7 @@ def draw(folder: Path, name: str, races: Mapping[str, Runs], metric: str, level:
                 end = max(drawn[0]["virtual_seconds"], 1.01 * start)
                 times = np.geomspace(max(start, 1e-3), end, 80)
                 mean = 100 * curves.band(drawn, metric, times)[0]
-                look = _look(method)
+                look = kinds.line(method)
                 axes.plot(times, mean, **look)
                 ends.append((times[-1], mean[-1], method, look["color"]))
             axes.axhline(100 * level, color="#b0b0b0", linewidth=0.7, linestyle=":", zorder=0)
@@ -140,17 +138,6 @@ def draw(folder: Path, name: str, races: Mapping[str, Runs], metric: str, level:
             axes.set_xlabel("virtual seconds; dotted: the target")
         panels[0].set_ylabel(f"test accuracy, {_of(metric)}, %")
         figures.label_all(labels)
-
-
-def _look(method: str) -> dict[str, Any]:
-    """A line's look: a colour per kind, since sixteen colours could not be told apart."""
-    if method.startswith("ASPIRE"):
-        return {"color": "#b3261e", "linewidth": 2.2 if method == "ASPIRE-EASE" else 1.0, "zorder": 3}
-    cls = {each.label: each for each in baseline_classes()}.get(method.removesuffix(" + P"))
-    asynchronous = cls is not None and issubclass(cls, Arrivals)
-    robust = bool(getattr(cls, "adapts", False))
-    color = "#1f5aa6" if asynchronous else "#2e7d32" if robust else "#8a8a8a"
-    return {"color": color, "linewidth": 0.9, "linestyle": "--" if method.endswith("+ P") else "-"}
 
 
 def _of(metric: str) -> str:
