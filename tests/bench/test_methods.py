@@ -142,3 +142,11 @@ def test_a_unit_of_a_setting_is_applied():
     assert (made.step, made.clients, made.regularisation) == (0.5 / 4.0, 120, 3.0)
     assert known["max{Ind}"].config(setup, {"step": 1.0, "worker": 2}).worker_index == 2
     assert methods.registry(4)["DRFA-Prox"].default["regularisation"] == 0.01
+
+
+def test_networks_search_shorter_preconditioned_steps():
+    usual, network = methods.registry(4), methods.registry(4, network=True)
+    for name, setting in (("ASPIRE-EASE", "model_step"), ("AFL + P", "step"), ("ACE + P", "step")):
+        assert usual[name].search[setting] == methods.Range(6e-4, 0.6)
+        assert network[name].search[setting] == methods.Range(6e-4, 6e-2)
+    assert network["AFL"].search == usual["AFL"].search

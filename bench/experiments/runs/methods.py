@@ -164,11 +164,13 @@ _FIRST_SEARCH = {
 }
 """What the first edition searched instead."""
 
+_NETWORK_SEARCH = {PRECONDITIONED_STEP: Tunable(PRECONDITIONED_STEP.default, Range(6e-4, 6e-2))}
+"""What networks search instead: longer steps switch off units for good."""
 
-def _as_in(edition: int, tunable: Tunables) -> Tunables:
-    if edition != FIRST_EDITION:
-        return tunable
-    return {name: _FIRST_SEARCH.get(each, each) for name, each in tunable.items()}
+
+def _as_in(edition: int, network: bool, tunable: Tunables) -> Tunables:
+    instead = (_FIRST_SEARCH if edition == FIRST_EDITION else {}) | (_NETWORK_SEARCH if network else {})
+    return {name: instead.get(each, each) for name, each in tunable.items()}
 
 
 def variants(cls: Any) -> tuple[Variant, ...]:
@@ -177,15 +179,17 @@ def variants(cls: Any) -> tuple[Variant, ...]:
     return found
 
 
-def _baselines(workers: int, known_prior: bool, edition: int) -> list[Method]:
+def _baselines(workers: int, known_prior: bool, edition: int, network: bool) -> list[Method]:
     """Return a row for every baseline, and from the second edition on those of its variants."""
     found = []
     for cls in baseline_classes():
-        own = _as_in(edition, cls.tunable)
-        rows: list[tuple[str, Tunables, Settings]] = [(cls.label, own, {})]
+        rows: list[tuple[str, Tunables, Settings]] = [(cls.label, cls.tunable, {})]
         if edition != FIRST_EDITION:
-            rows += [(f"{cls.label} {v.suffix}", {**own, **v.tunable}, v.fixed) for v in variants(cls)]
-        for name, tunable, fixed in rows:
+            rows += [
+                (f"{cls.label} {v.suffix}", {**cls.tunable, **v.tunable}, v.fixed) for v in variants(cls)
+            ]
+        for name, given, fixed in rows:
+            tunable = _as_in(edition, network, given)
             config = partial(_configured, cls, tunable, fixed)
             found.append(_method(name, config, tunable, workers, known_prior))
     return found
@@ -259,12 +263,13 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 """What the variants with either form of consensus fix."""
 
 
-def _aspire(workers: int, known_prior: bool, edition: int, sampled: bool) -> list[Method]:
+def _aspire(workers: int, known_prior: bool, edition: int, sampled: bool, network: bool) -> list[Method]:
     """Return ASPIRE's variants."""
-    admm = _as_in(edition, ADMM_TUNABLE)
+    admm = _as_in(edition, network, ADMM_TUNABLE)
     first = edition == FIRST_EDITION
     form = "admm" if first else "models"
-    tunable: Tunables = admm if first else MODELS_TUNABLE if sampled else {"budget": BUDGET}
+    models = _as_in(edition, network, MODELS_TUNABLE) if sampled else {"budget": BUDGET}
+    tunable: Tunables = admm if first else models
     rows: list[tuple[str, Callable[[Setup, Settings], Algorithm], Tunables]] = [
         (name, aspire(consensus=form, **fixed), tunable) for name, fixed in VARIANTS.items()
     ]
@@ -283,7 +288,12 @@ def _aspire(workers: int, known_prior: bool, edition: int, sampled: bool) -> lis
 
 
 def registry(
-    workers: int = 3, *, known_prior: bool = False, edition: int = LATEST_EDITION, sampled: bool = True
+    workers: int = 3,
+    *,
+    known_prior: bool = False,
+    edition: int = LATEST_EDITION,
+    sampled: bool = True,
+    network: bool = False,
 ) -> dict[str, Method]:
     """Return all methods by name, with the search for that number of workers.
 
@@ -293,10 +303,14 @@ def registry(
             stronger regularisation).
         edition: of the names and searches.
         sampled: whether gradients are of mini-batches; ASPIRE's models have no steps with full ones.
+        network: whether the model is one; preconditioned steps are then searched up to 0.06, else up to 0.6.
     """
     if edition not in EDITIONS:
         raise ValueError(f"the methods have editions {' and '.join(map(str, EDITIONS))}, got {edition!r}")
-    found = [*_baselines(workers, known_prior, edition), *_aspire(workers, known_prior, edition, sampled)]
+    found = [
+        *_baselines(workers, known_prior, edition, network),
+        *_aspire(workers, known_prior, edition, sampled, network),
+    ]
     return {method.name: method for method in found} | _registered
 
 
