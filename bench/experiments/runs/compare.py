@@ -105,7 +105,7 @@ def methods_of(base: Task, workers: int) -> dict[str, methods.Method]:
         known_prior=base.attack is not None,
         edition=base.edition,
         sampled=base.batch is not None,
-        network=base.model != "softmax",
+        network=base.model != "softmax" or base.experiment == "networks",  # whose rows share one search
     )
 
 
