@@ -17,7 +17,7 @@ from fdro_core.engines.flower_.deployment import deployed, plain_text, write_nod
 from tests.fdro_core.engine_kinds import needs_flower
 from uncertainty_sets import KL
 
-pytestmark = needs_flower
+pytestmark = [needs_flower, pytest.mark.xdist_group("deployment")]  # one deployment for all of them
 PATIENCE = 240.0  # seconds for a run before the test gives up
 
 
