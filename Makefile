@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
+.PHONY: help demo test check lint docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -30,12 +30,13 @@ test: $(VENV)/.dev  ## the test-suite
 	$(if $(ARGS),,$(BIN)/python -m build_kernels.warm $(WORKERS))
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types, import rule, documentation
+check: lint docs  ## lint, format, types, import rule, documentation; `make -j2 check` does both halves at once
+
+lint: $(VENV)/.dev  ## lint, format, types, import rule
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_import_rule.py
-	$(MAKE) --no-print-directory docs
 
 docs: $(VENV)/.dev  ## the documentation as HTML; prints the page to open
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
