@@ -80,6 +80,8 @@ def test_a_killed_master_resumes_to_the_objective_of_the_virtual_engine(deployme
         if "report" in line:  # its checkpoint is written: the observers are in this order
             kill_server_app(deployment)
             break
+    else:
+        pytest.fail(f"no report within {PATIENCE:g} s: {deployment.log('superlink')[-2000:]}")
     last = snapshots.read(deployment.folder / "wards-checkpoint.npz")["master"]["iteration"] + 1
     assert last > 1
     log = "\n".join(lines_of(deployment.run(app, settings | {"iterations": last, "resume": True})))
