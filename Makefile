@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
+.PHONY: help demo test check lint docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -30,12 +30,13 @@ test: $(VENV)/.dev  ## the test-suite
 	$(if $(ARGS),,$(BIN)/python -m build_kernels.warm $(WORKERS))
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types, import rule, documentation
+check: lint docs  ## lint, format, types, import rule, documentation; `make -j2 check` does both halves at once
+
+lint: $(VENV)/.dev  ## lint, format, types, import rule
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_import_rule.py
-	$(MAKE) --no-print-directory docs
 
 docs: $(VENV)/.dev  ## the documentation as HTML; prints the page to open
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
@@ -73,7 +74,8 @@ flower: $(BIN)/python  ## Flower, in an environment of its own since it needs ol
 	@test -x $(VENV)-flower/bin/python || $(PYTHON) -m venv $(VENV)-flower
 	@# typer 0.20, which flwr needs, warns with click 8.4 and newer, and warnings are errors here
 	$(VENV)-flower/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" flwr==1.41.0 "click<8.4"
-	$(VENV)-flower/bin/python -m pytest -n $(WORKERS) -k flower tests/fdro_core $(ARGS)
+	@# twice as many processes: these tests wait most of the time; the deployment's are one group in one process
+	$(VENV)-flower/bin/python -m pytest -n $$((2 * $(WORKERS))) --dist loadgroup -k flower tests/fdro_core $(ARGS)
 
 chaos: ray  ## hosts killed at random for two minutes on threads, on Ray's processes and on its nodes
 	$(BIN)/python -m bench chaos $(ARGS)

@@ -50,6 +50,16 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         raise FileNotWritten(error.errno or errno.EIO, words, str(path)) from error
 
 
+def check_writable(path: str | Path) -> None:
+    """Raise `FileNotWritten` if `path` could not be replaced, found out with an empty file beside it."""
+    with suppress(_Enough), replacing(path):
+        raise _Enough
+
+
+class _Enough(Exception):
+    """Ends a trial before the file is replaced."""
+
+
 @contextmanager
 def naming_full_disk(path: str | Path) -> Iterator[None]:
     """Write to `path` inside; if the disk is full, the error names the path, which the system's does not."""

@@ -69,6 +69,7 @@ def solve(
     observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     point = None if start is None else _as_point(start)
+    _begin(observers)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
     try:
         ask = RollCall(runner.ask, len(sources))
@@ -104,6 +105,7 @@ def resume(
     observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     state = checkpoint.read(path)
+    _begin(observers)
     runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
     try:
         ask = RollCall(runner.ask, len(sources))
@@ -129,6 +131,14 @@ def _observers(given: Any) -> list[Observer]:
         message = "observers must be a list of callables, for example observers=[Progress()]"
         raise InvalidSetting(f"{message}, got {given!r:.80}", parameter="observers", value=given)
     return found
+
+
+def _begin(observers: Sequence[Observer]) -> None:
+    """Call `begin` of every observer that has one, before the workers cost anything."""
+    for observer in observers:
+        begin = getattr(observer, "begin", None)
+        if begin is not None:
+            begin()
 
 
 def _checked(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from traceback import format_exception
 
 from fdro_core.errors import NoWorkersLeft
+from uncertainty_sets.names import join_names
 
 
 def words(error: BaseException) -> str:
@@ -38,14 +40,29 @@ def traceback_of(error: BaseException) -> str:
 
 
 def no_workers_left(
-    when: str, worker: int, last_words: str, failure: tuple[int, Exception] | None
+    when: str,
+    worker: int,
+    last_words: str,
+    failure: tuple[int, Exception] | None,
+    silent: Sequence[int] = (),
 ) -> NoWorkersLeft:
-    """The error of a run whose last worker is lost; the last exception of a worker is its cause."""
+    """The error of a run whose last worker is lost; the last exception of a worker is its cause.
+
+    >>> print(no_workers_left("at iteration 9", 1, "silent for 120 s", None, [0, 1]))
+    no worker is left at iteration 9; the last, worker 1: silent for 120 s. No answer came from ...
+    """
     raised = ""
     if failure is not None and words(failure[1]) not in last_words:
         raised = f"; the last exception was worker {failure[0]}'s: {words(failure[1])}"
+    hint = ""
+    if silent:
+        who = join_names([f"worker {j}" for j in silent])
+        hint = (
+            f"No answer came from {who}: if a step may take longer, set `deadline` of the algorithm or "
+            "`deadline_floor` of the engine to more seconds. "
+        )
     error = NoWorkersLeft(
-        f"no worker is left {when}; the last, worker {worker}: {last_words}{raised}. "
+        f"no worker is left {when}; the last, worker {worker}: {last_words}{raised}. {hint}"
         "The error's `.result` keeps the last good state"
     )
     error.__cause__ = None if failure is None else failure[1]

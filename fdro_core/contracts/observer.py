@@ -48,4 +48,5 @@ class RunView(Protocol):
 
 Observer = Callable[[RunView, dict[str, Any]], str | None]
 """Called with the run and a report or notice; a string it returns ends the run and is the stop
-reason. An observer may also have ``finish(run)``, called once at the end."""
+reason. An observer may also have ``begin()``, called once before the workers are made, and ``finish(run)``,
+called once at the end. What ``begin`` raises, `solve` and `resume` raise: nothing has run yet."""

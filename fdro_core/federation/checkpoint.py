@@ -27,6 +27,7 @@ FORMAT = 2
 FIRST_FORMAT = 1  # of 0.1, without a digest and without what it belongs to
 TREE, DIGEST = "tree", "digest"
 KEYS = (str, int, float, bool, type(None))
+HELP = "Resume from an older copy, or start the run again"
 
 AnyArray = np.ndarray[Any, Any]
 
@@ -104,7 +105,7 @@ def read(path: str | Path) -> dict[str, Any]:
             version = state["format"]
         except Exception as error:  # zipfile, NumPy and json raise many kinds for files that are not theirs
             raise CheckpointDamaged(
-                f"{path} is not a checkpoint of fdro, or is damaged: {_reason(error)}"
+                f"{path} is not a checkpoint of fdro, or is damaged: {_reason(error)}. {HELP}"
             ) from error
     if not isinstance(version, int) or version not in {FIRST_FORMAT, FORMAT}:
         raise InvalidSetting(
@@ -121,7 +122,7 @@ def read(path: str | Path) -> dict[str, Any]:
     elif stored is None or stored.tobytes() != found.encode():
         raise CheckpointDamaged(
             f"{path} is damaged or was changed: its content does not have the digest that was stored with "
-            "it. Resume from an older copy, or start again"
+            f"it. {HELP}"
         )
     result: dict[str, Any] = state
     return result

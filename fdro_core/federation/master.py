@@ -87,6 +87,8 @@ class FederatedMaster(ABC):
         self.notices: list[dict[str, Any]] = []
         self.last_words = ""
         self.last_failure: tuple[int, Exception] | None = None
+        self.last_lost = -1
+        self.fell_silent: set[int] = set()  # lost because they did not answer, and not back
 
     def _enter_handshake(self, handshake: Handshake) -> None:
         """Give notice of what the handshake found, and drop the workers that failed in it."""
@@ -184,7 +186,9 @@ class FederatedMaster(ABC):
         else:
             out = self._refuse(j)
         if self.roster.empty:
-            raise no_workers_left(f"{self.moment} {self.iteration}", j, self.last_words, self.last_failure)
+            last = self.last_lost if self.last_lost >= 0 else j
+            when = f"{self.moment} {self.iteration}"
+            raise no_workers_left(when, last, self.last_words, self.last_failure, sorted(self.fell_silent))
         return out + self._advance() if self._ready() else out
 
     def _receive(self, j: int, reply: Any) -> Outgoing:
@@ -212,6 +216,7 @@ class FederatedMaster(ABC):
             return self._repeat(j)
         if self.roster.alive[j]:
             self._lose(j, f"silent for {self.time - self.roster.sent_at[j]:.3g} s")
+            self.fell_silent.add(j)
         message = self._fresh(j)
         self.roster.retry(j, self.time)
         return message
@@ -232,7 +237,7 @@ class FederatedMaster(ABC):
     def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         """Go on without worker j; `for_good` drops it."""
         self.roster.lose(j, for_good)
-        self.last_words = reason
+        self.last_words, self.last_lost = reason, j
         facts = {"worker": j, "reason": reason}
         if error is not None:
             self.last_failure = (j, error)
@@ -242,6 +247,7 @@ class FederatedMaster(ABC):
     def _rejoin(self, j: int) -> None:
         """Go on with worker j, which was lost."""
         self.roster.rejoin(j)
+        self.fell_silent.discard(j)
         self.notice("worker-back", worker=j)
 
     def _return(self, j: int) -> Outgoing:
@@ -320,5 +326,5 @@ class FederatedMaster(ABC):
         self.roster = Roster.restored(settings, state["roster"])
         if "outliers" in state:  # checkpoints of fdro 0.1 have none
             self.outliers.restore(state["outliers"])
-        self.last_failure = None
+        self.last_failure, self.last_lost, self.fell_silent = None, -1, set()
         self._derive()

@@ -32,9 +32,17 @@ class HistoryFile:
         self.path = check_path("HistoryFile.path", path)
         self._written: int | None = None
 
+    def begin(self) -> None:
+        """Raise `FileNotWritten` if the file cannot be written; a pipe or a screen is not tried."""
+        if not self._special():
+            files.check_writable(self.path)
+
+    def _special(self) -> bool:
+        return os.path.exists(self.path) and not os.path.isfile(self.path)
+
     def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
         """Write the new entries; a resumed run first writes those of its checkpoint."""
-        if os.path.exists(self.path) and not os.path.isfile(self.path):  # a pipe or a screen
+        if self._special():
             with self.path.open("w", encoding="utf-8") as file:
                 file.write(_lines(run.history[self._written or 0 :]))
         elif self._written is None:  # replaced as a whole: a crash here must not lose the previous lines

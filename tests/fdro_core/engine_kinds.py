@@ -10,7 +10,7 @@ import pytest
 
 from fdro_core.engines import engines_by_name
 from fdro_core.engines.wall_clock import WallEngine
-from tests.fdro_core.helpers import Quadratic
+from tests.fdro_core.helpers import FORMS, Quadratic
 
 ROOT = Path(__file__).resolve().parents[2]
 N = 4
@@ -33,6 +33,19 @@ def kinds(*fixed, **traits):
             marks = [pytest.mark.skipif(missing, reason=reason)]
             found.append(pytest.param(name, *fixed, marks=marks))
     return found
+
+
+def kinds_and_forms(form, *fixed, **traits):
+    """The same with a form of AspireEase at the end: both on threads, one on engines with processes.
+
+    Those carry messages and know nothing of forms, and their processes take long to start. "admm" is the form
+    whose workers have a state that must come back.
+    """
+    return [
+        pytest.param(*each.values, chosen, marks=each.marks)
+        for each in kinds(*fixed, **traits)
+        for chosen in ([form] if ENGINES[each.values[0]].own_processes else FORMS)
+    ]
 
 
 EVERY = kinds()

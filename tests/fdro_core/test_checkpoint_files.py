@@ -13,15 +13,16 @@ import subprocess
 import sys
 import threading
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, resume, solve
+from fdro_core import AspireEase, ProblemFrom, resume, solve
 from fdro_core.errors import CheckpointDamaged, FileNotWritten, InvalidSetting, ObserverFailed
 from fdro_core.federation import checkpoint as snapshots
-from fdro_core.files import replacing
-from fdro_core.observers import Checkpoint
+from fdro_core.files import check_writable, replacing
+from fdro_core.observers import Checkpoint, HistoryFile
 from tests.fdro_core.engine_kinds import ROOT
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 
@@ -115,7 +116,8 @@ def _npy():
 def test_what_is_no_checkpoint(kind, tmp_path):
     path = tmp_path / "run.npz"
     NO_CHECKPOINTS[kind](path)
-    with pytest.raises(CheckpointDamaged, match=r"run\.npz is not a checkpoint of fdro, or is damaged: \S"):
+    said = r"run\.npz is not a checkpoint of fdro, or is damaged: \S.*Resume from an older copy"
+    with pytest.raises(CheckpointDamaged, match=said):
         resume(path, softmax_problems(N), middle_box(N))
 
 
@@ -255,15 +257,24 @@ print(snapshot.read(path)["x"], os.listdir(os.path.dirname(path)))
 """
 
 
-def without_room(before, path, parts, limit):
-    words = [*before, sys.executable, "-c", NO_ROOM, str(path), str(parts), str(limit)]
+def child(before, script, *arguments):
+    words = [*before, sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def in_own_file_system(folder, option, script, *arguments):
+    """Run a script with a file system of its own at the folder; it ends with the script."""
+    shell = f'mount -t tmpfs -o {option} tmpfs {folder} && exec "$@"'
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", shell, "sh"]
+    if not shutil.which("unshare") or subprocess.run([*alone, "true"], check=False).returncode:
+        pytest.skip("this system does not let a test make a file system of its own")
+    return child(alone, script, *arguments)
 
 
 @pytest.mark.parametrize("parts", [1, 50])
 def test_a_file_that_the_system_will_not_let_grow(parts, tmp_path):
     """The system's own error in the midst of a real write: no file of this process may pass 20 kB."""
-    answer = without_room([], tmp_path / "run.npz", parts, 20_000)
+    answer = child([], NO_ROOM, tmp_path / "run.npz", parts, 20_000)
     assert answer.returncode == 0, answer.stderr
     error, left = answer.stdout.splitlines()
     assert str(tmp_path / "run.npz") in error
@@ -273,12 +284,8 @@ def test_a_file_that_the_system_will_not_let_grow(parts, tmp_path):
 
 @pytest.mark.parametrize("parts", [1, 50])
 def test_a_disk_that_is_really_full(parts, tmp_path):
-    """A file system of 64 kB, in a name space of its own that ends with the process."""
-    shell = f'mount -t tmpfs -o size=64k tmpfs {tmp_path} && exec "$@"'
-    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", shell, "sh"]
-    if not shutil.which("unshare") or subprocess.run([*alone, "true"], check=False).returncode:
-        pytest.skip("this system does not let a test make a file system of its own")
-    answer = without_room(alone, tmp_path / "run.npz", parts, 0)
+    """A file system of 64 kB."""
+    answer = in_own_file_system(tmp_path, "size=64k", NO_ROOM, tmp_path / "run.npz", parts, 0)
     assert answer.returncode == 0, answer.stderr
     error, left = answer.stdout.splitlines()
     assert str(tmp_path / "run.npz") in error
@@ -375,6 +382,53 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
 
 
 # -- in a run -------------------------------------------------------------------------------------
+
+
+def made(folder):
+    """Notes that a worker was made."""
+    (folder / "made").touch()
+    return softmax_problems(1)[0]
+
+
+@pytest.mark.parametrize("observer", [Checkpoint, HistoryFile])
+def test_a_path_that_cannot_be_written_is_said_before_the_workers_are_made(observer, written, tmp_path):
+    problems, config = [ProblemFrom(made, tmp_path)] * N, AspireEase(iterations=6)
+    (tmp_path / "file").touch()
+    (tmp_path / "run.npz").write_bytes(written)
+    run = {"algorithm": config, "observers": [observer(tmp_path / "file" / "run.npz")]}
+    for start in (solve, partial(resume, tmp_path / "run.npz")):
+        with pytest.raises(FileNotWritten, match=r"run\.npz could not be written \("):
+            start(problems, middle_box(N), **run)
+    assert sorted(os.listdir(tmp_path)) == ["file", "run.npz"]
+
+
+READ_ONLY = """
+import sys
+from fdro_core import solve
+from fdro_core.observers import Checkpoint
+from fdro_core.errors import FileNotWritten
+from tests.fdro_core.helpers import middle_box, softmax_problems
+def stop(run, entry):
+    raise SystemExit("the run has begun")
+try:
+    solve(softmax_problems(2), middle_box(2), observers=[stop, Checkpoint(sys.argv[1])])
+except FileNotWritten as error:
+    print(error)
+"""
+
+
+def test_a_folder_that_is_read_only_is_said_before_the_run(tmp_path):
+    answer = in_own_file_system(tmp_path, "ro", READ_ONLY, tmp_path / "run.npz")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == f"{tmp_path / 'run.npz'} could not be written ({os.strerror(errno.EROFS)})\n"
+
+
+def test_a_path_that_is_tried_keeps_its_file(tmp_path):
+    snapshots.write(tmp_path / "run.npz", {"x": 1})
+    check_writable(tmp_path / "run.npz")
+    check_writable(tmp_path / "new" / "run.npz")
+    assert snapshots.read(tmp_path / "run.npz")["x"] == 1
+    assert [os.listdir(tmp_path / "new"), sorted(os.listdir(tmp_path))] == [[], ["new", "run.npz"]]
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_the_old_file_goes_on(monkeypatch, tmp_path):

@@ -14,17 +14,19 @@ from fdro_core import LogNormal, ProblemFrom, Straggler, VirtualEngine, resume, 
 from fdro_core.baselines import AFL, FedAvg
 from fdro_core.contracts.engine import Away, Event, Silent
 from fdro_core.contracts.messages import Begin, Hello, Introduction, Step, Update
-from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerSilent, WorkerWarning
+from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerFailed, WorkerSilent, WorkerWarning
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import (
     ENGINES,
     FLOWER,
+    RAY,
     SURVIVES_HANGS,
     THREAD,
     N,
     StopWhen,
     happened,
     kinds,
+    needs_ray,
     quadratics,
 )
 from tests.fdro_core.helpers import (
@@ -158,7 +160,8 @@ def test_more_workers_hang_than_there_are_threads(short, hung, aspire):
 @in_both_forms
 def test_everyone_hangs_and_the_run_ends_with_its_last_state(kind, short, hung, aspire):
     problems = [hung(at=LATER + j, centre=[float(j)]) for j in range(2)]
-    with pytest.warns(WorkerSilent), pytest.raises(NoWorkersLeft, match="silent for") as caught:
+    said = r"the last, worker [01]: silent for .* No answer came from worker 0 and worker 1: .*`deadline`"
+    with pytest.warns(WorkerSilent), pytest.raises(NoWorkersLeft, match=said) as caught:
         solve(problems, middle_box(2), algorithm=aspire(active_workers=2), engine=short(kind))
     assert caught.value.result.iterations > 0
     assert np.isfinite(caught.value.result.w).all()
@@ -212,10 +215,19 @@ def test_problems_that_are_never_made(kind, short, tmp_path, aspire):
 def test_no_problem_is_ever_made(short, tmp_path):
     stuck = [ProblemFrom(hang_until_released, tmp_path)] * 3
     try:
-        with pytest.raises(NoWorkersLeft, match="gave no answer"):
+        with pytest.raises(NoWorkersLeft, match=r"gave no answer.*; raise `patience` of ThreadEngine"):
             solve(stuck, middle_box(3), engine=short(THREAD))
     finally:
         (tmp_path / "release").touch()
+
+
+@needs_ray
+def test_a_host_that_no_node_has_room_for(make):
+    """Ray waits for such a node for ever, and says nothing."""
+    engine = make(RAY, patience=3.0, hosts=[{}, {"no-such-site": 1}])
+    said = r"worker 1 gave no answer.*; host 1 was never started: no node of the cluster has no-such-site: 1"
+    with pytest.raises(WorkerFailed, match=said):
+        solve(quadratics()[:2], middle_box(2), engine=engine)
 
 
 @in_both_forms

@@ -22,14 +22,13 @@ from tests.fdro_core.engine_kinds import (
     ENGINES,
     EVERY,
     RAY,
-    SURVIVES_HANGS,
     THREAD,
     VIRTUAL,
     WALL,
     N,
     StopWhen,
     happened,
-    kinds,
+    kinds_and_forms,
     quadratics,
 )
 from tests.fdro_core.helpers import (
@@ -41,6 +40,12 @@ from tests.fdro_core.helpers import (
     middle_box,
     softmax_problems,
 )
+
+
+def on_kinds(form, **traits):
+    """A test of all engines with these traits, in the forms of `kinds_and_forms`."""
+    return pytest.mark.parametrize(("kind", "aspire"), kinds_and_forms(form, **traits), indirect=["aspire"])
+
 
 # -- every engine ---------------------------------------------------------------------------------
 
@@ -164,7 +169,12 @@ def test_questions_and_answers_one_by_one(kind, make):
 
 
 @pytest.mark.parametrize(
-    ("kind", "what"), [*kinds("raise", wall_clock=True), *kinds("kill", own_processes=True)]
+    ("kind", "what", "aspire"),
+    [
+        *kinds_and_forms("models", "raise", wall_clock=True),
+        *kinds_and_forms("admm", "kill", own_processes=True),
+    ],
+    indirect=["aspire"],
 )
 def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_path, aspire):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, what, at=40))
@@ -184,7 +194,7 @@ def test_a_host_that_dies_comes_back_with_what_it_knew(kind, what, make, tmp_pat
     assert np.isfinite(result.losses).all()
 
 
-@pytest.mark.parametrize("kind", kinds(own_processes=True))
+@on_kinds("admm", own_processes=True)
 def test_a_host_killed_before_the_first_step(kind, make, tmp_path, aspire):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "kill", at=2))
     result = solve(problems, middle_box(N), algorithm=aspire(iterations=800), engine=make(kind))
@@ -194,7 +204,7 @@ def test_a_host_killed_before_the_first_step(kind, make, tmp_path, aspire):
     assert result.objective == pytest.approx(clean.objective, rel=1e-2)
 
 
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@on_kinds("models", survives_hangs=True)
 def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path, aspire):
     problems = quadratics(Mishap([3.0, 1.0], tmp_path, "hang", at=30))
     config = aspire(iterations=10**6, deadline=1.0, resends=0, report_interval=4)
@@ -211,7 +221,7 @@ def test_a_host_that_hangs_is_dead_until_it_speaks(kind, make, tmp_path, aspire)
     assert happened(result, "report")[-1]["live_workers"] == N
 
 
-@pytest.mark.parametrize("kind", WALL)
+@on_kinds("models", wall_clock=True)
 def test_all_hosts_die_for_good(kind, make, tmp_path, aspire):
     what = "kill" if ENGINES[kind].own_processes else "raise"
     problems = [Mishap([float(j)], tmp_path, what, at=30 + j, times=99) for j in range(N)]
@@ -224,7 +234,7 @@ def test_all_hosts_die_for_good(kind, make, tmp_path, aspire):
     assert len(happened(result, "worker-lost")) == N
 
 
-@pytest.mark.parametrize("kind", WALL)
+@on_kinds("admm", wall_clock=True)
 def test_all_hosts_die_and_return(kind, make, tmp_path, aspire):
     """The loss of the last one is not told while somebody may come back."""
     what = "kill" if ENGINES[kind].own_processes else "raise"
@@ -248,7 +258,7 @@ def test_a_lone_worker_that_dies_is_only_slow_for_the_master(make, tmp_path, asp
     assert not happened(result, "worker-lost")
 
 
-@pytest.mark.parametrize("kind", SURVIVES_HANGS)
+@on_kinds("models", survives_hangs=True)
 def test_ctrl_c_while_everyone_hangs(kind, make, tmp_path, aspire):
     problems = [Mishap([float(j)], tmp_path, "hang", at=20) for j in range(2)]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,10 +19,10 @@ from tests.fdro_core.engine_kinds import (
     RAY,
     ROOT,
     THREAD,
-    WALL,
     N,
     StopWhen,
     happened,
+    kinds_and_forms,
     needs_ray,
     quadratics,
 )
@@ -39,9 +39,15 @@ from uncertainty_sets.errors import BackendMissing
 # -- the master dies ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", WALL)
-@pytest.mark.parametrize("first", ["the same", THREAD])
-def test_a_new_master_goes_on_from_the_checkpoint(first, kind, make, tmp_path, aspire):
+@pytest.mark.parametrize(
+    ("kind", "first", "aspire"),
+    [
+        *kinds_and_forms("admm", "the same", wall_clock=True),
+        *kinds_and_forms("models", THREAD, wall_clock=True),
+    ],
+    indirect=["aspire"],
+)
+def test_a_new_master_goes_on_from_the_checkpoint(kind, first, make, tmp_path, aspire):
     """A checkpoint passes from one engine on a wall clock to any other."""
     problems, box, path = softmax_problems(N), middle_box(N), tmp_path / "run.npz"
     whole = solve(problems, box, algorithm=aspire(active_workers=N, iterations=120))

@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 from fdro_core import AspireEase, NamedProblem, solve
 from fdro_core.app.cli import app as fdro
 from fdro_core.engines.flower_.deployment import deployed, plain_text, write_node_key
+from fdro_core.federation import checkpoint as snapshots
 from tests.fdro_core.engine_kinds import needs_flower
 from uncertainty_sets import KL
 
-pytestmark = needs_flower
-PATIENCE = 240.0  # seconds for a run before the test gives up
+pytestmark = [needs_flower, pytest.mark.xdist_group("deployment")]  # one deployment for all of them
+PATIENCE = 600.0  # seconds for a run before the test gives up
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +64,35 @@ def objective_in(log):
     return float(found[1]), int(found[2])
 
 
-def test_two_nodes_reach_the_objective_of_the_virtual_engine(deployment, app, monkeypatch):
-    settings = {"iterations": 2, "active-workers": 2}
-    log = "\n".join(lines_of(deployment.run(app, settings)))
+def kill_server_app(deployment):
+    """Kill the process of the master, as a machine without memory does."""
+    psutil = pytest.importorskip("psutil")
+    family = psutil.Process(deployment.processes["superlink"].pid).children(recursive=True)
+    apps = [each for each in family if any("flwr-serverapp" in word for word in each.cmdline())]
+    assert apps
+    for each in apps:
+        each.kill()
+
+
+def test_a_killed_master_resumes_to_the_objective_of_the_virtual_engine(deployment, app, monkeypatch):
+    settings = {"iterations": 10**6, "active-workers": 2}
+    for line in lines_of(deployment.run(app, settings)):
+        if "report" in line:  # its checkpoint is written: the observers are in this order
+            kill_server_app(deployment)
+            break
+    else:
+        pytest.fail(f"no report within {PATIENCE:g} s: {deployment.log('superlink')[-2000:]}")
+    last = snapshots.read(deployment.folder / "wards-checkpoint.npz")["master"]["iteration"] + 1
+    assert last > 1
+    log = "\n".join(lines_of(deployment.run(app, settings | {"iterations": last, "resume": True})))
+    assert "iteration 1," not in log
     monkeypatch.syspath_prepend(str(app))
     monkeypatch.delitem(sys.modules, "wards", raising=False)
     assert importlib.util.find_spec("wards.task") is not None
     problems = [NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)]
-    config = AspireEase(iterations=2, active_workers=2, local_steps=5)
+    config = AspireEase(iterations=last, active_workers=2, local_steps=5)
     here = solve(problems, KL(np.full(2, 0.5), 0.1), algorithm=config)
-    assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), 2)
+    assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), last)
     assert "lost" not in log
 
 

@@ -7,6 +7,7 @@ keys, certificates, logs and Flower's home (`FLWR_HOME`) are in one folder.
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import signal
@@ -90,10 +91,7 @@ class Deployment:
 
     def run(self, app: Path, config: Mapping[str, Any]) -> subprocess.Popen[str]:
         """Start `flwr run`; its output has the run's log."""
-        values = " ".join(
-            f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"
-            for name, value in config.items()
-        )
+        values = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())  # as in TOML
         return subprocess.Popen(
             ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", values],
             cwd=self.folder, env=self.environment, text=True,

@@ -320,6 +320,9 @@ class FlowerEngine(WallEngine):
             self._forget(worker)
         return workers
 
+    def _excuse(self, worker: int) -> str:
+        return super()._excuse(worker) if self._nodes.present(worker) else "its node is away"
+
     def _close(self) -> None:
         self._waiting, self._news, self._packed = [], [], {}
 

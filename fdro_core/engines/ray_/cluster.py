@@ -114,6 +114,14 @@ def _require_token() -> None:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
+def lacking(resources: Mapping[str, float]) -> str:
+    """Return the resources in words if no node of the cluster has them all; "" if one has."""
+    nodes = [node["Resources"] for node in load().nodes() if node["Alive"]]
+    if any(all(node.get(name, 0.0) >= amount for name, amount in resources.items()) for node in nodes):
+        return ""
+    return ", ".join(f"{name}: {amount:g}" for name, amount in resources.items())
+
+
 @contextmanager
 def _on_loopback() -> Iterator[None]:
     """Make Ray choose 127.0.0.1 as this machine's address, the only one it then listens on.

@@ -252,6 +252,13 @@ class RayEngine(WallEngine):
         hosts = dict.fromkeys(self._host_of[j] for j in workers)
         return [j for host in hosts for j in self._drop_actor(host)]
 
+    def _excuse(self, worker: int) -> str:
+        host = self._host_of[worker]
+        lacking = cluster.lacking(host.options["resources"])
+        if lacking:
+            return f"host {host.index} was never started: no node of the cluster has {lacking}"
+        return super()._excuse(worker)
+
     def _close(self) -> None:
         for host in self._host_slots:
             self._drop_actor(host)

@@ -336,9 +336,9 @@ class WallEngine(Transport, EngineTraits):
         try:
             silence = self._wait_for_round()
             silent = f"gave no answer, and for {silence:.3g} s nobody else did (`patience`)"
-            for j in messages:
+            for j in [j for j in messages if j not in self._round_replies]:
                 kind = Away if hung[j] else TimeoutError
-                self._round_replies.setdefault(j, kind(f"worker {j} {silent}"))
+                self._round_replies[j] = kind(f"worker {j} {silent}; {self._excuse(j)}")
             return {j: self._round_replies[j] for j in messages}
         finally:
             self._round = {}

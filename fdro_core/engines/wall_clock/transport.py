@@ -1,4 +1,4 @@
-"""The transport of an engine on a wall clock: five methods that it must have, and five that it may have."""
+"""The transport of an engine on a wall clock: five methods that it must have, and six that it may have."""
 
 from __future__ import annotations
 
@@ -56,3 +56,7 @@ class Transport(ABC):
     def _abandon(self, workers: Sequence[int]) -> Sequence[int]:
         """Give up making these workers, which took too long; return all workers that are lost by that."""
         return workers
+
+    def _excuse(self, worker: int) -> str:
+        """Return why a worker may have given no answer, or what to do if that is not known."""
+        return f"raise `patience` of {type(self).__name__} if an answer may take longer"
