@@ -74,8 +74,8 @@ flower: $(BIN)/python  ## Flower, in an environment of its own since it needs ol
 	@test -x $(VENV)-flower/bin/python || $(PYTHON) -m venv $(VENV)-flower
 	@# typer 0.20, which flwr needs, warns with click 8.4 and newer, and warnings are errors here
 	$(VENV)-flower/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" flwr==1.41.0 "click<8.4"
-	@# twice as many processes: these tests wait most of the time; the deployment's are one group in one process
-	$(VENV)-flower/bin/python -m pytest -n $$((2 * $(WORKERS))) --dist loadgroup -k flower tests/fdro_core $(ARGS)
+	@# the deployment's tests are one group in one process: they share its SuperLink and nodes
+	$(VENV)-flower/bin/python -m pytest -n $(WORKERS) --dist loadgroup -k flower tests/fdro_core $(ARGS)
 
 chaos: ray  ## hosts killed at random for two minutes on threads, on Ray's processes and on its nodes
 	$(BIN)/python -m bench chaos $(ARGS)
