@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="the undisturbed run and all three together")
     parser.add_argument("--transport", choices=[*TRANSPORTS, "both"], default="both")
     parser.add_argument("--disturbances", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--loopback", action="store_true", help="no namespaces, even where they are permitted")
+    parser.add_argument(
+        "--loopback", action="store_true", help="no namespaces, even where they are permitted"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of lost frames")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
     options = parser.parse_args(arguments)
@@ -48,12 +51,17 @@ def main(arguments: list[str]) -> int:
     described = machine.describe()
     screen.print(machine.line(described), soft_wrap=True)
     if options.json:
-        document = {"schema": 1, "command": "network", "machine": described, "rows": [asdict(r) for r in rows]}
+        document = {
+            "schema": 1,
+            "command": "network",
+            "machine": described,
+            "rows": [asdict(r) for r in rows],
+        }
         options.json.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 1 if any(_unexplained(row) for row in rows) else 0
 
 
-def _transport(name: str, chosen: list[str], options: argparse.Namespace) -> list[Row]:
+def _transport(name: str, chosen: Sequence[str], options: argparse.Namespace) -> list[Row]:
     rows: list[Row] = []
     missing = TRANSPORTS[name].missing()
     if missing:
@@ -64,7 +72,10 @@ def _transport(name: str, chosen: list[str], options: argparse.Namespace) -> lis
         if best is not None and row.objective is not None:
             row.distance = abs(row.objective - best) / abs(best)
         rows.append(row)
-        print(f"{row.transport}, {row.disturbance}: {_outcome(row)}; {'; '.join(row.said) or 'nothing lost'}", flush=True)
+        print(
+            f"{row.transport}, {row.disturbance}: {_outcome(row)}; {'; '.join(row.said) or 'nothing lost'}",
+            flush=True,
+        )
     return rows
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from bench.network.namespaces import Bed
+from bench.network.bed import Bed
 
 HOUR = 3600.0
 FAKETIME = "libfaketime.so.1"

@@ -1,4 +1,4 @@
-"""Flower in the test bed: a SuperLink and SuperNodes, by the commands of docs/flower.md, with TLS and keys."""
+"""Flower in the test bed: a SuperLink and SuperNodes with TLS and keys, by the commands of docs/flower.md."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench.network.namespaces import Bed
-from bench.network.processes import end_family
+from bench.network.bed import Bed
+from bench.network.hosts import Host, end_family
 from fdro_core.engines.flower_.deployment import Deployment, plain_text
 
 ITERATIONS = 24  # a message takes seconds: to within 0.1 % of the optimum, not to the end
@@ -28,13 +28,13 @@ class _InHosts(Deployment):
         self.link, *self.sites = bed.hosts.values()
         super().__init__(folder, address=self.link.address)
 
-    def _host_of(self, name: str) -> Any:
+    def _host_of(self, name: str) -> Host:
         return self.sites[int(name.removeprefix("node"))] if name.startswith("node") else self.link
 
     def _in_place(self, name: str, command: list[str]) -> list[str]:
         host = self._host_of(name)
         extra = [f"{key}={value}" for key, value in self._extra.get(host.name, {}).items()]
-        return list(host.command(["env", *extra, *command], folder=self.folder))
+        return host.command(["env", *extra, *command], folder=self.folder)
 
     def _serves(self) -> bool:
         connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)"

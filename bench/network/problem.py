@@ -1,8 +1,8 @@
 """The problem that is solved in the test bed: generated data, and a gradient that takes a while.
 
-Softmax regression with 60 samples of 12 features around the worker's own centre. On such data a gradient takes
-no time, so it sleeps: a run must last long enough for a partition to fall in its middle, and the machine's few
-cores are needed by the nodes. All else is as in any other run.
+Softmax regression with 60 samples of 12 features around the worker's own centre. On such data a gradient
+takes no time, so it sleeps: a run must last long enough for a partition to fall in its middle, and the
+machine's few cores are needed by the nodes. All else is as in any other run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The master of a run on Ray in the test bed: `python -m bench.network.ray_master FOLDER ADDRESS SITES SECONDS`."""
+"""The master of a run on Ray in the test bed.
+
+`python -m bench.network.ray_master FOLDER ADDRESS SITES SECONDS`: where to write, the head, the resources of
+the nodes, and how long a gradient takes.
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from bench.network.namespaces import AnyHost, Bed
-from bench.network.processes import end_family
+from bench.network.bed import Bed
+from bench.network.hosts import Host, end_family
 from fdro_core.engines.flower_.deployment import plain_text
 
 PORTS = "--node-manager-port=6380 --object-manager-port=6381 --min-worker-port=10002 --max-worker-port=10199"
@@ -59,7 +59,7 @@ class RayNodes:
         """Return what must be installed, "" if nothing."""
         return "" if find_spec("ray") else 'Ray is not installed: pip install "fdro[ray]"'
 
-    def environment(self, host: AnyHost) -> dict[str, str]:
+    def environment(self, host: Host) -> dict[str, str]:
         """The variables of a host's processes."""
         return os.environ | self._variables | self._extra.get(host.name, {})
 
@@ -71,7 +71,7 @@ class RayNodes:
             site = json.dumps({node.name: 1})
             self._start(node, [f"--address={self.address}", f"--resources={site}"])
 
-    def _start(self, host: AnyHost, arguments: list[str]) -> None:
+    def _start(self, host: Host, arguments: list[str]) -> None:
         common = [f"--node-ip-address={host.address}", *self._ports, "--disable-usage-stats", "--block"]
         log = f"ray{self._count}"
         process = host.start(log, ["ray", "start", *arguments, *common], self.environment(host))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
 
+from bench.network.bed import bed
 from bench.network.disturbances import BEGIN, Disturbance, Disturber, variables
 from bench.network.flower_nodes import FlowerNodes
-from bench.network.namespaces import bed
 from bench.network.ray_nodes import RayNodes
 from bench.network.run_log import Log
 

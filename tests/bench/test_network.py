@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.network import namespaces
+from bench.network.bed import bed as make_bed
 from bench.network.disturbances import ALL, UNDISTURBED, Disturbance, Disturber
+from bench.network.namespaces import NotPermitted, refusal
 from bench.network.run_log import EVENTS, Log
 from bench.network.switch import Switch, serve
 
@@ -173,7 +174,7 @@ def test_a_partition_is_made_and_ended_at_run_time():
 
 # -- hosts ------------------------------------------------------------------------------------------------
 
-REFUSAL = namespaces.refusal()
+REFUSAL = refusal()
 needs_namespaces = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL or "namespaces can be made")
 ANSWER = """
 import socket
@@ -204,7 +205,7 @@ def listening(host):
 
 @needs_namespaces
 def test_hosts_reach_each_other_through_the_switch_and_not_across_a_partition():
-    with namespaces.bed(["a", "b", "c"]) as bed:
+    with make_bed(["a", "b", "c"]) as bed:
         a, b, c = bed.hosts.values()
         for host in (a, b):
             listening(host)  # the same port on both: each host has its own
@@ -218,7 +219,7 @@ def test_hosts_reach_each_other_through_the_switch_and_not_across_a_partition():
 
 @needs_namespaces
 def test_a_disturber_begins_and_ends_a_partition():
-    with namespaces.bed(["a", "b"]) as bed:
+    with make_bed(["a", "b"]) as bed:
         a, b = bed.hosts.values()
         listening(b)
         disturber = Disturber(bed, Disturbance("trial", "a short partition", cut=1e-6), "b")
@@ -236,9 +237,11 @@ def test_a_disturber_begins_and_ends_a_partition():
 
 @needs_namespaces
 def test_a_host_has_its_own_monotonic_clock_processes_and_folder():
-    with namespaces.bed(["a", "b"], ahead={"b": 7200.0}) as bed:
+    with make_bed(["a", "b"], ahead={"b": 7200.0}) as bed:
         a, b = bed.hosts.values()
-        code = "import os, sys, time; print(time.monotonic(), len([p for p in os.listdir('/proc') if p.isdecimal()]))"
+        code = (
+            "import os, time; print(time.monotonic(), sum(name.isdecimal() for name in os.listdir('/proc')))"
+        )
         seen = [
             subprocess.run(
                 host.command([sys.executable, "-c", code]), check=True, capture_output=True, text=True
@@ -255,7 +258,7 @@ def test_a_host_has_its_own_monotonic_clock_processes_and_folder():
 @needs_namespaces
 def test_nothing_is_left_when_the_bed_is_killed():
     code = (
-        "from bench.network.namespaces import bed\n"
+        "from bench.network.bed import bed\n"
         "import os, time\n"
         "with bed(['a']) as made:\n"
         "    process = made.hosts['a'].start('sleep', ['sleep', '1000'], os.environ)\n"
@@ -279,11 +282,11 @@ def _state(pid):
 
 
 def test_without_namespaces_hosts_are_addresses_and_say_what_is_left_out():
-    with namespaces.bed(["a", "b"], loopback=True) as bed:
+    with make_bed(["a", "b"], loopback=True) as bed:
         assert [host.address for host in bed.hosts.values()] == ["127.0.0.1", "127.0.0.2"]
         process = listening(bed.hosts["b"])
         assert call(bed.hosts["a"], bed.hosts["b"]) == "hello"
-        with pytest.raises(namespaces.NotPermitted, match="no switch here: asked for"):
+        with pytest.raises(NotPermitted, match="no switch here: asked for"):
             bed.change(delay=0.1)
         reasons = {each.name: each.not_here(bed) for each in (UNDISTURBED, *ALL)}
     assert process.poll() is not None

@@ -53,7 +53,11 @@ def test_a_run_whose_head_dies_says_so_and_is_resumed_from_its_checkpoint(tmp_pa
     problems, chosen = softmax_problems(2), middle_box(2)
     whole = solve(problems, chosen)
     continued = resume(
-        path, problems, chosen, algorithm=AspireEase(iterations=100000, report_interval=1), engine=ThreadEngine()
+        path,
+        problems,
+        chosen,
+        algorithm=AspireEase(iterations=100000, report_interval=1),
+        engine=ThreadEngine(),
     )
     assert continued.history[0]["iteration"] <= 8  # the same run
     assert continued.objective == pytest.approx(whole.objective, rel=1e-6)
@@ -89,7 +93,7 @@ def watch():
 
 
 def address_of(server):
-    return "127.0.0.1:{}".format(server.getsockname()[1])
+    return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def test_a_raylet_that_ends_is_noticed_at_once(head, raylet, watch):

@@ -187,9 +187,7 @@ def write_certificates(folder: Path, address: str = "127.0.0.1") -> None:
 
     ca, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = certificate("fdro CA", ca, "fdro CA", ca, x509.BasicConstraints(True, None), True)
-    addresses = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ip_address(address))]
-    )
+    addresses = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address(address))])
     _write_pem(folder / "ca.crt", authority)
     _write_pem(folder / "server.crt", certificate("superlink", server, "fdro CA", ca, addresses, False))
     _write_key(folder / "server.key", server, "PKCS8")

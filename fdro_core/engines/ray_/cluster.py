@@ -75,7 +75,9 @@ def whereabouts() -> tuple[str, str]:
     """Return the address of the head, and the path of a socket of this machine's raylet."""
     ray = load()
     node = ray._private.worker.global_worker.node
-    return str(ray.get_runtime_context().gcs_address), str(getattr(node, "plasma_store_socket_name", "") or "")
+    return str(ray.get_runtime_context().gcs_address), str(
+        getattr(node, "plasma_store_socket_name", "") or ""
+    )
 
 
 def _wait_for_head(address: str, seconds: float) -> None:
