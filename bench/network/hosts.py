@@ -47,8 +47,8 @@ class Host(ABC):
         """Start a process; `log` returns what it prints."""
         with self._log(name).open("ab") as log:
             process = subprocess.Popen(
-                self.command(arguments), env=dict(environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
+                self.command(arguments), env=dict(environment), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self._processes.append(process)
         return process
@@ -88,13 +88,14 @@ class LoopbackHost(Host):
         self._wait_for_processes()
 
 
-def end_family(process: subprocess.Popen[Any]) -> None:
-    """Kill a process with all that it has started."""
+def end_family(process: subprocess.Popen[Any], only: str = "") -> None:
+    """Kill a process with all that it has started; or of these only the commands with a word in them."""
     import psutil
 
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(process.pid)
         for each in [*parent.children(recursive=True), parent]:
             with suppress(psutil.NoSuchProcess):
-                each.kill()
+                if only in " ".join(each.cmdline()):
+                    each.kill()
     process.wait()
