@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.network.bed import Bed
-from bench.network.hosts import Host, end_family
+from bench.network.hosts import Host, end_all, end_family, family_of
 from fdro_core.engines.flower_.deployment import Deployment, plain_text
 
 ITERATIONS = 16  # a message takes seconds: to within 0.2 % of the optimum, not to the end
@@ -58,6 +58,7 @@ class FlowerNodes:
         self.folder.mkdir()
         self._deployment = _InHosts(self.folder, bed, environment)
         self._nodes = len(bed.hosts) - 1
+        self._orphans: list[Any] = []
         self._app = self.folder / "app"
         (self._app / "beds").mkdir(parents=True)
         for name, text in APP.items():
@@ -87,7 +88,8 @@ class FlowerNodes:
 
     def kill_head(self) -> None:
         """Kill the SuperLink, but not the server app."""
-        end_family(self._deployment.processes["superlink"], only="flower-superlink")
+        self._orphans = family_of(self._deployment.processes["superlink"])
+        end_all(self._orphans, only="flower-superlink")
 
     def restart(self) -> None:
         """Start all again after the SuperLink was killed."""
@@ -99,7 +101,8 @@ class FlowerNodes:
         end_family(process)
 
     def close(self) -> None:
-        """End the SuperLink and all nodes."""
+        """End the SuperLink and all nodes; and a server app that still tries to reach the SuperLink."""
+        end_all(self._orphans)
         for name in list(self._deployment.processes):
             self._end(name)
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -88,14 +88,28 @@ class LoopbackHost(Host):
         self._wait_for_processes()
 
 
-def end_family(process: subprocess.Popen[Any], only: str = "") -> None:
-    """Kill a process with all that it has started; or of these only the commands with a word in them."""
+def family_of(process: subprocess.Popen[Any]) -> list[Any]:
+    """Return a process and all that it has started, as `psutil` sees them; the youngest first."""
     import psutil
 
-    with suppress(psutil.NoSuchProcess):
+    try:
         parent = psutil.Process(process.pid)
-        for each in [*parent.children(recursive=True), parent]:
-            with suppress(psutil.NoSuchProcess):
-                if only in " ".join(each.cmdline()):
-                    each.kill()
+        return [*reversed(parent.children(recursive=True)), parent]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def end_all(family: Iterable[Any], only: str = "") -> None:
+    """Kill processes; or of these only the commands with a word in them."""
+    import psutil
+
+    for each in family:
+        with suppress(psutil.NoSuchProcess):
+            if only in " ".join(each.cmdline()):
+                each.kill()
+
+
+def end_family(process: subprocess.Popen[Any]) -> None:
+    """Kill a process with all that it has started."""
+    end_all(family_of(process))
     process.wait()

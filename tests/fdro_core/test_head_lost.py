@@ -10,10 +10,12 @@ import threading
 
 import pytest
 
-from fdro_core import AspireEase, ThreadEngine, resume, solve
+from fdro_core import AspireEase, FlowerEngine, NamedProblem, ThreadEngine, resume, solve
 from fdro_core.engines.ray_.head import HeadWatch
-from tests.fdro_core.engine_kinds import ROOT, needs_ray
-from tests.fdro_core.helpers import middle_box, softmax_problems
+from fdro_core.errors import ClusterLost
+from fdro_core.observers import Checkpoint
+from tests.fdro_core.engine_kinds import ROOT, needs_flower, needs_ray
+from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 
 RUN = """
 import sys
@@ -127,3 +129,64 @@ def test_a_head_that_answers_is_not_given_up(head, watch):
     thread.join(30)
     assert answers.is_set()
     assert found.gone == ""
+
+
+# -- Flower -----------------------------------------------------------------------------------------------
+
+
+@needs_flower
+def test_a_superlink_that_is_not_there_is_given_up_after_the_engines_patience(head):
+    """Flower's own grid, which by itself would try for ever."""
+    from flwr.superlink.grid.http_grid import HttpGrid
+
+    address = address_of(head)
+    head.close()
+    engine = FlowerEngine(HttpGrid(address, insecure=True, token="any"), patience=0.2)
+    problems = [NamedProblem("tests.fdro_core.test_head_lost:named", centre=0.0)]
+    with pytest.raises(ClusterLost, match=r"the SuperLink does not answer any more \(ConnectError"):
+        solve(problems, middle_box(1), engine=engine)
+
+
+def named(centre, node_config):
+    return Quadratic([centre, 1.0])
+
+
+def named_app():
+    from fdro_core.engines.flower_.client import client_app
+
+    return client_app([named])
+
+
+@needs_flower
+def test_a_run_whose_superlink_dies_leaves_a_checkpoint_that_is_resumed(tmp_path):
+    from fdro_core.engines.flower_.loopback import LocalNodes
+
+    path = tmp_path / "state.npz"
+    chosen, config = middle_box(2), AspireEase(iterations=100, tolerance=0.0, report_interval=1)
+    problems = [NamedProblem(f"{__name__}:named", centre=float(j)) for j in range(2)]
+    nodes = LocalNodes(2, f"{__name__}:named_app", [__name__])
+    pull = nodes.grid.pull_messages
+
+    def refuse(names):
+        raise ConnectionRefusedError("nobody listens")
+
+    def cut(run, entry):
+        if entry["iteration"] == 8:
+            nodes.grid.pull_messages = refuse
+
+    try:
+        with pytest.raises(ClusterLost, match="ConnectionRefusedError: nobody listens") as raised:
+            solve(
+                problems, chosen, algorithm=config, engine=FlowerEngine(nodes.grid, poll=0.002),
+                observers=[cut, Checkpoint(path, every=10**9)],
+            )  # fmt: skip
+        assert "resume(path, ..., engine=FlowerEngine(grid))" in str(raised.value)
+        nodes.grid.pull_messages = pull
+        continued = resume(
+            path, problems, chosen, algorithm=config, engine=FlowerEngine(nodes.grid, poll=0.002)
+        )
+    finally:
+        nodes.close()
+    whole = solve([Quadratic([float(j), 1.0]) for j in range(2)], chosen, algorithm=config)
+    assert continued.iterations == 100
+    assert continued.objective == pytest.approx(whole.objective, rel=1e-9)
