@@ -139,14 +139,14 @@ def superlink_there() -> Iterator[None]:
             raise ClusterLost(
                 f"the SuperLink does not answer any more ({type(error).__name__}: {error!s:.200}), and all "
                 "workers are lost with it. Start it again, make the nodes known and start them "
-                "(docs/flower.md has the commands); then resume(path, ..., engine=FlowerEngine(grid)) in a new run continues "
-                "from the file of a Checkpoint, if this run had one among its observers"
+                "(docs/flower.md has the commands); then resume(path, ..., engine=FlowerEngine(grid)) in a "
+                "new run continues from the file of a Checkpoint, if this run had one among its observers"
             ) from error
         raise
 
 
 def limit_outage(grid: Any, seconds: float) -> None:
     """Make a grid give up after so many seconds without the SuperLink; by itself it would try for ever."""
-    retries = getattr(grid, "_retry_invoker", None)
-    if getattr(retries, "max_time", 0.0) is None:
+    retries: Any = getattr(grid, "_retry_invoker", None)  # no public name; a grid in memory has none
+    if retries is not None and retries.max_time is None:
         retries.max_time = seconds
