@@ -16,7 +16,8 @@ def lead(grid: Any, context: Any) -> None:
     """Train, as the server app."""
     config = context.run_config
     problems = [NamedProblem(PROBLEM)] * int(config["workers"])
-    train(Path(config["folder"]), problems, FlowerEngine(grid), int(config["iterations"]))
+    engine = FlowerEngine(grid, join_timeout=180.0)
+    train(Path(config["folder"]), problems, engine, int(config["iterations"]))
 
 
 def master() -> Any:

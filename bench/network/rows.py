@@ -60,16 +60,15 @@ def measure(disturbance: Disturbance, transport: str, *, seed: int, loopback: bo
         if row.skipped:
             return row
         nodes = TRANSPORTS[transport](made, {VICTIM: variables(disturbance)})
-        disturber = Disturber(made, disturbance, VICTIM)
+        disturber, log = Disturber(made, disturbance, VICTIM), Log(nodes.folder)
         try:
             nodes.start()
-            log = Log(nodes.folder)
             _watch(nodes, log, disturber, disturbance.dead_head, row)
             if disturbance.dead_head:
-                begin = monotonic()
                 nodes.restart()
-                row.said.append(f"all started again in {monotonic() - begin:.0f} s")
                 _watch(nodes, log, disturber, False, row)
+        except (RuntimeError, OSError) as error:  # nodes that do not start
+            row.said.append(str(error))
         finally:
             nodes.close()
         disturber.end()

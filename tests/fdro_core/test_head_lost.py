@@ -11,6 +11,8 @@ import threading
 import pytest
 
 from fdro_core import AspireEase, FlowerEngine, NamedProblem, ThreadEngine, resume, solve
+from fdro_core.engines.flower_.client import client_app
+from fdro_core.engines.flower_.loopback import LocalNodes, grid_at
 from fdro_core.engines.ray_.head import HeadWatch
 from fdro_core.errors import ClusterLost
 from fdro_core.observers import Checkpoint
@@ -137,11 +139,9 @@ def test_a_head_that_answers_is_not_given_up(head, watch):
 @needs_flower
 def test_a_superlink_that_is_not_there_is_given_up_after_the_engines_patience(head):
     """Flower's own grid, which by itself would try for ever."""
-    from flwr.superlink.grid.http_grid import HttpGrid
-
-    address = address_of(head)
+    grid = grid_at(address_of(head))
     head.close()
-    engine = FlowerEngine(HttpGrid(address, insecure=True, token="any"), patience=0.2)
+    engine = FlowerEngine(grid, patience=0.2)
     problems = [NamedProblem("tests.fdro_core.test_head_lost:named", centre=0.0)]
     with pytest.raises(ClusterLost, match=r"the SuperLink does not answer any more \(ConnectError"):
         solve(problems, middle_box(1), engine=engine)
@@ -152,15 +152,11 @@ def named(centre, node_config):
 
 
 def named_app():
-    from fdro_core.engines.flower_.client import client_app
-
     return client_app([named])
 
 
 @needs_flower
 def test_a_run_whose_superlink_dies_leaves_a_checkpoint_that_is_resumed(tmp_path):
-    from fdro_core.engines.flower_.loopback import LocalNodes
-
     path = tmp_path / "state.npz"
     chosen, config = middle_box(2), AspireEase(iterations=100, tolerance=0.0, report_interval=1)
     problems = [NamedProblem(f"{__name__}:named", centre=float(j)) for j in range(2)]
