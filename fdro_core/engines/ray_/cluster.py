@@ -71,13 +71,13 @@ def connect(
     return True
 
 
-def whereabouts() -> tuple[str, str]:
-    """Return the address of the head, and the path of a socket of this machine's raylet."""
+def whereabouts() -> tuple[str, str] | None:
+    """Return the head's address and the path of a socket of this machine's raylet; None for a Ray client."""
     ray = load()
     node = ray._private.worker.global_worker.node
-    return str(ray.get_runtime_context().gcs_address), str(
-        getattr(node, "plasma_store_socket_name", "") or ""
-    )
+    if node is None:  # "ray://": a proxy elsewhere is the driver
+        return None
+    return str(node.gcs_address), str(node.plasma_store_socket_name or "")
 
 
 def _wait_for_head(address: str, seconds: float) -> None:

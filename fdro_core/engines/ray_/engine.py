@@ -135,7 +135,8 @@ class RayEngine(WallEngine):
             join_timeout=self.join_timeout,
         )
         self._ray = cluster.load()
-        self._watch = HeadWatch(*cluster.whereabouts())
+        places = cluster.whereabouts()
+        self._watch = None if places is None else HeadWatch(*places)
         self._factories = list(factories)
         self._latest_shared: Request | None = None
         self._shared_reference: SharedMessage | None = None
