@@ -100,7 +100,8 @@ def _transport(name: str, chosen: list[Disturbance], options: argparse.Namespace
             best = rows[0].objective if rows else row.objective
             if best is not None and row.objective is not None:
                 row.distance = abs(row.objective - best) / abs(best)
-            book.add(row)
+            if not row.skipped:
+                book.add(row)
         rows.append(row)
         print("; ".join(cell for cell in cells(row) if cell), flush=True)
     return rows

@@ -67,8 +67,8 @@ def measure(disturbance: Disturbance, transport: str, *, seed: int, loopback: bo
             if disturbance.dead_head:
                 nodes.restart()
                 _watch(nodes, log, disturber, False, row)
-        except (RuntimeError, OSError) as error:  # nodes that do not start
-            row.said.append(str(error))
+        except (RuntimeError, OSError) as error:  # nodes that do not start: no run, and so no result of one
+            row.skipped = f"not measured: {' '.join(str(error).split())[:300]}"
         finally:
             nodes.close()
         disturber.end()
