@@ -23,6 +23,8 @@ APP = {
 class _InHosts(Deployment):
     """A deployment whose SuperLink is in the first host of a bed, and each node in one of the others."""
 
+    start_limit = 600.0  # seconds: on a busy machine the start of many processes takes minutes
+
     def __init__(self, folder: Path, bed: Bed, extra: dict[str, dict[str, str]]) -> None:
         self._bed, self._extra = bed, extra
         self.link, *self.sites = bed.hosts.values()

@@ -38,6 +38,8 @@ class Deployment:
         processes: by name: "superlink", "node0", "node1", ...
     """
 
+    start_limit = START
+
     def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
         package.load()
         self.folder, self.address = folder, address
@@ -66,7 +68,7 @@ class Deployment:
             "--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt", "--ssl-keyfile", "server.key",
             "--enable-supernode-auth",
         )  # fmt: skip
-        end = monotonic() + START
+        end = monotonic() + self.start_limit
         while not self._serves():
             if monotonic() > end or self.processes["superlink"].poll() is not None:
                 raise ClusterUnreachable(f"the SuperLink does not start: {self.log('superlink')[-2000:]}")
