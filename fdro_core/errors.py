@@ -17,6 +17,7 @@
     └── DriverError (RuntimeError)  a run that cannot continue; `.result` has the last good state
         ├── WorkerFailed            a worker failed before the first step; the cause is chained
         ├── NoWorkersLeft           every worker crashed, was dropped or fell silent
+        ├── ClusterLost             the cluster that the run was on does not answer any more
         ├── Deadlock                no message is on its way and the master still waits
         └── ObserverFailed          an observer raised; the others finished
 
@@ -40,6 +41,7 @@ __all__ = [
     "CheckpointDamaged",
     "CheckpointMismatch",
     "CheckpointWarning",
+    "ClusterLost",
     "ClusterUnreachable",
     "Deadlock",
     "DriverError",
@@ -151,6 +153,13 @@ class WorkerFailed(DriverError):
 
 class NoWorkersLeft(DriverError):
     """Every worker crashed, was dropped or fell silent."""
+
+
+class ClusterLost(DriverError, ConnectionError):
+    """The cluster that the run was on does not answer any more; the message says how to continue.
+
+    A `Checkpoint` among the observers has written the state at that moment.
+    """
 
 
 class Deadlock(DriverError):

@@ -1,7 +1,8 @@
 """A SuperLink and SuperNodes on this machine, with TLS and known keys, for tests and measurements.
 
-The processes are Flower's own, started by the commands of docs/flower.md. Everything listens on 127.0.0.1;
-keys, certificates, logs and Flower's home (`FLWR_HOME`) are in one folder.
+The processes are Flower's own, started by the commands of docs/flower.md. Everything listens on 127.0.0.1,
+unless a subclass places the processes elsewhere; keys, certificates, logs and Flower's home (`FLWR_HOME`) are
+in one folder.
 """
 
 from __future__ import annotations
@@ -33,14 +34,18 @@ class Deployment:
 
     Attributes:
         folder: keys, certificates, logs and Flower's home.
+        address: at which the SuperLink listens.
+        port: of the SuperLink.
         processes: by name: "superlink", "node0", "node1", ...
     """
 
-    def __init__(self, folder: Path) -> None:
+    start_limit = START
+
+    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
         package.load()
-        self.folder = folder
+        self.folder, self.address = folder, address
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._port = _free_port()
+        self.port = _free_port()
         tools = str(Path(sys.executable).parent)
         self.environment = os.environ | {
             "FLWR_HOME": str(folder / "home"),
@@ -49,23 +54,23 @@ class Deployment:
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",  # seconds; 1 by default, for every message
             "PATH": os.pathsep.join([tools, os.environ.get("PATH", "")]),
         }
-        write_certificates(folder)
+        write_certificates(folder, address)
         (folder / "home").mkdir()
         (folder / "home" / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-            f'address = "127.0.0.1:{self._port}"\nroot-certificates = "{folder / "ca.crt"}"\n',
+            f'address = "{address}:{self.port}"\nroot-certificates = "{folder / "ca.crt"}"\n',
             encoding="utf-8",
         )
 
     def start_superlink(self) -> None:
         """Start the SuperLink and wait until it serves."""
         self._start(
-            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self._port),
+            "superlink", "flower-superlink", "--host", self.address, "--port", str(self.port),
             "--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt", "--ssl-keyfile", "server.key",
             "--enable-supernode-auth",
         )  # fmt: skip
-        end = monotonic() + START
-        while not _listens(self._port):
+        end = monotonic() + self.start_limit
+        while not self._serves():
             if monotonic() > end or self.processes["superlink"].poll() is not None:
                 raise ClusterUnreachable(f"the SuperLink does not start: {self.log('superlink')[-2000:]}")
             sleep(0.1)
@@ -78,30 +83,39 @@ class Deployment:
     def start_node(self, node: int, config: str = "") -> None:
         """Start a SuperNode; by default it is the worker of its number."""
         self._start(
-            f"node{node}", "flower-supernode", "--superlink", f"127.0.0.1:{self._port}",
+            f"node{node}", "flower-supernode", "--superlink", f"{self.address}:{self.port}",
             "--root-certificates", "ca.crt", "--auth-supernode-private-key", f"node{node}",
             "--host", "127.0.0.1", "--port", str(_free_port()), "--node-config", config or f"worker={node}",
         )  # fmt: skip
 
+    def _in_place(self, name: str, command: list[str]) -> list[str]:
+        """Return the command that runs another one where the process of that name belongs."""
+        return command
+
+    def _serves(self) -> bool:
+        """Whether the SuperLink listens."""
+        return _listens(self.address, self.port)
+
     def _start(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
-            )
+                self._in_place(name, list(command)), cwd=self.folder, env=self.environment,
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
 
-    def run(self, app: Path, config: Mapping[str, Any]) -> subprocess.Popen[str]:
-        """Start `flwr run`; its output has the run's log."""
+    def run(self, app: Path, config: Mapping[str, Any], output: Any = None) -> subprocess.Popen[str]:
+        """Start `flwr run`; what it prints, the run's log, goes to a file or is the process's `stdout`."""
         values = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())  # as in TOML
+        command = ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", values]
         return subprocess.Popen(
-            ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", values],
-            cwd=self.folder, env=self.environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            self._in_place("superlink", command), cwd=self.folder, env=self.environment, text=True,
+            stdout=subprocess.PIPE if output is None else output, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
     def flwr(self, *arguments: str) -> str:
         """Run a command of `flwr` and return what it prints."""
         done = subprocess.run(
-            ["flwr", *arguments],
+            self._in_place("superlink", ["flwr", *arguments]),
             cwd=self.folder,
             env=self.environment,
             text=True,
@@ -148,8 +162,8 @@ def plain_text(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def write_certificates(folder: Path) -> None:
-    """Write ca.crt, and server.crt and server.key for 127.0.0.1, as docs/flower.md does with openssl."""
+def write_certificates(folder: Path, address: str = "127.0.0.1") -> None:
+    """Write ca.crt, and server.crt and server.key for an address, as docs/flower.md does with openssl."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -173,9 +187,7 @@ def write_certificates(folder: Path) -> None:
 
     ca, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = certificate("fdro CA", ca, "fdro CA", ca, x509.BasicConstraints(True, None), True)
-    addresses = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-    )
+    addresses = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address(address))])
     _write_pem(folder / "ca.crt", authority)
     _write_pem(folder / "server.crt", certificate("superlink", server, "fdro CA", ca, addresses, False))
     _write_key(folder / "server.key", server, "PKCS8")
@@ -214,7 +226,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _listens(port: int) -> bool:
+def _listens(address: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0

@@ -15,7 +15,7 @@ from fdro_core.contracts.messages import Message, Request
 from fdro_core.contracts.setting_checks import check_number
 from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.description import describe
-from fdro_core.engines.flower_.mailbox import Mailbox, ReplyLost, Sent
+from fdro_core.engines.flower_.mailbox import Mailbox, ReplyLost, Sent, limit_outage, superlink_there
 from fdro_core.engines.flower_.nodes import Nodes
 from fdro_core.engines.wall_clock import (
     Answer,
@@ -49,8 +49,9 @@ class FlowerEngine(WallEngine):
         ttl: seconds after which Flower gives up a message that is not answered; its worker is then lost.
         join_timeout: seconds to wait for a node for every worker before the run begins.
         message_mb: arrays of a longer reply are refused, and its worker is lost.
-        patience: seconds that a round of questions waits without any further answer, and that a lost worker's
-            node may stay away before that counts as a failure in a row.
+        patience: seconds that a round of questions waits without any further answer, that a lost worker's
+            node may stay away before that counts as a failure in a row, and for which the SuperLink may not
+            answer before that is `ClusterLost`.
         restarts: how often in a row a lost worker is created again before it is given up; 0: never.
         restart_after: seconds from a loss to the first attempt, twice as long after each failure in a row.
         deadline_floor: the least seconds of silence after which `deadline="auto"` acts.
@@ -111,6 +112,7 @@ class FlowerEngine(WallEngine):
         self._news: list[Arrival] = []
         self._own_number = 0  # of requests that are not the master's: negative
         self._next_pull = self._next_look = 0.0
+        limit_outage(self.grid, self.patience)
         self._mailbox = Mailbox(self.grid, self.ttl)
         self._nodes = Nodes(N, self.nodes)
         self._wait_for_nodes()
@@ -146,7 +148,9 @@ class FlowerEngine(WallEngine):
         if now < self._next_look:
             return
         self._next_look = now + max(LOOK_AFTER, self.poll) if self._nodes.complete else now + self.poll
-        for node in self._nodes.seen(self.grid.get_node_ids()):
+        with superlink_there():
+            online = list(self.grid.get_node_ids())
+        for node in self._nodes.seen(online):
             request = wire.Request(wire.WHO, self._session, -1, self._new_number())
             sent = Sent(-1, request.number, wire.WHO, node)
             if not self._mailbox.push([(sent, wire.write_request(request))]):

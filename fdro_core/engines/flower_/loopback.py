@@ -19,6 +19,14 @@ PAUSE = 0.05  # seconds between two looks whether it is over
 RUN, TASK = 7, 1
 
 
+def grid_at(address: str) -> Any:
+    """Return the grid that a server app gets from Flower, for a SuperLink at an address, without TLS."""
+    package.load()
+    from flwr.superlink.grid.http_grid import HttpGrid
+
+    return HttpGrid(address, insecure=True, token="none")
+
+
 class LocalNodes:
     """Nodes with a client app each, in a child process each, and the grid that reaches them.
 

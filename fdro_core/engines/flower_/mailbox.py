@@ -5,11 +5,12 @@ Flower promises no order between two messages to one node, so the second waits f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fdro_core.engines.flower_ import package
-from fdro_core.errors import MalformedMessage
+from fdro_core.errors import ClusterLost, MalformedMessage
 
 NETWORK = ("httpx", "httpcore", "grpc", "requests")  # whose exceptions mean that the SuperLink is not there
 
@@ -65,7 +66,8 @@ class Mailbox:
             app.Message(records, sent.node, query if sent.worker < 0 else train, ttl=self._ttl)
             for sent, records in letters
         ]
-        taken = {str(each) for each in self._grid.push_messages(messages) if each}
+        with superlink_there():
+            taken = {str(each) for each in self._grid.push_messages(messages) if each}
         if not taken and len(letters) > 1:  # too large together
             return [sent for letter in letters for sent in self.push([letter])]
         refused = []
@@ -90,9 +92,11 @@ class Mailbox:
             return []
         if not self._singly:
             try:
-                return self._sorted(self._grid.pull_messages(names))
+                with superlink_there():
+                    return self._sorted(self._grid.pull_messages(names))
+            except ClusterLost:
+                raise
             except Exception as error:
-                _raise_if_network(error)
                 self._singly = True
                 found = self._pull_singly(names)
                 lost = ReplyLost(f"lost with another that Flower cannot read: {type(error).__name__}")
@@ -103,9 +107,11 @@ class Mailbox:
         found: list[tuple[Sent, Any]] = []
         for name in names:
             try:
-                found += self._sorted(self._grid.pull_messages([name]))
+                with superlink_there():
+                    found += self._sorted(self._grid.pull_messages([name]))
+            except ClusterLost:
+                raise
             except Exception as error:
-                _raise_if_network(error)
                 wrong = MalformedMessage(
                     f"a reply that Flower cannot read: {type(error).__name__}: {error!s:.200}"
                 )
@@ -123,6 +129,24 @@ class Mailbox:
         return sent
 
 
-def _raise_if_network(error: Exception) -> None:
-    if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in NETWORK:
-        raise error
+@contextmanager
+def superlink_there() -> Iterator[None]:
+    """Raise `ClusterLost` instead of an exception that means that the SuperLink is not there."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in NETWORK:
+            raise ClusterLost(
+                f"the SuperLink does not answer any more ({type(error).__name__}: {error!s:.200}), and all "
+                "workers are lost with it. Start it again, make the nodes known and start them "
+                "(docs/flower.md has the commands); then resume(path, ..., engine=FlowerEngine(grid)) in a "
+                "new run continues from the file of a Checkpoint, if this run had one among its observers"
+            ) from error
+        raise
+
+
+def limit_outage(grid: Any, seconds: float) -> None:
+    """Make a grid give up after so many seconds without the SuperLink; by itself it would try for ever."""
+    retries: Any = getattr(grid, "_retry_invoker", None)  # no public name; a grid in memory has none
+    if retries is not None and retries.max_time is None:
+        retries.max_time = seconds

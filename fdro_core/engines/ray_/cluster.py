@@ -71,6 +71,15 @@ def connect(
     return True
 
 
+def whereabouts() -> tuple[str, str] | None:
+    """Return the head's address and the path of a socket of this machine's raylet; None for a Ray client."""
+    ray = load()
+    node = ray._private.worker.global_worker.node
+    if node is None:  # "ray://": a proxy elsewhere is the driver
+        return None
+    return str(node.gcs_address), str(node.plasma_store_socket_name or "")
+
+
 def _wait_for_head(address: str, seconds: float) -> None:
     """Wait until the head of a cluster answers at an address; `TimeoutError` after that many seconds.
 

@@ -13,6 +13,7 @@ from fdro_core.contracts.failures import words
 from fdro_core.contracts.messages import Request, copied
 from fdro_core.contracts.setting_checks import check_number, check_whole
 from fdro_core.engines.ray_ import cluster
+from fdro_core.engines.ray_.head import HeadWatch
 from fdro_core.engines.wall_clock import (
     Answer,
     Arrival,
@@ -22,7 +23,7 @@ from fdro_core.engines.wall_clock import (
     WorkersReady,
 )
 from fdro_core.engines.wall_clock.host import Host, SharedMessage
-from fdro_core.errors import InvalidProblem, InvalidSetting
+from fdro_core.errors import ClusterLost, InvalidProblem, InvalidSetting
 
 BATCH = 0.01  # seconds of work that may go to a host in one call
 
@@ -116,6 +117,7 @@ class RayEngine(WallEngine):
         self.object_store_mb = check_whole("RayEngine.object_store_mb", object_store_mb, 80)
         self._started_cluster = False
         self._host_slots: list[_HostSlot] = []
+        self._watch: HeadWatch | None = None
 
     def __repr__(self) -> str:
         return f"RayEngine(address={self.address!r}, hosts={len(self.hosts)}, clock={self.clock:.3g})"
@@ -133,6 +135,8 @@ class RayEngine(WallEngine):
             join_timeout=self.join_timeout,
         )
         self._ray = cluster.load()
+        places = cluster.whereabouts()
+        self._watch = None if places is None else HeadWatch(*places)
         self._factories = list(factories)
         self._latest_shared: Request | None = None
         self._shared_reference: SharedMessage | None = None
@@ -168,6 +172,8 @@ class RayEngine(WallEngine):
     def _post(self, worker: int, number: int, message: Request) -> None:
         content: Any = message
         if message.shared:
+            if self._watch is not None and self._watch.look_here():
+                return  # `ray.put` would end the process; the next `_collect` raises
             if message is not self._latest_shared:
                 self._latest_shared = message
                 self._shared_reference = SharedMessage(secrets.token_hex(8), self._ray.put(message))
@@ -176,6 +182,8 @@ class RayEngine(WallEngine):
 
     def _flush(self) -> None:
         """Send what was posted: to one host in one call, as far as that does not delay a reply for long."""
+        if self._watch is not None and self._watch.gone:
+            return
         for host in self._host_slots:
             box = host.outbox
             if box:
@@ -188,6 +196,7 @@ class RayEngine(WallEngine):
 
     def _collect(self, seconds: float) -> list[Arrival]:
         self._flush()
+        self._raise_if_gone()
         if not self._calls:
             sleep(seconds)
             return []
@@ -204,6 +213,15 @@ class RayEngine(WallEngine):
             if ref in self._calls:
                 self._process_call(ref, found, contents and contents[place : place + 1])
         return found
+
+    def _raise_if_gone(self) -> None:
+        if self._watch is not None and self._watch.gone:
+            raise ClusterLost(
+                f"the cluster of Ray is lost, and all workers with it: {self._watch.gone}. Start it again "
+                "(docs/cluster.md has the commands); then, in a new process, resume(path, ..., "
+                "engine=RayEngine(...)) continues from the file of a Checkpoint, if the run had one among "
+                "its observers"
+            )
 
     def _process_call(self, ref: Any, found: list[Arrival], got: list[Any] | None) -> None:
         """Append the arrivals of a call that has returned; `got` holds its content if that was fetched."""
@@ -260,6 +278,11 @@ class RayEngine(WallEngine):
         return super()._excuse(worker)
 
     def _close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
+            if watch.gone:  # Ray would wait a minute for the head, and then end the process
+                self._host_slots, self._started_cluster = [], False
         for host in self._host_slots:
             self._drop_actor(host)
         self._latest_shared = self._shared_reference = None
