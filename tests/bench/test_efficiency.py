@@ -45,7 +45,7 @@ def quick(command: str, out: Path, *more: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("command", "runs", "pictures"),
     [
-        ("efficiency", 52, {"efficiency"}),  # thirteen methods, two trials and two repeats each
+        ("efficiency", 56, {"efficiency"}),  # fourteen methods, two trials and two repeats each
         ("planes", 8, {"planes", "planes-objective"}),  # two sets, two methods, two repeats
         ("scale", 4, {"scale-digits"}),  # ten workers: S = 10 and S = 1, two repeats
         ("adaptive", 6, {"adaptive-digits"}),
