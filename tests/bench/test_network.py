@@ -10,6 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -268,9 +269,11 @@ def test_nothing_is_left_when_the_bed_is_killed():
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         *pids, folder = process.stdout.readline().split()
         process.kill()
-    for pid in pids:
-        while Path(f"/proc/{pid}").exists() and _state(pid) != "Z":
-            pass
+    patience = monotonic() + 60.0  # far more than it takes
+    left = pids
+    while left and monotonic() < patience:
+        left = [pid for pid in left if _state(pid) != "Z"]
+    assert not left
     subprocess.run(["rm", "-r", folder], check=True)
 
 

@@ -8,13 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bench.display import style
 from bench.display.labels import End, label_ends
 from bench.display.style import available
 
-__all__ = ["End", "available", "band", "canvas", "direct_labels", "label_all", "look", "plain_ticks"]
+__all__ = ["End", "available", "canvas", "label_all", "look", "plain_ticks"]
 
 DASHES = ("-", "--", "-.", ":")
 
@@ -35,11 +33,6 @@ def look(number: int) -> dict[str, Any]:
     return style.marked(number) | {"linestyle": dash, "markersize": 3.5, "linewidth": 1.2}
 
 
-def direct_labels(axes: Any, ends: list[End]) -> None:
-    """Write names at the right ends of the lines of one axes; call it last."""
-    label_all({axes: ends})
-
-
 def label_all(ends: dict[Any, list[End]]) -> None:
     """Write names at the right ends of lines, moved apart if they overlap; call it last, once per figure."""
     for axes in ends:
@@ -58,11 +51,3 @@ def plain_ticks(axes: Any) -> None:
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axes.yaxis.set_minor_locator(ticker.NullLocator())
-
-
-def band(records: list[dict[str, Any]], name: str) -> tuple[Any, Any]:
-    """Return mean and deviation over repeats of a curve, cut to the shortest."""
-    curves = [record["curve"][name] for record in records]
-    length = min(map(len, curves))
-    table = np.array([curve[:length] for curve in curves], dtype=float)
-    return table.mean(axis=0), table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(length)
