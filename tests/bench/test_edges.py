@@ -101,7 +101,9 @@ def made_records(tmp_path, monkeypatch):
     console = Console(record=True, width=200)
 
     def tuned(widen):
-        given = argparse.Namespace(trials=1, search_seeds=2, seed=0, repeats=2, widen=widen, edges=[])
+        given = argparse.Namespace(
+            trials=1, search_seeds=2, seed=0, repeats=2, widen=widen, halving=True, edges=[]
+        )
         records = Records(tmp_path / "runs.jsonl")
         with Pool(1, console, perform) as pool:
             runs = compare.tuned_runs(pool, records, given, BASE, ["mine"], 2, {"mine": known})

@@ -150,14 +150,6 @@ def test_every_method_is_searched_alike():
         assert [settings["worker"] for settings in tried] == [k % 4 for k in range(max(4, trials))]
 
 
-def test_the_best_trial_is_the_best_on_held_out_data():
-    records = [
-        {"settings": {"step": step}, "metrics": {"held_acc_w": held, "acc_w": 1 - held}}
-        for step, held in ((0.1, 0.5), (0.2, 0.9), (0.1, 0.7), (0.2, 0.1))
-    ]
-    assert tuning.best(records) == {"step": 0.1}  # 0.6 against 0.5 on average
-
-
 def test_paired_tests():
     found = statistics.paired([5.0, 6.0, 7.5, 9.0], [4.0, 4.5, 5.0, 5.0])
     assert found.difference == 2.25
@@ -323,7 +315,7 @@ def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
             known = race.rivals(task, workers)
         assert key(record) == task.key()
         method = known[record["method"]]
-        if record["stage"] == "tune" and record["settings"] not in tuning.candidates(method, 8, seed):
+        if record["stage"] == "tune" and record["settings"] not in tuning.candidates(method, 12, seed):
             beyond = [edges.side(space, record["settings"][name]) for name, space in method.search.items()]
             assert any(beyond), "neither drawn nor beyond an end of a range"
 

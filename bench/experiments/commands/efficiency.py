@@ -180,9 +180,9 @@ def remarks(session: Session) -> str:
         "log-normal (median 1 s, sigma 0.5). A message costs the same time whether it asks for one gradient "
         "or for ten, so local steps (FedAvg, DRFA-Prox) are free. The set is the whole simplex for all "
         "methods. A time is the first at which the mean Acc_w of three consecutive looks reaches "
-        f"{LEVELS[0]:.0%} or {LEVELS[1]:.0%} of the best method's final Acc_w. Every method: {given.trials} "
-        f"trials of settings, {given.search_seeds} seeds each, judged by the worst-worker accuracy on "
-        "held-out training data averaged over the run's time; then "
+        f"{LEVELS[0]:.0%} or {LEVELS[1]:.0%} of the best method's final Acc_w. Every method: "
+        f"{reporting.search(given)}, judged by the worst-worker accuracy on "
+        f"held-out training data averaged over the run's time; {reporting.beyond(given)}then "
         f"{given.repeats} repeats with the best, mean ± deviation ({each}). "
         f"{reporting.effort(records, session.began)}"
     )

@@ -75,8 +75,13 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--model",
         help="softmax, dense (three layers of 500), dense-WIDTH, or mlp, mlp-WIDTH: the same through PyTorch",
     )
-    made.add_argument("--trials", type=int, help="settings tried per method (8)")
+    made.add_argument("--trials", type=int, help="settings tried per method (12; in edition 1: 8)")
     made.add_argument("--search-seeds", type=int, help="runs per trial, judged by their mean (3)")
+    made.add_argument(
+        "--halving",
+        action=argparse.BooleanOptionalAction,
+        help="leave the worse half of the trials out after each seed (yes, except in edition 1)",
+    )
     made.add_argument("--batch", type=int, help="samples per gradient; 0: all")
     made.add_argument(
         "--widen",
@@ -102,11 +107,15 @@ def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> a
             options.data = ["digits"]
         if "--jobs" not in arguments:
             options.jobs = 1
-    for name, usual in (("trials", 8), ("repeats", 10), ("search_seeds", 3), ("points", POINTS)):
+    first = getattr(options, "edition", methods.FIRST_EDITION) == methods.FIRST_EDITION
+    trials = 8 if first else 12
+    for name, usual in (("trials", trials), ("repeats", 10), ("search_seeds", 3), ("points", POINTS)):
         if getattr(options, name, None) is None:
             setattr(options, name, QUICK[name] if options.quick else usual)
     if getattr(options, "widen", None) is None:
-        options.widen = not options.quick and getattr(options, "edition", 0) != methods.FIRST_EDITION
+        options.widen = not options.quick and not first
+    if getattr(options, "halving", None) is None:
+        options.halving = not first
     options.edges = []
     unknown = [name for name in options.data if name not in names()]
     if unknown:

@@ -83,7 +83,7 @@ def about(options: argparse.Namespace, records: Sequence[dict[str, Any]], began:
         for data, gradients, batch, model in budgets
     )
     return (
-        f"Every method: {options.trials} trials of settings, {options.search_seeds} seeds each, judged on "
+        f"Every method: {search(options)}, judged on "
         f"held-out training data; {beyond(options)}then {options.repeats} repeats with the "
         f"best, mean ± deviation. Stopping "
         f"rule: {stopping.RULE} (the worst worker's accuracy on held-out training data{fifth(records)}). "
@@ -101,6 +101,16 @@ def fifth(records: Sequence[dict[str, Any]]) -> str:
 def form(options: argparse.Namespace) -> str:
     """Return the sentence about which updates ASPIRE's rows are; the first edition's tables had none."""
     return "" if options.edition == 1 else 'AspireEase(consensus="models"). '
+
+
+def search(options: argparse.Namespace) -> str:
+    """Return how many settings were tried with how many seeds, for the middle of a sentence."""
+    if options.halving and options.search_seeds > 1:
+        return (
+            f"{options.trials} trials of settings, {options.search_seeds} seeds, the better half of the "
+            "trials going on to the next seed"
+        )
+    return f"{options.trials} trials of settings, {options.search_seeds} seeds each"
 
 
 def beyond(options: argparse.Namespace) -> str:

@@ -26,19 +26,15 @@ def tuned_runs(
 ) -> dict[str, list[dict[str, Any]]]:
     """Search every method's settings, then repeat it with the best; return the records by method.
 
-    `known` has the methods by name, by default those of the task's edition. With `options.widen`, a search
-    whose best is at the end of a range goes on beyond it; ends that stay open are added to `options.edges`.
+    `known` has the methods by name, by default those of the task's edition. With `options.halving`, the worse
+    half of the trials is left out after each seed. With `options.widen`, a search whose best is at the end of
+    a range goes on beyond it; ends that stay open are added to `options.edges`.
     """
     known = known or methods_of(base, workers)
     methods.check(names, known)
-    searches = {
-        name: tuning.trials(base, known[name], options.trials, options.search_seeds, options.seed)
-        for name in names
-    }
-    flat = [task for tasks in searches.values() for task in tasks]
-    pool.run(f"{base.data}: {options.trials} trials per method", flat, records)
-    chosen = {name: tuning.best(_records(records, tasks)) for name, tasks in searches.items()}
-    chosen = _widened(pool, records, options, base, {name: known[name] for name in names}, chosen, workers)
+    known = {name: known[name] for name in names}
+    chosen = _searched(pool, records, options, base, known)
+    chosen = _widened(pool, records, options, base, known, chosen, workers)
     runs = {
         name: [
             replace(base, method=name, settings=chosen[name], stage="run", seed=options.seed + repeat)
@@ -54,6 +50,31 @@ def tuned_runs(
 
 def _records(records: Records, tasks: Sequence[Task]) -> list[dict[str, Any]]:
     return [record for task in tasks if (record := records.get(task)) is not None]
+
+
+def _searched(
+    pool: Pool,
+    records: Records,
+    options: argparse.Namespace,
+    base: Task,
+    known: Mapping[str, methods.Method],
+) -> dict[str, dict[str, Any]]:
+    """Try every method's settings, seed by seed, all methods side by side; return the best of each."""
+    left = {name: tuning.candidates(method, options.trials, options.seed) for name, method in known.items()}
+    for seeds in range(1, options.search_seeds + 1):
+        tried = {
+            name: [tuning.trial(base, known[name], settings, seeds, options.seed) for settings in trials]
+            for name, trials in left.items()
+        }
+        tasks = [task for trials in tried.values() for trial in trials for task in trial]
+        pool.run(f"{base.data}: trials, seed {seeds} of {options.search_seeds}", tasks, records)
+        for name, trials in tried.items():
+            scores = [tuning.score(_records(records, trial)) for trial in trials]
+            halved = options.halving and seeds < options.search_seeds
+            last = seeds == options.search_seeds
+            count = 1 if last else -(-len(trials) // 2) if halved else len(trials)
+            left[name] = tuning.better(left[name], scores, count)
+    return {name: trials[0] for name, trials in left.items()}
 
 
 def _widened(

@@ -42,9 +42,14 @@ class Looks(Protocol):
         ...
 
 
-def of(task: Task, evaluator: Evaluator, *, delays: bool = False) -> Looks:
-    """Return the looks that a task asks for; `delays` records the workers' delays on the virtual clock."""
-    return ByClock(evaluator, task, delays) if task.virtual_seconds > 0 else ByGradients(evaluator, task)
+def of(task: Task, evaluator: Evaluator, *, delays: bool = False, blind: bool = False) -> Looks:
+    """Return the looks that a task asks for.
+
+    `delays` records the workers' delays on the virtual clock; `blind` looks at held-out data alone.
+    """
+    if task.virtual_seconds > 0:
+        return ByClock(evaluator, task, delays, blind)
+    return ByGradients(evaluator, task, blind)
 
 
 CURVE = {
@@ -66,8 +71,8 @@ CURVE = {
 class ByGradients:
     """Looks at evenly spaced numbers of gradients; the stopping rule chooses the model afterwards."""
 
-    def __init__(self, evaluator: Evaluator, task: Task) -> None:
-        self.evaluator = evaluator
+    def __init__(self, evaluator: Evaluator, task: Task, blind: bool = False) -> None:
+        self.evaluator, self.blind = evaluator, blind
         self.gradients = task.gradients
         self.keeps_curve = task.stage == "run"
         self.judge = task.judge
@@ -97,14 +102,15 @@ class ByGradients:
 
     def score(self, w: Array) -> Row:
         """Score a model on every worker's data."""
+        if self.blind:
+            loss, right = self.evaluator.of("held", w)
+            return {**_accuracies("held_", right), "held_loss_w": float(loss.max())}
         scores = self.evaluator(w)
         return {
             "loss_w": float(scores.train_loss.max()),
-            "acc_w": float(scores.test_accuracy.min()),
-            "acc_20": worst_fifth(scores.test_accuracy),
+            **_accuracies("", scores.test_accuracy),
             "std": float(scores.test_accuracy.std()),
-            "held_acc_w": float(scores.held_accuracy.min()),
-            "held_acc_20": worst_fifth(scores.held_accuracy),
+            **_accuracies("held_", scores.held_accuracy),
             "held_loss_w": float(scores.held_loss.max()),
             "scores": scores,
         }
@@ -128,6 +134,11 @@ class ByGradients:
         return {} if self.chosen is None else {"": self.chosen, "_last": self.seen[-1]}
 
 
+def _accuracies(prefix: str, right: Array) -> Row:
+    """The accuracy of the worst worker and of the worst fifth."""
+    return {f"{prefix}acc_w": float(right.min()), f"{prefix}acc_20": worst_fifth(right)}
+
+
 LAST = ("clock", "iteration", "gradients", "bits", "planes", "acc", "acc_w", "acc_20", "test_loss", "loss_w")
 """The metrics of a run on the clock: those of its last look."""
 
@@ -135,8 +146,8 @@ LAST = ("clock", "iteration", "gradients", "bits", "planes", "acc", "acc_w", "ac
 class ByClock:
     """Looks at even virtual times; ends the run when its time is over or its accuracy is reached."""
 
-    def __init__(self, evaluator: Evaluator, task: Task, delays: bool) -> None:
-        self.evaluator, self.task, self.delays = evaluator, task, delays
+    def __init__(self, evaluator: Evaluator, task: Task, delays: bool, blind: bool = False) -> None:
+        self.evaluator, self.task, self.delays, self.blind = evaluator, task, delays, blind
         self.gradients = ENDLESS
         self.spacing = task.virtual_seconds / task.points
         self.next = 0.0
@@ -165,8 +176,6 @@ class ByClock:
 
     def _row(self, run: Any, entry: dict[str, Any], w: Array) -> Row:
         evaluator = self.evaluator
-        loss, right = evaluator.of("test", w)
-        shares = evaluator.shares("test")
         row = {
             "clock": entry["clock"],
             "iteration": entry["iteration"],
@@ -175,16 +184,15 @@ class ByClock:
             "planes": entry.get("planes", 0),
             "active": entry.get("active_workers", 0),
             "objective": entry["objective"],
-            "acc": float(right @ shares),
-            "acc_w": float(right.min()),
-            "acc_20": worst_fifth(right),
-            "test_loss": float(loss @ shares),
         }
-        if "train" in self.task.parts:
+        if not self.blind or self.task.until is not None:
+            loss, right = evaluator.of("test", w)
+            shares = evaluator.shares("test")
+            row |= {"acc": float(right @ shares), **_accuracies("", right), "test_loss": float(loss @ shares)}
+        if "train" in self.task.parts and not self.blind:
             row["loss_w"] = float(evaluator.of("train", w)[0].max())
         if "held" in self.task.parts:
-            held = evaluator.of("held", w)[1]
-            row |= {"held_acc_w": float(held.min()), "held_acc_20": worst_fifth(held)}
+            row |= _accuracies("held_", evaluator.of("held", w)[1])
         if self.delays:
             row["delays"] = run.master.roster.current_delays(entry["clock"]).round(2).tolist()
         return row

@@ -28,7 +28,8 @@ def perform(
     """Run a task and return its record, one line of the results file.
 
     `data` replaces the task's own. The metrics are those of the first rule; with several rules, the record
-    has those of each.
+    has those of each. A trial of a search is scored on held-out data alone: it needs no more, and test data
+    cannot choose settings.
     """
     began, cpu = time.perf_counter(), time.process_time()
     data = data or federation(task)
@@ -38,7 +39,8 @@ def perform(
     problems = [model.problem(*part.train) for part in parts]
     method = methods.registry(len(parts), edition=task.edition)[task.method]
     honest = parts[: len(data.clients)]  # the malicious workers' accuracy is not judged
-    seen = looks.of(task, Evaluator(honest, model), delays=method.watches_delays)
+    blind = task.stage == "tune" and len(rules) == 1
+    seen = looks.of(task, Evaluator(honest, model), delays=method.watches_delays, blind=blind)
     prior = np.full(len(parts), 1 / len(parts)) if attack is None else attack.prior
     setup = methods.Setup(
         prior=prior,
@@ -51,7 +53,7 @@ def perform(
     )
     ended = _solve(task, method, setup, problems, seen)
     outcome = seen.outcome(rules)
-    if attack is not None:
+    if attack is not None and not blind:
         outcome["metrics"] |= _success(attack, model, seen.models())
     return asdict(task) | {
         "schema": SCHEMA,

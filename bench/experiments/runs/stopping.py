@@ -71,7 +71,7 @@ def metrics(
     Args:
         rows: the looks.
         models: the model at each look.
-        score: from a model to the entries of a look that depend on it.
+        score: from a model to the entries of a look that depend on it; those on held-out data at least.
         rule: a name of RULES.
         judge: the accuracy that the rule goes by, "acc_w" or "acc_20".
     """
@@ -83,8 +83,10 @@ def metrics(
     row, last = {**rows[window.stop - 1], **score(w)}, rows[-1]
     scores = ("acc_w", "acc_20", "loss_w", "std", "held_acc_w", "held_acc_20")
     names = (*scores, "held_loss_w", "gradients", "clock", "bits", "planes")
-    found = {name: row[name] for name in names}
-    found |= {f"{name}_last": last[name] for name in scores}
+    found = {name: row[name] for name in names if name in row}
+    found |= {f"{name}_last": last[name] for name in scores if name in last}
+    if "scores" not in row:  # a look at held-out data alone
+        return found, w
     found["acc_w_tail"] = float(np.mean([one["acc_w"] for one in rows[-max(1, len(rows) // 5) :]]))
     found["accuracies"] = row["scores"].test_accuracy.round(4).tolist()
     found["losses"] = row["scores"].train_loss.round(4).tolist()
