@@ -19,7 +19,7 @@ GRADIENTS = {
     "sc-ma": 12_000,
     "person-activity": 9000,
     "heart-disease": 6000,
-    "mnist-writers": 53_900,  # 100 of each of the 539 writers
+    "mnist-writers": 26_950,  # 50 of each of the 539 writers
 }
 BATCH = 64
 POINTS = 30
