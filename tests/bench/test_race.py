@@ -6,6 +6,7 @@ import json
 from argparse import Namespace
 from dataclasses import replace
 
+import matplotlib.axes
 import pytest
 
 from bench.__main__ import run
@@ -92,6 +93,37 @@ def test_many_workers_have_a_column_for_the_worst_fifth():
     assert cells(by_fifth)["ASPIRE-EASE"]["s to worst 20 % 40.0 %"] == "10 ± 0"
 
 
+def test_the_best_two_of_each_kind_are_named():
+    ends = {"ASPIRE-EASE": 0.1, "ASPIRE-EASE_per": 0.2, "FedAvg": 0.5, "AFL": 0.9, "AFL + P": 0.8}
+    ends |= {"DRFA-Prox": 0.7, "ACE": 0.4, "FedAsync": 0.3, "FedBuff": 0.6}
+    runs = {method: [made(0, [1], [end])] for method, end in ends.items()}
+    named = {"ASPIRE-EASE", "ASPIRE-EASE_per", "FedAvg", "AFL", "AFL + P", "ACE", "FedBuff"}
+    assert races.leading(runs, "acc_w") == named
+
+
+def test_the_overview_is_ordered_by_the_mean_place_with_stragglers(tmp_path, monkeypatch):
+    ends = {"AFL": (0.90, 0.50), "ACE": (0.60, 0.60), "ASPIRE-EASE": (0.70, 0.70), "FedAsync": (0.65, 0.0)}
+
+    def both(*more):
+        return {
+            situation: {method: [made(0, [1], [pair[place]])] for method, pair in ends.items()}
+            | {name: [made(0, [1], [0.9])] for name in more}
+            for place, situation in enumerate(race.SITUATIONS)
+        }
+
+    ticks = []
+    drawn = matplotlib.axes.Axes.set_yticks
+    monkeypatch.setattr(
+        matplotlib.axes.Axes,
+        "set_yticks",
+        lambda axes, at, names: (ticks.append(names), drawn(axes, at, names)),
+    )
+    found = {"one": both(), "two": both("q-FFL")}  # a method that was not raced everywhere is left out
+    races.draw_overview(tmp_path, "race", found, {"one": "acc_w", "two": "acc_20"})
+    assert ticks[0] == ["FedAsync", "AFL", "ACE", "ASPIRE-EASE"]  # from below
+    assert (tmp_path / "race.svg").stat().st_size > 1000
+
+
 def test_both_situations_differ_in_the_stragglers_alone():
     both = race.tasks(NAMED, "digits", "softmax")
     without, slow = (both[name] for name in race.SITUATIONS)
@@ -143,9 +175,11 @@ def test_a_quick_race_on_digits_resumes(tmp_path, capsys):
     records = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
     assert len(records) == 2 * 3 * (2 + 2)  # situations, methods, trials and repeats
     assert {bool(record["stragglers"]) for record in records if record["stage"] == "tune"} == {True, False}
-    assert {path.name for path in tmp_path.glob("race-*")} == {
+    assert {path.name for path in tmp_path.glob("race*")} == {
         "race-digits-softmax.png",
         "race-digits-softmax.svg",
+        "race.png",
+        "race.svg",
     }
     text = (tmp_path / "tables.md").read_text()
     assert "**digits, softmax: without stragglers**" in text

@@ -64,6 +64,8 @@ def main(arguments: list[str]) -> int:
         ]
         if figures.available():
             races.draw(given.out, f"race-{name.replace(', ', '-')}", both, judged[name], level)
+    if figures.available():
+        races.draw_overview(given.out, "race", found, judged)
     shown.append(
         tables.settings_found(
             {f"{name}, {each}": runs for name, both in found.items() for each, runs in both.items()}

@@ -25,6 +25,7 @@ Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 
 SHARE = 0.98  # of the median method's final accuracy
 LOOKS = 3  # whose mean must be at the target
+NAMED = 2  # rivals of each kind whose lines have a name
 NAMES = {"acc_w": "Acc_w", "acc_20": "worst 20 %"}
 
 
@@ -115,11 +116,13 @@ def draw(folder: Path, name: str, races: Mapping[str, Runs], metric: str, level:
     """Draw accuracy against virtual time, the mean over repeats, a panel per situation, and the target.
 
     ASPIRE-EASE is red, asynchronous rivals blue, synchronous ones green if their weights adapt, else grey.
+    Of each kind of rivals the two that end highest have a name; the others are pale.
     """
     with figures.canvas(folder, name, columns=len(races), width=5.4, height=4.2) as panels:
         labels: dict[Any, list[figures.End]] = {}
         for axes, (situation, runs) in zip(panels, races.items(), strict=True):
             ends = labels.setdefault(axes, [])
+            named = leading(runs, metric)
             for method, records in runs.items():
                 drawn = [record for record in records if record["curve"]]
                 if not drawn:
@@ -129,8 +132,9 @@ def draw(folder: Path, name: str, races: Mapping[str, Runs], metric: str, level:
                 times = np.geomspace(max(start, 1e-3), end, 80)
                 mean = 100 * curves.band(drawn, metric, times)[0]
                 look = kinds.line(method)
-                axes.plot(times, mean, **look)
-                ends.append((times[-1], mean[-1], method, look["color"]))
+                axes.plot(times, mean, **look, alpha=1.0 if method in named else 0.25)
+                if method in named:
+                    ends.append((times[-1], mean[-1], method, look["color"]))
             axes.axhline(100 * level, color="#b0b0b0", linewidth=0.7, linestyle=":", zorder=0)
             axes.set_xscale("log")
             axes.minorticks_off()
@@ -138,6 +142,59 @@ def draw(folder: Path, name: str, races: Mapping[str, Runs], metric: str, level:
             axes.set_xlabel("virtual seconds; dotted: the target")
         panels[0].set_ylabel(f"test accuracy, {_of(metric)}, %")
         figures.label_all(labels)
+
+
+def leading(runs: Runs, metric: str) -> set[str]:
+    """Return ASPIRE's rows, and of each other kind of method the two that end highest."""
+    found: set[str] = set()
+    highest = sorted(runs, key=lambda method: -float(np.mean(finals(runs[method], metric))))
+    for kind in dict.fromkeys(map(kinds.color, highest)):
+        some = [method for method in highest if kinds.color(method) == kind]
+        found |= set(some if kind == kinds.OURS else some[:NAMED])
+    return found
+
+
+def draw_overview(
+    folder: Path, name: str, found: Mapping[str, Mapping[str, Runs]], judged: Mapping[str, str]
+) -> None:
+    """Draw where every method ends on every data set: a ring in the first situation, a dot in the second.
+
+    The line between is what stragglers cost a method. Methods are in the order of their mean place with them.
+    What ends far below the others is drawn at the edge, with its number.
+    """
+    first, *others = [runs for both in found.values() for runs in both.values()]
+    shared = [method for method in first if all(method in runs for runs in others)]
+    ends = {
+        data: {
+            method: [float(np.mean(finals(runs[method], judged[data]))) for runs in both.values()]
+            for method in shared
+        }
+        for data, both in found.items()
+    }
+    ranks = np.sum(
+        [np.argsort(np.argsort([pair[-1] for pair in each.values()])) for each in ends.values()], axis=0
+    )
+    order = [shared[place] for place in np.argsort(ranks, kind="stable")]
+    height = 1.2 + 0.22 * len(order)
+    with figures.canvas(folder, name, columns=len(found), width=3.0, height=height) as panels:
+        for axes, (data, each) in zip(panels, ends.items(), strict=True):
+            edge = float(np.quantile(list(each.values()), 0.1)) - 3.0
+            for place, method in enumerate(order):
+                color = kinds.color(method)
+                start, end = (max(value, edge) for value in (each[method][0], each[method][-1]))
+                axes.plot([start, end], [place, place], color=color, linewidth=0.8)
+                axes.plot(start, place, "o", color=color, markerfacecolor="white", markersize=5)
+                axes.plot(end, place, "o", color=color, markersize=5)
+                if end > each[method][-1]:
+                    text = f"{each[method][-1]:.0f} %"
+                    at = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+                    axes.annotate(text, (end, place), color=color, **at)
+            axes.set_yticks(range(len(order)), order if axes is panels[0] else [""] * len(order))
+            axes.grid(axis="y", linewidth=0.3)
+            axes.set_title(data)
+            axes.set_xlabel(f"test accuracy, {_of(judged[data])}, %")
+        without, with_them = next(iter(found.values()))
+        panels[0].figure.suptitle(f"ring: {without}; dot: {with_them}; {kinds.KEY}", fontsize=9)
 
 
 def _of(metric: str) -> str:
