@@ -109,7 +109,9 @@ def test_the_papers_three_workers_switch_s(aspire):
     result = solve(problems, middle_box(3), algorithm=config, engine=engine)
     changes = [(entry["clock"], entry["active_workers"]) for entry in notices(result, "active-workers")]
     assert [active for _, active in changes] == [1, 3]
-    assert 900 < changes[0][0] < 950
+    assert (
+        900 < changes[0][0] < 930
+    )  # T₃ > 2(T₁ + T₂), some 16 s, and not first when its reply comes, after 40 s
     assert 1300 < changes[1][0] < 1400
     assert result.clock > 1400
 

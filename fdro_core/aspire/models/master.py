@@ -180,9 +180,10 @@ class ModelMaster(PlaneMaster):
         self.iteration += 1
         if self.plan.updates_planes(self.iteration):
             self._update_planes()
+        asked = [(j, self._fresh(j)) for j in self._to_ask([j for j, _ in active])]
         if self.plan.config.adaptive is not None:
-            self._adapt(tick=False)
-        return [(j, self._fresh(j)) for j in self._to_ask([j for j, _ in active])]
+            self._adapt(tick=False)  # with the requests under way: their wait is what a tick looks at
+        return asked
 
     def _to_ask(self, active: list[int]) -> list[int]:
         """The workers to ask after an iteration: active ones that do not rest, and those that have rested."""
