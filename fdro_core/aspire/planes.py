@@ -19,6 +19,7 @@ from uncertainty_sets.arrays import Array
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that
 VIEWS = ("multipliers", "previous", "losses")
 SAME = 1e-6  # planes closer than this in every entry are the same plane coming back
+DUST = 1e-16  # what rounding leaves of a zero in an answer; a true zero saves a pass over all parameters
 
 
 class Planes:
@@ -122,7 +123,7 @@ class Planes:
                 for part in (self._multipliers, self._previous, self._losses)
             )
         last = self.size
-        self.table[:, last] = p
+        self.table[:, last] = np.where(p > DUST, p, 0.0)
         self._multipliers[last] = self._previous[last] = 0.0
         self._losses[last] = loss
         self.size += 1

@@ -28,6 +28,12 @@ def test_only_a_violated_plane_is_added():
     assert not planes.update(CORNERS[0], F)
 
 
+def test_what_rounding_leaves_of_a_zero_is_zero():
+    planes = start()
+    assert planes.update(np.array([2.6e-18, 1e-12, 1 - 1e-12]), F)
+    assert planes.matrix()[1].tolist() == [0.0, 1e-12, 1 - 1e-12]
+
+
 def test_ease_drops_a_plane_after_two_zeros_and_never_the_last():
     planes = start()
     planes.update(CORNERS[2], F)
