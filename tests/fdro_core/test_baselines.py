@@ -11,7 +11,7 @@ import pytest
 from fdro_core import Constant, Crash, Straggler, VirtualEngine, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from fdro_core.baselines.rounds import project
-from fdro_core.baselines.rounds.worker import RoundWorker
+from fdro_core.baselines.training.worker import RoundWorker
 from fdro_core.contracts.engine import Event
 from fdro_core.contracts.messages import Hello, Train, Trained
 from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerWarning

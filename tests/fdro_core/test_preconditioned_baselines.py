@@ -11,7 +11,7 @@ from fdro_core import AspireEase, LeastSquares, resume, solve
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Individual, MixEven, Scaffold, ScaffPD
 from fdro_core.baselines.rounds import Job, RoundState, project
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
-from fdro_core.baselines.rounds.worker import RoundWorker
+from fdro_core.baselines.training.worker import RoundWorker
 from fdro_core.contracts.engine import Event
 from fdro_core.contracts.tuning import PRECONDITIONED_STEP
 from fdro_core.errors import CheckpointDamaged

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fdro_core.baselines.arrivals.method import ArrivalMethod
 from fdro_core.baselines.arrivals.state import Arrival, ArrivalState, fits
+from fdro_core.baselines.training.master import TrainingMaster, check_saved
 from fdro_core.contracts.algorithm import Oracle
-from fdro_core.contracts.messages import Probe, Reply, Request, Train, Trained, from_fields, to_fields
+from fdro_core.contracts.messages import Train, Trained, from_fields, to_fields
 from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
-from fdro_core.errors import CheckpointDamaged, CheckpointMismatch
+from fdro_core.errors import CheckpointDamaged
 from fdro_core.federation import kernels, preconditioner
 from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.master import FederatedMaster, Figures, Outgoing, Standing
+from fdro_core.federation.master import Outgoing
 from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
 from fdro_core.federation.roster import NEVER
 from uncertainty_sets.arrays import Array
 
 
-class ArrivalMaster(FederatedMaster):
+class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
     """The master of an asynchronous method.
 
     Attributes:
@@ -35,14 +36,12 @@ class ArrivalMaster(FederatedMaster):
         messages: the last message to each worker: the model that its update is relative to.
     """
 
-    reply_kind = Trained
     moment = "at iteration"
     own_state: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, method: ArrivalMethod, oracle: Oracle, handshake: Handshake) -> None:
         workers = len(handshake.first)
-        super().__init__(method.roster(workers), oracle, handshake)
-        self.method = method
+        super().__init__(method, oracle, handshake)
         self.messages: dict[int, Train] = {}
         losses, gradient_sq, curvature = handshake.measured()
         self.state = ArrivalState(
@@ -66,31 +65,14 @@ class ArrivalMaster(FederatedMaster):
         self.last, self.report_interval = method.iterations, method.reports_every(workers)
         self.scale = method.server_scale(workers)
         self.passes = method.arrivals / workers  # of all workers, that an iteration's updates are
-        self._derive_inverse()
-
-    def _derive_inverse(self) -> None:
-        """Set 1/P, which workers need from their second local step on; None if v is not known."""
-        squares = self.state.squares
-        self.inverse = None if squares is None else 1.0 / preconditioner.metric(squares)
 
     @property
-    def z(self) -> Array:
-        """The model: w, or its running mean."""
-        state = self.state
-        return state.w if state.average is None else state.average
+    def _epochs(self) -> float:
+        return self.iteration * self.passes * self.method.local_steps
 
     @property
-    def _step(self) -> float:
-        """η; with a preconditioner it rises and falls with the epochs, of N gradients each."""
-        if not self.method.preconditioned:
-            return self.state.step
-        epochs = self.iteration * self.passes * self.method.local_steps
-        return self.state.step * preconditioner.pace(epochs)
-
-    @property
-    def reported(self) -> Array:
-        """Every worker's loss as it last reported it."""
-        return self.state.losses
+    def _taking_part(self) -> int:
+        return min(self.method.arrivals, self.roster.live)
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -104,9 +86,7 @@ class ArrivalMaster(FederatedMaster):
         if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
         if not self.method.preconditioned:  # else it holds gradients
-            book = self.outliers.books[j]
-            book[1] = kernels.norm_sq(self.messages[j].w)  # where its steps began
-            kernels.enter(book, size, size)
+            self._enter(j, self.messages[j].w, size)
         if not self.roster.alive[j]:
             self._rejoin(j)
         self.gradients += self.method.local_steps
@@ -150,13 +130,6 @@ class ArrivalMaster(FederatedMaster):
             state.w = state.w + length * move / preconditioner.metric(state.squares)
             self._derive_inverse()
 
-    def _average(self) -> None:
-        """Take w into its running mean, over the last share `averaging` of the iterations."""
-        state = self.state
-        if state.average is not None:
-            pace = 1.0 / max(1.0, self.method.averaging * self.iteration)
-            state.average = state.average + pace * (state.w - state.average)
-
     def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         super()._lose(j, reason, for_good=for_good, error=error)
         if self.state.memory:  # there is none yet for a worker that fails in the handshake
@@ -177,29 +150,7 @@ class ArrivalMaster(FederatedMaster):
         self.sent += message.numbers
         return message
 
-    # -- reports, assessment, checkpoints -------------------------------------------------------------
-
-    def _figures(self) -> Figures:
-        losses = self.state.losses.copy()
-        return Figures(
-            objective=float(self.oracle.worst_case(losses).value),
-            value=float(self.state.weights @ losses),
-            losses=losses,
-            weights=self.state.weights.copy(),
-            planes=1,
-            active_workers=min(self.method.arrivals, self.roster.live),
-            theorem_numbers=self.sent + self.received,
-        )
-
-    def probes(self) -> dict[int, Request]:
-        """The loss at the model, from every worker that is not dropped."""
-        w = self.z
-        return {j: Probe(w, w, 0.0, 0.0) for j in self.roster.kept()}
-
-    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
-        """Definition 1 is about ASPIRE's Lagrangian: here the gap is infinite."""
-        weights = self.state.weights.copy()
-        return Standing(weights, weights[None, :], np.inf)
+    # -- checkpoints ----------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
@@ -208,15 +159,9 @@ class ArrivalMaster(FederatedMaster):
         return super().snapshot() | {"state": state, "dispatched": messages}
 
     @classmethod
-    def restored(
-        cls, method: ArrivalMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]
-    ) -> ArrivalMaster:
+    def restored(cls, method: ArrivalMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> Self:
         """The master of a snapshot."""
-        if "dispatched" not in saved or len(saved["state"]["weights"]) != workers:
-            raise CheckpointMismatch(
-                f"the checkpoint is not one of {type(method).__name__} with {workers} workers: give the same "
-                "problems and algorithm as the first time"
-            )
+        check_saved(method, workers, saved, "dispatched")
         master = cls.__new__(cls)
         master.method = method
         master.state = ArrivalState(**saved["state"])
@@ -226,7 +171,6 @@ class ArrivalMaster(FederatedMaster):
                 "resume from an older copy, or start again"
             )
         master.messages = {j: from_fields(parts) for j, parts in saved["dispatched"]}
-        none = np.zeros(workers)
-        master.outliers = Outliers(workers, master.state.w, master.state.losses, none, none)
+        master.outliers = master._no_outliers(workers)
         master._restore(method.roster(workers), oracle, saved)
         return master

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from fdro_core.baselines.rounds.controls import shift_of
 from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
 from fdro_core.baselines.rounds.state import Job, RoundState
+from fdro_core.baselines.training.master import TrainingMaster, check_saved
 from fdro_core.contracts.algorithm import Oracle
-from fdro_core.contracts.messages import Probe, Reply, Request, Train, Trained
+from fdro_core.contracts.messages import Train, Trained
 from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.federation import kernels, preconditioner
+from fdro_core.federation import kernels
 from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.master import FederatedMaster, Figures, Outgoing, Standing
+from fdro_core.federation.master import Outgoing
 from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
 from fdro_core.federation.roster import NEVER
@@ -27,7 +28,7 @@ from uncertainty_sets.arrays import Array
 MASTER_STREAM = 2**32 - 1  # in the place of a worker's index in the workers' seeds
 
 
-class RoundMaster(FederatedMaster):
+class RoundMaster(TrainingMaster[RoundMethod, RoundState]):
     """The master of a method in synchronous rounds.
 
     Attributes:
@@ -36,14 +37,12 @@ class RoundMaster(FederatedMaster):
         opened: phases opened so far; a reply belongs to the phase in which its message was sent.
     """
 
-    reply_kind = Trained
     moment = "in round"
     own_state: ClassVar[tuple[str, ...]] = ("phase", "opened")
 
     def __init__(self, method: RoundMethod, oracle: Oracle, handshake: Handshake) -> None:
         workers = len(handshake.first)
-        super().__init__(method.roster(workers), oracle, handshake)
-        self.method = method
+        super().__init__(method, oracle, handshake)
         self.phase = self.opened = 0
         self.next_report = method.report_interval
         losses, gradient_sq, curvature = handshake.measured()
@@ -67,30 +66,14 @@ class RoundMaster(FederatedMaster):
     def _derive(self) -> None:
         super()._derive()
         self.last, self.report_interval = self.method.iterations, self.method.report_interval
-        self._derive_inverse()
-
-    def _derive_inverse(self) -> None:
-        """Set 1/P, which workers need from their second local step on; None if v is not known."""
-        squares = self.state.squares
-        self.inverse = None if squares is None else 1.0 / preconditioner.metric(squares)
 
     @property
-    def z(self) -> Array:
-        """The model: w, or its running mean."""
-        state = self.state
-        return state.w if state.average is None else state.average
+    def _epochs(self) -> float:
+        return self.iteration * self.method.local_steps
 
     @property
-    def _step(self) -> float:
-        """η; with a preconditioner it rises and falls with the epochs, as ASPIRE-EASE's does."""
-        if not self.method.preconditioned:
-            return self.state.step
-        return self.state.step * preconditioner.pace(self.iteration * self.method.local_steps)
-
-    @property
-    def reported(self) -> Array:
-        """Every worker's loss as it last reported it."""
-        return self.state.losses
+    def _taking_part(self) -> int:
+        return len(self.job.workers)
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -103,9 +86,7 @@ class RoundMaster(FederatedMaster):
         if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
         if reply.w is not None and not self.method.preconditioned:  # else it holds gradients
-            book = self.outliers.books[j]
-            book[1] = kernels.norm_sq(self.state.w)  # where its steps began
-            kernels.enter(book, size, size)
+            self._enter(j, self.state.w, size)
         roster = self.roster
         if not roster.alive[j]:
             self._rejoin(j)
@@ -153,13 +134,6 @@ class RoundMaster(FederatedMaster):
         else:
             self.method.close(state, self.phase, self.job, replies, rng)
 
-    def _average(self) -> None:
-        """Take w into its running mean, over the last share `averaging` of the rounds."""
-        state = self.state
-        if state.average is not None:
-            pace = 1.0 / max(1.0, self.method.averaging * self.iteration)
-            state.average = state.average + pace * (state.w - state.average)
-
     def _leave_out_lost(self) -> None:
         """Guess the losses that were never measured, and give no weight to workers that may have none."""
         state, method = self.state, self.method
@@ -200,29 +174,7 @@ class RoundMaster(FederatedMaster):
         self.sent += message.numbers
         return message
 
-    # -- reports, assessment, checkpoints -------------------------------------------------------------
-
-    def _figures(self) -> Figures:
-        losses = self.state.losses.copy()
-        return Figures(
-            objective=float(self.oracle.worst_case(losses).value),
-            value=float(self.state.weights @ losses),
-            losses=losses,
-            weights=self.state.weights.copy(),
-            planes=1,
-            active_workers=len(self.job.workers),
-            theorem_numbers=self.sent + self.received,
-        )
-
-    def probes(self) -> dict[int, Request]:
-        """The loss at the model, from every worker that is not dropped."""
-        w = self.z
-        return {j: Probe(w, w, 0.0, 0.0) for j in self.roster.kept()}
-
-    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
-        """Definition 1 is about ASPIRE's Lagrangian: here the gap is infinite."""
-        weights = self.state.weights.copy()
-        return Standing(weights, weights[None, :], np.inf)
+    # -- reports, checkpoints -------------------------------------------------------------------------
 
     def _last_visits(self) -> list[int]:
         """Visits are counted in phases: the rounds that those belong to."""
@@ -238,15 +190,9 @@ class RoundMaster(FederatedMaster):
         return super().snapshot() | parts
 
     @classmethod
-    def restored(
-        cls, method: RoundMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]
-    ) -> RoundMaster:
+    def restored(cls, method: RoundMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> Self:
         """The master of a snapshot."""
-        if "job" not in saved or len(saved["state"]["weights"]) != workers:
-            raise CheckpointMismatch(
-                f"the checkpoint is not one of {type(method).__name__} with {workers} workers: give the same "
-                "problems and algorithm as the first time"
-            )
+        check_saved(method, workers, saved, "job")
         master = cls.__new__(cls)
         master.method = method
         master.state = RoundState(**saved["state"])
@@ -258,8 +204,7 @@ class RoundMaster(FederatedMaster):
         if master.state.average is None and method.averaging:  # a checkpoint from before it was a setting
             master.state.average = master.state.w
         master.job = Job(**saved["job"])
-        none = np.zeros(workers)
-        master.outliers = Outliers(workers, master.state.w, master.state.losses, none, none)
+        master.outliers = master._no_outliers(workers)
         master._restore(method.roster(workers), oracle, saved)
         return master
 

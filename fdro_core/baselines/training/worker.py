@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
+from fdro_core.baselines.training.method import TrainingMethod
 from fdro_core.contracts.messages import Begin, Reply, Request, Train, Trained
 from fdro_core.contracts.problem import Problem
 from fdro_core.federation import kernels, preconditioner
@@ -13,40 +12,6 @@ from fdro_core.federation.worker import FederatedWorker, WorkerState
 from uncertainty_sets.arrays import Array
 
 Walk = tuple[Array, float | None, Array | None]
-
-
-class LocalSettings(Protocol):
-    """The settings that a worker reads, of synchronous and asynchronous methods alike."""
-
-    @property
-    def step(self) -> float | None:
-        """η, None for the default."""
-        ...
-
-    @property
-    def preconditioned(self) -> bool:
-        """Whether steps are in the metric that follows the gradients."""
-        ...
-
-    @property
-    def proximal_weight(self) -> float:
-        """μ of a term (μ/2)‖w - w_sent‖² in the local steps, 0 for none."""
-        ...
-
-    @property
-    def batch_size(self) -> int | None:
-        """Samples per gradient, None for all."""
-        ...
-
-    @property
-    def reported_loss(self) -> str:
-        """On which data the loss is measured."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Of all random draws."""
-        ...
 
 
 class RoundWorker(FederatedWorker):
@@ -59,7 +24,7 @@ class RoundWorker(FederatedWorker):
     again.
     """
 
-    def __init__(self, index: int, problem: Problem, settings: LocalSettings) -> None:
+    def __init__(self, index: int, problem: Problem, settings: TrainingMethod) -> None:
         super().__init__(index, problem, seed=settings.seed, batch_size=settings.batch_size)
         self.settings = settings
 

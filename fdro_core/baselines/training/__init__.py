@@ -1,0 +1,1 @@
+"""What synchronous rounds and asynchronous arrivals share: workers train, the master combines."""
