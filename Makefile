@@ -28,7 +28,7 @@ demo: $(VENV)/.run  ## a short run that compares robust training with FedAvg
 
 test: $(VENV)/.dev  ## the test-suite
 	$(if $(ARGS),,$(BIN)/python -m build_kernels.warm $(WORKERS))
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=20 $(ARGS)
 
 check: lint docs  ## lint, format, types, import rule, documentation; `make -j2 check` does both halves at once
 
