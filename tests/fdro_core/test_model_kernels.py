@@ -7,7 +7,7 @@ import pytest
 
 from bench.driver.problems import Counted, classification
 from fdro_core import AspireEase, VirtualEngine, solve
-from fdro_core.aspire.models import kernels, sampled
+from fdro_core.aspire.models import kernels, sampled, sums
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import middle_box
 
@@ -103,7 +103,7 @@ def test_the_preconditioned_step(rng):
 
 
 def test_plane_sums_of_many_parameters_and_workers(rng):
-    p, workers = 2 * sampled.COLUMNS + 7, sampled.CHUNK + 3
+    p, workers = 2 * sampled.COLUMNS + 7, sums.CHUNK + 3
     planes = Planes(rng.dirichlet(np.ones(workers)), keep_all=True, limit=10)
     z, gradients = rng.normal(size=p), rng.normal(size=(workers, p))
     models = sampled.SampledModels(
@@ -111,12 +111,12 @@ def test_plane_sums_of_many_parameters_and_workers(rng):
     )
     for _ in range(3):
         planes._add(rng.dirichlet(np.ones(workers)), 1.0)
-    models.X, models.trust = rng.normal(size=(workers, p)), rng.uniform(0.1, 1.0, size=workers)
+    models.X[:], models.trust[:] = rng.normal(size=(workers, p)), rng.uniform(0.1, 1.0, size=workers)
     models.recentre()
     matrix = planes.matrix()
     slopes, points, trusts = matrix @ gradients, (matrix * models.trust) @ models.X, matrix @ models.trust
-    np.testing.assert_allclose(models.slopes, slopes, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(models.points, points, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(models.sums.slopes, slopes, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(models.sums.points, points, rtol=1e-11, atol=1e-13)
     metric, step = models.metric, models.step_size
     B = slopes + metric / step * (np.outer(trusts, z) - points)
     np.testing.assert_allclose(models.stiffness, step * (B / metric) @ B.T, rtol=1e-10)

@@ -17,6 +17,7 @@ from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.messages import Evaluate
 from fdro_core.aspire.models.sampled import SampledModels
+from fdro_core.aspire.models.sums import PlaneSums, WorkerSums
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, softmax_problems
@@ -223,17 +224,42 @@ def test_mini_batches_come_near_the_optimum():
     assert relative_gap(robust_value(problems, chosen, result.w), best, start) < 0.02
 
 
-def test_the_sampled_sums_follow_every_reply():
+@pytest.mark.parametrize("few", [0, N])
+def test_the_sampled_sums_follow_every_reply(few, monkeypatch):
+    monkeypatch.setattr("fdro_core.aspire.models.sampled.FEW", few)  # by plane, or by worker
     rng = np.random.default_rng(1)
     planes = three_planes(rng)
     z, losses, gradients = rng.normal(size=P), rng.normal(size=N), rng.normal(size=(N, P))
     state = SampledModels(planes, z, losses, gradients, step=0.01, prox=0.1, window=0.1)
+    assert isinstance(state.sums, WorkerSums if few else PlaneSums)
     for _ in range(30):
         j = int(rng.integers(N))
         state.learn(j, rng.normal(size=P), rng.normal(), rng.normal(size=P))
         state.step(1 / N)
         table = planes.table[:, : planes.size]
-        np.testing.assert_allclose(state.slopes, table.T @ state.G, atol=1e-10)
-        np.testing.assert_allclose(state.points, (table * state.trust[:, None]).T @ state.X, atol=1e-10)
-        np.testing.assert_allclose(state.trusts, state.trust @ table, atol=1e-12)
+        saved = state.snapshot()
+        np.testing.assert_allclose(saved["slopes"], table.T @ state.G, atol=1e-10)
+        np.testing.assert_allclose(saved["points"], (table * state.trust[:, None]).T @ state.X, atol=1e-10)
+        np.testing.assert_allclose(saved["trusts"], state.trust @ table, atol=1e-12)
         np.testing.assert_allclose(planes.losses, state.losses @ table, atol=1e-12)
+        s = table @ planes.multipliers
+        np.testing.assert_allclose(state.sums.descent(np.full(P, np.nan)), s @ state.G, atol=1e-10)
+        point = np.full(P, np.nan)
+        assert state.sums.anchor(point) == pytest.approx(s @ state.trust)
+        np.testing.assert_allclose(point, (s * state.trust) @ state.X, atol=1e-10)
+
+
+def test_sums_by_plane_and_by_worker_train_alike(monkeypatch):
+    """Rounding alone differs, until it decides whether a plane is used or a worker rests, some time later."""
+    found = []
+    for few in (0, 4):
+        monkeypatch.setattr("fdro_core.aspire.models.sampled.FEW", few)
+        found.append(
+            solve(
+                classification(4, seed=5),
+                six_sets(4, seed=5)["cd-norm"],
+                algorithm=models(batch_size=16, iterations=100, local_steps=2),
+            )
+        )
+    np.testing.assert_allclose(found[0].w, found[1].w, rtol=1e-12, atol=1e-13)
+    assert found[0].objective == pytest.approx(found[1].objective, rel=1e-12)

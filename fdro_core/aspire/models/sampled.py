@@ -9,8 +9,7 @@ visits: without it a slow worker's old x_j would hold z back. Losses are running
 batch is noise to the adversary; D is the root of a running mean of (Σ_j s_jg_j)², as in RMSprop; η rises and
 falls with the epochs (`preconditioner.pace`). Nothing of this is proved.
 
-A reply costs O(|A|p), whatever N is: the planes' sums of g_j and a_jx_j follow it, and are summed anew at
-every plane update.
+A reply costs O(|A|p), whatever N is (`sums`).
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import numpy as np
 
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.state import arrays
+from fdro_core.aspire.models.sums import FEW, PlaneSums, WorkerSums
 from fdro_core.aspire.planes import Planes
 from fdro_core.federation import preconditioner
 from uncertainty_sets.arrays import Array
@@ -30,7 +30,6 @@ MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
 MOVES = 200  # of weight between planes in one step
 COLUMNS = 8192  # of the planes at a time, where their products are added up
-CHUNK = 64  # workers at a time when planes are summed anew
 
 STATE = {
     "z": "p", "average": "p", "X": "N p", "G": "N p", "losses": "N", "visits": "N", "seen_at": "N",
@@ -53,13 +52,9 @@ class SampledModels:
         epochs: how many were taken.
         squares: v, whose root is D.
         stiffness: how the planes' losses answer to λ, from the last plane update.
-        slopes, points, trusts: Σ_j p_ljg_j, Σ_j p_lja_jx_j and Σ_j p_lja_j of every plane.
+        sums: Σ_j s_jg_j and Σ_j s_ja_jx_j; a snapshot has those of every plane: slopes, points and trusts.
         overlap: PPᵀ of the planes.
     """
-
-    # Arrays that are used again: new pages of memory would cost more than the sums that are written to them.
-    _room: Array = np.empty((2, 0, 0))  # for slopes and points
-    _slope: Array = np.empty(0)
 
     def __init__(
         self,
@@ -85,8 +80,14 @@ class SampledModels:
         self.trust = np.ones(workers)
         self.epochs = 0.0
         self.configure(step, prox, window)
+        self.sums = self._make_sums()
         self.squares: Any = None
+        self._slope = np.empty_like(z)  # used again: new pages of memory would cost more than the sum
         self.recentre()
+
+    def _make_sums(self) -> PlaneSums | WorkerSums:
+        kind = WorkerSums if self.losses.size <= FEW else PlaneSums
+        return kind(self.planes, self.X, self.G, self.trust)
 
     def configure(self, step: float, prox: float, window: float) -> None:
         """Set the longest η, the prox step ρ of the weights, and the share of the epochs averaged."""
@@ -94,7 +95,8 @@ class SampledModels:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE}
+        sums: dict[str, Any] = self.sums.snapshot()
+        return sums | {name: getattr(self, name) for name in STATE if name not in sums}
 
     @classmethod
     def restored(
@@ -103,8 +105,14 @@ class SampledModels:
         """The models of a snapshot."""
         models = cls.__new__(cls)
         models.planes = planes
-        vars(models).update(arrays(STATE, state, planes))
+        found = arrays(STATE, state, planes)
+        kept = {name: found.pop(name) for name in ("slopes", "points", "trusts")}
+        vars(models).update(found)
         models.configure(step, prox, window)
+        models.sums = models._make_sums()
+        if isinstance(models.sums, PlaneSums):
+            models.sums.restore(kept)
+        models._slope = np.empty_like(models.z)
         return models
 
     @property
@@ -128,35 +136,29 @@ class SampledModels:
         change = rate * (loss - self.losses[j])
         self.losses[j] += change
         self.interval[j] += max(INTERVAL_MEMORY, 1.0 / self.visits[j]) * (gap - self.interval[j])
-        before, now = self.trust[j], 1.0 / self.interval[j]
-        row = self.planes.table[j, : self.planes.size]
-        self.planes.losses += row * change
-        kernels.replace_sums(self.slopes, self.points, row, gradient, self.G[j], x, now, self.X[j], before)
-        self.trusts += row * (now - before)
-        self.trust[j] = now
+        self.planes.losses += self.planes.table[j, : self.planes.size] * change
+        self.sums.replace(j, gradient, x, 1.0 / self.interval[j])
 
     def local_step(self, j: int, steps: int) -> tuple[Array, Array]:
         """a and b of worker j's local steps (`models.local`), each of η over their number."""
         scale: Array = self.step_size / steps / self.metric
-        return scale, scale * (self.planes.multipliers @ self.slopes - self.G[j])
+        return scale, scale * (self.sums.descent(self._slope) - self.G[j])
 
     def step(self, share: float) -> None:
         """D, λ, z and its average; share is S/N, times the local steps."""
         planes = self.planes
         self.epochs += share
-        slope = self._slope = self._slope if self._slope.size else np.empty_like(self.z)
-        kernels.mix(self.slopes, planes.multipliers, slope)
+        slope = self.sums.descent(self._slope)
         mean = kernels.follow_squares(self.squares, slope, min(1.0, preconditioner.MEMORY * share))
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
             pull = self.overlap / (self.prox * share)
             values = planes.losses + pull @ planes.multipliers
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
-            kernels.mix(self.slopes, planes.multipliers, slope)
+            self.sums.descent(slope)
         pace = min(1.0, share / max(1.0, self.window * self.epochs))
         z, average = np.empty_like(slope), np.empty_like(slope)
-        kernels.mix(self.points, planes.multipliers, z)
-        trust = float(planes.multipliers @ self.trusts)
+        trust = self.sums.anchor(z)
         kernels.precondition(
             z, self.average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace,
             average,
@@ -175,20 +177,12 @@ class SampledModels:
         Costs O(|A|Np).
         """
         planes = self.planes
+        self.sums.recentre()
         table = planes.table[:, : planes.size]
-        if self._room.shape[1] < planes.size:
-            self._room = np.empty((2, planes.size + 2, self.z.size))
-        self.slopes, self.points = self._room[:, : planes.size]
-        for begin in range(0, self.losses.size, CHUNK):
-            rows = slice(begin, begin + CHUNK)
-            weights = table[rows]
-            _add_product(weights, self.G[rows], self.slopes, begin)
-            _add_product(weights * self.trust[rows, None], self.X[rows], self.points, begin)
-        self.trusts = self.trust @ table
         self.overlap = table.T @ table
         planes.refresh(self.losses)
         if self.squares is None:  # the first time
-            self.squares = preconditioner.follow(None, planes.multipliers @ self.slopes)
+            self.squares = preconditioner.follow(None, self.sums.descent(self._slope))
         self.stiffness = self.step_size * self._answers()
 
     def _answers(self) -> Array:
@@ -198,15 +192,8 @@ class SampledModels:
         for begin in range(0, self.z.size, COLUMNS):
             part = slice(begin, begin + COLUMNS)
             metric = np.sqrt(self.squares[part]) + floor
-            behind = self.trusts[:, None] * self.z[part] - self.points[:, part]
-            slopes = self.slopes[:, part] + behind * (metric / self.step_size)
+            slopes, points, trusts = self.sums.of_planes(part)
+            behind = trusts[:, None] * self.z[part] - points
+            slopes = slopes + behind * (metric / self.step_size)
             answers += (slopes / metric) @ slopes.T
         return answers
-
-
-def _add_product(weights: Array, rows: Array, sums: Array, added: int) -> None:
-    """Add weightsᵀ·rows to the sums of so many rows before."""
-    if added:
-        sums += weights.T @ rows
-    else:
-        np.matmul(weights.T, rows, out=sums)
