@@ -93,6 +93,25 @@ def test_many_workers_have_a_column_for_the_worst_fifth():
     assert cells(by_fifth)["ASPIRE-EASE"]["s to worst 20 % 40.0 %"] == "10 ± 0"
 
 
+def test_rivals_are_counted_below_and_above():
+    def runs(end, spread=0.001):
+        return [made(seed, [1], [end + spread * seed]) for seed in range(4)]
+
+    one = {
+        "ASPIRE-EASE": runs(0.5),
+        "ASPIRE-EASE_per": runs(0.9),
+        "AFL": runs(0.6, 0.002),
+        "ACE": runs(0.4, 0.002),
+    }
+    one["FedAvg"] = [made(seed, [1], [0.5 + 0.1 * (-1) ** seed]) for seed in range(4)]
+    table = races.tally({"a": {"calm": one}, "b": {"calm": one}}, {"a": "acc_w", "b": "acc_w"}, "ASPIRE-EASE")
+    rows = [
+        ["a", "calm", "50.2", "60.3, AFL", "3", "1 (1)", "1 (1)"],
+        ["b", "calm", "50.2", "60.3, AFL", "3", "1 (1)", "1 (1)"],
+    ]
+    assert [list(row) for row in table.rows] == [*rows, ["all", "calm", "", "", "6", "2 (2)", "2 (2)"]]
+
+
 def test_the_best_two_of_each_kind_are_named():
     ends = {"ASPIRE-EASE": 0.1, "ASPIRE-EASE_per": 0.2, "FedAvg": 0.5, "AFL": 0.9, "AFL + P": 0.8}
     ends |= {"DRFA-Prox": 0.7, "ACE": 0.4, "FedAsync": 0.3, "FedBuff": 0.6}

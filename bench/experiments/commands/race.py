@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
                     runs = compare.tuned_runs(pool, session.records, given, base, names, workers, known)
                     found.setdefault(name, {})[situation] = runs
                     judged[name] = base.judge
-    shown: list[Table] = []
+    shown: list[Table] = [races.tally(found, judged, REFERENCE)]
     for name, both in found.items():
         level = races.target(both[WITHOUT_STRAGGLERS], judged[name])
         shown += [

@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.display.tables import Table
 from bench.experiments.presentation import figures, kinds, reporting, tables
-from bench.experiments.presentation.statistics import paired, summary
+from bench.experiments.presentation.statistics import holm, paired, summary
 from bench.experiments.runs import curves
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -105,6 +105,46 @@ def table(title: str, runs: Runs, level: float, metric: str, reference: str) -> 
             ]
         )
     return Table(title, headings, rows)
+
+
+LEVEL = 0.05  # of a test that tells two methods apart
+
+
+def tally(found: Mapping[str, Mapping[str, Runs]], judged: Mapping[str, str], reference: str) -> Table:
+    """Return how many rivals end below and above the reference method, race by race.
+
+    A rival is a method whose name does not begin like the reference's. The t-test is paired over seeds; in
+    brackets after Holm's correction for the number of rivals.
+    """
+    family = reference.partition("-")[0]
+    rows, sums = [], dict.fromkeys(next(iter(found.values())), (0, 0, 0, 0, 0))
+    for data, both in found.items():
+        for situation, runs in both.items():
+            own, metric = runs.get(reference, ()), judged[data]
+            rivals = [m for m in runs if not m.startswith(family) and len(runs[m]) == len(own) > 1]
+            if not rivals:
+                continue
+            ends = {method: float(np.mean(finals(runs[method], metric))) for method in [*rivals, reference]}
+            tests = [paired(finals(runs[m], metric), finals(own, metric)) for m in rivals]
+            gaps = np.array([test.difference for test in tests if test is not None])
+            chances = [test.t for test in tests if test is not None]
+            apart, surely = np.array(chances) < LEVEL, np.array(holm(chances)) < LEVEL
+            best = max(rivals, key=lambda method: ends[method])
+            counts = [len(rivals)]
+            for side in (gaps < 0, gaps > 0):
+                counts += [int((side & apart).sum()), int((side & surely).sum())]
+            sums[situation] = tuple(np.add(sums[situation], counts).tolist())
+            rows.append(
+                [data, situation, f"{ends[reference]:.1f}", f"{ends[best]:.1f}, {best}", *_told(counts)]
+            )
+    rows += [["all", situation, "", "", *_told(counts)] for situation, counts in sums.items() if counts[0]]
+    headings = ["race", "", f"{reference} %", "best rival %", "rivals", "below it, p < 0.05 (Holm)"]
+    return Table("Rivals at the end", [*headings, "above it, p < 0.05 (Holm)"], rows)
+
+
+def _told(counts: Sequence[int]) -> list[str]:
+    rivals, below, surely_below, above, surely_above = counts
+    return [str(rivals), f"{below} ({surely_below})", f"{above} ({surely_above})"]
 
 
 def _mean(values: Sequence[float | None], scale: float, digits: int) -> str:
