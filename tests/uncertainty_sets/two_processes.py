@@ -26,6 +26,7 @@ def joined(rank: int, store: str) -> Iterator[None]:
     )
     try:
         yield
+        torch.distributed.barrier()  # gloo's threads abort a process whose peer has gone before it
     finally:  # a loss in a later test would wait for the other process
         torch.distributed.destroy_process_group()
 
