@@ -203,6 +203,8 @@ def train(rng: np.random.Generator) -> None:
             lost = [Crash(0, 9.0, 14.0)] if algorithm.deadline else []
             engine = VirtualEngine(seed=2, delays=LogNormal(1.0, 0.5), crashes=lost)
             solve(problems, uncertainty_set, algorithm=algorithm, engine=engine)
+    everyone = Box(np.zeros(12), np.ones(12))  # so many workers that the planes' sums are followed
+    solve(problems * 3, everyone, algorithm=AspireEase(iterations=60, batch_size=4))
     for dtype in (np.float32, np.float64):
         network = DenseNetwork(X[0], y[0], 3, hidden=(5, 4), dropout=(0.1, 0.2, 0.3), dtype=dtype)
         network.loss_and_gradient(network.initial_point(rng), rng, 8)
