@@ -102,7 +102,7 @@ def made_records(tmp_path, monkeypatch):
 
     def tuned(widen):
         given = argparse.Namespace(
-            trials=1, search_seeds=2, seed=0, repeats=2, widen=widen, halving=True, edges=[]
+            trials=1, search_seeds=2, seed=0, repeats=2, widen=widen, halving=True, outer=0.05, edges=[]
         )
         records = Records(tmp_path / "runs.jsonl")
         with Pool(1, console, perform) as pool:

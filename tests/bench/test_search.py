@@ -28,7 +28,14 @@ def searched(tmp_path, score, *, halving, trials=5, seeds=3):
         return record | {"schema": 1, "metrics": {"held_acc_w": held, "acc_w": 1 - held}}
 
     given = argparse.Namespace(
-        trials=trials, search_seeds=seeds, seed=0, repeats=1, widen=False, halving=halving, edges=[]
+        trials=trials,
+        search_seeds=seeds,
+        seed=0,
+        repeats=1,
+        widen=False,
+        halving=halving,
+        outer=0.05,
+        edges=[],
     )
     records = Records(tmp_path / "runs.jsonl")
     with Pool(1, Console(quiet=True), scored) as pool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.datasets import names
-from bench.experiments.runs import methods, plugins
+from bench.experiments.runs import edges, methods, plugins
 from bench.experiments.runs.task import Task
 from bench.measuring import machine
 
@@ -88,6 +88,13 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         help="search on beyond a range whose end is best (yes, except with --quick and in edition 1)",
     )
+    made.add_argument(
+        "--outer",
+        type=float,
+        default=edges.OUTER,
+        metavar="SHARE",
+        help=f"of a range, on its logarithmic scale, that counts as its end ({edges.OUTER:g})",
+    )
     return made
 
 
@@ -122,6 +129,8 @@ def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> a
         raise SystemExit(f"no data set is called {unknown[0]!r}; there are: {', '.join(names())}")
     if min(options.repeats, options.trials, options.search_seeds, options.jobs) < 1:
         raise SystemExit("--repeats, --trials, --search-seeds and --jobs must be at least 1")
+    if not 0 < getattr(options, "outer", edges.OUTER) < 0.5:
+        raise SystemExit(f"--outer must be between 0 and 0.5, got {options.outer:g}")
     if options.out is None:
         options.out = ROOT / "out" / (f"{command}-quick" if options.quick else command)
     return options

@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.display.tables import Table
 from bench.experiments.presentation.statistics import paired, summary
 from bench.experiments.presentation.tables import MISSING, chance, pm
-from bench.experiments.runs import edges, stopping
+from bench.experiments.runs import stopping
 from bench.measuring import machine
 
 
@@ -118,8 +118,8 @@ def beyond(options: argparse.Namespace) -> str:
     if not options.widen:
         return ""
     return (
-        f"a best value in the outer {edges.OUTER:.0%} of its range is moved outwards, trial by trial on the "
-        "same seeds, while that is better; "
+        f"a best value in the outer {options.outer:.0%} of its range is moved outwards, trial by trial on "
+        "the same seeds, while that is better; "
     )
 
 

@@ -97,9 +97,9 @@ def _widened(
         allowed = edges.accepts(known[name], workers, base.batch)
         if options.widen:
             reached = tuning.score(_records(records, trial(name, settings)))
-            going[name] = edges.widened(known[name], settings, reached, allowed)
+            going[name] = edges.widened(known[name], settings, reached, allowed, options.outer)
         else:
-            open_ends += edges.edges(known[name], settings, allowed)
+            open_ends += edges.edges(known[name], settings, allowed, options.outer)
     scores: dict[str, float | None] = dict.fromkeys(going)
     while scores:
         asked: dict[str, dict[str, Any]] = {}

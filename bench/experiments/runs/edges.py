@@ -1,8 +1,8 @@
 """The ends of searched ranges: a best setting that lies there means that the range was too small.
 
-At an end are: a value of a `Range` in the outer 5 % of it, on its logarithmic scale, and the first or last of
-a `Choice` of increasing numbers. An end that nothing lies beyond is none: Γ of the whole simplex, one local
-step, a value that the method refuses.
+At an end are: a value of a `Range` in the outer 5 % of it (or another share), on its logarithmic scale, and
+the first or last of a `Choice` of increasing numbers. An end that nothing lies beyond is none: Γ of the whole
+simplex, one local step, a value that the method refuses.
 
 `widened` goes on beyond, by one rule for every method: the best settings with one value moved outwards (a
 range's by √10, a choice's by its last ratio) are a further trial with the same seeds. If it is better, it is
@@ -22,7 +22,7 @@ from bench.experiments.runs.methods import Choice, Method, Range, Setup
 from fdro_core.contracts.tuning import Space
 from fdro_core.errors import InvalidSetting
 
-OUTER = 0.05  # of a range, on its logarithmic scale
+OUTER = 0.05  # the usual share of a range, on its logarithmic scale
 FACTOR = 10**0.5
 MOST = 6
 
@@ -74,11 +74,13 @@ def ends(space: Space) -> tuple[float, float, float, float] | None:
     return values[0], values[-1], down, up
 
 
-def side(space: Space, value: Any) -> int:
+def side(space: Space, value: Any, outer: float = OUTER) -> int:
     """Return -1 or 1 if the value is at the lower or upper end, or beyond it; else 0.
 
     >>> side(Range(0.1, 10.0), 8.0), side(Range(0.1, 10.0), 7.0), side(Range(0.1, 10.0), 30.0)
     (1, 0, 1)
+    >>> side(Range(0.1, 10.0), 7.0, outer=0.25)
+    1
     """
     found = ends(space)
     if found is None:
@@ -86,17 +88,17 @@ def side(space: Space, value: Any) -> int:
     low, high = found[:2]
     if isinstance(space, Range):
         place = np.log(value / low) / np.log(high / low)
-        return -1 if place <= OUTER else 1 if place >= 1 - OUTER else 0
+        return -1 if place <= outer else 1 if place >= 1 - outer else 0
     return -1 if value <= low else 1 if value >= high else 0
 
 
-def beyond(space: Space, value: Any) -> Any:
+def beyond(space: Space, value: Any, outer: float = OUTER) -> Any:
     """Return the next value outwards from one at an end; None if there is none within the limits.
 
     >>> beyond(Range(0.1, 10.0), 8.0), beyond(Choice((2, 5, 10)), 2), beyond(Choice((1, 5, 10)), 1)
     (25.3, 1, None)
     """
-    found, at = ends(space), side(space, value)
+    found, at = ends(space), side(space, value, outer)
     if found is None or at == 0:
         return None
     smallest, largest = space.limits
@@ -106,26 +108,33 @@ def beyond(space: Space, value: Any) -> Any:
     return None if moved in {value, 0} else moved
 
 
-def edges(method: Method, settings: Mapping[str, Any], allowed: Allowed = lambda _: True) -> list[Edge]:
+def edges(
+    method: Method, settings: Mapping[str, Any], allowed: Allowed = lambda _: True, outer: float = OUTER
+) -> list[Edge]:
     """Return the settings at an end with something beyond that the method does not refuse."""
     found = []
     for name, space in method.search.items():
         known = ends(space)
-        further = None if known is None else beyond(space, settings[name])
+        further = None if known is None else beyond(space, settings[name], outer)
         if known is not None and further is not None and allowed({**settings, name: further}):
-            at = side(space, settings[name])
+            at = side(space, settings[name], outer)
             found.append(Edge(method.name, name, settings[name], known[0], known[1], at, further))
     return found
 
 
 def widened(
-    method: Method, best: Settings, score: float, allowed: Allowed = lambda _: True
+    method: Method,
+    best: Settings,
+    score: float,
+    allowed: Allowed = lambda _: True,
+    outer: float = OUTER,
 ) -> Generator[Settings, float, tuple[Settings, list[Edge]]]:
     """Yield settings to try; take their score; return the best and the ends that `MOST` left open."""
     settled: set[tuple[str, int]] = set()
 
     def left() -> list[Edge]:
-        return [each for each in edges(method, best, allowed) if (each.setting, each.side) not in settled]
+        found = edges(method, best, allowed, outer)
+        return [each for each in found if (each.setting, each.side) not in settled]
 
     for _ in range(MOST):
         if not left():
