@@ -60,16 +60,17 @@ def rows(given: Any) -> list[str]:
 
 
 def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:
-    """Draw test Acc_w and the worst training loss of every method, mean ± deviation over repeats.
+    """Draw the accuracy that is judged and the worst training loss of every method, mean ± deviation of runs.
 
     Stars are the paper's. max{Ind} is left out: it would fill the scale.
     """
     runs = {method: records for method, records in runs.items() if method != "max{Ind}"}
     if not runs:
         return
+    judged = tables.with_fifth(COLUMNS, runs)[0]  # with hundreds of workers the worst fifth
     places = range(len(runs), 0, -1)
     with figures.canvas(folder, f"methods-{data}", columns=2, height=1.0 + 0.2 * len(runs)) as panels:
-        for axes, (name, metric, scale, _) in zip(panels, COLUMNS, strict=False):
+        for axes, (name, metric, scale, _) in zip(panels, (judged, COLUMNS[1]), strict=True):
             for place, (method, records) in zip(places, runs.items(), strict=True):
                 found = [scale * record["metrics"][metric] for record in records]
                 look = {"color": kinds.color(method), "markersize": 4, "linewidth": 1.2}
