@@ -80,6 +80,6 @@ def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None
                     axes.plot(theirs[0], place, "k*", markersize=7)
             axes.set_yticks(list(places), list(runs) if axes is panels[0] else [""] * len(runs))
             axes.grid(axis="y", linewidth=0.3)
-            axes.set_xlabel(f"{name}; {STAR if data in paper_numbers.NAMES else 'of the worst worker'}")
+            axes.set_xlabel(f"{name}; {STAR}" if data in paper_numbers.NAMES else name)
         panels[0].set_title(f"{data}: mean ± deviation of {len(next(iter(runs.values())))} runs")
         panels[1].set_title(kinds.KEY, fontsize=8)
