@@ -118,7 +118,7 @@ class SampledModels:
     @property
     def step_size(self) -> float:
         """η after the epochs taken."""
-        return self.longest_step * preconditioner.pace(self.epochs)
+        return self.longest_step * preconditioner.pace(self.epochs, self.losses.size)
 
     @property
     def metric(self) -> Array:

@@ -94,7 +94,7 @@ class TrainingMaster(FederatedMaster, Generic[Method, State]):
         """η; with a preconditioner it rises and falls with the epochs, as ASPIRE-EASE's does."""
         if not self.method.preconditioned:
             return self.state.step
-        return self.state.step * preconditioner.pace(self._epochs)
+        return self.state.step * preconditioner.pace(self._epochs, self.state.losses.size)
 
     @property
     def reported(self) -> Array:
