@@ -150,3 +150,18 @@ def test_networks_search_shorter_preconditioned_steps():
         assert usual[name].search[setting] == methods.Range(6e-4, 0.6)
         assert network[name].search[setting] == methods.Range(6e-4, 6e-2)
     assert network["AFL"].search == usual["AFL"].search
+
+
+def test_hundreds_of_workers_search_longer_steps():
+    few, many = methods.registry(100), methods.registry(101)
+    for name, setting, usual, longer in (
+        ("AFL", "step", methods.Range(0.1, 10.0), methods.Range(0.1, 1000.0)),
+        ("AFL + P", "step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 6.0)),
+        ("ASPIRE-EASE", "model_step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 6.0)),
+    ):
+        assert few[name].search[setting] == usual
+        assert many[name].search[setting] == longer
+        assert many[name].default == few[name].default
+    assert methods.registry(101, edition=1)["AFL"].search == methods.registry(3, edition=1)["AFL"].search
+    network = methods.registry(101, network=True)
+    assert network["ASPIRE-EASE"].search["model_step"] == methods.Range(6e-4, 6e-2)
