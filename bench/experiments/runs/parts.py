@@ -31,7 +31,8 @@ def cut(clients: Sequence[Any], seed: int, share: float = HELD_OUT) -> list[Part
     """Hold a share of every client's training data out: of each label, in blocks of 16 neighbouring samples.
 
     Samples of a time series that lie side by side are nearly the same, so single samples held out would
-    say nothing new. Which blocks are taken depends on the seed; the test data is the client's own.
+    say nothing new. Which blocks are taken depends on the seed; the test data is the client's own. A client
+    with so few samples that no label has enough blocks has one block held out, whatever its labels.
     """
     parts = []
     for number, client in enumerate(clients):
@@ -43,9 +44,10 @@ def cut(clients: Sequence[Any], seed: int, share: float = HELD_OUT) -> list[Part
             blocks = np.array_split(rows, min(rows.size, max(2, rows.size // BLOCK)))
             for place in rng.permutation(len(blocks))[: round(share * len(blocks))]:
                 held[blocks[place]] = True
-        if share > 0 and (held.all() or not held.any()):  # so few samples that no rule helps
+        if share > 0 and (held.all() or not held.any()):  # few samples, and of no label enough for blocks
             held[:] = False
-            held[: max(1, n // 2)] = n > 1
+            first, count = rng.integers(n), max(1, round(share * n))
+            held[(first + np.arange(count)) % n] = n > 1
         X, y = client.X_train, client.y_train
         parts.append(Part((X[~held], y[~held]), (X[held], y[held]), (client.X_test, client.y_test)))
     return parts
