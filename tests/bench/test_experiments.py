@@ -60,6 +60,15 @@ def test_a_client_with_few_samples_is_cut_too(labels):
     assert len(part.held[1]) >= 1
 
 
+def test_few_samples_of_every_label_are_cut_by_the_share_and_the_seed():
+    """As on MNIST by writer: eight digits of each label. Half of them, the same for all seeds, were held."""
+    labels = np.tile(np.arange(10), 8)
+    held = [cut([client(labels)], seed=seed)[0].held[0].ravel().astype(int) for seed in range(20)]
+    assert {rows.size for rows in held} == {16}
+    assert len({tuple(rows) for rows in held}) > 10
+    assert all((np.diff(np.sort(rows)) == 1).sum() >= 14 for rows in held)  # side by side, around the end
+
+
 def test_scores_by_hand():
     # one feature, two classes, w = (0, 1; bias 0, 0): score 1 is x, so x > 0 is class 1
     X, y = np.array([[2.0], [-1.0], [3.0]]), np.array([1, 1, 0])
@@ -79,7 +88,7 @@ def test_the_worst_fifth_by_hand():
     record = perform(SHORT)
     accuracies = sorted(record["metrics"]["accuracies"])
     assert record["metrics"]["acc_20"] == pytest.approx(accuracies[0], abs=1e-4)  # one of two workers
-    assert len(record["curve"]["acc_20"]) == len(record["curve"]["bits"]) == 4
+    assert len(record["curve"]["held_acc_20"]) == len(record["curve"]["bits"]) == 4
     assert record["curve"]["bits"] == sorted(record["curve"]["bits"])
 
 
@@ -210,8 +219,29 @@ def test_the_same_task_gives_the_same_record():
         del record["seconds"], record["cpu"]
     assert first == second
     assert first["metrics"]["accuracies"]
-    assert len(first["curve"]["acc_w"]) == 4
+    assert len(first["curve"]["held_acc_w"]) == 4
     assert perform(replace(SHORT, seed=1))["curve"] != first["curve"]
+
+
+def test_a_whole_curve_has_the_test_data_and_changes_nothing_else():
+    """`whole` says what is looked at, not what is run: same key, same metrics, a longer curve."""
+    task = replace(SHORT, points=12)
+    brief, whole = perform(task), perform(replace(task, whole=True))
+    assert task.key() == replace(task, whole=True).key()
+    assert brief["metrics"] == whole["metrics"]
+    assert {"acc_w", "acc_w_last", "acc_w_tail", "loss_w", "loss_w_last", "std"} <= set(brief["metrics"])
+    added = {"loss_w", "acc_w", "acc_20", "std"}
+    assert set(whole["curve"]) - set(brief["curve"]) == added
+    assert brief["curve"] == {name: whole["curve"][name] for name in brief["curve"]}
+    assert whole["metrics"]["acc_w_tail"] == pytest.approx(np.mean(whole["curve"]["acc_w"][-2:]), abs=1e-3)
+
+
+def test_test_data_is_scored_for_what_is_reported_alone(monkeypatch):
+    asked = []
+    of = Evaluator.of
+    monkeypatch.setattr(Evaluator, "of", lambda self, name, w: asked.append(name) or of(self, name, w))
+    perform(replace(SHORT, points=10))
+    assert (asked.count("held"), asked.count("test"), asked.count("train")) == (10 + 3, 3, 3)
 
 
 @pytest.mark.parametrize("method", ["Mix_Even", "DRFA-Prox", "max{Ind}", "ASPIRE-EASE(-)", "ASPIRE-ADP"])

@@ -109,7 +109,7 @@ def _row(rows: Sequence[Row], number: int) -> Row:
 
 
 def _base(given: Any, row: Row) -> Task:
-    base = options.base(given, COMMAND, row.data)
+    base = options.base(given, COMMAND, row.data, whole=True)
     return replace(base, model=row.model, gradients=given.gradients or row.gradients)
 
 
@@ -132,7 +132,7 @@ def _with_slow_workers(pool: Pool, session: Session, runs: Runs, workers: int) -
 def _slowed(record: Mapping[str, Any], slow: Any) -> Task:
     """Return the task of a record with slow workers."""
     known = {name: record[name] for name in Task.__dataclass_fields__ if name in record}
-    return Task(**known | {"stragglers": slow, "delay": tuple(known["delay"])})
+    return Task(**known | {"stragglers": slow, "delay": tuple(known["delay"]), "whole": True})
 
 
 # -- tables -------------------------------------------------------------------------------------------------

@@ -65,14 +65,19 @@ CURVE = {
     "planes": 0,
     "bits": 0,
 }
-"""The quantities of a curve over gradients, with their digits."""
+"""The quantities of a curve over gradients, with their digits; a curve has those of every look."""
 
 
 class ByGradients:
-    """Looks at evenly spaced numbers of gradients; the stopping rule chooses the model afterwards."""
+    """Looks at evenly spaced numbers of gradients; the stopping rule chooses the model afterwards.
+
+    A look sees held-out data. The test and training data are for what is reported: the rule's model and the
+    last fifth of the looks. To score them at every look (`task.whole`) would cost a wide network as much as
+    its training.
+    """
 
     def __init__(self, evaluator: Evaluator, task: Task, blind: bool = False) -> None:
-        self.evaluator, self.blind = evaluator, blind
+        self.evaluator, self.blind, self.whole = evaluator, blind, task.whole
         self.gradients = task.gradients
         self.keeps_curve = task.stage == "run"
         self.judge = task.judge
@@ -95,16 +100,20 @@ class ByGradients:
                 "clock": entry["clock"],
                 "bits": entry["bits_down"] + entry["bits_up"],
                 "planes": entry["planes"],
-                **self.score(w),
+                **(self.score(w) if self.whole else self.held(w)),
             }
         )
         return "budget" if entry["gradients"] >= self.gradients else None
 
+    def held(self, w: Array) -> Row:
+        """Score a model on every worker's held-out data."""
+        loss, right = self.evaluator.of("held", w)
+        return {**_accuracies("held_", right), "held_loss_w": float(loss.max())}
+
     def score(self, w: Array) -> Row:
-        """Score a model on every worker's data."""
+        """Score a model on all of every worker's data."""
         if self.blind:
-            loss, right = self.evaluator.of("held", w)
-            return {**_accuracies("held_", right), "held_loss_w": float(loss.max())}
+            return self.held(w)
         scores = self.evaluator(w)
         return {
             "loss_w": float(scores.train_loss.max()),
@@ -117,10 +126,15 @@ class ByGradients:
 
     def outcome(self, rules: Sequence[str]) -> dict[str, Any]:
         """Return the metrics of the first rule's model; with several rules, those of each beside them."""
+        for place in range(len(self.rows))[stopping.tail(len(self.rows))]:
+            self.rows[place] |= self.score(self.seen[place])
         found = {rule: stopping.metrics(self.rows, self.seen, self.score, rule, self.judge) for rule in rules}
         metrics, self.chosen = found[rules[0]]
-        shown = CURVE if self.keeps_curve else {}
-        curve = {name: [round(row[name], digits) for row in self.rows] for name, digits in shown.items()}
+        curve = {
+            name: [round(row[name], digits) for row in self.rows]
+            for name, digits in CURVE.items()
+            if self.keeps_curve and all(name in row for row in self.rows)
+        }
         outcome: dict[str, Any] = {"metrics": metrics, "rule": rules[0], "curve": curve}
         if len(rules) > 1:
             kept = ("held_acc_w", "acc_w")

@@ -59,6 +59,15 @@ def choose(accuracy: Sequence[float], loss: Sequence[float], rule: str = RULE) -
     return RULES[rule](np.asarray(accuracy, dtype=float), np.asarray(loss, dtype=float))
 
 
+def tail(looks: int) -> slice:
+    """Return the last fifth of so many looks, one at least.
+
+    >>> tail(30), tail(3)
+    (slice(24, 30, None), slice(2, 3, None))
+    """
+    return slice(looks - max(1, looks // 5), looks)
+
+
 def metrics(
     rows: Sequence[Mapping[str, Any]],
     models: Sequence[Array],
@@ -69,7 +78,7 @@ def metrics(
     """Return the metrics of the rule's model and of the last look; and that model.
 
     Args:
-        rows: the looks.
+        rows: the looks, with everything that `score` gives in their last fifth.
         models: the model at each look.
         score: from a model to the entries of a look that depend on it; those on held-out data at least.
         rule: a name of RULES.
@@ -87,7 +96,7 @@ def metrics(
     found |= {f"{name}_last": last[name] for name in scores if name in last}
     if "scores" not in row:  # a look at held-out data alone
         return found, w
-    found["acc_w_tail"] = float(np.mean([one["acc_w"] for one in rows[-max(1, len(rows) // 5) :]]))
+    found["acc_w_tail"] = float(np.mean([one["acc_w"] for one in rows[tail(len(rows))]]))
     found["accuracies"] = row["scores"].test_accuracy.round(4).tolist()
     found["losses"] = row["scores"].train_loss.round(4).tolist()
     return found, w

@@ -48,6 +48,8 @@ class Task:
         judge: what search and stopping rule go by, on held-out data: "acc_w", or "acc_20" where workers have
             so few samples that the worst one's accuracy is noise.
         early: on the virtual clock, look more often at the start, where fast methods rise.
+        whole: whether curves over gradients have the test and training data too; not part of the key, since
+            the run is the same.
     """
 
     experiment: str
@@ -76,6 +78,7 @@ class Task:
     compute: float = 0.0
     judge: str = "acc_w"
     early: bool = False
+    whole: bool = field(default=False, compare=False)
 
     def key(self) -> str:
         """Return the same text for the same task."""
@@ -88,7 +91,7 @@ def key(record: Mapping[str, Any]) -> str:
     A field that the record does not have is the task's default: records written before the field existed
     are still found.
     """
-    names = [each.name for each in fields(Task)]
+    names = [each.name for each in fields(Task) if each.compare]
     full = {name: record[name] if name in record else _DEFAULTS[name] for name in names}
     return json.dumps(full, sort_keys=True)
 
