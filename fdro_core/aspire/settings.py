@@ -59,7 +59,7 @@ class AspireSettings:
         0.006,
         Number(),
         'longest step of z for consensus="models" with mini-batches, in the metric of the gradients; '
-        "steps rise for 50 epochs, or 1,000 gradients if that is sooner, and then fall",
+        "steps rise for 50 epochs, or 5,000 gradients if that is sooner, and then fall",
         letter="η",
         why="as for RMSprop; networks and softmax regression alike",
     )
