@@ -25,7 +25,7 @@ REFERENCE = "ASPIRE-EASE"
 WITHOUT = {"max{Ind}", "Mix_Even"}  # references without a federation's question: whom to wait for
 SLOWER = 10.0
 SHARE = 5  # one worker in so many is slow, the last ones
-SECONDS = {"sc-ma": 500.0}
+SECONDS = {"sc-ma": 500.0, "person-activity": 500.0}
 BATCH = {"fashion-mnist": 64}  # all samples for the others: there are a few thousand per worker at most
 LEVELS = (0.90, 0.97)  # of the best method's last accuracy
 QUICK = {"seconds": 150.0, "batch": 32, "points": 12}
@@ -36,7 +36,7 @@ Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 def main(arguments: list[str]) -> int:
     """Run the experiment, print the tables, write the files."""
     made = options.comparing(options.common(COMMAND, __doc__, DATA))
-    made.add_argument("--seconds", type=float, help="virtual seconds per run (1,000; SC-MA 500)")
+    made.add_argument("--seconds", type=float, help="virtual seconds per run (1,000; other data: SECONDS)")
     session = Session(made, arguments, COMMAND)
     given, found = session.given, dict[str, Runs]()
     with session.pool() as pool:
