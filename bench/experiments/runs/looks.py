@@ -126,8 +126,9 @@ class ByGradients:
 
     def outcome(self, rules: Sequence[str]) -> dict[str, Any]:
         """Return the metrics of the first rule's model; with several rules, those of each beside them."""
-        for place in range(len(self.rows))[stopping.tail(len(self.rows))]:
-            self.rows[place] |= self.score(self.seen[place])
+        if not (self.whole or self.blind):  # else the looks have all that they may see
+            for place in range(len(self.rows))[stopping.tail(len(self.rows))]:
+                self.rows[place] |= self.score(self.seen[place])
         found = {rule: stopping.metrics(self.rows, self.seen, self.score, rule, self.judge) for rule in rules}
         metrics, self.chosen = found[rules[0]]
         curve = {
