@@ -26,7 +26,7 @@ VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE_per")
 REFERENCE = "ASPIRE-EASE"
 WITHOUT = {"max{Ind}", "Mix_Even"}  # references without a federation's question: whom to wait for
 WITHOUT_STRAGGLERS, WITH_STRAGGLERS = SITUATIONS = ("without stragglers", "with stragglers")
-SECONDS = {"fashion-mnist": 1500.0, "mnist-writers": 150.0}
+SECONDS = {"fashion-mnist": 1500.0, "mnist-writers": 120.0}
 USUAL = 1000.0
 POINTS = 40  # even ones; there are some twenty more at the start
 DELAY, COMPUTE = (1.0, 0.5), 0.2
