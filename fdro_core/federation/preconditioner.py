@@ -40,7 +40,7 @@ def metric(squares: Array) -> Array:
 
 
 def pace(epochs: float, workers: int) -> float:
-    """The step after so many epochs, as a share of the longest: min(1, (1 + t·max(1, N/100))/50)/√(1 + t/100).
+    """The step after t epochs, as a share of the longest: min(1, (1 + t·max(1, N/100))/50)/√(1 + t/100).
 
     So steps rise for 50 epochs, and with more than a hundred workers for 5,000 gradients.
 
