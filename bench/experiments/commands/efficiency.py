@@ -12,7 +12,7 @@ import numpy as np
 from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
-from bench.experiments.presentation import figures, kinds, reporting, tables
+from bench.experiments.presentation import figures, kinds, races, reporting, tables
 from bench.experiments.presentation.statistics import summary
 from bench.experiments.presentation.tables import pm
 from bench.experiments.runs import compare, curves, methods
@@ -142,19 +142,23 @@ def _later(method: str, runs: Runs, level: float) -> str:
 
 
 def draw(folder: Path, found: Mapping[str, Runs]) -> None:
-    """Draw worst-worker test accuracy against virtual time, the mean over repeats, one panel per data set."""
+    """Draw worst-worker test accuracy against virtual time, the mean over repeats, one panel per data set.
+
+    Of each kind of rivals the two that end highest have a name; the others are pale.
+    """
     with figures.canvas(folder, COMMAND, columns=len(found), width=4.8, height=3.6) as panels:
         labels: dict[Any, list[figures.End]] = {}
         for axes, (data, runs) in zip(panels, found.items(), strict=True):
-            ends = []
+            ends, named = [], races.leading(runs, "acc_w")
             for method, records in runs.items():
                 end = min(record["curve"]["clock"][-1] for record in records)
                 start = max(record["curve"]["clock"][0] for record in records)
                 grid = np.linspace(start, end, 80)
                 mean = 100 * curves.band(records, "acc_w", grid)[0]
                 look = kinds.line(method)
-                axes.plot(grid, mean, **look)
-                ends.append((grid[-1], mean[-1], method, look["color"]))
+                axes.plot(grid, mean, **look, alpha=1.0 if method in named else 0.25)
+                if method in named:
+                    ends.append((grid[-1], mean[-1], method, look["color"]))
             axes.set_title(data)
             axes.set_xlabel("virtual seconds")
             axes.set_xlim(0, 1.1 * end)
