@@ -180,10 +180,13 @@ def test_adaptive_finds_the_switches() -> None:
 def test_efficiency_times_the_mean_of_three_looks() -> None:
     spike = made(clock=[1.0, 2.0, 3.0, 4.0], acc_w=[0.0, 0.9, 0.0, 0.3])
     steady = made(clock=[1.0, 2.0, 3.0, 4.0], acc_w=[0.5, 0.6, 0.6, 0.6])
-    assert efficiency.times([spike, steady], 0.5) == [None, 1.0]
+    lucky = made(clock=[1.0, 2.0, 3.0, 4.0], acc_w=[0.9, 0.0, 0.3, 0.6])
+    assert efficiency.times([spike, steady, lucky], 0.5) == [None, 3.0, None]  # one look is no mean of three
     found = cells(efficiency.table("made", {"AFL": [spike] * 2, "ASPIRE-EASE": [steady] * 2}))
     assert found["AFL"][0] == "never"
-    assert found["ASPIRE-EASE"][0] == "2 ± 0"  # 90 % of 0.6 is 0.54: the mean of the first two looks is 0.55
+    assert found["ASPIRE-EASE"][0] == "3 ± 0"  # 90 % of 0.6 is 0.54, the mean of the first three 0.57
+    assert found["AFL"][-1].startswith("-30.0")
+    assert found["ASPIRE-EASE"][-1] == "–"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, kinds, races, reporting, tables
-from bench.experiments.presentation.statistics import summary
+from bench.experiments.presentation.statistics import paired, summary
 from bench.experiments.presentation.tables import pm
 from bench.experiments.runs import compare, curves, methods
 from bench.experiments.runs.task import Task
@@ -102,10 +102,8 @@ def last(records: Sequence[Mapping[str, Any]]) -> list[float]:
 
 def times(records: Sequence[Mapping[str, Any]], level: float) -> list[float | None]:
     """Return when the mean of three looks' Acc_w first reaches the level, one time per run."""
-    return [
-        curves.first_time(record["curve"]["clock"], curves.smoothed(record["curve"]["acc_w"]).tolist(), level)
-        for record in records
-    ]
+    found = [(record["curve"], curves.steadily(record["curve"]["acc_w"], level)) for record in records]
+    return [None if place is None else curve["clock"][place] for curve, place in found]
 
 
 def table(data: str, runs: Runs) -> Table:
@@ -118,6 +116,7 @@ def table(data: str, runs: Runs) -> Table:
         "time relative to ASPIRE-EASE",
         tables.difference_from(REFERENCE, "s"),
         "Acc_w % at the end",
+        tables.difference_from(REFERENCE, "Acc_w"),
     ]
     rows = []
     for method, records in runs.items():
@@ -129,6 +128,7 @@ def table(data: str, runs: Runs) -> Table:
                 reporting.ratio_of_means(reached[0], times(runs.get(REFERENCE, records), levels[0])),
                 _later(method, runs, levels[0]),
                 pm(summary([100 * value for value in last(records)]), 2),
+                _higher(method, runs),
             ]
         )
     return Table(f"{data}: virtual seconds", headings, rows)
@@ -139,6 +139,14 @@ def _later(method: str, runs: Runs, level: float) -> str:
     if method == REFERENCE or REFERENCE not in runs:
         return tables.MISSING
     return reporting.difference(times(runs[method], level), times(runs[REFERENCE], level))
+
+
+def _higher(method: str, runs: Runs) -> str:
+    """Test the accuracies at the end, paired over the seeds, in points."""
+    own, other = runs[method], runs.get(REFERENCE, ())
+    if method == REFERENCE or len(own) != len(other):
+        return tables.MISSING
+    return tables.chance(paired(*([100 * value for value in last(records)] for records in (own, other))))
 
 
 def draw(folder: Path, found: Mapping[str, Runs]) -> None:

@@ -57,11 +57,10 @@ def target(runs: Runs, metric: str) -> float:
 def cost(record: Mapping[str, Any], metric: str, level: float) -> Cost | None:
     """Return what the first time took at which the mean of three looks is at the level; None: never.
 
-    A single lucky look at the start is no mean of three; a look after the end of the race does not count.
+    A look after the end of the race does not count.
     """
     curve = record["curve"]
-    there = [] if not curve else np.flatnonzero(curves.smoothed(curve[metric], LOOKS) >= level).tolist()
-    place = next((place for place in there if place >= LOOKS - 1), None)
+    place = curves.steadily(curve[metric], level, LOOKS) if curve else None
     if place is None or curve["clock"][place] > record["virtual_seconds"]:
         return None
     return Cost(curve["clock"][place], curve["gradients"][place], curve["bits"][place])

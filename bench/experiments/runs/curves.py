@@ -57,6 +57,20 @@ def smoothed(values: Sequence[float], width: int = 3) -> Array:
     return means
 
 
+def steadily(values: Sequence[float], level: float, width: int = 3) -> int | None:
+    """Return the first place at which the mean of `width` values is at the level; None if there is none.
+
+    A single lucky look at the start is no mean of three.
+
+    >>> steadily([0.9, 0.1, 0.6, 0.6, 0.6], 0.6)
+    4
+    """
+    means = smoothed(values, width)
+    means[: width - 1] = -np.inf
+    there = np.flatnonzero(means >= level)
+    return int(there[0]) if there.size else None
+
+
 def first_time(clock: Sequence[float], values: Sequence[float], level: float) -> float | None:
     """Return when the curve first is at the level or above, None if it never is.
 
