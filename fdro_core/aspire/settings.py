@@ -66,7 +66,8 @@ class AspireSettings:
     weight_step: float = setting(
         0.1,
         Number(),
-        'step of the weights per epoch for consensus="models" with mini-batches',
+        'step of the weights per epoch for consensus="models" with mini-batches; '
+        "with more than twenty workers times 20/N",
         letter="ρ",
         why="running losses are noisy; a longer step lets the weights swing",
     )

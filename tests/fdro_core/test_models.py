@@ -249,6 +249,21 @@ def test_the_sampled_sums_follow_every_reply(few, monkeypatch):
         np.testing.assert_allclose(point, (s * state.trust) @ state.X, atol=1e-10)
 
 
+@pytest.mark.parametrize(("workers", "share"), [(5, 1.0), (20, 1.0), (40, 0.5), (500, 0.04)])
+def test_the_weights_of_many_workers_move_by_shorter_steps(workers, share):
+    """An epoch moves them by at most ρ·‖losses‖, and ρ shrinks with the even weight beyond twenty workers."""
+    rng = np.random.default_rng(2)
+    planes = three_planes(rng, workers)
+    losses, gradients = rng.uniform(size=workers), np.zeros((workers, P))
+    state = SampledModels(planes, np.zeros(P), losses, gradients, step=0.01, prox=0.1, window=0.1)
+    assert state.prox == pytest.approx(0.1 * share)
+    table = planes.table[:, : planes.size].copy()
+    before = table @ planes.multipliers
+    state.step(1.0)
+    moved = np.linalg.norm(table @ planes.multipliers - before)
+    assert 0.0 < moved <= 0.1 * share * np.linalg.norm(losses) + 1e-12
+
+
 def test_sums_by_plane_and_by_worker_train_alike(monkeypatch):
     """Rounding alone differs, until it decides whether a plane is used or a worker rests, some time later."""
     found = []

@@ -29,6 +29,7 @@ from uncertainty_sets.arrays import Array
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
 MOVES = 200  # of weight between planes in one step
+CROWD = 20  # workers: with more, steps of the weights shrink with the even weight 1/N
 COLUMNS = 8192  # of the planes at a time, where their products are added up
 
 STATE = {
@@ -90,8 +91,12 @@ class SampledModels:
         return kind(self.planes, self.X, self.G, self.trust)
 
     def configure(self, step: float, prox: float, window: float) -> None:
-        """Set the longest η, the prox step ρ of the weights, and the share of the epochs averaged."""
-        self.longest_step, self.prox, self.window = step, prox, window
+        """Set the longest η, the prox step ρ of the weights, and the share of the epochs averaged.
+
+        With many workers ρ is taken times 20/N: with 500 of them a step of 0.1 would move all weight at once.
+        """
+        self.longest_step, self.window = step, window
+        self.prox = prox * min(1.0, CROWD / self.losses.size)
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
