@@ -175,7 +175,7 @@ _LONG_SEARCH = {
 }
 """What more workers than that search instead: an epoch of theirs is long, and 1/max_j L_j short for the mean.
 
-On MNIST by writer the best steps of several methods were 20 to 700/L.
+On MNIST by writer the best steps of several methods were far beyond 10/L.
 """
 
 
