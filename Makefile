@@ -27,7 +27,7 @@ demo: $(VENV)/.run  ## a short run that compares robust training with FedAvg
 	$(BIN)/fdro demo
 
 test: $(VENV)/.dev  ## the test-suite
-	$(if $(ARGS),,$(BIN)/python -m build_kernels.warm $(WORKERS))
+	$(if $(ARGS),,$(BIN)/python -m uncertainty_sets.kernels.native --workers $(WORKERS))
 	$(BIN)/python -m pytest -n $(WORKERS) --durations=20 $(ARGS)
 
 check: lint docs  ## lint, format, types, import rule, documentation; `make -j2 check` does both halves at once
@@ -42,17 +42,17 @@ docs: $(VENV)/.dev  ## the documentation as HTML; prints the page to open
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "open file://$(CURDIR)/docs/_build/html/index.html"
 
-kernels: $(VENV)/.run  ## compile the kernels of this checkout ahead of time (two minutes); numba does it otherwise
-	$(BIN)/python -m build_kernels
+kernels: $(VENV)/.run  ## compile all kernels now (two minutes, once per version); otherwise each when it is first called
+	$(BIN)/python -m uncertainty_sets.kernels.native
 
 wheel: $(BIN)/python  ## wheel and sdist in dist/; the wheel is installed outside the checkout and tested there
 	rm -rf dist
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
 	FDRO_KERNELS=require $(BIN)/python -m build --outdir dist
-	$(BIN)/python -m build_kernels.trial dist/*.whl
+	$(BIN)/python .ci/trial.py dist/*.whl
 
 release: $(BIN)/python  ## dry run of a release: version, changelog, tree, tag, wheel, sdist, metadata; uploads nothing
-	$(BIN)/python -m build_kernels.release
+	$(BIN)/python .ci/release.py
 	$(MAKE) --no-print-directory wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check twine
 	$(BIN)/python -m twine check --strict dist/*
@@ -89,5 +89,4 @@ format: $(VENV)/.dev  ## format the code and apply automatic lint fixes
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(VENV)-flower build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f uncertainty_sets/_compiled.abi3.so fdro_core/_compiled.abi3.so
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -9,13 +9,13 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from uncertainty_sets import compiled
+from uncertainty_sets.kernels.native import library
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, not shown
-for library in ("OMP", "OPENBLAS", "MKL"):
+for threads in ("OMP", "OPENBLAS", "MKL"):
     # One thread each: pytest's own processes have all cores, and the threads of several compete by spinning.
     # BLAS reads this when NumPy is imported, so it holds for the processes that pytest starts.
-    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    os.environ.setdefault(f"{threads}_NUM_THREADS", "1")
 
 settings.register_profile(
     "default",
@@ -31,4 +31,4 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 def pytest_report_header():
     """Say which kernels are tested."""
-    return compiled.status("uncertainty_sets", "fdro_core").splitlines()
+    return library.status()

@@ -17,9 +17,11 @@ from bench.measuring import cases
 from bench.measuring.targets import Row, row
 from bench.measuring.timing import Spread, interleave
 from bench.oracles.process import ROOT, run
-from uncertainty_sets import UncertaintySet, available_sets, compiled, get_set
+from uncertainty_sets import UncertaintySet, available_sets, get_set
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels import jit
+from uncertainty_sets.kernels.native import library
+from uncertainty_sets.kernels.native.sources import kernel_files
 
 FIRST_ANSWER, HELP, ORACLE, OVER_NUMBA = 0.35, 0.4, 0.6, 1.05
 
@@ -42,15 +44,15 @@ ASKED = ("oracle", "--set", "kl", "--losses", "0.9,1.4,0.3,2", "--radius", "0.1"
 
 
 def first_answers(rounds: int, with_numba: bool, say: Callable[[str], None]) -> list[Row]:
-    """CPU seconds from the start of a new process to its first answer, with an empty cache.
+    """CPU seconds from the start of a new process to its first answer, with libraries and by numba.
 
     Args:
         rounds: processes for each set.
         with_numba: measure numba too, one process each; this takes minutes.
         say: told what is being done.
     """
-    group, rows = "CPU time of a new process, empty cache", []
-    ready = compiled.kernels("uncertainty_sets").library is not None
+    group, rows = "CPU time of a new process", []
+    ready = _all_compiled()
     for label in (*filter(lambda name: get_set(name).has_closed_form, available_sets()), *SPECIAL):
         say(f"first answer: {label}")
         note = ""
@@ -73,9 +75,16 @@ def first_answers(rounds: int, with_numba: bool, say: Callable[[str], None]) -> 
     return rows
 
 
+def _all_compiled() -> bool:
+    files = kernel_files("uncertainty_sets", ROOT)
+    return all(library.find(name, str(file)) for name, file in files.items())
+
+
 def _first(label: str, **environment: str) -> tuple[float, bool]:
     with tempfile.TemporaryDirectory() as folder:
-        seconds, loaded = run(FIRST, label, NUMBA_CACHE_DIR=folder, **environment)
+        if environment:  # with nothing kept
+            environment["FDRO_CACHE"] = folder
+        seconds, loaded = run(FIRST, label, **environment)
     return float(seconds), bool(loaded)
 
 
@@ -90,7 +99,7 @@ def _command(*arguments: str) -> float:
 
 def over_numba(largest: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
     """Time of every kernel from the library over the same kernel by numba, on the same arguments."""
-    if compiled.kernels("uncertainty_sets").library is None:
+    if not _all_compiled():
         return []
     group, rows = "kernels compiled ahead of time over numba's", []
     rng = np.random.default_rng([seed, largest])
@@ -101,14 +110,16 @@ def over_numba(largest: int, rounds: int, seed: int, say: Callable[[str], None])
             q = cases.center(shape[-1], rng)
             name, arguments = _call_of(case.make(q, "middle", rng), rng.normal(size=shape))
             entry: Any = jit.ENTRIES[name]
-            ours = compiled.function(*name.rsplit(".", 1))
+            made = library.find(entry.function.__module__, entry.function.__wrapped__.__code__.co_filename)
+            ours = None if made is None else getattr(made, name.rpartition(".")[2])
             if ours is None:
                 rows.append(
                     Row(group, f"{case.label}, {shape}", float("nan"), "×", note="not in the library")
                 )
                 continue
             samples = interleave(
-                {"library": partial(ours, *arguments), "numba": partial(entry.function, *arguments)}, rounds
+                {"library": partial(ours, *arguments), "numba": partial(entry.function.by_numba, *arguments)},
+                rounds,
             )
             ratio = samples.ratio("library", "numba")
             note = f"{samples.time('library').median * 1e6:,.1f} µs"

@@ -33,10 +33,10 @@ app = typer.Typer(
 def _version(wanted: bool) -> None:
     if wanted:
         from fdro_core.app.version import version
-        from uncertainty_sets import compiled
+        from uncertainty_sets.kernels.native import library
 
         typer.echo(f"fdro {version()}")
-        typer.echo(compiled.status("uncertainty_sets", "fdro_core"))
+        typer.echo(library.status())
         raise typer.Exit
 
 

@@ -71,7 +71,7 @@ for _ in range(50):
 
 def test_losses_are_the_same_compiled_and_from_the_cache(tmp_path):
     """The first process compiles the kernels, the second loads them."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {**os.environ, "FDRO_CACHE": str(tmp_path)}
     command = [sys.executable, "-c", LOSSES]
     compiled, cached = (
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout

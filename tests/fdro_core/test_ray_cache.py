@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.fdro_core.engine_kinds import needs_ray
 from tests.uncertainty_sets.test_without_a_cache import NOWHERE, read_only, run, tiny
+
+from tests.fdro_core.engine_kinds import needs_ray
 
 __all__ = ["tiny"]  # a fixture
 

@@ -1,7 +1,6 @@
 """How kernels are compiled.
 
-All decorators release the GIL and keep what they compile on disk (cache.py): in NUMBA_CACHE_DIR, beside the
-source, or in the user's cache folder. If none of them can be written, every process compiles again.
+All decorators release the GIL.
 
 | decorator | allows | use it for |
 |---|---|---|
@@ -12,26 +11,22 @@ source, or in the user's cache folder. If none of them can be written, every pro
 
 A callee without flags inherits its caller's, hence a flag for `strict` too.
 
-The last bits of an answer may depend on what else the process has compiled or loaded: numba copies a callee
-into every caller, optimised there once more, under one name, and the copy that was loaded first runs for all.
-So a process that compiles KL and one that loads it from the cache may differ there. Only kernels compiled
-ahead of time, each with its own copies, give the same bits in every process.
-
-`entry` above one of them marks a kernel that Python calls. If the package has a library of kernels compiled
-ahead of time (compiled.py), the name then stands for the function in that library, and numba is imported only
-if something else is called: a kernel of another package, or a helper by a test.
+`entry` above one of them marks a kernel that Python calls. Its file has a library (native/library.py) with
+the kernel in machine code, made when it is first called if it is not there, and numba is imported only if
+something else is called: a helper by a test, a kernel where no library can be made. Only libraries give the
+same bits in every process: numba copies a callee into every caller, and the copy that was loaded first runs
+for all.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from types import BuiltinFunctionType
 from typing import Any, TypeVar
 
-from uncertainty_sets import compiled
+from uncertainty_sets.kernels.native import library
 from uncertainty_sets.packages import load
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,28 +56,44 @@ def entry(*writes: str) -> Callable[[Function], Function]:
     """
 
     def mark(function: Function) -> Function:
-        module, name = function.__module__, function.__name__
-        ENTRIES[f"{module}.{name}"] = Entry(function, writes)
-        found = compiled.function(module, name)
-        if found is None:
+        ENTRIES[f"{function.__module__}.{function.__name__}"] = Entry(function, writes)
+        if not isinstance(function, Deferred):
             return function
-        _from_library[found] = function
-        return found  # type: ignore[return-value]  # the same function in machine code
+        file = getattr(sys.modules[function.__module__], "__file__", None)
+        if function.__module__ == "__main__":  # another process cannot import it
+            file = None
+        found = library.find(function.__module__, file)
+        if found is None:
+            function.file = file
+            return function
+        made = getattr(found, function.__wrapped__.__name__)  # type: ignore[attr-defined]
+        _from_library[made] = function
+        return made  # type: ignore[no-any-return]  # the same function in machine code
 
     return mark
 
 
 class Deferred:
-    """A kernel that numba compiles when it is called or when numba meets it in another kernel."""
+    """A kernel that is compiled when it is called, or when numba meets it in another kernel."""
 
     def __init__(self, function: Callable[..., Any], flags: set[str]) -> None:
         functools.update_wrapper(self, function)
         self._flags = flags
+        self.file: str | None = None
+        """Where an entry's library is made from."""
 
     @functools.cached_property
     def by_numba(self) -> Any:
-        """The kernel, compiled."""
+        """The kernel as numba compiles it."""
         return _by_numba(self.__wrapped__, self._flags)  # type: ignore[attr-defined]  # by update_wrapper
+
+    @functools.cached_property
+    def _run(self) -> Any:
+        if self.file is not None:
+            made = library.make(self.__module__, self.file)
+            if made is not None:
+                return getattr(made, self.__name__)  # type: ignore[attr-defined]
+        return self.by_numba
 
     @property
     def _numba_type_(self) -> Any:  # numba asks for this
@@ -90,40 +101,21 @@ class Deferred:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it, compiled."""
-        return self.by_numba(*arguments)
+        return self._run(*arguments)
 
 
 def _compile(function: Function, flags: set[str]) -> Function:
-    if compiled.kernels(function.__module__.partition(".")[0]).library:
-        return Deferred(function, flags)  # type: ignore[return-value]  # called in the same way
-    return _by_numba(function, flags)
+    if library.forbidden():
+        return _by_numba(function, flags)  # type: ignore[no-any-return]
+    return Deferred(function, flags)  # type: ignore[return-value]  # called in the same way
 
 
-def _by_numba(function: Function, flags: set[str]) -> Function:
-    numba = load("numba", "a kernel that is not compiled ahead of time")
-    from uncertainty_sets.kernels.cache import KernelCache  # imports numba, which `load` has found by now
+def _by_numba(function: Callable[..., Any], flags: set[str]) -> Any:
+    load("numba", "a kernel that is not compiled ahead of time")
+    from uncertainty_sets.kernels.native import by_numba  # imports numba, which `load` has found by now
 
-    _teach_numba()
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": flags}
-    made: Any = numba.njit(**options)(function)
-    if made is function:  # NUMBA_DISABLE_JIT=1, to debug a kernel as plain Python
-        return function
-    # RuntimeError: numba found no folder that it may write to, as in a container without a home. OSError: the
-    # sources are not files that can be read, as in a zip file.
-    with suppress(RuntimeError, OSError):
-        made._cache = KernelCache(function)
-    return made  # type: ignore[no-any-return]  # numba has no types
-
-
-@functools.cache
-def _teach_numba() -> None:
-    """Let a kernel call a function of a library by the kernel that it was compiled from."""
-    from numba.extending import typeof_impl
-
-    @typeof_impl.register(BuiltinFunctionType)  # type: ignore[untyped-decorator]  # numba has no types
-    def _(function: Any, context: Any) -> Any:
-        found = _from_library.get(function)
-        return None if found is None else found._numba_type_
+    by_numba.teach_numba(_from_library.get)
+    return by_numba.compile_kernel(function, flags)
 
 
 def strict(function: Function) -> Function:

@@ -1,6 +1,6 @@
 """Check that a release can be made: version, changelog, working tree, tag. Changes and uploads nothing.
 
-`python -m build_kernels.release` prints every obstacle (`make release` then builds and tries the wheel).
+`python .ci/release.py` prints every obstacle (`make release` then builds and tries the wheel).
 """
 
 from __future__ import annotations

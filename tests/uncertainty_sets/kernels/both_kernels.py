@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from uncertainty_sets import compiled
 from uncertainty_sets.kernels import jit, radius_layout
 from uncertainty_sets.kernels.layout import BOUND, STATUS, VALUE
+from uncertainty_sets.kernels.native import library
 
 CLOSE = 1e-12
 POINTS = {"P": 1e-9, "multipliers": 1e-9, "policy": 1e-6, "tilts": 1e-6}
@@ -24,6 +24,9 @@ SINGLE = 1e-6
 """Of arrays of float32: a few of their rounding errors."""
 JOINT = (".improve", ".evaluate")
 """The kernels of joint budgets, whose searches end at a gap of 1e-11: rounding decides the last step."""
+ROUNDING = 2.0**-52
+"""Times the condition of a matrix: what adding in another order may change of a system's solution. Libraries
+add with vectors of another width than numba; with the same width they agree to the last bit."""
 calls: Counter[str] = Counter()
 wrong: list[str] = []
 
@@ -48,17 +51,18 @@ class Both:
         self.compare("result", result, other)
         given = dict(zip(names, arguments, strict=False))
         written = [given[name] for name in entry.writes]
+        least = ROUNDING * float(np.max(given.get("condition", 0.0)))
         for name, old, other_one in zip(given, before, twin, strict=True):
             ours = given[name]
             if name in entry.writes:
-                self.compare(name, ours, other_one)
+                self.compare(name, ours, other_one, least)
             elif any(np.shares_memory(ours, each) for each in written):
                 continue  # `warm` may be a part of `out`
             elif not np.array_equal(old, ours, equal_nan=True):
                 wrong.append(f"{self.name} writes {name}, which its entry does not name")
         return result
 
-    def compare(self, name: str, ours: Any, theirs: Any) -> None:
+    def compare(self, name: str, ours: Any, theirs: Any, least: float = 0.0) -> None:
         """Record a difference; what counts iterations, which rounding decides, is left out."""
         if type(ours) is not type(theirs):
             wrong.append(f"{self.name}, {name}: {type(ours).__name__} and {type(theirs).__name__}")
@@ -73,6 +77,7 @@ class Both:
         elif name == "out" and self.name.endswith((".ragged", *JOINT)):
             a, b = a[[VALUE, BOUND, STATUS]], b[[VALUE, BOUND, STATUS]]
         close = POINTS.get(name, 1e-9 if self.name.endswith(JOINT) else CLOSE)
+        close = max(close, least)
         if getattr(ours, "dtype", None) == np.float32:
             close = SINGLE
         size = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
@@ -82,15 +87,25 @@ class Both:
             wrong.append(f"{self.name}, {name}: {apart:.1e} apart at a scale of {scale:.1e}")
 
 
+class Twins:
+    """Stands for a file's library, whose every function becomes a `Both`."""
+
+    def __init__(self, module: str, made: Any) -> None:
+        self.module, self.made = module, made
+
+    def __getattr__(self, name: str) -> Both:
+        return Both(f"{self.module}.{name}", getattr(self.made, name))
+
+
 def watch() -> None:
     """From now on, every kernel file that is imported gets `Both`."""
-    found = compiled.function
+    found = library.find
 
-    def both(module: str, name: str) -> Any:
-        fast = found(module, name)
-        return None if fast is None else Both(f"{module}.{name}", fast)
+    def both(module: str, file: str) -> Any:
+        made = found(module, file)
+        return None if made is None else Twins(module, made)
 
-    compiled.function = both
+    library.find = both
 
 
 def ask_every_set(rng: np.random.Generator) -> None:

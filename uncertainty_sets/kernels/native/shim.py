@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from build_kernels.types import IN_C
+from uncertainty_sets.kernels.native.types import IN_C
 
 X86_LEVELS = {
     "v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
@@ -22,22 +22,22 @@ ITEM = {"float64": 8, "float32": 4, "int64": 8}
 BUILD = {"float64": "d", "int64": "L"}
 
 
-def source(described: dict[str, dict[str, Any]], stamp: str) -> str:
-    """Return the C file of one package.
+def source(described: dict[str, dict[str, Any]], sources: str) -> str:
+    """Return the C file for one file of kernels.
 
     Args:
-        described: for each level, best first, what `lower` wrote about the package's entries.
-        stamp: the hash of the sources.
+        described: for each level, best first, what `lower` says of the entries.
+        sources: the hash of the sources (sources.py).
     """
     levels = list(described)
     parts = ['#include "runtime.h"', _levels(levels)]
     methods = []
     for number, name in enumerate(described[levels[0]]):
         each = [described[level][name] for level in levels]
-        short = name.partition(".")[2]
-        parts.append(_entry(number, short, each))
-        methods.append(f'    {{"{short}", (PyCFunction)(void (*)(void))call_{number}, METH_FASTCALL, NULL}},')
-    parts.append(MODULE.replace("@entries@", "\n".join(methods)).replace("@stamp@", stamp))
+        parts.append(_entry(number, name.partition(".")[2], each))
+        own = name.rpartition(".")[2]
+        methods.append(f'    {{"{own}", (PyCFunction)(void (*)(void))call_{number}, METH_FASTCALL, NULL}},')
+    parts.append(MODULE.replace("@entries@", "\n".join(methods)).replace("@sources@", sources))
     return "\n".join(parts)
 
 
@@ -148,7 +148,7 @@ static int start(PyObject *module) {
                      LEVELS[LEVEL_COUNT - 1]);
         return -1;
     }
-    return PyModule_AddStringConstant(module, "stamp", "@stamp@");
+    return PyModule_AddStringConstant(module, "sources", "@sources@");
 }
 
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, start}, {0, NULL}};

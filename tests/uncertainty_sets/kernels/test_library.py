@@ -1,4 +1,4 @@
-"""Kernels compiled ahead of time: the same answers as by numba, without numba, and never out of date."""
+"""Libraries of the packages' kernels: the same answers as by numba, without numba; bad calls are refused."""
 
 from __future__ import annotations
 
@@ -16,25 +16,22 @@ import pytest
 
 import fdro_core
 import uncertainty_sets
-from uncertainty_sets import compiled
 from uncertainty_sets.kernels import jit
 from uncertainty_sets.kernels.dispatch import COLD
 from uncertainty_sets.kernels.layout import COLUMNS
+from uncertainty_sets.kernels.native import library
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = [Path(module.__file__).parent for module in (uncertainty_sets, fdro_core)]
-NEVER_SKIP = os.environ.get("FDRO_KERNELS") == "require"
-BUILT = all(compiled.kernels(package.name).library for package in PACKAGES)
+ROOT = Path(__file__).resolve().parents[3]
+COMPILED = "first used" not in library.status()
 
-needs_library = pytest.mark.skipif(
-    not BUILT and not NEVER_SKIP, reason=f"needs `make kernels`; {compiled.status()}"
-)
+needs_libraries = pytest.mark.skipif(not COMPILED, reason=f"needs `make kernels`; {library.status()}")
 
 ANSWER = """
 import sys
 import numpy as np
 import uncertainty_sets as us
-from uncertainty_sets import compiled
+from uncertainty_sets.kernels.native.library import status
 values = []
 for name in us.available_sets():
     each = us.get_set(name).example(7, np.random.default_rng(0))
@@ -48,7 +45,7 @@ for each in (
 ):
     values.append(each.worst_case(np.cos(points)).value)
 """
-SHOW = ANSWER + "import json; print(json.dumps([values, 'numba' in sys.modules, compiled.status()]))"
+SHOW = ANSWER + "import json; print(json.dumps([values, 'numba' in sys.modules, status()]))"
 HELP = """
 import sys
 from fdro_core.app.cli import app
@@ -58,11 +55,12 @@ problems = [LeastSquares([[1.0]], [x], intercept=False) for x in (0.0, 1.0)]
 solve(problems, Box([0, 0], [1, 1]), algorithm=AspireEase(iterations=9))
 assert "numba" not in sys.modules
 """
+STATUS = "from uncertainty_sets.kernels.native.library import status; print(status())"
 
 
 def python(code: str, *, folder: Path | None = None, **environment: str) -> str:
     """What a new process prints, with the packages of `folder`, or of this process."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FDRO_")}
+    kept = {name: value for name, value in os.environ.items() if name not in ("FDRO_JIT", "FDRO_CPU_LEVEL")}
     if folder is not None:
         kept["PYTHONPATH"] = str(folder)
     done = subprocess.run(
@@ -77,84 +75,72 @@ def python(code: str, *, folder: Path | None = None, **environment: str) -> str:
     return done.stdout.strip()
 
 
-@needs_library
-def test_the_library_is_used():
-    assert BUILT, compiled.status("uncertainty_sets", "fdro_core")
-    assert "ahead of time" in compiled.status()
-
-
-@needs_library
+@needs_libraries
+@pytest.mark.thorough
 def test_every_kernel_computes_what_numba_computes():
-    seen = json.loads(python("from tests.both_kernels import main; main()"))
+    seen = json.loads(python("from tests.uncertainty_sets.kernels.both_kernels import main; main()"))
     assert seen["wrong"] == []
     assert sorted(seen["calls"]) == seen["entries"]  # a new entry needs a call in both_kernels.py
 
 
-@needs_library
+@needs_libraries
+@pytest.mark.thorough
 def test_answers_without_numba_and_with_it_agree():
-    values, loaded, status = json.loads(python(SHOW))
+    values, loaded, _ = json.loads(python(SHOW))
     assert not loaded
-    assert "ahead of time" in status
     by_numba, loaded, status = json.loads(python(SHOW, FDRO_JIT="1"))
     assert loaded
     assert "FDRO_JIT is set" in status
     assert values == pytest.approx(by_numba, rel=1e-12, abs=1e-12)
 
 
-@needs_library
+@needs_libraries
 def test_training_and_the_command_start_without_numba():
     python(HELP)
 
 
-@needs_library
+@needs_libraries
+@pytest.mark.thorough
 def test_older_processors_have_code_of_their_own():
-    library = compiled.kernels("uncertainty_sets").library
-    if library.level() not in {"v4", "v3", "v2"}:
-        pytest.skip(f"levels are for x86-64; this library has {library.level()} alone")
+    if "v2" not in library._levels():
+        pytest.skip("levels are for x86-64")
     values, _, _ = json.loads(python(SHOW))
     older, loaded, status = json.loads(python(SHOW, FDRO_CPU_LEVEL="v2"))
-    assert status.endswith("for v2")
+    assert "for v2" in status
     assert not loaded
     assert older == pytest.approx(values, rel=1e-12, abs=1e-12)
 
 
-@needs_library
+@needs_libraries
 def test_an_unknown_level_is_an_error():
+    made = library.find("uncertainty_sets.kernels.box", str(PACKAGES[0] / "kernels" / "box.py"))
     with pytest.raises(ValueError, match="no level 'v9'"):
-        compiled.kernels("uncertainty_sets").library.use("v9")
+        made.use("v9")
 
 
-@needs_library
-def test_a_library_of_other_sources_is_not_used(tmp_path):
+@needs_libraries
+def test_only_what_depends_on_an_edited_file_is_out_of_date(tmp_path):
     for package in PACKAGES:
         shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
-    show = "from uncertainty_sets import compiled; print(compiled.status('uncertainty_sets', 'fdro_core'))"
-    assert python(show, folder=tmp_path).count("ahead of time") == 2
-    driver = tmp_path / "fdro_core" / "federation" / "kernels.py"
+    whole = python(STATUS, folder=tmp_path)
+    count = int(whole.split()[1])
+    assert f"{count} of {count} files" in whole
+    driver = tmp_path / "fdro_core" / "problems" / "kernels.py"
     driver.write_text(driver.read_text() + "\n# edited\n")
-    first, second = python(show, folder=tmp_path).splitlines()
-    assert "ahead of time" in first
-    assert "sources have changed since `make kernels`" in second
+    assert f"{count - 1} of {count} files" in python(STATUS, folder=tmp_path)
     shared = tmp_path / "uncertainty_sets" / "kernels" / "scan.py"
     shared.write_text(shared.read_text() + "\n# edited\n")
-    assert python(show, folder=tmp_path).count("sources have changed") == 2
+    left = int(python(STATUS, folder=tmp_path).split()[1])
+    assert 1 <= left < count // 2
 
 
-def test_without_a_library_numba_compiles(tmp_path):
+def test_a_library_in_the_package_that_cannot_be_loaded_is_not_used(tmp_path):
     for package in PACKAGES:
-        ignored = shutil.ignore_patterns("__pycache__", "_compiled*")
-        shutil.copytree(package, tmp_path / package.name, ignore=ignored)
-    show = "from uncertainty_sets import compiled; print(compiled.status())"
-    assert "`make kernels` builds it" in python(show, folder=tmp_path)
-
-
-def test_a_library_that_cannot_be_loaded_is_reported(tmp_path):
-    for package in PACKAGES:
-        ignored = shutil.ignore_patterns("__pycache__", "_compiled*")
-        shutil.copytree(package, tmp_path / package.name, ignore=ignored)
-    (tmp_path / "uncertainty_sets" / "_compiled.abi3.so").write_bytes(b"not a library")
-    show = "from uncertainty_sets import compiled; print(compiled.status())"
-    assert "cannot be loaded: " in python(show, folder=tmp_path)
+        shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    bad = tmp_path / "uncertainty_sets" / library.BUNDLED / "kernels.kl.abi3.so"
+    bad.parent.mkdir(exist_ok=True)
+    bad.write_bytes(b"not a library")
+    assert python(STATUS, folder=tmp_path).split()[1] == library.status().split()[1]
 
 
 @pytest.fixture
@@ -202,7 +188,7 @@ BAD = {
 }
 
 
-@needs_library
+@needs_libraries
 @pytest.mark.parametrize(("name", "value", "message"), BAD.values(), ids=BAD)
 def test_wrong_arrays_are_refused(box, name, value, message):
     rows, given = box
@@ -210,14 +196,14 @@ def test_wrong_arrays_are_refused(box, name, value, message):
         rows(*(given | {name: value}).values())
 
 
-@needs_library
+@needs_libraries
 def test_a_wrong_number_of_arguments_is_refused(box):
     rows, given = box
     with pytest.raises(TypeError, match=r"kernels\.box\.rows takes 7 arguments, got 6"):
         rows(*list(given.values())[1:])
 
 
-@needs_library
+@needs_libraries
 def test_numbers_are_converted_or_refused():
     from fdro_core.problems.kernels import ridge
 
@@ -226,7 +212,7 @@ def test_numbers_are_converted_or_refused():
         ridge(np.ones(2), np.zeros(2), "1")
 
 
-@needs_library
+@needs_libraries
 def test_arrays_that_are_only_read_may_be_read_only(box):
     rows, given = box
     read = {name: frozen(value) for name, value in given.items() if name not in {"P", "out"}}
@@ -234,7 +220,7 @@ def test_arrays_that_are_only_read_may_be_read_only(box):
     assert given["P"].tolist() == [[0.25, 0.75]]
 
 
-@needs_library
+@needs_libraries
 def test_kernels_of_other_packages_may_call_these():
     code = """
     import numpy as np

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from build_kernels.release import ROOT, changelog_obstacles, main, project_version, version_obstacles
+ROOT = Path(__file__).resolve().parent.parent
+release = runpy.run_path(str(ROOT / ".ci" / "release.py"))
+changelog_obstacles, main = release["changelog_obstacles"], release["main"]
+project_version, version_obstacles = release["project_version"], release["version_obstacles"]
 
 READY = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-11-20\n\n### Added\n\n- A set.\n"
 
