@@ -5,7 +5,6 @@ The module is not called `solve`: a module and a function of one name in one pac
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +41,6 @@ def solve(
     engine: Engine | None = None,
     observers: Sequence[Observer] = (),
     start: ArrayLike | None = None,
-    config: Algorithm | None = None,
 ) -> Result:
     """Minimise max over p in P of Σ_j p_jf_j(w), worker by worker, asynchronously.
 
@@ -53,7 +51,6 @@ def solve(
         engine: what runs the workers; `VirtualEngine()` by default.
         observers: called with the run and every report; see `fdro_core.observers`.
         start: z⁰; by default the first problem's `initial_point`, or zeros.
-        config: the deprecated name of `algorithm`.
 
     Costs one gradient and O(p + |A|) per update, and an oracle call every k iterations.
 
@@ -64,7 +61,7 @@ def solve(
     >>> round(float(result.w[0]), 3), round(result.objective, 3)
     (1.0, 0.5)
     """
-    algorithm = _chosen(algorithm, config)
+    algorithm = AspireEase() if algorithm is None else algorithm
     runner = _runner(engine)
     observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
@@ -92,7 +89,6 @@ def resume(
     engine: Engine | None = None,
     observers: Sequence[Observer] = (),
     force: bool = False,
-    config: Algorithm | None = None,
 ) -> Result:
     """Continue from a checkpoint, bit for bit as if the run had never stopped.
 
@@ -100,7 +96,7 @@ def resume(
     and `report_interval` may differ. A checkpoint of another run is refused with `CheckpointMismatch`, which
     lists what differs; with `force` that is a `CheckpointWarning`, and the run continues if the state fits.
     """
-    algorithm = _chosen(algorithm, config)
+    algorithm = AspireEase() if algorithm is None else algorithm
     runner = _runner(engine)
     observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
@@ -111,8 +107,7 @@ def resume(
         ask = RollCall(runner.ask, len(sources))
         greet(ask, len(sources), algorithm, state)  # answering does not change a worker's state
         belongs_to = identify(algorithm, uncertainty_set, runner, ask.problems)
-        if state["format"] != checkpoint.FIRST_FORMAT:
-            check_identity(path, state.get("belongs_to"), belongs_to, force=force)
+        check_identity(path, state.get("belongs_to"), belongs_to, force=force)
         with _restoring(path):
             check_state(path, state, len(sources), ask.dimensions, force=force)
             master = algorithm.restore(uncertainty_set, len(sources), state["master"])
@@ -160,18 +155,6 @@ def _as_point(start: ArrayLike) -> Array:
     if point.dtype.kind not in "fiu":
         raise InvalidProblem(f"start must be numbers, one per parameter, got {start!r:.80}")
     return np.array(point, dtype=np.float64).ravel()
-
-
-def _chosen(algorithm: Algorithm | None, config: Algorithm | None) -> Algorithm:
-    """The algorithm; before 0.2 the argument was called `config`."""
-    if config is None:
-        return AspireEase() if algorithm is None else algorithm
-    if algorithm is not None:
-        raise InvalidSetting("algorithm and config are two names of one argument; give algorithm alone")
-    warnings.warn(
-        "config= is now algorithm=; the old name will be removed in 0.3", DeprecationWarning, stacklevel=3
-    )
-    return config
 
 
 def _runner(engine: Engine | None) -> Engine:

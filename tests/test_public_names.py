@@ -103,30 +103,3 @@ def test_every_public_module_imports_by_itself():
         script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from {name} import *"
         answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert answer.returncode == 0, (name, answer.stderr)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "name"),
-    [
-        ("fdro_core.torch_", "fdro_core.problems.torch", "TorchProblem"),
-        ("fdro_core.theory", "fdro_core.aspire.theory", "bits_sent"),
-    ],
-)
-def test_moved_modules_work_and_warn(old, new, name):
-    words = rf"{re.escape(old)}\.{name} is now {re.escape(new)}\.{name}; the old name will be removed in 0\.3"
-    with pytest.warns(DeprecationWarning, match=words) as caught:
-        found = getattr(importlib.import_module(old), name)
-    assert found is getattr(importlib.import_module(new), name)
-    assert caught[0].filename == __file__
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = importlib.import_module(old).nothing
-    assert not hasattr(importlib.import_module(old), "__path__")  # asked by Python; must not warn
-
-
-def test_from_a_moved_module_import_a_name():
-    from fdro_core.problems.torch import TorchProblem
-
-    with pytest.warns(DeprecationWarning, match=r"fdro_core\.problems\.torch\.TorchProblem") as caught:
-        from fdro_core.torch_ import TorchProblem as Old
-    assert Old is TorchProblem
-    assert caught[0].filename == __file__

@@ -40,7 +40,6 @@ class Message:
             the workers of one process share its arrays.
         live: whether its arrays are the master's own and change later. An engine that does not send bytes
             copies such a message.
-        defaults: values of fields that messages in older checkpoints do not have.
         kind: the name of the class in checkpoints: the class name for fdro's own messages, with its module
             for others.
 
@@ -59,7 +58,6 @@ class Message:
     answer: ClassVar[type[Message] | None] = None
     shared: ClassVar[bool] = False
     live: ClassVar[bool] = False
-    defaults: ClassVar[Mapping[str, Any]] = {}
     kind: ClassVar[str]
     _slots: ClassVar[tuple[str, ...]] = ()
 
@@ -127,7 +125,7 @@ def from_fields(fields: Mapping[str, Any]) -> Any:
             "the module of the algorithm that the run was started with, then resume"
         )
     message = cls.__new__(cls)
-    for name, value in {**cls.defaults, **fields}.items():
+    for name, value in fields.items():
         if name != "kind":
             setattr(message, name, value)
     return message
@@ -185,8 +183,6 @@ class Introduction(Message):
     """
 
     __slots__ = ("dimension", "identity", "metric", "samples", "start")
-
-    defaults = {"identity": ""}  # noqa: RUF012  # declared as a ClassVar in Message
 
     def __init__(
         self,
@@ -362,7 +358,6 @@ class Train(Message):
     __slots__ = ("inverse", "mark", "shift", "step", "steps", "ticket", "w")
 
     answer = Trained
-    defaults = {"inverse": None, "shift": None}  # noqa: RUF012  # declared as a ClassVar in Message
 
     def __init__(
         self,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,11 +19,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fdro_core import digests
-from fdro_core.errors import CheckpointDamaged, CheckpointWarning, InvalidSetting
+from fdro_core.errors import CheckpointDamaged, InvalidSetting
 from fdro_core.files import replacing
 
-FORMAT = 2
-FIRST_FORMAT = 1  # of 0.1, without a digest and without what it belongs to
+FORMAT = 1
 TREE, DIGEST = "tree", "digest"
 KEYS = (str, int, float, bool, type(None))
 HELP = "Resume from an older copy, or start the run again"
@@ -81,10 +79,7 @@ def write(path: str | Path, state: dict[str, Any]) -> None:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read a state back, and check that it is the one that was written.
-
-    A file of 0.1 has no digest: it is accepted with a `CheckpointWarning`.
-    """
+    """Read a state back, and check that it is the one that was written."""
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - closed below; only errors of opening are caught here
     except FileNotFoundError:
@@ -107,19 +102,12 @@ def read(path: str | Path) -> dict[str, Any]:
             raise CheckpointDamaged(
                 f"{path} is not a checkpoint of fdro, or is damaged: {_reason(error)}. {HELP}"
             ) from error
-    if not isinstance(version, int) or version not in {FIRST_FORMAT, FORMAT}:
+    if version != FORMAT:
         raise InvalidSetting(
-            f"{path} has checkpoint format {version!r}, this version reads {FIRST_FORMAT} and {FORMAT}: "
+            f"{path} has checkpoint format {version!r}, this version reads {FORMAT}: "
             "resume with the version of fdro that wrote it"
         )
-    if version == FIRST_FORMAT:
-        warnings.warn(
-            f"{path} was written by fdro 0.1, which stored neither a digest nor what the run was: whether it "
-            "is undamaged and fits these problems, set, algorithm and engine could not be checked",
-            CheckpointWarning,
-            stacklevel=3,
-        )
-    elif stored is None or stored.tobytes() != found.encode():
+    if stored is None or stored.tobytes() != found.encode():
         raise CheckpointDamaged(
             f"{path} is damaged or was changed: its content does not have the digest that was stored with "
             f"it. {HELP}"

@@ -132,19 +132,6 @@ def test_names_that_are_too_long():
     assert "cannot be written: File name too long" in fdro("report", "run", "-o", long, code=2).stderr
 
 
-def test_the_folder_of_a_run_of_0_1():
-    """Its run file is called config.toml."""
-    first = asked("train", "run.toml")
-    Path("run/run.toml").rename("run/config.toml")
-    fdro("train", "run.toml", "-o", "other", "-q")
-    assert asked("resume", "run", "--iterations", "120")["objective"] == first["objective"]
-    fdro("report", "run")
-    assert asked("compare", "run", "other")["differ"] == {}
-    fdro("train", "run/config.toml", "-o", "run", "--force", "-q")
-    assert not Path("run/config.toml").exists()
-    assert Path("run/run.toml").read_text() == RUN_FILE
-
-
 def test_a_run_can_be_repeated_from_its_folder():
     first = asked("train", "run.toml")
     again = asked("train", "run/run.toml", "-o", "again")

@@ -11,7 +11,6 @@ import pytest
 from fdro_core import Adaptive, AspireEase, VirtualEngine, resume, solve
 from fdro_core.contracts.settings import settings_table
 from fdro_core.errors import InvalidSetting
-from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import Quadratic, middle_box
 from uncertainty_sets import KL
 
@@ -168,14 +167,3 @@ def test_settings_of_the_other_form_are_refused(given, name, form):
     with pytest.raises(InvalidSetting, match=words) as caught:
         AspireEase(**given).resolve(2)
     assert caught.value.parameter == name
-
-
-def test_the_old_name_of_algorithm_works_and_warns(tmp_path):
-    problems, algorithm = [Quadratic([0.0])] * 2, AspireEase(iterations=2)
-    with pytest.warns(DeprecationWarning, match="algorithm="):
-        old = solve(problems, middle_box(2), config=algorithm, observers=[Checkpoint(tmp_path / "a.npz")])
-    assert old.iterations == 2
-    with pytest.warns(DeprecationWarning, match="algorithm="):
-        assert resume(tmp_path / "a.npz", problems, middle_box(2), config=algorithm).iterations == 2
-    with pytest.raises(InvalidSetting, match="give algorithm alone"):
-        solve(problems, middle_box(2), algorithm=algorithm, config=algorithm)

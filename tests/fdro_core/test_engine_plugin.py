@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib
 import inspect
 import json
 import os
@@ -12,7 +11,7 @@ import sys
 
 import pytest
 
-from fdro_core import RayEngine, ThreadEngine, VirtualEngine, engines
+from fdro_core import RayEngine, ThreadEngine, VirtualEngine
 from fdro_core.contracts.engine import EngineTraits
 from tests.fdro_core.command import RUN_FILE
 from tests.fdro_core.engine_kinds import ENGINES, ROOT
@@ -75,16 +74,3 @@ def test_engines_are_known_by_the_name_of_their_class():
     named = {"virtual": VirtualEngine, "thread": ThreadEngine, "ray": RayEngine}
     assert named.items() <= ENGINES.items()
     assert all(issubclass(cls, EngineTraits) and not inspect.isabstract(cls) for cls in ENGINES.values())
-
-
-@pytest.mark.parametrize(
-    ("module", "names"),
-    [("wall", "Answer Arrival Gone Here WallEngine"), ("memory", "Memory Past make own_copy recall")],
-)
-def test_names_of_0_1_warn_and_work(module, names):
-    old = importlib.import_module(f"{engines.__name__}.{module}")
-    for name in names.split():
-        with pytest.warns(DeprecationWarning, match=rf"engines\.{module}\.{name} is now fdro_core\."):
-            assert getattr(old, name) is not None
-    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
-        old.Nothing

@@ -85,7 +85,6 @@ def test_every_worker_has_its_curves():
 
 
 def test_histories_without_weights_or_traffic_have_the_other_curves():
-    """Those of older versions."""
     run = run_of([worker("a"), worker("b")], [entry(1, [1.0, 2.0])])
     assert set(named(worker_curves(run))) == {"worker-loss"}
     assert traffic([run]) is None

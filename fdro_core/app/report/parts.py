@@ -46,7 +46,7 @@ def caveats(run: Run) -> str:
     warnings = [_gone(run)] if run.gone else []
     if not result["proved"]:
         warnings.append(f"Not proved: objective and bound were computed {result['caveat']}.")
-    if result.get("privacy") is not None:  # runs of older versions lack it
+    if result.get("privacy") is not None:
         about = result["privacy"]
         warnings.append(f"Privacy: {about['in_words']}. Not covered: {about['not_covered']}.")
     warnings += [f"Worker {name} is suspicious: {what}." for name, what in result["suspicious"].items()]
@@ -72,7 +72,7 @@ def figures(run: Run) -> str:
         f'<li><b data-value="{key}">{figure(run, key)}</b><span>{label}{_of_whom(run, key)}</span>'
         f"<small>{interval(run, key)}</small></li>"
         for key, label in labels.items()
-        if run.result.get(key) is not None  # runs of older versions lack some
+        if run.result.get(key) is not None
     ]
     return f'<ul class="figures">{"".join(items)}</ul>'
 

@@ -3,7 +3,7 @@
 ============== =========================================================================
 file           what
 ============== =========================================================================
-run.toml       a copy of the run file; config.toml in folders of fdro 0.1
+run.toml       a copy of the run file
 origin.json    the folder that its paths are relative to, and the versions in use
 history.jsonl  one line per report or notice
 checkpoint.npz everything that `fdro resume` needs
@@ -30,10 +30,10 @@ from fdro_core.errors import InvalidSetting
 from fdro_core.observers import read_history
 from uncertainty_sets.names import nearest
 
-RUN_FILE, OLD_RUN_FILE = "run.toml", "config.toml"
+RUN_FILE = "run.toml"
 ORIGIN, HISTORY, CHECKPOINT = "origin.json", "history.jsonl", "checkpoint.npz"
 RESULT, ARRAYS, REPORT = "result.json", "result.npz", "report.html"
-OURS = (RUN_FILE, OLD_RUN_FILE, ORIGIN, HISTORY, CHECKPOINT, RESULT, ARRAYS, REPORT)
+OURS = (RUN_FILE, ORIGIN, HISTORY, CHECKPOINT, RESULT, ARRAYS, REPORT)
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,7 @@ class RunFolder:
     @property
     def run_file(self) -> Path:
         """The copy of the run file."""
-        old = self / OLD_RUN_FILE
-        return old if old.is_file() and not (self / RUN_FILE).is_file() else self / RUN_FILE
+        return self / RUN_FILE
 
     def origin(self) -> dict[str, Any]:
         """The folder of the original run file, and the versions in use."""
@@ -126,10 +125,6 @@ class RunFolder:
     def result(self) -> dict[str, Any]:
         """The numbers of the result."""
         content: dict[str, Any] = json.loads((self / RESULT).read_text(encoding="utf-8"))
-        if "proved" not in content:  # written by fdro 0.1
-            lost = [worker["name"] for worker in content["workers"] if worker["loss"] is None]
-            caveat = f"with old or guessed losses of {', '.join(lost)}" if lost else ""
-            content |= {"proved": not lost, "caveat": caveat, "suspicious": {}}
         return content
 
     def history(self) -> list[dict[str, Any]]:
