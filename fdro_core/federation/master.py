@@ -324,7 +324,6 @@ class FederatedMaster(ABC):
         for name in (*STATE, *self.own_state):
             setattr(self, name, state[name])
         self.roster = Roster.restored(settings, state["roster"])
-        if "outliers" in state:  # checkpoints of fdro 0.1 have none
-            self.outliers.restore(state["outliers"])
+        self.outliers.restore(state["outliers"])
         self.last_failure, self.last_lost, self.fell_silent = None, -1, set()
         self._derive()

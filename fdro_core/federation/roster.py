@@ -116,7 +116,7 @@ class Roster:
         roster = cls(settings)
         roster.__dict__.update(state)
         roster.dropped = set(state["dropped"])
-        roster.expected = set(state.get("expected", ()))
+        roster.expected = set(state["expected"])
         roster.asked = dict(state["asked"])
         roster.pending = {j: from_fields(parts) for j, parts in state["pending"]}
         roster.under_way = dict.fromkeys(state["under_way"])

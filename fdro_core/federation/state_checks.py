@@ -1,8 +1,7 @@
 """Check a checkpoint's state before it is restored: what must be there, shapes, ranges, sums.
 
 The digest finds damage to a file as it was written. This finds what was wrong before, or was changed on
-purpose, or is in a file of 0.1, which has no digest. States of other algorithms and engines than fdro's are
-not checked.
+purpose. States of other algorithms and engines than fdro's are not checked.
 """
 
 from __future__ import annotations
@@ -139,8 +138,7 @@ def check(
         here = ", ".join(map(str, sorted(dimensions)))
         raise CheckpointMismatch(f"the model of {path} has {size} parameters and the problems have {here}")
     _roster(saved)
-    if "outliers" in master:  # checkpoints of 0.1 have none
-        _outliers(saved)
+    _outliers(saved)
     check_form(saved)
     if "events" in engine:
         _virtual(saved)
@@ -187,9 +185,8 @@ def _roster(saved: Saved) -> None:
         raise saved.error("master.roster.live", f"is {live}, and {alive} workers are alive")
     if saved.get("master.roster.look_at") is not None:
         saved.number("master.roster.look_at")
-    if "limits" in saved.get("master.roster"):  # checkpoints of 0.1 have no deadlines found by the engine
-        saved.listing("master.roster.limits", "N")
-        saved.workers("master.roster.expected")
+    saved.listing("master.roster.limits", "N")
+    saved.workers("master.roster.expected")
     saved.count("master.roster.active", least=1)
     saved.count("master.roster.stalest")
     busy = {*saved.get("master.roster.under_way"), *(pair[0] for pair in saved.get("master.roster.pending"))}

@@ -398,7 +398,7 @@ class WallEngine(Transport, EngineTraits):
         self.records.restore(state["memory"])
         self._opening = False
         N = len(self._known_alive)
-        self.answer_times.longest = list(state.get("longest", [0.0] * N))  # those of 0.1 have none
+        self.answer_times.longest = list(state["longest"])
         self._present = [False] * N
         self._restarts.make_all(range(N), monotonic())
         for j in state["away"]:
