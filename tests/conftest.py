@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from uncertainty_sets.kernels.native import library
@@ -27,6 +28,12 @@ settings.register_profile(
 settings.register_profile("smoke", settings.get_profile("default"), max_examples=3)
 settings.register_profile("soak", settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Leave out the docstrings of tests and their helpers: doctests are in the packages and the pages."""
+    return [each for each in (yield) if not isinstance(each, pytest.Module) or type(each) is pytest.Module]
 
 
 def pytest_report_header():

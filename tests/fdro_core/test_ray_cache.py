@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.uncertainty_sets.test_without_a_cache import NOWHERE, read_only, run, tiny
+import stat
 
 from tests.fdro_core.engine_kinds import needs_ray
-
-__all__ = ["tiny"]  # a fixture
+from tests.uncertainty_sets.kernels import tiny
+from tests.uncertainty_sets.kernels.test_build import NOWHERE
 
 HOSTS = """
 import os
@@ -27,6 +27,9 @@ ray.shutdown()
 
 
 @needs_ray
-def test_hosts_compile_without_a_cache(tiny):
-    read_only(tiny)
-    assert run(tiny, HOSTS, **NOWHERE) == "[3.0, 3.0]"
+def test_hosts_compile_without_a_cache(tmp_path):
+    code = tiny.package(tmp_path / "code")
+    for path in [code, *code.rglob("*")]:
+        if path.is_dir():
+            path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert tiny.run(code, HOSTS, **NOWHERE)[0] == "[3.0, 3.0]"
