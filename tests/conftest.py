@@ -20,14 +20,36 @@ for threads in ("OMP", "OPENBLAS", "MKL"):
 
 settings.register_profile(
     "default",
-    max_examples=60,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=60)
 settings.register_profile("smoke", settings.get_profile("default"), max_examples=3)
 settings.register_profile("soak", settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave most cases of a grid to `make test-all`: `make test` takes every value of every parameter once."""
+    seen = set()
+    for item in items:
+        values = set(_values(item))
+        if len(values) > 1 and values <= seen:
+            item.add_marker(pytest.mark.thorough)
+        seen |= values
+
+
+def _values(item):
+    """The value of each `parametrize` and of each fixture with parameters that a case has."""
+    rest = dict(getattr(getattr(item, "callspec", None), "params", {}))
+    test = item.nodeid.partition("[")[0]
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        yield (test, *((name.strip(), id(rest.pop(name.strip(), None))) for name in names))
+    yield from ((test, name, id(value)) for name, value in rest.items())
 
 
 @pytest.hookimpl(wrapper=True)
