@@ -4,7 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test check lint docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
+# Where it is set, every process compiles all sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test test-all check lint docs kernels wheel release soak soak-properties bench torch ray flower chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -14,21 +17,29 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 $(VENV)/.run: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo,plot]"
+	$(PIP) -e ".[demo,plot]"
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(PIP) -e ".[test]"
 	@touch $@ $(VENV)/.run
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) -e ".[dev]"
+	@touch $@ $(VENV)/.run $(VENV)/.test
 
 demo: $(VENV)/.run  ## a short run that compares robust training with FedAvg
 	@$(BIN)/fdro --version
 	$(BIN)/fdro demo
 
-test: $(VENV)/.dev  ## the test-suite
-	$(if $(ARGS),,$(BIN)/python -m uncertainty_sets.kernels.native --workers $(WORKERS))
-	$(BIN)/python -m pytest -n $(WORKERS) --durations=20 $(ARGS)
+test: $(VENV)/.test kernels  ## what everyone runs at every change: minutes
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+test-all: $(VENV)/.dev kernels  ## everything: all cases of grids, kills, notebooks, commands of bench; and what `make torch ray` adds
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(WORKERS) -m "" --durations=20 $(ARGS)
 
 check: lint docs  ## lint, format, types, import rule, documentation; `make -j2 check` does both halves at once
 
@@ -42,19 +53,19 @@ docs: $(VENV)/.dev  ## the documentation as HTML; prints the page to open
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "open file://$(CURDIR)/docs/_build/html/index.html"
 
-kernels: $(VENV)/.run  ## compile all kernels now (two minutes, once per version); otherwise each when it is first called
-	$(BIN)/python -m uncertainty_sets.kernels.native
+kernels: $(VENV)/.run  ## make the libraries of all kernels now, which takes two minutes once; otherwise each when it is first called
+	$(BIN)/python -m uncertainty_sets.kernels.native --workers $(WORKERS)
 
 wheel: $(BIN)/python  ## wheel and sdist in dist/; the wheel is installed outside the checkout and tested there
 	rm -rf dist
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(PIP) build
 	FDRO_KERNELS=require $(BIN)/python -m build --outdir dist
 	$(BIN)/python .ci/trial.py dist/*.whl
 
 release: $(BIN)/python  ## dry run of a release: version, changelog, tree, tag, wheel, sdist, metadata; uploads nothing
 	$(BIN)/python .ci/release.py
 	$(MAKE) --no-print-directory wheel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check twine
+	$(PIP) twine
 	$(BIN)/python -m twine check --strict dist/*
 	@echo "ready in dist/; nothing was tagged or uploaded. What remains is in CONTRIBUTING.md, under Releases"
 
@@ -65,15 +76,18 @@ soak-properties: $(VENV)/.dev  ## 20,000 examples per property (hours)
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) -m property $(ARGS)
 
 torch: $(VENV)/.dev  ## PyTorch, at the release that the adapter is tested with
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(PIP) torch==2.13.0
 
 ray: $(VENV)/.dev  ## Ray, at the release that the engine is tested with
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check ray==2.60.0
+	$(PIP) ray==2.60.0
 
-flower: $(BIN)/python  ## Flower, in an environment of its own since it needs older packages, and the tests of its engine
+flower: $(VENV)/.test  ## Flower, in an environment of its own since it needs older packages, and the tests of its engine
 	@test -x $(VENV)-flower/bin/python || $(PYTHON) -m venv $(VENV)-flower
+	@# everything else comes from $(VENV), which this one is laid over
+	@$(VENV)-flower/bin/python -c 'import pathlib, site, sys; pathlib.Path(site.getsitepackages()[0], "below.pth").write_text(f"import site; site.addsitedir({sys.argv[1]!r})\n")' \
+	  "$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')"
 	@# typer 0.20, which flwr needs, warns with click 8.4 and newer, and warnings are errors here
-	$(VENV)-flower/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" flwr==1.41.0 "click<8.4"
+	$(VENV)-flower/bin/python -m pip install --quiet --disable-pip-version-check --no-compile flwr==1.41.0 "click<8.4"
 	@# the deployment's tests are one group in one process: they share its SuperLink and nodes
 	$(VENV)-flower/bin/python -m pytest -n $(WORKERS) --dist loadgroup -k flower tests/fdro_core $(ARGS)
 

@@ -1,7 +1,8 @@
 """ASPIRE-EASE: asynchronous federated distributionally robust optimisation."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from uncertainty_sets.packages import lazily
 
 if TYPE_CHECKING:
     from fdro_core.aspire.adaptive import Adaptive
@@ -43,39 +44,27 @@ __all__ = [
     "solve",
 ]
 
-_MODULES = {
-    "Adaptive": "fdro_core.aspire.adaptive",
-    "AspireEase": "fdro_core.aspire.algorithm",
-    "Constant": "fdro_core.engines.delays",
-    "Crash": "fdro_core.engines.delays",
-    "DenseNetwork": "fdro_core.problems",
-    "Exponential": "fdro_core.engines.delays",
-    "FlowerEngine": "fdro_core.engines.flower_",
-    "HuberRegression": "fdro_core.problems",
-    "LeastSquares": "fdro_core.problems",
-    "LogNormal": "fdro_core.engines.delays",
-    "NamedProblem": "fdro_core.engines.flower_",
-    "Privacy": "fdro_core.privacy.settings",
-    "Problem": "fdro_core.contracts.problem",
-    "ProblemFrom": "fdro_core.contracts.problem",
-    "RayEngine": "fdro_core.engines.ray_",
-    "Result": "fdro_core.result",
-    "SoftmaxRegression": "fdro_core.problems",
-    "Straggler": "fdro_core.engines.delays",
-    "ThreadEngine": "fdro_core.engines.threads",
-    "Trace": "fdro_core.engines.delays",
-    "VirtualEngine": "fdro_core.engines.virtual",
-    "resume": "fdro_core.solving",
-    "solve": "fdro_core.solving",
-}
-"""Where each name is defined: imported when it is first used, so that `fdro --help` does not wait for it."""
+_find = lazily(
+    __name__,
+    {
+        "aspire.adaptive": "Adaptive",
+        "aspire.algorithm": "AspireEase",
+        "contracts.problem": "Problem ProblemFrom",
+        "engines.delays": "Constant Crash Exponential LogNormal Straggler Trace",
+        "engines.flower_": "FlowerEngine NamedProblem",
+        "engines.ray_": "RayEngine",
+        "engines.threads": "ThreadEngine",
+        "engines.virtual": "VirtualEngine",
+        "privacy.settings": "Privacy",
+        "problems": "DenseNetwork HuberRegression LeastSquares SoftmaxRegression",
+        "result": "Result",
+        "solving": "resume solve",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-    return value
+    return _find(name)
 
 
 def __dir__() -> list[str]:

@@ -33,7 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave most cases of a grid to `make test-all`: `make test` takes every value of every parameter once."""
+    """Of a grid, `make test` takes every value of every parameter once, and `make test-all` all cases."""
     seen = set()
     for item in items:
         values = set(_values(item))

@@ -3,39 +3,46 @@
 >>> from uncertainty_sets import KL
 >>> KL([0.5, 0.3, 0.2], radius=0.1).worst_case([1.0, 2.0, 4.0])
 WorstCase(value=2.438..., p=[0.3313, 0.2836, 0.3851], gap=..., violation=..., backend='closed-form')
+
+Each name is imported when it is first used, so that importing the package costs nothing.
 """
 
-from uncertainty_sets.answer import RaggedWorstCase, WorstCase
-from uncertainty_sets.backends import available_backends
-from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.conformance.check import check_set
-from uncertainty_sets.inverse import LeastRadius
-from uncertainty_sets.penalised import Penalised
-from uncertainty_sets.pooling import Pooled, entropy_pooling
-from uncertainty_sets.projection import Nearest
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.registry import available_sets, get_set, worst_case
-from uncertainty_sets.sets.box import Box
-from uncertainty_sets.sets.burg import Burg
-from uncertainty_sets.sets.cd_norm import CDNorm
-from uncertainty_sets.sets.chi_square import ChiSquare
-from uncertainty_sets.sets.cressie_read import CressieRead
-from uncertainty_sets.sets.cvar import CVaR
-from uncertainty_sets.sets.cvar_mixture import CVaRMixture
-from uncertainty_sets.sets.ellipsoid import Ellipsoid
-from uncertainty_sets.sets.evar import EVaR
-from uncertainty_sets.sets.hellinger import Hellinger
-from uncertainty_sets.sets.intersection import Intersection
-from uncertainty_sets.sets.kl import KL
-from uncertainty_sets.sets.mapped import Mapped
-from uncertainty_sets.sets.nested import Nested
-from uncertainty_sets.sets.polyhedron import Polyhedron
-from uncertainty_sets.sets.product import Product
-from uncertainty_sets.sets.spectral import Spectral
-from uncertainty_sets.sets.total_variation import TotalVariation
-from uncertainty_sets.sets.wasserstein import Wasserstein
-from uncertainty_sets.sets.wasserstein1 import Wasserstein1
-from uncertainty_sets.sets.weighted_l1 import WeightedL1
+from typing import TYPE_CHECKING, Any
+
+from uncertainty_sets.packages import lazily
+
+if TYPE_CHECKING:
+    from uncertainty_sets.answer import RaggedWorstCase, WorstCase
+    from uncertainty_sets.backends import available_backends
+    from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.conformance.check import check_set
+    from uncertainty_sets.inverse import LeastRadius
+    from uncertainty_sets.penalised import Penalised
+    from uncertainty_sets.pooling import Pooled, entropy_pooling
+    from uncertainty_sets.projection import Nearest
+    from uncertainty_sets.ragged import Ragged
+    from uncertainty_sets.registry import available_sets, get_set, worst_case
+    from uncertainty_sets.sets.box import Box
+    from uncertainty_sets.sets.burg import Burg
+    from uncertainty_sets.sets.cd_norm import CDNorm
+    from uncertainty_sets.sets.chi_square import ChiSquare
+    from uncertainty_sets.sets.cressie_read import CressieRead
+    from uncertainty_sets.sets.cvar import CVaR
+    from uncertainty_sets.sets.cvar_mixture import CVaRMixture
+    from uncertainty_sets.sets.ellipsoid import Ellipsoid
+    from uncertainty_sets.sets.evar import EVaR
+    from uncertainty_sets.sets.hellinger import Hellinger
+    from uncertainty_sets.sets.intersection import Intersection
+    from uncertainty_sets.sets.kl import KL
+    from uncertainty_sets.sets.mapped import Mapped
+    from uncertainty_sets.sets.nested import Nested
+    from uncertainty_sets.sets.polyhedron import Polyhedron
+    from uncertainty_sets.sets.product import Product
+    from uncertainty_sets.sets.spectral import Spectral
+    from uncertainty_sets.sets.total_variation import TotalVariation
+    from uncertainty_sets.sets.wasserstein import Wasserstein
+    from uncertainty_sets.sets.wasserstein1 import Wasserstein1
+    from uncertainty_sets.sets.weighted_l1 import WeightedL1
 
 __all__ = [
     "KL",
@@ -74,3 +81,48 @@ __all__ = [
     "get_set",
     "worst_case",
 ]
+
+_find = lazily(
+    __name__,
+    {
+        "answer": "RaggedWorstCase WorstCase",
+        "backends": "available_backends",
+        "base": "UncertaintySet",
+        "conformance.check": "check_set",
+        "inverse": "LeastRadius",
+        "penalised": "Penalised",
+        "pooling": "Pooled entropy_pooling",
+        "projection": "Nearest",
+        "ragged": "Ragged",
+        "registry": "available_sets get_set worst_case",
+        "sets.box": "Box",
+        "sets.burg": "Burg",
+        "sets.cd_norm": "CDNorm",
+        "sets.chi_square": "ChiSquare",
+        "sets.cressie_read": "CressieRead",
+        "sets.cvar": "CVaR",
+        "sets.cvar_mixture": "CVaRMixture",
+        "sets.ellipsoid": "Ellipsoid",
+        "sets.evar": "EVaR",
+        "sets.hellinger": "Hellinger",
+        "sets.intersection": "Intersection",
+        "sets.kl": "KL",
+        "sets.mapped": "Mapped",
+        "sets.nested": "Nested",
+        "sets.polyhedron": "Polyhedron",
+        "sets.product": "Product",
+        "sets.spectral": "Spectral",
+        "sets.total_variation": "TotalVariation",
+        "sets.wasserstein": "Wasserstein",
+        "sets.wasserstein1": "Wasserstein1",
+        "sets.weighted_l1": "WeightedL1",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _find(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

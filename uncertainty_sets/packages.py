@@ -1,7 +1,9 @@
-"""Packages that only some functions need: imported at first use, with an error that says what to install."""
+"""Imports that wait: of packages that only some functions need, and of the names of a package."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -36,3 +38,22 @@ def load(module: str, purpose: str) -> Any:
         raise BackendMissing(
             f'{purpose} needs the package {package}: pip install {name}, or pip install "fdro[{extra}]"'
         ) from error
+
+
+def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return what a package's `__getattr__` calls to import a name from where it is defined.
+
+    Args:
+        package: its dotted name.
+        names: by module in the package, its names, with spaces between them.
+    """
+    places = {name: module for module, defined in names.items() for name in defined.split()}
+
+    def find(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{places[name]}"), name)
+        setattr(sys.modules[package], name, value)  # the next time Python finds it by itself
+        return value
+
+    return find

@@ -9,7 +9,6 @@ import typer
 
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
-from fdro_core.app.runs.noise import ACCURACY, CONFIDENCE, MEAN, judge
 from fdro_core.app.runs.summary import FIGURES, WORKER_COLUMNS
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ def compare(
 
 def compare_runs(output: Output, folders: list[Path]) -> None:
     """Print the runs in these folders side by side."""
+    from fdro_core.app.runs import noise
     from fdro_core.app.runs.differences import differences, fields_of
     from fdro_core.app.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
@@ -50,7 +50,7 @@ def compare_runs(output: Output, folders: list[Path]) -> None:
     settings = [fields_of(run) for run in runs]
     differ = differences(settings)
     names = [str(run) for run in runs]
-    verdict = judge(names, settings, results)
+    verdict = noise.judge(names, settings, results)
     output.data(
         {
             "runs": names,
@@ -84,7 +84,9 @@ def in_words(each: Difference) -> str:
     >>> in_words(Difference("worst_test_accuracy", "a", "b", 0.02, -0.01, 0.05, "paired over 5 seeds"))
     'test accuracy, worst worker: a is 2.0 points above b (95 % interval -1.0 to 5.0, paired over 5 seeds)'
     """
-    points = each.measure in {ACCURACY, MEAN}
+    from fdro_core.app.runs import noise
+
+    points = each.measure in {noise.ACCURACY, noise.MEAN}
 
     def shown(value: float) -> str:
         return f"{100 * value:.1f}" if points else f"{value:.4g}"
@@ -93,7 +95,9 @@ def in_words(each: Difference) -> str:
     side = "above" if (each.difference >= 0) == points else "below"
     interval = ""
     if each.low is not None and each.high is not None:
-        interval = f"{CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace("%", " %")
+        interval = f"{noise.CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace(
+            "%", " %"
+        )
     amount = f"{shown(abs(each.difference))}{unit}"
     return (
         f"{FIGURES[each.measure][0]}: {each.first} is {amount} {side} {each.second} ({interval}{each.source})"

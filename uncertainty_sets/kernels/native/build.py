@@ -188,7 +188,7 @@ def _linked(module: str, wanted: str, levels: dict[str, str]) -> bytes:
         objects = [str(work / f"{level}.o") for level in levels]
         command = [
             *shlex.split(os.environ.get("CC", "cc")),
-            "-O2",
+            "-O1",
             "-shared",
             "-fPIC",
             "-fvisibility=hidden",
