@@ -2,7 +2,8 @@
 
 A notebook's source is a Markdown page: every `python` block is a cell. Cells run in order, in one namespace,
 as in Jupyter: what a cell prints, the value of its last line and the figures that it draws come below it.
-Nothing is stored, so no output is older than the build; an error or a warning in a cell fails it.
+An error or a warning in a cell fails the build. Outputs are kept in the user's cache under a hash of the
+page, the packages' sources and the versions in use, so that none is shown of anything else.
 
 A page that needs an optional package says so, `<!-- needs: torch -->`. Without the package it is made without
 outputs, and says that.
@@ -14,13 +15,19 @@ import ast
 import base64
 import contextlib
 import io
+import pickle
 import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from uncertainty_sets.kernels.native import cache as store
 
 FOLDER = Path(__file__).parent / "notebooks"
 STYLE = {
@@ -143,6 +150,31 @@ def run(notebook: Notebook, path: Path) -> None:
                 _run_cell(cell, path, notebook.names)
 
 
+def run_once(notebook: Notebook, path: Path) -> None:
+    """Run the cells, or take their outputs from an earlier run of the same."""
+    content = path.read_bytes() + _surroundings() + repr(notebook.missing).encode()
+    name = f"notebooks/{notebook.name}.{blake2b(content, digest_size=12).hexdigest()}.pickle"
+    kept = store.read(name)
+    if kept is None:
+        run(notebook, path)
+        store.write(name, pickle.dumps([(cell.text, cell.pictures) for cell in notebook.cells]))
+    else:
+        for cell, outputs in zip(notebook.cells, pickle.loads(kept), strict=True):
+            cell.text, cell.pictures = outputs
+
+
+@cache
+def _surroundings() -> bytes:
+    """A hash of everything but the page that outputs depend on."""
+    root = FOLDER.parents[1]
+    total = blake2b(Path(__file__).read_bytes(), digest_size=16)
+    for package in ("uncertainty_sets", "fdro_core"):
+        for file in sorted((root / package).rglob("*.py")):
+            total.update(str(file.relative_to(root)).encode() + file.read_bytes())
+    versions = sorted(f"{each.name} {each.version}" for each in distributions())
+    return total.digest() + repr(versions).encode()
+
+
 def _run_cell(cell: Cell, path: Path, names: dict[str, Any]) -> None:
     printed = io.StringIO()
     try:
@@ -260,7 +292,7 @@ def main(folder: Path) -> dict[str, str]:
     pages, cards = {}, []
     for path in sources():
         notebook = read(path)
-        run(notebook, path)
+        run_once(notebook, path)
         write(notebook, folder)
         pages[notebook.name] = page_of(notebook, seen)
         cards.append(card_of(notebook, seen))

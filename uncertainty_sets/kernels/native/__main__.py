@@ -17,6 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m uncertainty_sets.kernels.native", description=__doc__)
     parser.add_argument("--only", metavar="MODULE", help="one file, in this process")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="libraries for all levels, as in a wheel")
     given = parser.parse_args()
     from uncertainty_sets.kernels.native.build import CannotBuild, _prepare, build, make
 
@@ -30,10 +31,9 @@ def main() -> None:
         except CannotBuild as error:
             sys.exit(str(error))
         return
+    files = {**kernel_files("uncertainty_sets", ROOT), **kernel_files("fdro_core", ROOT)}
     try:
-        build(
-            {**kernel_files("uncertainty_sets", ROOT), **kernel_files("fdro_core", ROOT)}, None, given.workers
-        )
+        build(files, given.into, given.workers)
     except CannotBuild as error:
         sys.exit(f"The kernels were not compiled ahead of time; numba compiles them when first used. {error}")
     print(library.status())

@@ -1,9 +1,9 @@
 """Files that are expensive to make, on disk under names that say all that they depend on.
 
-Kernels in every form are kept here, for all checkouts, environments and wheels of one user: a name ends in a
-hash of the sources, so versions do not see each other's files. The folder is `FDRO_CACHE`, or `fdro` in the
-user's cache folder. Nothing depends on it: what is missing, truncated or damaged is made again, and what
-cannot be written is done without.
+Kernels in every form, and outputs of the documentation's notebooks, are kept here for all checkouts,
+environments and wheels of one user: a name ends in a hash of all that the file depends on, so versions do
+not see each other's files. The folder is `FDRO_CACHE`, or `fdro` in the user's cache folder. Nothing depends
+on it: what is missing, truncated or damaged is made again, and what cannot be written is done without.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What everyone who changes a line waits for."""
