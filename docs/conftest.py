@@ -22,8 +22,8 @@ def missing(page: Path) -> list[str]:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out generated pages, and pages that cannot run here."""
-    if collection_path.name in {"generated", "_build"}:
+    """Leave out generated pages, pages that cannot run here, and Sphinx's own file."""
+    if collection_path.name in {"generated", "_build", "conf.py"}:
         return True
     return True if collection_path.suffix == ".md" and missing(collection_path) else None
 
