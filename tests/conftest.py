@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,15 +33,57 @@ settings.register_profile("soak", settings.get_profile("default"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+skipped = set()
+"""Tests and files that were skipped in this run."""
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Of a grid, `make test` takes every value of every parameter once, and `make test-all` all cases."""
-    seen = set()
+def pytest_collection_modifyitems(config, items):
+    """Choose the cases of `make test`; `make test-all` runs all.
+
+    Of a grid, every value of every parameter occurs once; of a test that is marked `few(n)`, n cases are run.
+    """
+    seen, counts = set(), Counter()
     for item in items:
         values = set(_values(item))
-        if len(values) > 1 and values <= seen:
+        few = item.get_closest_marker("few")
+        test = item.nodeid.partition("[")[0]
+        counts[test] += few is not None
+        if (len(values) > 1 and values <= seen) or (few and counts[test] > few.args[0]):
             item.add_marker(pytest.mark.thorough)
         seen |= values
+    chosen = os.environ.get("FDRO_TESTS", "")
+    if chosen:
+        items[:] = [item for item in items if _is_chosen(item, chosen, config)]
+
+
+def _is_chosen(item, chosen, config):
+    """Whether a test is one that the last run skipped ("skipped"), or of a part of the thorough ones ("3/7")."""
+    if chosen == "skipped":
+        needs = item.path.suffix == ".md" and "<!-- needs:" in item.path.read_text(encoding="utf-8")
+        last = config.cache.get("fdro/skipped", [])
+        return needs or item.nodeid in last or item.nodeid.partition("::")[0] in last
+    part, parts = map(int, chosen.split("/"))
+    return item.get_closest_marker("thorough") and crc32(item.nodeid.encode()) % parts == part - 1
+
+
+def pytest_runtest_logreport(report):
+    """Remember what is skipped."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        skipped.add(report.nodeid)
+
+
+def pytest_collectreport(report):
+    """Remember files that are skipped."""
+    if report.skipped:
+        skipped.add(report.nodeid)
+
+
+def pytest_sessionfinish(session):
+    """Keep what was skipped, for a run with what it needs."""
+    cache = getattr(session.config, "cache", None)
+    if cache and not hasattr(session.config, "workerinput") and not os.environ.get("FDRO_TESTS"):
+        cache.set("fdro/skipped", sorted(skipped))
 
 
 def _values(item):

@@ -12,6 +12,7 @@ from bench.driver import actors
 from fdro_core import SoftmaxRegression
 
 
+@pytest.mark.thorough
 def test_the_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert actors.main(["--quick", "--out", str(tmp_path)]) == 0
     text = (tmp_path / "tables.md").read_text(encoding="utf-8")

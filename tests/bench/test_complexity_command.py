@@ -83,6 +83,7 @@ def test_plots_come_as_png_and_svg(folder):
         assert "<svg" in (folder / f"{name}.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_a_finished_run_measures_nothing_again(folder, monkeypatch):
     def never(*arguments):
         raise AssertionError("measured again")
@@ -91,6 +92,7 @@ def test_a_finished_run_measures_nothing_again(folder, monkeypatch):
     assert complexity.main([*TINY, "--sets", "box", "polyhedron", "--out", str(folder)]) == 0
 
 
+@pytest.mark.thorough
 def test_an_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path, monkeypatch, capsys):
     measured = []
 
@@ -114,6 +116,7 @@ def test_an_interrupted_run_keeps_what_is_done_and_goes_on(tmp_path, monkeypatch
     assert "Continuing from 2 groups" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_what_the_deadline_leaves_is_said_and_done_by_the_next_run(tmp_path, capsys):
     arguments = ["--quick", "--largest", "10", "--sets", "box", "--out", str(tmp_path)]
     assert complexity.main([*arguments, "--minutes", "0"]) == 0
@@ -130,6 +133,7 @@ def test_other_settings_start_a_new_run(tmp_path):
     assert not Store(tmp_path / "results.json", {"seed": 0}, fresh=True).resumed
 
 
+@pytest.mark.thorough
 def test_a_plug_in_is_found_and_measured_without_being_listed(tmp_path):
     import cvxpy as cp
 

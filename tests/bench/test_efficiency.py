@@ -51,6 +51,7 @@ def quick(command: str, out: Path, *more: str) -> list[dict[str, Any]]:
         ("adaptive", 6, {"adaptive-digits"}),
     ],
 )
+@pytest.mark.thorough
 def test_quick_runs_on_digits_and_resumes(
     command: str, runs: int, pictures: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,7 @@ def test_the_pages_quote_the_committed_numbers():
         assert f"{low:+.1f} to {high:+.1f} points" in page
 
 
+@pytest.mark.thorough
 def test_a_seed_gives_the_committed_numbers(capsys, tmp_path):
     target = Path(tmp_path, "one.json")
     assert example.main(["--seeds", "10", "11", "--output", str(target)]) == 0

@@ -48,6 +48,7 @@ SHORT = Task(
         ("robustness", ["--sets", "cd-norm", "kl", "--sizes", "2"], ["tables.md", "size-digits.svg"]),
     ],
 )
+@pytest.mark.few(1)
 def test_quick_commands_on_digits(command, more, files, tmp_path, capsys):
     arguments = [command, "--quick", "--data", "digits", "--gradients", "100", "--out", str(tmp_path), *more]
     assert run(arguments) == 0
@@ -79,6 +80,7 @@ def file_of(page: str, name: str) -> str:
     return text.partition(f"```py\n# {name}\n")[2].partition("```\n")[0]
 
 
+@pytest.mark.thorough
 def test_a_method_and_data_of_ones_own(tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(file_of("paper-experiments.md", "mine.py"))

@@ -327,6 +327,7 @@ RESULTS = [path for path in sorted(quote.RESULTS.glob("*/runs.jsonl")) if holds_
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.name)
+@pytest.mark.few(1)
 def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
     """The settings that a search tried are those that it would try today, so that a second start goes on."""
     records = read(path)

@@ -120,6 +120,7 @@ def test_a_data_set_is_one_file(tmp_path: Path) -> None:
     assert "**two-points**" in (out / "tables.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_a_baseline_is_one_file(tmp_path: Path) -> None:
     core = copied("fdro_core", tmp_path)
     (core / "baselines" / "three_steps.py").write_text(BASELINE)
@@ -147,6 +148,7 @@ def test_a_baseline_is_in_the_tables_without_a_list(command: str, tmp_path: Path
     assert "'FedAvg', 'Three-Steps', 'AFL'" in python(tmp_path, "-c", code)
 
 
+@pytest.mark.thorough
 def test_a_set_with_constraints_alone_is_measured_at_small_sizes(tmp_path: Path) -> None:
     sets = copied("uncertainty_sets", tmp_path)
     (sets / "sets" / "near_centre.py").write_text(SET)

@@ -73,6 +73,7 @@ def test_a_failed_solve_is_counted():
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.thorough
 def test_the_command_runs_and_writes_its_numbers(tmp_path, capsys):
     parts = ["exact", "argsort", "cd-norm", "small", "batch", "rows", "clarabel", "programs", "polyhedron"]
     parts += ["plugins", "ragged", "line", "radius-for"]

@@ -110,6 +110,7 @@ def test_hospitals_are_those_of_the_example() -> None:
 # -- python -m bench groups -------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert groups.main(["--quick", "--out", str(tmp_path)]) == 0
     text = (tmp_path / "tables.md").read_text()

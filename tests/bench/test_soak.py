@@ -36,6 +36,7 @@ def explain(record):
 
 
 @pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.few(6)
 def test_a_short_soak_of_every_closed_form(name):
     record = Record(seed=1)
     for turn in range(len(GENERATORS)):

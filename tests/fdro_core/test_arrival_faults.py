@@ -67,6 +67,7 @@ BIASED = {
 
 
 @pytest.mark.parametrize("name", BIASED)
+@pytest.mark.few(1)
 def test_fedasync_and_fedbuff_are_drawn_to_the_fast_workers(name):
     config, weights = BIASED[name]
     config = replace(config, step=0.3, local_steps=1, averaging=0.3, iterations=9000 // config.arrivals)

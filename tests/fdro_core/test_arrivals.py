@@ -226,6 +226,7 @@ def test_the_step_rises_and_falls_with_epochs_not_with_arrivals():
 
 
 @pytest.mark.parametrize("config", [FedBuff(buffer=2), ACE()], ids=lambda config: config.label)
+@pytest.mark.few(2)
 def test_with_the_default_step_it_converges(config):
     helped = replace(config, preconditioner="gradients", averaging=0.1, iterations=8000)
     result = solve([Quadratic([0.0]), Quadratic([2.0])], anywhere(), algorithm=helped)

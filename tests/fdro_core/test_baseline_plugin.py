@@ -96,6 +96,7 @@ fdro_core.baselines = module
 @pytest.mark.parametrize(
     ("name", "text"), [("worst-first", PLUG_IN), ("delay-scaled", WITHOUT_ROUNDS)], ids=["rounds", "arrivals"]
 )
+@pytest.mark.few(1)
 def test_a_copied_file_is_a_baseline(name, text, tmp_path):
     folder = tmp_path / "baselines"
     shutil.copytree(baselines.__path__[0], folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -143,6 +143,7 @@ def test_cut_short_anywhere(written, tmp_path):
             snapshots.read(path)
 
 
+@pytest.mark.thorough
 def test_a_flipped_bit_anywhere_is_found_or_without_meaning(written, tmp_path):
     """The zip file has fields of no meaning, such as its time; everything else is under the digest."""
     path, rng = tmp_path / "run.npz", np.random.default_rng(0)

@@ -220,6 +220,7 @@ def names_of(value, prefix=()):
 
 
 @every_method
+@pytest.mark.few(3)
 def test_whatever_is_missing_is_missed_in_words(sound):
     """Each entry taken out: an error of ours, or a run that can do without it. Nothing raw."""
     fresh, go_on = sound
@@ -244,6 +245,7 @@ JUNK = [None, "x", -1, 2.5, float("nan"), [], {}, np.zeros((2, 2))]
 
 
 @every_method
+@pytest.mark.few(3)
 def test_whatever_is_junk_is_told_in_words(sound):
     """Each entry replaced by something else, with a digest that fits: an error of ours, or a run."""
     fresh, go_on = sound

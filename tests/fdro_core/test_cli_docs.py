@@ -1,5 +1,6 @@
 """docs/cli.md, run as it is printed: files are written, commands run in order, outputs compared."""
 
+import pytest
 from __future__ import annotations
 
 import contextlib
@@ -49,6 +50,7 @@ def run(command: str) -> str:
     return answer.output if answer.exit_code else answer.stdout
 
 
+@pytest.mark.thorough
 def test_the_page_runs_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")

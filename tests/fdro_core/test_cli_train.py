@@ -143,6 +143,7 @@ def test_check_trains_nothing():
     assert not Path("run").exists()
 
 
+@pytest.mark.thorough
 def test_the_example_is_ahead_of_fedavg_for_the_worst_worker():
     """By more than noise, although FedAvg takes many times as many gradients."""
     Path("example.toml").write_text(fdro("train", "--example").stdout)

@@ -53,6 +53,7 @@ def run(script, *arguments, output=subprocess.PIPE):
 
 
 @pytest.mark.parametrize(("size", "file"), [(100, "run/run.toml"), (700, "run/history.jsonl")])
+@pytest.mark.few(1)
 def test_a_full_disk_is_reported_with_the_path(size, file):
     """A limit on the size of files, which fails as a full disk does."""
     fdro("train", "run.toml", "-o", "first", "-q")  # compiles and caches what the limit would not let it
@@ -68,6 +69,7 @@ def test_a_full_disk_is_reported_with_the_path(size, file):
 
 
 @pytest.mark.parametrize("arguments", [("train", "--example"), ("sets", "-q"), ("sets", "--help")])
+@pytest.mark.few(1)
 def test_standard_output_on_a_full_disk(arguments):
     with Path("/dev/full").open("w") as full:
         answer = run(START, *arguments, output=full)

@@ -234,6 +234,7 @@ def test_the_end_of_local_steps_is_bounded():
 
 @CLIPPED
 @pytest.mark.parametrize("kind", ["box", "kl", "ellipsoid"])
+@pytest.mark.few(2)
 def test_honest_workers_end_at_the_same_optimum(kind):
     problems, chosen = classification(8, seed=21), six_sets(8, seed=21)[kind]
     best, _ = reference(problems, chosen)

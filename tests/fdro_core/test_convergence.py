@@ -33,6 +33,7 @@ def gap(problems, uncertainty_set, config, **engine):
 
 
 @pytest.mark.parametrize("name", SETS)
+@pytest.mark.few(3)
 def test_defaults_reach_the_conic_optimum(name, aspire):
     problems = classification(8, seed=11)
     active = {"box": 1, "cd-norm": 4, "ellipsoid": 8, "kl": 1, "polyhedron": 8, "wasserstein-1": 4}[name]
@@ -40,12 +41,14 @@ def test_defaults_reach_the_conic_optimum(name, aspire):
 
 
 @pytest.mark.parametrize("factor", [100.0, 0.01])
+@pytest.mark.few(1)
 def test_units_delays_and_a_straggler_do_not_matter(factor, aspire):
     problems = [Scaled(problem, factor) for problem in regression(8, seed=12)]
     delays = {"delays": LogNormal(1.0, 0.8), "stragglers": [Straggler(5, 20.0)]}
     assert abs(gap(problems, six_sets(8, seed=12)["kl"], aspire(), **delays)) < TARGET
 
 
+@pytest.mark.thorough
 def test_features_of_condition_1e4(aspire):
     problems = classification(8, seed=13, condition=1e4)
     assert abs(gap(problems, six_sets(8, seed=13)["box"], aspire(active_workers=4))) < 10 * TARGET

@@ -99,6 +99,7 @@ def test_controls_are_gradients_in_any_metric():
     assert master.state.controls == pytest.approx(np.array(gradients), rel=1e-12)
 
 
+@pytest.mark.thorough
 def test_scaffold_reaches_the_optimum_where_fedavg_does_not():
     problems = uneven()
     forms = [form(problem) for problem in problems]
@@ -191,6 +192,7 @@ def test_the_regulariser_holds_the_weights_at_the_prior():
 
 
 @pytest.mark.parametrize("more", [{}, {"metric": "problem"}, {"global_step": 0.5}])
+@pytest.mark.few(1)
 def test_scaff_pd_reaches_the_minimax_model(more):
     problems = uneven()
     value, best = minimax(problems)

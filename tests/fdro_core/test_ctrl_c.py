@@ -85,6 +85,7 @@ STAGES = [
     ("kind", "stage", "word"),
     [case for case in STAGES if case.values[0] != FLOWER],  # its master is in Flower's own process
 )
+@pytest.mark.few(2)
 def test_one_ctrl_c_ends_a_run_that_waits(kind, stage, word, tmp_path):
     process = start(MASTER, kind, stage, tmp_path)
     try:

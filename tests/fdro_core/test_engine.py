@@ -168,6 +168,7 @@ def test_lost_messages_need_a_deadline(aspire):
 
 
 @pytest.mark.parametrize("S", [1, N])
+@pytest.mark.few(1)
 def test_a_lost_message_is_sent_again_and_changes_nothing(S, aspire):
     config = aspire(active_workers=S, deadline=8.0, resends=4)
     result = run(config, delays=LogNormal(1.0, 0.3), lost=0.05, repeated=0.05)

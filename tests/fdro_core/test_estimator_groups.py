@@ -150,6 +150,7 @@ def test_cross_validation_takes_a_large_set_where_groups_conflict_and_none_where
     assert chosen.worst.max() <= chosen.worst[0] + 0.03
 
 
+@pytest.mark.thorough
 def test_a_chosen_radius_is_that_of_a_plain_fit_and_repeats():
     X, y, site = conflict(400)
     first = RobustClassifier(radius="cv").fit(X, y, groups=site)

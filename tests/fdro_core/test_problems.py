@@ -197,6 +197,7 @@ def test_factories_are_built_by_the_engine(aspire):
 
 
 @pytest.mark.parametrize("reported", ["full", "average"])
+@pytest.mark.few(1)
 def test_periodic_communication_and_mini_batches_come_near(reported):
     problems, box = softmax_problems(4), middle_box(4)
     best = solve(problems, box).objective
