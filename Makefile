@@ -39,7 +39,7 @@ test: $(VENV)/.test kernels  ## what everyone runs at every change: minutes
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-all: $(VENV)/.dev kernels  ## all cases of grids, kills, notebooks, commands of bench; PART=3/7 runs a part of what `make test` leaves out
-	HYPOTHESIS_PROFILE=thorough FDRO_TESTS=$(PART) $(BIN)/python -m pytest -n $(WORKERS) -m "" --durations=20 $(ARGS)
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(WORKERS) -m "" --durations=20 $(if $(PART),--part=$(PART)) $(ARGS)
 
 check: lint docs  ## lint, format, types, import rule, documentation; `make -j2 check` does both halves at once
 
@@ -82,7 +82,7 @@ ray: $(VENV)/.test  ## Ray, at the release that the engine is tested with
 	$(PIP) ray==2.60.0
 
 extras: torch ray  ## PyTorch and Ray, and the tests that `make test` skipped without them
-	FDRO_TESTS=skipped $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --part=skipped $(ARGS)
 
 flower: $(VENV)/.test  ## Flower, in an environment of its own since it needs older packages, and the tests of its engine
 	@test -x $(VENV)-flower/bin/python || $(PYTHON) -m venv $(VENV)-flower

@@ -37,6 +37,16 @@ skipped = set()
 """Tests and files that were skipped in this run."""
 
 
+def pytest_addoption(parser):
+    """Add --part."""
+    parser.addoption(
+        "--part",
+        metavar="PART",
+        help='of the tests marked thorough a share, "3/7" the third of seven; or "skipped": those that the '
+        "last run skipped, for instance because a package was missing",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Choose the cases of `make test`; `make test-all` runs all.
@@ -52,13 +62,12 @@ def pytest_collection_modifyitems(config, items):
         if (len(values) > 1 and values <= seen) or (few and counts[test] > few.args[0]):
             item.add_marker(pytest.mark.thorough)
         seen |= values
-    chosen = os.environ.get("FDRO_TESTS", "")
-    if chosen:
+    if chosen := config.getoption("--part"):
         items[:] = [item for item in items if _is_chosen(item, chosen, config)]
 
 
 def _is_chosen(item, chosen, config):
-    """Whether a test is one that the last run skipped ("skipped"), or of a part of the thorough ones ("3/7")."""
+    """Whether a test is of the part that was asked for."""
     if chosen == "skipped":
         needs = item.path.suffix == ".md" and "<!-- needs:" in item.path.read_text(encoding="utf-8")
         last = config.cache.get("fdro/skipped", [])
@@ -82,7 +91,7 @@ def pytest_collectreport(report):
 def pytest_sessionfinish(session):
     """Keep what was skipped, for a run with what it needs."""
     cache = getattr(session.config, "cache", None)
-    if cache and not hasattr(session.config, "workerinput") and not os.environ.get("FDRO_TESTS"):
+    if cache and not hasattr(session.config, "workerinput") and not session.config.getoption("--part"):
         cache.set("fdro/skipped", sorted(skipped))
 
 

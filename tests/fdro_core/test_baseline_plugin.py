@@ -106,7 +106,7 @@ def test_a_copied_file_is_a_baseline(name, text, tmp_path):
     )
     answer = subprocess.run(
         [
-            sys.executable, "-m", "pytest", "-q", "-p", "from_copy", "-p", "no:cacheprovider",
+            sys.executable, "-m", "pytest", "-m", "", "-q", "-p", "from_copy", "-p", "no:cacheprovider",
             "-k", name, "tests/fdro_core/test_every_baseline.py",
         ],
         cwd=ROOT,

@@ -41,7 +41,7 @@ from fdro_core import resume, solve
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.test_checkpoint_kills import SCENES, N, middle_box, softmax_problems
 path, (config, engine) = Path(sys.argv[1]), SCENES[sys.argv[2]]
-run = {"config": config, "engine": engine(), "observers": [Checkpoint(path, every=1)]}
+run = {"algorithm": config, "engine": engine(), "observers": [Checkpoint(path, every=1)]}
 if path.exists():
     resume(path, softmax_problems(N), middle_box(N), **run)
 else:

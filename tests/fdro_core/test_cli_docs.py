@@ -1,6 +1,5 @@
 """docs/cli.md, run as it is printed: files are written, commands run in order, outputs compared."""
 
-import pytest
 from __future__ import annotations
 
 import contextlib
@@ -11,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from fdro_core.app.cli import app

@@ -58,11 +58,6 @@ def test_a_worker_adds_the_shift_to_every_gradient():
     assert message.numbers - Train(1, np.zeros(1), 2, 0.5).numbers == 1
 
 
-def test_a_message_from_before_the_shift_is_read():
-    fields = to_fields(Train(1, np.zeros(2), 2, 0.5))
-    assert fields.pop("shift") is None
-    assert from_fields(fields).shift is None
-
 
 # -- SCAFFOLD -------------------------------------------------------------------------------------
 

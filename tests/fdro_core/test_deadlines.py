@@ -51,7 +51,9 @@ LATER = 300  # steps, after which the first ones of a new process are forgotten
 
 # On Ray in one form only: a process that hangs is waited for, and engines know nothing of forms.
 in_both_forms = pytest.mark.parametrize(
-    ("kind", "aspire"), [*kinds("models", survives_hangs=True), (THREAD, "admm")], indirect=["aspire"]
+    ("kind", "aspire"),
+    [*kinds("models", survives_hangs=True), pytest.param(THREAD, "admm", marks=pytest.mark.thorough)],
+    indirect=["aspire"],
 )
 
 
@@ -117,6 +119,7 @@ def test_a_worker_that_hangs_does_not_stop_the_run(kind, S, iterations, short, h
     assert np.isnan(result.losses).tolist() == [False, False, False, True]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("config", [FedAvg(iterations=60), AFL(iterations=60, weight_step=0.02)], ids=repr)
 def test_a_worker_that_hangs_does_not_stop_a_baseline(config, short, hung):
     with pytest.warns(WorkerSilent, match="worker 3"):
@@ -144,6 +147,7 @@ def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path, aspire)
     assert result.objective == pytest.approx(clean.objective, rel=1e-3)
 
 
+@pytest.mark.few(1)
 def test_more_workers_hang_than_there_are_threads(short, hung, aspire):
     """Those that only wait for a thread are not silent, and get one."""
     problems = [hung(at=20 + j, centre=[float(j), 9.0]) for j in range(3)]
@@ -167,6 +171,7 @@ def test_everyone_hangs_and_the_run_ends_with_its_last_state(kind, short, hung, 
     assert np.isfinite(caught.value.result.w).all()
 
 
+@pytest.mark.few(1)
 def test_without_a_deadline_it_waits(make, hung, tmp_path, aspire):
     """None still means that: the worker is let go after many times the deadline that "auto" would have."""
     timer = threading.Timer(4.0, (tmp_path / "release").touch)
@@ -259,6 +264,7 @@ def test_a_worker_that_is_never_made_again(kind, short, tmp_path, aspire):
         (tmp_path / "release").touch()
 
 
+@pytest.mark.few(1)
 def test_a_resumed_run_does_not_wait_for_ever_either(make, tmp_path, aspire):
     path, first = tmp_path / "run.npz", aspire(iterations=40, on_failed_start="warn")
     more = aspire(iterations=90, on_failed_start="warn")
@@ -288,13 +294,6 @@ def test_what_was_seen_survives_a_checkpoint(make, tmp_path, aspire):
         observers=[lambda run, entry: seen.append(list(run.engine.answer_times.longest)) and None],
     )  # fmt: skip
     assert all(seconds > 0 for seconds in seen[0])
-    state = {"engine": "wall", "clock": 1.0, "away": [], "memory": engine.records.snapshot()}  # as of 0.1
-    later.start([partial(Parrot, Update(1, np.ones(2), 1.0, 1.0, 1.0))] * 3)
-    try:
-        later.restore(state)
-        assert later.answer_times.longest == [0.0] * 3
-    finally:
-        later.stop()
 
 
 # -- the virtual clock ----------------------------------------------------------------------------

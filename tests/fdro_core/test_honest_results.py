@@ -203,17 +203,6 @@ def test_the_comparison_says_it(lost):
     assert asked("compare", "run", "whole")["proved"] == [False, True]
 
 
-def test_results_of_the_version_before_are_read(lost):
-    for name, proved in (("run", False), ("whole", True)):
-        path = Path(name) / "result.json"
-        numbers = json.loads(path.read_text())
-        for key in ("proved", "caveat", "suspicious"):
-            del numbers[key]
-        path.write_text(json.dumps(numbers))
-        fdro("report", name)
-        assert ("Not proved" in (Path(name) / "report.html").read_text()) is not proved
-    assert asked("compare", "run", "whole")["proved"] == [False, True]
-
 
 def test_the_demo_says_proved_only_then(capsys):
     from fdro_core.app.commands.output import Output

@@ -225,21 +225,6 @@ def saved_at_17(config, path):
     return snapshots.read(path), solve(problems, box, algorithm=config)
 
 
-def test_checkpoints_from_before_the_settings_go_on(tmp_path):
-    config, path = FedAvg(iterations=30), tmp_path / "run.npz"
-    state, whole = saved_at_17(config, path)
-    for name in ("squares", "average", "metric", "controls", "earlier"):
-        del state["master"]["state"][name]
-    del state["master"]["job"]["control"]
-    for name in ("preconditioner", "averaging"):
-        del state["belongs_to"]["facts"][f"algorithm.{name}"]
-    trains = [event[-1] for event in state["engine"]["events"]]
-    assert [message["kind"] for message in trains] == ["Train"] * 3
-    for message in trains:
-        assert message.pop("inverse") is message.pop("shift") is None
-    snapshots.write(path, state)
-    same(whole, resume(path, softmax_problems(3), middle_box(3), algorithm=config))
-
 
 @pytest.mark.parametrize(
     ("name", "by", "message"),

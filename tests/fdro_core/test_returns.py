@@ -97,18 +97,3 @@ def test_a_return_that_comes_to_nothing_ends_the_wait(config):
     for j in (0, 1):
         master.handle(Event(1.0 + j, j, Lost("crashed", returns=True)))
     assert [j for j, _ in master.handle(Event(3.0, 1, Back()))] == [1]
-
-
-def test_states_of_the_first_version_load(tmp_path, aspire):
-    """Its rosters knew nothing of expected returns or of deadlines by what was seen."""
-    config, path = aspire(iterations=60), tmp_path / "run.npz"
-    whole = solve(quadratics(), middle_box(N), algorithm=config)
-    halfway = aspire(iterations=30)
-    solve(quadratics(), middle_box(N), algorithm=halfway, observers=[Checkpoint(path)])
-    master, _ = machines(quadratics(), middle_box(N), config)
-    old = master.snapshot()
-    for name in ("expected", "limits"):
-        old["roster"].pop(name)
-    restored = config.restore(middle_box(N), N, old)
-    assert restored.snapshot()["roster"].keys() == master.snapshot()["roster"].keys()
-    same(whole, resume(path, quadratics(), middle_box(N), algorithm=config))
