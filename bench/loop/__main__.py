@@ -1,6 +1,7 @@
 """Measure what everyone who changes a line waits for: clone, build, first answer, tests, imports.
 
-Processor seconds, user and system, of a process and all that it starts. `--only clone` and `ci` take minutes.
+Processor seconds, user and system, of a process and all that it starts. The parts clone, ci and mutations
+take from minutes to an hour.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.loop import mutations
 from bench.measuring import command
 from bench.measuring.command import Say
 from bench.measuring.targets import Row, row
@@ -188,6 +190,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
         "kernels": lambda: kernels(say),
         "clone": lambda: clone(say),
         "ci": lambda: ci(say),
+        "mutations": lambda: mutations.measure(seed, 5 if quick else 30, say),
     }
 
 

@@ -11,7 +11,7 @@ from fdro_core import Constant, Crash, VirtualEngine, solve
 from fdro_core.baselines import FedAvg, Scaffold, ScaffPD
 from fdro_core.baselines.rounds import project
 from fdro_core.contracts.engine import Event
-from fdro_core.contracts.messages import Train, from_fields, to_fields
+from fdro_core.contracts.messages import Train
 from fdro_core.errors import InvalidSetting
 from tests.fdro_core.helpers import Quadratic, machines, square_problems
 from tests.fdro_core.test_fair_baselines import form, uneven
@@ -56,7 +56,6 @@ def test_a_worker_adds_the_shift_to_every_gradient():
     reply = worker.handle(message)
     assert (reply.w[0], reply.loss) == (1.125, 2.0)
     assert message.numbers - Train(1, np.zeros(1), 2, 0.5).numbers == 1
-
 
 
 # -- SCAFFOLD -------------------------------------------------------------------------------------

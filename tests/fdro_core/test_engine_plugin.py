@@ -51,7 +51,8 @@ def plugged(tmp_path):
 
 def test_a_new_engine_passes_the_shared_suite(plugged):
     files = [f"tests/fdro_core/test_{name}.py" for name in SUITE]
-    answer = plugged("-m", "pytest", "-m", "", "-p", "plugged", "-q", "-n", "0", "-k", "queue", *files, cwd=ROOT)
+    all_cases = ("-m", "pytest", "-m", "", "-p", "plugged", "-q", "-n", "0", "-k", "queue")
+    answer = plugged(*all_cases, *files, cwd=ROOT)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     passed = int(answer.stdout.rpartition(" passed")[0].split()[-1])
     assert passed > 30  # not an empty selection

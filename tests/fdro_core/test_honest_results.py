@@ -203,7 +203,6 @@ def test_the_comparison_says_it(lost):
     assert asked("compare", "run", "whole")["proved"] == [False, True]
 
 
-
 def test_the_demo_says_proved_only_then(capsys):
     from fdro_core.app.commands.output import Output
 

@@ -22,7 +22,6 @@ from tests.fdro_core.helpers import (
     Quadratic,
     machines,
     middle_box,
-    same,
     softmax_problems,
     square_problems,
 )
@@ -223,7 +222,6 @@ def saved_at_17(config, path):
     first = replace(config, iterations=17)
     solve(problems, box, algorithm=first, observers=[Checkpoint(path)])
     return snapshots.read(path), solve(problems, box, algorithm=config)
-
 
 
 @pytest.mark.parametrize(

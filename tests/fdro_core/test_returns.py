@@ -9,7 +9,6 @@ from fdro_core import Constant, Crash, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, Individual, MixEven, Scaffold, ScaffPD
 from fdro_core.contracts.engine import Back, Event, Lost
 from fdro_core.errors import NoWorkersLeft, WorkerWarning
-from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import happened, quadratics
 from tests.fdro_core.helpers import FORMS, Faulty, Quadratic, forms, machines, middle_box, same
 

@@ -201,7 +201,8 @@ def python(project: Path, *arguments: str) -> str:
 
 def pytest_on(project: Path, *arguments: str) -> int:
     """How many tests passed on the copy; all must have."""
-    output = python(project, "-m", "pytest", "-m", "", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments)
+    all_cases = ("-m", "pytest", "-m", "", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    output = python(project, *all_cases, *arguments)
     summary = output.strip().splitlines()[-1]
     return int(summary.partition(" passed")[0].split()[-1])
 
