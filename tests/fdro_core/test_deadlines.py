@@ -147,7 +147,7 @@ def test_a_worker_that_speaks_again_is_back(kind, short, hung, tmp_path, aspire)
     assert result.objective == pytest.approx(clean.objective, rel=1e-3)
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 def test_more_workers_hang_than_there_are_threads(short, hung, aspire):
     """Those that only wait for a thread are not silent, and get one."""
     problems = [hung(at=20 + j, centre=[float(j), 9.0]) for j in range(3)]
