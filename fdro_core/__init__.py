@@ -6,7 +6,8 @@ from uncertainty_sets.packages import lazily
 
 if TYPE_CHECKING:
     from fdro_core.aspire.adaptive import Adaptive
-    from fdro_core.aspire.algorithm import AspireEase
+    from fdro_core.aspire.admm.algorithm import AspireEase
+    from fdro_core.aspire.models.algorithm import AspireModels
     from fdro_core.contracts.problem import Problem, ProblemFrom
     from fdro_core.engines.delays import Constant, Crash, Exponential, LogNormal, Straggler, Trace
     from fdro_core.engines.flower_ import FlowerEngine, NamedProblem
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Adaptive",
     "AspireEase",
+    "AspireModels",
     "Constant",
     "Crash",
     "DenseNetwork",
@@ -48,7 +50,8 @@ _find = lazily(
     __name__,
     {
         "aspire.adaptive": "Adaptive",
-        "aspire.algorithm": "AspireEase",
+        "aspire.admm.algorithm": "AspireEase",
+        "aspire.models.algorithm": "AspireModels",
         "contracts.problem": "Problem ProblemFrom",
         "engines.delays": "Constant Crash Exponential LogNormal Straggler Trace",
         "engines.flower_": "FlowerEngine NamedProblem",

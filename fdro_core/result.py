@@ -36,9 +36,9 @@ class Result:
         weights: s_j, the weight worker j's gradient has at the end.
         planes: the active planes, (|A|, N), each a distribution.
         stationarity: how far the state is from a stationary point, measured in an extra round over the live
-            workers; 0 at a saddle point, infinite if one of them did not answer. With `consensus="admm"`
+            workers; 0 at a saddle point, infinite if one of them did not answer. With `AspireEase`
             ‖∇G‖² of Definition 1, with unit steps and the workers' own copies of the model. With
-            `consensus="models"` it is about the returned model alone, max over p in P of pᵀf(w) - sᵀf(w) +
+            `AspireModels` it is about the returned model alone, max over p in P of pᵀf(w) - sᵀf(w) +
             ‖Σ_j s_j∇f_j(w)‖² in 1/D, with s = `weights` and D the mean of the problems' metrics.
         history: one dict per report and one per notice, in order. A report's objective is what the
             master knew then; with a dead worker it differs from `objective` (docs/driver.md says how).
@@ -46,7 +46,7 @@ class Result:
         iterations: master iterations done.
         gradients: the number of gradients in all workers' steps; those of the handshake before the first
             step and of the final round are not counted (docs/driver.md).
-        stop_reason: "converged" (see `tolerance` of `AspireEase`), "iterations", "interrupted", or what an
+        stop_reason: "converged" (see `tolerance` of `AspireModels`), "iterations", "interrupted", or what an
             observer returned.
         planned: the iterations that the run would have made if nothing had stopped it.
         lower_bound: a proven lower bound on the optimum, min over w of max over p in P of pᵀf(w):
@@ -55,11 +55,11 @@ class Result:
 
             with s the better of `weights` and `worst_case.p`, less what rounding and the certified violation
             of the set by s can change in it. It needs the strong convexity μ_j of every problem
-            (`Problem.strong_convexity`), an answer of every worker, and `consensus="models"`; -inf without.
+            (`Problem.strong_convexity`), an answer of every worker, and `AspireModels`; -inf without.
         model: which model w is: "z", or "average" for a running mean of z (mini-batches with
-            `consensus="models"`).
+            `AspireModels`).
         privacy: what the run promises about the workers' data, a `PrivacyReport`; None without
-            `AspireEase(privacy=...)`. In a private run `losses` are NaN: no worker tells them.
+            `AspireModels(privacy=...)`. In a private run `losses` are NaN: no worker tells them.
     """
 
     w: Array
@@ -107,7 +107,7 @@ class Result:
 
     @property
     def clipped(self) -> dict[int, int]:
-        """How many replies of which workers were clipped (`AspireEase(clip=...)`), as last reported."""
+        """How many replies of which workers were clipped (`AspireModels(clip=...)`), as last reported."""
         reports = [entry["clipped"] for entry in self.history if entry.get("clipped") is not None]
         return dict(reports[-1]) if reports else {}
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdro_core.aspire.algorithm import AspireEase
+from fdro_core.aspire.models.algorithm import AspireModels
 from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer
@@ -47,7 +47,7 @@ def solve(
     Args:
         problems: one per worker: a `Problem`, or a callable that makes one where the worker runs.
         uncertainty_set: P, with one entry per worker or open to any number.
-        algorithm: the algorithm and its settings; `AspireEase()` by default, a baseline for comparison.
+        algorithm: the algorithm and its settings; `AspireModels()` by default, a baseline for comparison.
         engine: what runs the workers; `VirtualEngine()` by default.
         observers: called with the run and every report; see `fdro_core.observers`.
         start: z⁰; by default the first problem's `initial_point`, or zeros.
@@ -61,7 +61,7 @@ def solve(
     >>> round(float(result.w[0]), 3), round(result.objective, 3)
     (1.0, 0.5)
     """
-    algorithm = AspireEase() if algorithm is None else algorithm
+    algorithm = AspireModels() if algorithm is None else algorithm
     runner = _runner(engine)
     observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
@@ -96,7 +96,7 @@ def resume(
     and `report_interval` may differ. A checkpoint of another run is refused with `CheckpointMismatch`, which
     lists what differs; with `force` that is a `CheckpointWarning`, and the run continues if the state fits.
     """
-    algorithm = AspireEase() if algorithm is None else algorithm
+    algorithm = AspireModels() if algorithm is None else algorithm
     runner = _runner(engine)
     observers = _observers(observers)
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
@@ -140,7 +140,7 @@ def _checked(
     problems: Sequence[ProblemSource], uncertainty_set: Any, algorithm: Algorithm
 ) -> tuple[list[ProblemSource], Any]:
     """The problems as a list and the set at its size, both checked against the algorithm."""
-    check_object("algorithm", algorithm, ("check", "worker", "master"), "AspireEase(iterations=500)")
+    check_object("algorithm", algorithm, ("check", "worker", "master"), "AspireModels(iterations=500)")
     sources = check_sources(problems)
     algorithm.check(len(sources), uncertainty_set)
     return sources, sized(uncertainty_set, len(sources))

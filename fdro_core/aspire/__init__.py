@@ -1,1 +1,5 @@
-"""ASPIRE-EASE: its settings, its master and its worker."""
+"""The two algorithms with cutting planes.
+
+`admm` is the paper's Algorithm 1 (`AspireEase`), `models` our own form (`AspireModels`). They share
+`settings`, `planes`, `plane_master` and `adaptive`; `theory` has the paper's bounds as functions.
+"""

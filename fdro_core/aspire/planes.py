@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.aspire.kernels.planes import weight_of
+from fdro_core.aspire.admm.kernels import weight_of
 from uncertainty_sets.arrays import Array
 
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that

@@ -8,8 +8,10 @@ terms, so only ratios between its values mean something.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import cbrt, inf, log, sqrt
 
+from fdro_core.aspire.admm.step_sizes import setting_2
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.errors import UnknownName
 
@@ -48,6 +50,41 @@ def step_size(
     """
     damping = planes * gamma_ * L**2 / (rho1 * c1**2) + N * gamma_ * L**2 / (rho2 * c2**2)
     return 2 / (L + rho1 * planes * L**2 + rho2 * N * L**2 + 8 * damping)
+
+
+@dataclass(frozen=True)
+class Theorem1:
+    """η_w = η_z = η_h of Theorem 1 at every iteration, with Setting 2: a function of t and |A|.
+
+    From T₁ on, η_w takes its last value, that of M planes and the floors; T₁ is `horizon`. Give it as
+    `worker_step`, `consensus_step` and `value_step`, and the same ρ, floors and M to `AspireEase.paper`.
+
+    >>> steps = Theorem1(L=1.0, rho1=0.1, rho2=0.1, N=4, floor1=1.0, floor2=1.0, M=20, horizon=100)
+    >>> round(steps(0, 1), 4), round(steps(99, 1), 4), steps(100, 1) == steps(200, 5)
+    (0.016..., 0.003..., True)
+    """
+
+    L: float
+    rho1: float
+    rho2: float
+    N: int
+    floor1: float
+    floor2: float
+    M: int = 20
+    horizon: float = inf
+    gamma: float = 2.0
+
+    def __call__(self, t: int, planes: int) -> float:
+        """The step at iteration t with that many planes."""
+        if t >= self.horizon:
+            return self._step(self.M, self.floor1, self.floor2)
+        c1 = setting_2(self.rho1, t, self.floor1)
+        return self._step(planes, c1, setting_2(self.rho2, t, self.floor2))
+
+    def _step(self, planes: int, c1: float, c2: float) -> float:
+        return step_size(
+            L=self.L, rho1=self.rho1, rho2=self.rho2, planes=planes, N=self.N, gamma_=self.gamma, c1=c1, c2=c2
+        )
 
 
 def plane_dual_step_limit(*, L: float, c1: float, tau: int, k1: float, N: int) -> float:

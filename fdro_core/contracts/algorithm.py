@@ -1,6 +1,6 @@
 """What `solve` asks of an algorithm: settings that make a master and workers.
 
-`AspireEase` is one; a baseline is another. Nothing in the driver's loop knows which.
+`AspireModels` is one; a baseline is another. Nothing in the driver's loop knows which.
 """
 
 from __future__ import annotations

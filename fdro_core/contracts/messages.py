@@ -243,20 +243,28 @@ class Step(Message):
         weight: s_j = Σ_l λ_l p_{l,j}, all that worker j needs of the planes.
         penalty: κ₁.
         start: w_j to start from, for a worker that lost its own or returned NaN.
+        step: η_w; None: the worker's own rule.
     """
 
-    __slots__ = ("penalty", "pull", "start", "ticket", "weight")
+    __slots__ = ("penalty", "pull", "start", "step", "ticket", "weight")
 
     answer = Update
 
     def __init__(
-        self, ticket: int, pull: Array, weight: float, penalty: float, start: Array | None = None
+        self,
+        ticket: int,
+        pull: Array,
+        weight: float,
+        penalty: float,
+        start: Array | None = None,
+        step: float | None = None,
     ) -> None:
         self.ticket = ticket
         self.pull = pull
         self.weight = weight
         self.penalty = penalty
         self.start = start
+        self.step = step
 
     def fault(self, reply: Update) -> str:
         """Check the form of an update; its numbers are for the master to judge."""

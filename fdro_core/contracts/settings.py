@@ -110,6 +110,37 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """A step size: a finite number > 0, or a function of the iteration t and the number of planes."""
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is one of the two."""
+        return callable(value) or Number().allows(value, workers)
+
+    def needs(self, workers: int) -> str:
+        """The two."""
+        return "a finite number > 0 or a function step(t, planes)"
+
+
+def step_at(steps: Any, iteration: int, planes: int, name: str) -> float:
+    """The step size at an iteration, from a setting with the rule `Steps`; 0 if that is None.
+
+    >>> step_at(lambda t, planes: 1.0 / (t + planes), 3, 1, "worker_step")
+    0.25
+    """
+    if not callable(steps):
+        return float(steps or 0.0)
+    found = steps(iteration, planes)
+    if not Number().allows(found, 0):
+        raise InvalidSetting(
+            f"{name} must give a finite number > 0, and gave {found!r} at t = {iteration} with {planes} planes",
+            parameter=name,
+            value=steps,
+        )
+    return float(found)
+
+
+@dataclass(frozen=True)
 class Share:
     """A part of a whole: a number in (0, 1]."""
 

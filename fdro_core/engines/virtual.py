@@ -147,7 +147,7 @@ class VirtualEngine(EngineTraits):
             if not heap:
                 raise Deadlock(
                     "nothing is under way and the master still waits: messages were lost and no `deadline` "
-                    "is set (AspireEase(deadline=seconds) makes the master ask again)"
+                    "is set (AspireModels(deadline=seconds) makes the master ask again)"
                 )
             time, _, kind, worker, life, payload = heappop(heap)
             if kind == ARRIVAL:

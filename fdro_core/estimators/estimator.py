@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fdro_core.aspire.algorithm import AspireEase
+from fdro_core.aspire.models.algorithm import AspireModels
 from fdro_core.errors import InvalidSetting
 from fdro_core.estimators import by_cross_validation, central
 from fdro_core.estimators.grouped import Grouped
@@ -225,7 +225,7 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
             X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
             rows = [np.flatnonzero(problem.group == g) for g in range(problem.sizes.size)]
             workers = [worker(X[of], problem.y[of]) for of in rows]
-            config = AspireEase(iterations=self.steps, seed=self.seed)
+            config = AspireModels(iterations=self.steps, seed=self.seed)
             result = solve(workers, self.uncertainty_set_, algorithm=config)
             w, weights = result.w, result.weights
             losses, _ = problem.evaluate(w)

@@ -88,13 +88,13 @@ def digit_workers(pixels: int, seed: int) -> Workers:
 
 def train(workers: Workers, key: str, seed: int, observers: list[Any]) -> Result:
     """One of the two models, on the same engine."""
-    from fdro_core import AspireEase, LogNormal, Straggler, VirtualEngine, solve
+    from fdro_core import AspireModels, LogNormal, Straggler, VirtualEngine, solve
     from fdro_core.baselines import FedAvg
     from uncertainty_sets import KL
 
     algorithm: Any = {
         "fedavg": FedAvg(iterations=ROUNDS, local_steps=1, seed=seed),
-        "robust": AspireEase(iterations=ITERATIONS, seed=seed),
+        "robust": AspireModels(iterations=ITERATIONS, seed=seed),
     }[key]
     return solve(
         workers.problems,

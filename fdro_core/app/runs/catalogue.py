@@ -16,9 +16,9 @@ def algorithms() -> dict[str, type[Any]]:
     >>> algorithms()["aspire-ease"].__name__
     'AspireEase'
     """
-    from fdro_core import AspireEase, baselines
+    from fdro_core import AspireEase, AspireModels, baselines
 
-    found = [AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
+    found = [AspireModels, AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
     return {kebab(cls.__name__): cls for cls in found}
 
 

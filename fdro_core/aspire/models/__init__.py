@@ -1,1 +1,1 @@
-"""Quadratic models of the losses at the master: `consensus="models"`."""
+"""AspireModels, our own form: the master keeps quadratic models of the workers' losses."""

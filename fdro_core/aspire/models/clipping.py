@@ -1,4 +1,4 @@
-"""A bound on what one worker can do by a reply: `AspireEase(clip=c)`.
+"""A bound on what one worker can do by a reply: `AspireModels(clip=c)`.
 
 Worker j is measured against the other live workers i ≠ j, by what they last reported:
 
@@ -20,9 +20,10 @@ import numpy as np
 
 from fdro_core.aspire.models.kernels import lengths
 from fdro_core.aspire.models.messages import Evaluation, EvaluationAhead
-from fdro_core.aspire.settings import FEWEST
 from fdro_core.federation.outliers import others_median, others_spread
 from uncertainty_sets.arrays import Array
+
+FEWEST = 3  # workers: with two, nobody knows which of them lies
 
 LENGTHS = ("gradient", "gradient at the point sent", "way of its local steps")
 GRADIENT, FIRST, WAY = range(len(LENGTHS))

@@ -1,4 +1,4 @@
-"""The master of the form with quadratic models: it asks for losses and gradients, and moves z by itself.
+"""The master with quadratic models: it asks for losses and gradients, and moves z by itself.
 
 Workers keep no state, so losing one costs nothing but its gradients. An iteration costs O(S|A|p) whatever N
 is; a plane update, once per epoch, sees all N.
@@ -48,7 +48,7 @@ SUBJECT = "its gradient leads to"  # in notices of suspicious workers
 
 
 class ModelMaster(PlaneMaster):
-    """The master for `consensus="models"`.
+    """The master of `AspireModels`.
 
     Args:
         plan: the settings, worked out for N workers.
@@ -430,15 +430,11 @@ class ModelMaster(PlaneMaster):
 
 
 def _check_form(plan: Plan, state: Mapping[str, Any]) -> None:
-    """Raise `CheckpointMismatch` for the snapshot of another algorithm, or of another form of this one."""
-    if "consensus" in state:
-        raise CheckpointMismatch(
-            'the checkpoint is one of consensus="admm", the default before 0.2: give '
-            'AspireEase(consensus="admm", ...) with the settings of the first time'
-        )
+    """Raise `CheckpointMismatch` for the snapshot of another algorithm, or with other batches."""
     if "models" not in state:
         raise CheckpointMismatch(
-            "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first time"
+            f"the checkpoint is one of {'AspireEase' if 'consensus' in state else 'another algorithm'}, not of "
+            "AspireModels: give the same problems and algorithm as the first time"
         )
     full, batch = "curvature" in state["models"], plan.config.batch_size
     if full != (batch is None):

@@ -17,7 +17,7 @@ from uncertainty_sets.arrays import Array
 
 
 class PrivateMaster(ModelMaster):
-    """The master for `AspireEase(privacy=...)`.
+    """The master for `AspireModels(privacy=...)`.
 
     What it knows at the end are running means of noised losses, so nothing is proved about the model. It does
     not go on without a worker whose budget is spent: its last gradient would push the model for ever.

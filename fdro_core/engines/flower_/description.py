@@ -22,11 +22,11 @@ OWN = "fdro_core"  # whose algorithms every node may run
 def describe(worker: int, factory: WorkerFactory) -> dict[str, str]:
     """Return what `factory_of` makes the same worker from.
 
-    >>> from fdro_core import AspireEase
+    >>> from fdro_core import AspireModels
     >>> from fdro_core.engines.flower_.problem import NamedProblem
-    >>> described = describe(0, AspireEase().worker(0, NamedProblem("hospital.data:load", l2=0.1)))
+    >>> described = describe(0, AspireModels().worker(0, NamedProblem("hospital.data:load", l2=0.1)))
     >>> described["algorithm"], described["problem"]
-    ('fdro_core.aspire.algorithm:AspireEase', 'hospital.data:load')
+    ('fdro_core.aspire.models.algorithm:AspireModels', 'hospital.data:load')
     """
     given = factory.args if isinstance(factory, partial) else ()
     algorithm = next((each for each in given if is_dataclass(each) and hasattr(each, "worker")), None)

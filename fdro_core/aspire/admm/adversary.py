@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fdro_core.aspire import step_sizes as schedules
-from fdro_core.aspire.kernels import planes as kernels
+from fdro_core.aspire.admm import kernels
+from fdro_core.aspire.admm import step_sizes as schedules
 from fdro_core.aspire.planes import Planes
-from fdro_core.aspire.settings import AspireSettings
 from fdro_core.contracts.algorithm import Oracle
 from fdro_core.contracts.messages import Update
+from fdro_core.contracts.settings import step_at
 from fdro_core.errors import DriverError
 from fdro_core.federation.handshake import Handshake
 from fdro_core.federation.missing import redistribute
 from uncertainty_sets.arrays import Array
+
+if TYPE_CHECKING:
+    from fdro_core.aspire.admm.algorithm import AspireEase
+
 
 STATE = (
     "losses", "gradient_sq", "curvature", "value", "objective", "step", "stiffness", "caution",
@@ -36,7 +40,7 @@ class Adversary:
         caution: the share of the largest stable step that is taken.
     """
 
-    def __init__(self, config: AspireSettings, oracle: Oracle, handshake: Handshake) -> None:
+    def __init__(self, config: AspireEase, oracle: Oracle, handshake: Handshake) -> None:
         self.planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
         self.losses, self.gradient_sq, self.curvature = handshake.measured()
         self.planes.refresh(self.losses)
@@ -46,7 +50,7 @@ class Adversary:
         self.stiffness = np.ones((1, 1))
         self._derive(config, oracle)
 
-    def _derive(self, config: AspireSettings, oracle: Oracle) -> None:
+    def _derive(self, config: AspireEase, oracle: Oracle) -> None:
         self.config, self.oracle = config, oracle
         self.climbs = (
             config.plane_dual_step is None
@@ -55,10 +59,12 @@ class Adversary:
             and config.value_floor == -np.inf
             and config.value_bound == np.inf
         )
-        self.value_step = (config.value_step or 0.0) if config.value_update == "gradient" else 0.0
 
-    def respond(self, active: Sequence[tuple[int, Update]], damping: float) -> list[float]:
-        """Learn the active workers' losses, move h and λ; return the weights s_j of those workers."""
+    def respond(self, active: Sequence[tuple[int, Update]], iteration: int, damping: float) -> list[float]:
+        """Learn the active workers' losses, move h and λ; return the weights s_j of those workers.
+
+        damping is c₁ᵗ.
+        """
         planes = self.planes
         for j, update in active:
             kernels.move_loss(planes.table[j], planes.losses, self._learn(j, update))
@@ -70,14 +76,15 @@ class Adversary:
         else:
             self.value = kernels.advance_planes(
                 planes.losses, planes.multipliers, planes.previous, self.value, self.step, damping,
-                self.value_step, config.value_floor, config.value_bound, config.plane_dual_bound,
+                self._value_step(iteration, damping), config.value_floor, config.value_bound,
+                config.plane_dual_bound,
             )  # fmt: skip
         return [self.weight(j) for j, _ in active]
 
-    def respond_to_one(self, j: int, update: Update) -> float:
+    def respond_to_one(self, j: int, update: Update, iteration: int) -> float:
         """`respond` for one active worker, undamped; one kernel call if `climbs`."""
         if not self.climbs:
-            return self.respond([(j, update)], 0.0)[0]
+            return self.respond([(j, update)], iteration, 0.0)[0]
         planes = self.planes
         self.gradient_sq[j] = update.gradient_sq
         self.curvature[j] = update.curvature
@@ -93,6 +100,13 @@ class Adversary:
             self.step,
         )
         return weight
+
+    def _value_step(self, iteration: int, damping: float) -> float:
+        """η_h, 0 for the exact h. By default c₁ᵗ/(2|A|): a longer one oscillates, a shorter one is slow."""
+        if self.config.value_update == "exact":
+            return 0.0
+        size = self.planes.size
+        return step_at(self.config.value_step, iteration, size, "value_step") or 0.5 * damping / size
 
     def _learn(self, j: int, update: Update) -> float:
         change: float = update.loss - self.losses[j]
@@ -167,7 +181,7 @@ class Adversary:
         return {name: getattr(self, name) for name in STATE} | {"planes": self.planes.snapshot()}
 
     @classmethod
-    def restored(cls, config: AspireSettings, oracle: Oracle, state: Mapping[str, Any]) -> Adversary:
+    def restored(cls, config: AspireEase, oracle: Oracle, state: Mapping[str, Any]) -> Adversary:
         """The adversary of a snapshot."""
         adversary = cls.__new__(cls)
         for name in STATE:

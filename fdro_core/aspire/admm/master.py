@@ -11,17 +11,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fdro_core.aspire import step_sizes
-from fdro_core.aspire.adversary import Adversary
-from fdro_core.aspire.consensus import Consensus
+from fdro_core.aspire.admm import step_sizes
+from fdro_core.aspire.admm.adversary import Adversary
+from fdro_core.aspire.admm.consensus import Consensus
+from fdro_core.aspire.admm.stationarity import gap_sq
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.aspire.stationarity import gap_sq
 from fdro_core.contracts.algorithm import Oracle
 from fdro_core.contracts.engine import Event
 from fdro_core.contracts.messages import Probe, Reply, Request, Step, Update
 from fdro_core.contracts.replies import LARGEST_SQ, in_range
+from fdro_core.contracts.settings import step_at
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation.handshake import Handshake
 from fdro_core.federation.kernels import norm_sq
@@ -69,7 +70,11 @@ class Master(PlaneMaster):
     def _derive(self) -> None:
         """Set the counts and flags that every step needs."""
         super()._derive()
-        self.down, self.up = self.z.size + 3, self.z.size + 4  # numbers in a Step and in an Update
+        scheduled = self.plan.config.worker_step is not None
+        self.down, self.up = (
+            self.z.size + 3 + scheduled,
+            self.z.size + 4,
+        )  # numbers in a Step and in an Update
         self.single = self.consensus.free
         self.damped = self.plan.config.regularisation == "setting-2"
 
@@ -119,9 +124,11 @@ class Master(PlaneMaster):
         c1 = c2 = 0.0
         if self.damped:
             c1, c2 = self._setting_2()
-        pulls = consensus.move(active, c2, self.outliers.books)
+        t, planes = self.iteration, adversary.planes.size
+        step = step_at(self.plan.config.consensus_step, t, planes, "consensus_step")
+        pulls = consensus.move(active, step, c2, self.outliers.books)
         self.theorem_numbers += len(active) * (2 * consensus.z.size + 1 + adversary.planes.size)
-        weights = adversary.respond(active, c1)
+        weights = adversary.respond(active, t, c1)
         self.iteration += 1
         if self.plan.updates_planes(self.iteration):
             self._update_planes()
@@ -151,7 +158,7 @@ class Master(PlaneMaster):
         self.gradients += self.steps_each
         self.theorem_numbers += 2 * pull.size + 1 + adversary.planes.size
         # 3. h and λ, Eq. (14) and (15), and with them s_j.
-        self.weights[j] = weight = adversary.respond_to_one(j, update)
+        self.weights[j] = weight = adversary.respond_to_one(j, update, self.iteration)
         # 4. Close the iteration and open j's next step.
         self.iteration = iteration = self.iteration + 1
         ticket = self.roster.turn(j, self.time, iteration)
@@ -160,7 +167,7 @@ class Master(PlaneMaster):
             self._update_planes()
         if self.ticks:
             self._adapt(tick=False)
-        return Step(ticket, pull, weight, self.consensus.penalty)
+        return Step(ticket, pull, weight, self.consensus.penalty, step=self._worker_step())
 
     def _update_planes(self) -> None:
         adversary = self.adversary
@@ -184,7 +191,15 @@ class Master(PlaneMaster):
 
     def _step(self, j: int, pull: Array, weight: float) -> Step:
         self.sent += self.down
-        return Step(self.roster.dispatch(j, self.time, self.iteration), pull, weight, self.consensus.penalty)
+        ticket = self.roster.dispatch(j, self.time, self.iteration)
+        return Step(ticket, pull, weight, self.consensus.penalty, step=self._worker_step())
+
+    def _worker_step(self) -> float | None:
+        """η_w at this iteration, None for the worker's own rule."""
+        if self.plan.config.worker_step is None:
+            return None
+        t, planes = self.iteration, self.adversary.planes.size
+        return step_at(self.plan.config.worker_step, t, planes, "worker_step")
 
     def _fresh(self, j: int) -> Step:
         """A step that brings its own point: w_j = z."""
@@ -197,7 +212,8 @@ class Master(PlaneMaster):
     def _repeat(self, j: int) -> Step:
         """The step under way once more, from the newest z; a worker that answered it repeats its answer."""
         self.sent += self.down + self.z.size
-        step = Step(self.roster.tickets[j], self.consensus.pull(j), self.weights[j], self.consensus.penalty)
+        pull, penalty = self.consensus.pull(j), self.consensus.penalty
+        step = Step(self.roster.tickets[j], pull, self.weights[j], penalty, step=self._worker_step())
         step.start = self.consensus.w[j]  # the worker may have crashed and come back without its state
         return step
 
@@ -251,15 +267,10 @@ class Master(PlaneMaster):
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
         """The master of a snapshot."""
-        if "models" in state:
-            raise CheckpointMismatch(
-                'the checkpoint is one of consensus="models": give AspireEase(consensus="models", ...) with '
-                "the settings of the first time"
-            )
         if "consensus" not in state:
             raise CheckpointMismatch(
-                "the checkpoint is not one of AspireEase: give the same problems and algorithm as the first "
-                "time"
+                f"the checkpoint is one of {'AspireModels' if 'models' in state else 'another algorithm'}, not "
+                "of AspireEase: give the same problems and algorithm as the first time"
             )
         workers = len(state["weights"])
         if workers != plan.workers:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fdro_core.aspire.kernels import worker as kernels
-from fdro_core.aspire.settings import AspireSettings
+from fdro_core.aspire.admm import kernels
 from fdro_core.contracts.messages import Begin, Probe, Probed, Reply, Request, Step, Update
 from fdro_core.contracts.problem import Problem
 from fdro_core.federation.kernels import curvature
 from fdro_core.federation.worker import FederatedWorker, WorkerState
 from uncertainty_sets.arrays import Array
+
+if TYPE_CHECKING:
+    from fdro_core.aspire.admm.algorithm import AspireEase
+
 
 MEASURE_ALL, MEASURE_EVERY = 16, 8  # measuring is a whole pass: each of the first steps, then one in eight
 AVERAGING = 0.1  # weight of the newest batch in the running loss
@@ -23,7 +28,7 @@ class Worker(FederatedWorker):
     vector (`Step.pull`). It costs E gradients and O(p).
     """
 
-    def __init__(self, index: int, problem: Problem, config: AspireSettings) -> None:
+    def __init__(self, index: int, problem: Problem, config: AspireEase) -> None:
         super().__init__(index, problem, seed=config.seed, batch_size=config.batch_size)
         self.config = config
 
@@ -59,7 +64,7 @@ class Worker(FederatedWorker):
             state.loss, gradient = self._evaluate(state.w)
             state.gradient[:] = gradient
         for _ in range(config.local_steps):
-            step = config.worker_step or config.step_scale / (weight * state.curvature + penalty)
+            step = message.step or config.step_scale / (weight * state.curvature + penalty)
             w_old = state.w
             w_new = np.empty(w_old.size)
             kernels.worker_step(

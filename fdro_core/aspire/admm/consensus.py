@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fdro_core.aspire.kernels import consensus as kernels
-from fdro_core.aspire.settings import AspireSettings
+from fdro_core.aspire.admm import kernels
 from fdro_core.contracts.messages import Update
 from fdro_core.contracts.replies import LARGEST_SQ
 from fdro_core.federation.kernels import enter, norm_sq
 from uncertainty_sets.arrays import Array
+
+if TYPE_CHECKING:
+    from fdro_core.aspire.admm.algorithm import AspireEase
+
 
 STATE = ("z", "w", "U", "total", "metric", "penalty", "live")
 
@@ -29,7 +32,7 @@ class Consensus:
         penalty: κ₁.
     """
 
-    def __init__(self, config: AspireSettings, z: Array, metric: Array, workers: int) -> None:
+    def __init__(self, config: AspireEase, z: Array, metric: Array, workers: int) -> None:
         self.z = z.copy()
         self.w: list[Array] = [z] * workers
         # Not `zeros`, whose memory is only taken and cleared when a worker's first step touches it.
@@ -40,7 +43,7 @@ class Consensus:
         self.live = workers
         self._derive(config)
 
-    def _derive(self, config: AspireSettings) -> None:
+    def _derive(self, config: AspireEase) -> None:
         self.config = config
         self.inverse = 1.0 / self.metric
         self._u = list(self.U)  # its rows
@@ -57,8 +60,12 @@ class Consensus:
         """ρ₂."""
         return self.config.consensus_dual_step or self.penalty
 
-    def move(self, active: Sequence[tuple[int, Update]], damping: float, books: Array) -> list[Array]:
-        """Make one iteration for the active workers; return y_j of each. damping is c₂ᵗ.
+    def move(
+        self, active: Sequence[tuple[int, Update]], step: float, damping: float, books: Array
+    ) -> list[Array]:
+        """Make one iteration for the active workers; return y_j of each.
+
+        step is η_z, 0 for 1/(nκ₁), the exact z; damping is c₂ᵗ.
 
         `books` has one row per worker, for `kernels.enter`.
         """
@@ -66,9 +73,7 @@ class Consensus:
         for j, update in active:
             kernels.absorb(self.w[j], update.w, self.total)
             self.w[j] = update.w
-        kernels.consensus(
-            self.total, self.z, live, self.penalty, config.consensus_step or 0.0, config.parameter_bound
-        )
+        kernels.consensus(self.total, self.z, live, self.penalty, step, config.parameter_bound)
         pulls = [np.empty(size) for _ in active]
         for (j, _), pull in zip(active, pulls, strict=True):
             kernels.dual(
@@ -133,7 +138,7 @@ class Consensus:
         return {name: getattr(self, name) for name in STATE}
 
     @classmethod
-    def restored(cls, config: AspireSettings, state: Mapping[str, Any]) -> Consensus:
+    def restored(cls, config: AspireEase, state: Mapping[str, Any]) -> Consensus:
         """The consensus of a snapshot."""
         consensus = cls.__new__(cls)
         for name in STATE:

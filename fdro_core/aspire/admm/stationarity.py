@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fdro_core.aspire.adversary import Adversary
-from fdro_core.aspire.consensus import Consensus
-from fdro_core.aspire.settings import AspireSettings
+from fdro_core.aspire.admm.adversary import Adversary
+from fdro_core.aspire.admm.consensus import Consensus
 from fdro_core.contracts.messages import Probed, Reply
+
+if TYPE_CHECKING:
+    from fdro_core.aspire.admm.algorithm import AspireEase
 
 
 def gap_sq(
-    config: AspireSettings,
+    config: AspireEase,
     adversary: Adversary,
     consensus: Consensus,
     alive: Sequence[bool],
