@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from fdro_core import AspireEase, LogNormal, SoftmaxRegression, Straggler, VirtualEngine, solve
+from fdro_core import AspireModels, LogNormal, SoftmaxRegression, Straggler, VirtualEngine, solve
 from fdro_core.pictures import draw_run
 from uncertainty_sets import available_sets, get_set
 from uncertainty_sets.errors import FdroError
@@ -122,7 +122,7 @@ def _run() -> Any:
     engine = VirtualEngine(
         seed=0, delays=LogNormal(), stragglers=[Straggler(2, factor=20.0, start=60, end=160)]
     )
-    config = AspireEase(active_workers=4, iterations=400, report_interval=2)
+    config = AspireModels(active_workers=4, iterations=400, report_interval=2)
     return solve(problems, get_set("cd-norm").example(8), algorithm=config, engine=engine)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import cvxpy
 import numpy as np
 
-from fdro_core import AspireEase, LeastSquares, VirtualEngine, solve
+from fdro_core import AspireModels, LeastSquares, VirtualEngine, solve
 from uncertainty_sets import KL, Box, UncertaintySet, available_sets
 
 ROOT, PACKAGES = Path(sys.argv[1]), ("uncertainty_sets", "fdro_core", "bench")
@@ -66,7 +66,7 @@ class Near(UncertaintySet):
 
 def train(engine, *observers):
     problems = [LeastSquares([[1.0]], [target], intercept=False) for target in (0.0, 1.0, 2.0)]
-    solve(problems, Box([0.0] * 3, [1.0] * 3), algorithm=AspireEase(iterations=20, report_interval=1),
+    solve(problems, Box([0.0] * 3, [1.0] * 3), algorithm=AspireModels(iterations=20, report_interval=1),
           engine=engine, observers=observers)
 
 

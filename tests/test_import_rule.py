@@ -299,9 +299,9 @@ def test_import_of_the_driver_leaves_engines_packages_for_later(engine: str, pac
         ("uncertainty_sets/a.py", "import fdro_core\n", 1, "fdro_core"),
         (
             "uncertainty_sets/sets/a.py",
-            "import numpy\nfrom fdro_core.aspire.master import Master\n",
+            "import numpy\nfrom fdro_core.aspire.admm.master import Master\n",
             2,
-            "fdro_core.aspire.master",
+            "fdro_core.aspire.admm.master",
         ),
         ("uncertainty_sets/a.py", "def f():\n    import bench.demo\n", 2, "bench.demo"),
         ("uncertainty_sets/a.py", "if TYPE_CHECKING:\n    from tests import reference\n", 2, "tests"),

@@ -86,7 +86,7 @@ def _run(name: str, size: Size, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, size.workers])
     problems = [Stopwatch(each, "loss_and_gradient") for each in _problems(driver, size, rng)]
     oracle = Stopwatch(get_set(name).example(size.workers, rng), "worst_case")
-    config = driver.AspireEase(active_workers=1, iterations=size.epochs * size.workers, seed=seed)
+    config = driver.AspireModels(active_workers=1, iterations=size.epochs * size.workers, seed=seed)
     began = time.perf_counter()
     result = driver.solve(problems, oracle, algorithm=config)
     total = time.perf_counter() - began

@@ -29,7 +29,7 @@ from bench.driver.problems import (
 from bench.driver.size import iteration_models, scale_models
 from bench.driver.turns import Interleaved, Timed, images
 from bench.measuring import sections
-from fdro_core import AspireEase, VirtualEngine, solve
+from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=140)
@@ -43,7 +43,7 @@ def row(*cells: str) -> None:
 
 def epochs_and_gap(problems: Any, chosen: Any, best: float, S: int, **engine: Any) -> str:
     """ "epochs until within 1e-3 for good (final gap)" of a run with default settings."""
-    run = trace(problems, chosen, best, AspireEase(active_workers=S), **engine)
+    run = trace(problems, chosen, best, AspireModels(active_workers=S), **engine)
     return f"{run.epochs:.0f} ({run.gap:.0e})"
 
 
@@ -98,7 +98,7 @@ def planes() -> None:
             except RuntimeError as error:
                 row(f"{name}, N=8", kind, str(error))
                 continue
-            configs = [AspireEase(planes=mode, iterations=400 * 8) for mode in ("ease", "cp")]
+            configs = [AspireModels(planes=mode, iterations=400 * 8) for mode in ("ease", "cp")]
             cells = [trace(problems, chosen, best, config) for config in configs]
             row(f"{name}, N=8", kind, *(str(c.planes) for c in cells), *(f"{c.gap:.0e}" for c in cells))
 
@@ -110,7 +110,9 @@ def iteration() -> None:
     def make(workers: int) -> Callable[[Any], None]:
         def run(observer: Any) -> None:
             q = np.full(workers, 1 / workers)
-            config = AspireEase(iterations=chunk * (chunks + 1), report_interval=chunk, plane_interval=10**9)
+            config = AspireModels(
+                iterations=chunk * (chunks + 1), report_interval=chunk, plane_interval=10**9
+            )
             solve(images(workers), Box(0.3 * q, 3 * q), algorithm=config, observers=[observer])
 
         return run
@@ -141,7 +143,7 @@ def scale() -> None:
     def look(run: Any, entry: dict[str, Any]) -> None:
         marks.append((time.perf_counter(), Timed.seconds))
 
-    config = AspireEase(iterations=iterations)
+    config = AspireModels(iterations=iterations)
     result = solve(problems, KL(q, 0.1), algorithm=config, observers=[look])
     (t0, g0), (t1, g1) = marks[0], marks[-1]
     grown = iterations / (result.history[-1]["iteration"] - result.history[0]["iteration"])
@@ -156,9 +158,7 @@ def traffic() -> None:
     """Bits on the wire against Theorem 2's count: N = 1,000, p = 7,850, S = 1, k = 10, |A| = 10."""
     workers, iterations = 1000, 2000
     q = np.full(workers, 1 / workers)
-    config = AspireEase(
-        consensus="admm", iterations=iterations, plane_interval=10, max_planes=10, report_interval=100
-    )
+    config = AspireEase(iterations=iterations, plane_interval=10, max_planes=10, report_interval=100)
     history = solve(images(workers), KL(q, 0.1), algorithm=config).history
     full = [entry for entry in history if entry["event"] == "report" and entry["planes"] == 10]
     first, last = full[0], full[-1]
@@ -194,7 +194,7 @@ def network() -> None:
     )  # fmt: skip
     chosen = KL(np.full(10, 0.1), 0.2)
     for S in (1, 5, 10):
-        config = AspireEase(active_workers=S)
+        config = AspireModels(active_workers=S)
         start = stationarity_at_start(problems, chosen, config)
         first: list[float] = []
 
@@ -209,7 +209,7 @@ def network() -> None:
     CONSOLE.print(table)
 
 
-def stationarity_at_start(problems: Any, chosen: Any, config: AspireEase) -> float:
+def stationarity_at_start(problems: Any, chosen: Any, config: AspireModels) -> float:
     """‖∇G‖² before the first step."""
     engine = VirtualEngine()
     engine.start([config.worker(j, problem) for j, problem in enumerate(problems)])

@@ -1,4 +1,4 @@
-"""One of five workers lies: the worst honest worker's accuracy without and with `AspireEase(clip=...)`.
+"""One of five workers lies: the worst honest worker's accuracy without and with `AspireModels(clip=...)`.
 
 The liar changes what its problem returns, from the handshake on; its metric is true. Sets cap its weight at
 0.25 and 0.3 (CD-norm), 0.40 (KL) and 1 (the simplex). Differences are from the run in which all five are
@@ -29,7 +29,7 @@ from bench.experiments.presentation import reporting
 from bench.experiments.presentation.statistics import summary
 from bench.experiments.presentation.tables import pm
 from bench.measuring import machine
-from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
+from fdro_core import AspireModels, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.problems.samples import load_digits
 from uncertainty_sets import KL, Box, CDNorm
 from uncertainty_sets.arrays import Array
@@ -112,7 +112,7 @@ def measure(data: str, kind: str, lie: str, clip: float | None, seed: int, epoch
     problems: list[Any] = [SoftmaxRegression(X, y, classes, l2=1e-3) for X, y, _, _ in parts]
     if lie != "none":
         problems[LIAR] = Liar(problems[LIAR], LIES[lie], seed)
-    config = AspireEase(iterations=epochs * WORKERS, clip=clip)
+    config = AspireModels(iterations=epochs * WORKERS, clip=clip)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of suspicious and clipped workers, which are counted below
         result = solve(problems, SETS[kind], algorithm=config, engine=VirtualEngine(seed=seed))
@@ -204,7 +204,7 @@ def harm(epochs: int, quick: bool) -> Table:
 
 
 def _solved(problems: Any, chosen: Any, engine: Mapping[str, Any], epochs: int, clip: float | None) -> Array:
-    config = AspireEase(iterations=8 * epochs, tolerance=1e-10, clip=clip)
+    config = AspireModels(iterations=8 * epochs, tolerance=1e-10, clip=clip)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of clipped workers
         return solve(problems, chosen, algorithm=config, engine=VirtualEngine(seed=1, **engine)).w

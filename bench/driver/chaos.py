@@ -1,6 +1,6 @@
 """Hosts killed at random while a run goes on: raised errors on threads, SIGKILL on Ray's actors and nodes.
 
-`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4] [--consensus admm]`; all scenes
+`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4] [--algorithm aspire-ease]`; all scenes
 if none is named. A scene passes if the run ends within 1 % of the undisturbed objective and its books are in
 order: the master's sums are those of its workers' variables, every w_j or g_j is that of the last replies,
 and replies that one side counts and the other does not belong to losses in the history.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from fdro_core import AspireEase, ProblemFrom, RayEngine, SoftmaxRegression, ThreadEngine, solve
+from fdro_core import AspireEase, AspireModels, ProblemFrom, RayEngine, SoftmaxRegression, ThreadEngine, solve
 from fdro_core.aspire.models.messages import Evaluation
 from fdro_core.contracts.engine import Event, WorkerFactory
 from fdro_core.contracts.messages import Reply, Request, Step, Update
@@ -198,9 +198,11 @@ def scene(name: str, engine: Any, kill: Callable[[Any], str], options: argparse.
         return "time" if done else None
 
     settings: dict[str, Any] = {"iterations": 10**9, "deadline": 10.0, "report_interval": WORKERS}
-    if options.consensus == "models":
-        settings["tolerance"] = 0.0  # it would stop at the optimum
-    config = AspireEase(consensus=options.consensus, **settings)
+    config = (
+        AspireEase(**settings)
+        if options.algorithm == "aspire-ease"
+        else AspireModels(**settings, tolerance=0.0)  # it would stop at the optimum
+    )
     begin = time.perf_counter()
     try:
         result = solve(sources, chosen, algorithm=config, engine=witness, observers=[look])
@@ -289,7 +291,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--every", type=float, default=4.0, help="seconds between two kills, on average")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--consensus", choices=["models", "admm"], default="models")
+    parser.add_argument("--algorithm", choices=["aspire-models", "aspire-ease"], default="aspire-models")
     options = parser.parse_args(arguments)
     passed = [SCENES[name](options) for name in options.scenes or SCENES]
     return 0 if all(passed) else 1

@@ -17,7 +17,7 @@ from bench.driver.problems import (
     robust_value,
     six_sets,
 )
-from fdro_core import AspireEase, LogNormal, Straggler, VirtualEngine, solve
+from fdro_core import AspireEase, AspireModels, LogNormal, Straggler, VirtualEngine, solve
 
 EPOCHS = 150
 """Epochs of a run with models: three times what the slowest needs for 1e-6."""
@@ -39,7 +39,7 @@ class Trace(NamedTuple):
     planes: int
 
 
-def trace(problems: Any, chosen: Any, best: float, config: AspireEase, **engine: Any) -> Trace:
+def trace(problems: Any, chosen: Any, best: float, config: AspireModels, **engine: Any) -> Trace:
     """Run the solver and look at the gap at every report."""
     N = len(problems)
     rows: list[tuple[float, int, float, int]] = []
@@ -105,9 +105,9 @@ def _measure(
         return
     start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
     target = best + 1e-3 * max(abs(best), start - best)
-    columns[0].append(trace(problems, chosen, best, AspireEase(consensus="admm"), **engine).epochs)
+    columns[0].append(trace(problems, chosen, best, AspireEase(), **engine).epochs)
     for column, S in zip(columns[1:4], (1, N // 2, N), strict=True):
-        config = AspireEase(consensus="models", active_workers=S, iterations=EPOCHS * N // S)
+        config = AspireModels(active_workers=S, iterations=EPOCHS * N // S)
         run = trace(problems, chosen, best, config, **engine)
         column.append(run.epochs)
         last.append(abs(run.gap))
@@ -119,7 +119,7 @@ def gradients() -> None:
     """8 workers, S = 1: gradients to 1e-3, start-up included, beside solvers that see all data at once."""
     print("| problem | set | models | subgradient | planes + L-BFGS | no more than the better |")
     print("|---|---|---|---|---|---|")
-    config = AspireEase(consensus="models", iterations=EPOCHS * 8)
+    config = AspireModels(iterations=EPOCHS * 8)
     rows = won = 0
     for name, make in (("softmax", classification), ("least squares", regression)):
         problems: Any = make(8, seed=21)

@@ -18,6 +18,7 @@ from rich.table import Table
 from bench.measuring import sections
 from fdro_core import (
     AspireEase,
+    AspireModels,
     LeastSquares,
     ProblemFrom,
     RayEngine,
@@ -60,7 +61,7 @@ def rate(engine: Any, make: Callable[[int], Any], iterations: int) -> float:
 
     q = np.full(WORKERS, 1 / WORKERS)
     sources = [ProblemFrom(make, j) for j in range(WORKERS)]
-    config = AspireEase(iterations=iterations)
+    config = AspireModels(iterations=iterations)
     solve(sources, Box(0.3 * q, 3 * q), algorithm=config, engine=engine, observers=[look])
     (begin, first), (end, last) = marks[len(marks) // 5], marks[-1]
     return (last - first) / (end - begin)
@@ -71,7 +72,7 @@ def bare(make: Callable[[int], Any], iterations: int) -> float:
 
     The same actors, workers and messages as RayEngine's, on two actors of eight workers.
     """
-    ray, config = cluster.load(), AspireEase(consensus="admm")
+    ray, config = cluster.load(), AspireEase()
     hosts = [ray.remote(Host).options(num_cpus=0).remote(ray.get) for _ in range(2)]
     of = [hosts[j * 2 // WORKERS] for j in range(WORKERS)]
     packed = [ray.cloudpickle.dumps(config.worker(j, ProblemFrom(make, j))) for j in range(WORKERS)]
@@ -141,7 +142,7 @@ def thousand() -> None:
     workers = 1000
     sources = [ProblemFrom(small, j) for j in range(workers)]
     chosen = KL(np.full(workers, 1 / workers), 0.1)
-    config = AspireEase(active_workers=100, iterations=1000)
+    config = AspireModels(active_workers=100, iterations=1000)
     found = {}
     for name, engine in (("virtual", VirtualEngine()), ("Ray", RayEngine(hosts=2))):
         start = time.perf_counter()

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measuring import sections
-from fdro_core import AspireEase, FlowerEngine, LeastSquares, NamedProblem, solve
+from fdro_core import AspireModels, FlowerEngine, LeastSquares, NamedProblem, solve
 from fdro_core.engines.flower_ import client_app, package, server_app
 from fdro_core.engines.flower_.deployment import deployed, plain_text
 from fdro_core.engines.flower_.simulation import simulate
@@ -103,7 +103,7 @@ def ours(grid: Any) -> float:
 
     q = np.full(WORKERS, 1 / WORKERS)
     problems = [NamedProblem(f"{__name__}:node_problem") for _ in range(WORKERS)]
-    config = AspireEase(iterations=10**6, active_workers=1, tolerance=0.0, report_interval=WORKERS)
+    config = AspireModels(iterations=10**6, active_workers=1, tolerance=0.0, report_interval=WORKERS)
     solve(
         problems,
         Box(0.3 * q, 3 * q),
@@ -151,14 +151,14 @@ def deployment() -> None:
             NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)
         ]
         chosen = KL(np.full(2, 0.5), 0.1)
-        best = solve(problems, chosen, algorithm=AspireEase(iterations=400)).objective
+        best = solve(problems, chosen, algorithm=AspireModels(iterations=400)).objective
         (folder / "nodes").mkdir()
         table = Table(
             "run", "objective", "compared with", "relative difference", "seconds", "s per message of a node"
         )
         with deployed(folder / "nodes", nodes=2) as nodes:
             for active, iterations in ((2, 8), (1, 24)):
-                config = AspireEase(iterations=iterations, active_workers=active, local_steps=5)
+                config = AspireModels(iterations=iterations, active_workers=active, local_steps=5)
                 virtual = solve(problems, chosen, algorithm=config).objective if active == 2 else best
                 begin = time.perf_counter()
                 run = nodes.run(wards, {"iterations": iterations, "active-workers": active})

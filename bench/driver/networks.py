@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.experiments.runs import models
 from bench.measuring.timing import interleave
-from fdro_core import AspireEase, DenseNetwork, LogNormal, VirtualEngine, solve
+from fdro_core import AspireModels, DenseNetwork, LogNormal, VirtualEngine, solve
 from fdro_core.baselines import AFL
 from fdro_core.contracts.problem import Problem
 from uncertainty_sets import CDNorm
@@ -104,7 +104,7 @@ def _runs() -> None:
         every = np.concatenate([each.X for each in problems if isinstance(each, DenseNetwork)])
         for algorithm in (
             AFL(iterations=GRADIENTS // WORKERS, batch_size=BATCH, step=0.05, reported_loss="batch"),
-            AspireEase(iterations=GRADIENTS, batch_size=BATCH),
+            AspireModels(iterations=GRADIENTS, batch_size=BATCH),
         ):
             total, gradients, looks = _run(problems, simplex, algorithm, model, every)
             cells = [f"{part:.1f}" for part in (total, gradients, total - gradients - looks, looks)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.driver.size import FORMS, bowls
-from fdro_core import AspireEase, solve
+from fdro_core import AspireModels, solve
 from uncertainty_sets import Box
 
 CHUNK, TURNS, WORKERS = 1000, 12, 10
@@ -39,7 +39,7 @@ def _iteration(problems: list[Any], settings: dict[str, Any]) -> float:
         marks.append(time.process_time())
 
     q = np.full(len(problems), 1 / len(problems))
-    config = AspireEase(iterations=CHUNK * TURNS, report_interval=CHUNK, plane_interval=10**9, **settings)
+    config = AspireModels(iterations=CHUNK * TURNS, report_interval=CHUNK, plane_interval=10**9, **settings)
     solve(problems, Box(0.3 * q, 3 * q), algorithm=config, observers=[look])
     return float(np.median(np.diff(marks))) / CHUNK * 1e6
 

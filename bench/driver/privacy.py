@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from bench.driver.example import interval
-from fdro_core import AspireEase, Privacy, SoftmaxRegression, VirtualEngine, solve
+from fdro_core import AspireModels, Privacy, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.problems.samples import HOSPITALS, load_digits, make_hospitals
 from uncertainty_sets import KL
 from uncertainty_sets.arrays import Array
@@ -112,7 +112,7 @@ def measure(task: str, seed: int, kind: Kind) -> dict[str, Any]:
     problems, tests = split(task, seed)
     N = len(problems)
     around = KL(np.full(N, 1 / N), RADIUS if kind.robust else NO_RADIUS)
-    algorithm = AspireEase(**kind.settings(seed, N))
+    algorithm = AspireModels(**kind.settings(seed, N))
     result = solve(problems, around, algorithm=algorithm, engine=VirtualEngine(seed=seed))
     found = [problem.accuracy(result.w, *held_out) for problem, held_out in zip(problems, tests, strict=True)]
     row = {"task": task, "seed": seed, **asdict(kind), "worst": min(found), "mean": float(np.mean(found))}

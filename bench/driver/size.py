@@ -11,16 +11,16 @@ import numpy as np
 
 from bench.driver.turns import Interleaved, images
 from bench.measuring.memory import peak_of
-from fdro_core import AspireEase, solve
+from fdro_core import AspireEase, AspireModels, solve
 from uncertainty_sets import KL
 from uncertainty_sets.arrays import Array
 
-FORMS: dict[str, dict[str, Any]] = {
-    "admm": {"consensus": "admm"},
-    "models, full batches": {"consensus": "models", "tolerance": 0.0},
-    "models, mini-batches": {"consensus": "models", "batch_size": 64},
+FORMS: dict[str, AspireEase | AspireModels] = {
+    "AspireEase": AspireEase(),
+    "AspireModels, full batches": AspireModels(tolerance=0.0),
+    "AspireModels, mini-batches": AspireModels(batch_size=64),
 }
-"""Settings of each form; none stops by itself, so that all make the same number of iterations."""
+"""None stops by itself, so that all make the same number of iterations."""
 
 CASES: tuple[tuple[int, str, int | None, int], ...] = (
     (99, "every epoch", None, 10_000),  # a turn is an epoch of the larger N: it has one plane update
@@ -63,8 +63,8 @@ def scale_models() -> None:
     print("| form | driver s, cheap gradients included | peak memory GB | planes | bits | of admm's |")
     print("|---|---|---|---|---|---|")
     first = 0.0
-    for name, settings in FORMS.items():
-        config = AspireEase(iterations=iterations, **settings)
+    for name, form in FORMS.items():
+        config = replace(form, iterations=iterations)
         marks: list[tuple[float, float, int]] = []
 
         def look(run: Any, entry: dict[str, Any], marks: list[tuple[float, float, int]] = marks) -> None:
@@ -92,9 +92,9 @@ def iteration_models() -> None:
     """An iteration at N = 10,000 over one at N = 10, gradients included; takes 7 GB for p = 7,850."""
     print("| form | p | planes updated | N = 10, µs | N = 10,000, µs | ratio, median (least–most) of turns |")
     print("|---|---|---|---|---|---|")
-    for name, settings in FORMS.items():
+    for name, form in FORMS.items():
         for features, updated, interval, chunk in CASES:
-            config = AspireEase(plane_interval=interval, max_planes=2, **settings)
+            config = replace(form, plane_interval=interval, max_planes=2)
             small, large = _turns(config, (10, 10_000), features, chunk)
             ratios = large / small
             cells = f"{np.median(small):.0f} | {np.median(large):.0f} | {np.median(ratios):.2f}"
@@ -103,7 +103,7 @@ def iteration_models() -> None:
 
 
 def _turns(
-    config: AspireEase, sizes: tuple[int, ...], features: int, chunk: int, turns: int = 7
+    config: AspireEase | AspireModels, sizes: tuple[int, ...], features: int, chunk: int, turns: int = 7
 ) -> list[Array]:
     """Microseconds of processor time per iteration, gradients included, for turns of `chunk` iterations."""
 

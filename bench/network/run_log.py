@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bench.network.problem import around_equal_weights
-from fdro_core import AspireEase, Result, resume, solve
+from fdro_core import AspireModels, Result, resume, solve
 from fdro_core.observers import Checkpoint
 
 EVENTS, CHECKPOINT = "events.jsonl", "checkpoint.npz"
@@ -25,7 +25,7 @@ def train(folder: Path, problems: Sequence[Any], engine: Any, iterations: int) -
     An exception is written down and raised again.
     """
     workers, checkpoint = len(problems), folder / CHECKPOINT
-    algorithm = AspireEase(active_workers=(workers + 1) // 2, iterations=iterations, report_interval=1)
+    algorithm = AspireModels(active_workers=(workers + 1) // 2, iterations=iterations, report_interval=1)
     given: dict[str, Any] = {"algorithm": algorithm, "engine": engine}
     with (folder / EVENTS).open("a", encoding="utf-8") as file:
 

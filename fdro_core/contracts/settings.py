@@ -133,7 +133,7 @@ def step_at(steps: Any, iteration: int, planes: int, name: str) -> float:
     found = steps(iteration, planes)
     if not Number().allows(found, 0):
         raise InvalidSetting(
-            f"{name} must give a finite number > 0, and gave {found!r} at t = {iteration} with {planes} planes",
+            f"{name} must give a finite number > 0, and gave {found!r} at t = {iteration} and {planes} planes",
             parameter=name,
             value=steps,
         )

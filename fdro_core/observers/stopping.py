@@ -9,7 +9,7 @@ from fdro_core.contracts.setting_checks import check_number, check_whole
 
 
 class StopWhenStationary:
-    """Stop when `Result.stationarity` would be at most epsilon (for "admm": Definitions 1 and 2).
+    """Stop when `Result.stationarity` would be at most epsilon (for `AspireEase`: Definitions 1 and 2).
 
     Every check is a round of probes, up to two evaluations per worker, so only one report in `every` has it.
     """

@@ -36,7 +36,7 @@ def kinds(*fixed, **traits):
 
 
 def kinds_and_forms(form, *fixed, **traits):
-    """The same with a form of AspireEase at the end: both on threads, one on engines with processes.
+    """The same with a form of AspireModels at the end: both on threads, one on engines with processes.
 
     Those carry messages and know nothing of forms, and their processes take long to start. "admm" is the form
     whose workers have a state that must come back.

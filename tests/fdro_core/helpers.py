@@ -11,24 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core import AspireEase, LeastSquares, Result, SoftmaxRegression
+from fdro_core import AspireModels, LeastSquares, Result, SoftmaxRegression
 from fdro_core.contracts.messages import Step
 from uncertainty_sets import Box
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 FORMS = ("models", "admm")
-"""The two forms of ASPIRE-EASE, as its setting `consensus` calls them."""
+"""`AspireModels` and `AspireEase`, as their folders call them."""
 
 
-def in_form(form: str, **settings: Any) -> AspireEase:
-    """`AspireEase` in one of its forms, for all its iterations: "models" would stop at the optimum."""
-    to_the_end = {"tolerance": 0.0} if form == "models" else {}
-    return AspireEase(consensus=form, **to_the_end | settings)
+def in_form(form: str, **settings: Any) -> AspireModels | AspireEase:
+    """One of the two, for all its iterations: `AspireModels` would stop at the optimum."""
+    return AspireEase(**settings) if form == "admm" else AspireModels(**{"tolerance": 0.0} | settings)
 
 
-def forms(**settings: Any) -> list[AspireEase]:
-    """`AspireEase` with these settings in each of its forms, for lists of parameters."""
+def forms(**settings: Any) -> list[AspireModels | AspireEase]:
+    """Both with these settings, for lists of parameters."""
     return [in_form(form, **settings) for form in FORMS]
 
 
@@ -67,7 +66,7 @@ def machines(problems: list[Any], uncertainty_set: Any, config: Any) -> tuple[An
     return config.master(uncertainty_set, len(problems), ask, None), workers
 
 
-def begin_calls(config: AspireEase) -> int:
+def begin_calls(config: AspireModels) -> int:
     """How often a worker evaluates its problem before the first step: at z, and in power iterations."""
     worker: Any = config.worker(0, Quadratic([0.0]))()
     return 1 + int(worker.power_iterations)

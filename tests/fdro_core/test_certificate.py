@@ -1,4 +1,4 @@
-"""`consensus="models"`: the lower bound on the optimum holds, and is missing where nothing is proved."""
+"""`AspireModels`: the lower bound on the optimum holds, and is missing where nothing is proved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.driver.problems import (
     six_sets,
 )
 from fdro_core import (
-    AspireEase,
+    AspireModels,
     Crash,
     LeastSquares,
     SoftmaxRegression,
@@ -29,7 +29,7 @@ N = 5
 
 
 def models(**given):
-    return AspireEase(consensus="models", **given)
+    return AspireModels(**given)
 
 
 # -- the bound ---------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, ProblemFrom, resume, solve
+from fdro_core import AspireModels, ProblemFrom, resume, solve
 from fdro_core.errors import CheckpointDamaged, FileNotWritten, InvalidSetting, ObserverFailed
 from fdro_core.federation import checkpoint as snapshots
 from fdro_core.files import check_writable, replacing
@@ -38,7 +38,7 @@ def written(tmp_path_factory):
 
 
 def save(path, iterations=6, observers=()):
-    config = AspireEase(iterations=iterations, report_interval=2)
+    config = AspireModels(iterations=iterations, report_interval=2)
     return solve(
         softmax_problems(N), middle_box(N), algorithm=config, observers=[Checkpoint(path), *observers]
     )
@@ -393,7 +393,7 @@ def made(folder):
 
 @pytest.mark.parametrize("observer", [Checkpoint, HistoryFile])
 def test_a_path_that_cannot_be_written_is_said_before_the_workers_are_made(observer, written, tmp_path):
-    problems, config = [ProblemFrom(made, tmp_path)] * N, AspireEase(iterations=6)
+    problems, config = [ProblemFrom(made, tmp_path)] * N, AspireModels(iterations=6)
     (tmp_path / "file").touch()
     (tmp_path / "run.npz").write_bytes(written)
     run = {"algorithm": config, "observers": [observer(tmp_path / "file" / "run.npz")]}
@@ -433,7 +433,7 @@ def test_a_path_that_is_tried_keeps_its_file(tmp_path):
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_the_old_file_goes_on(monkeypatch, tmp_path):
-    path, config = tmp_path / "run.npz", AspireEase(iterations=60, report_interval=2)
+    path, config = tmp_path / "run.npz", AspireModels(iterations=60, report_interval=2)
 
     def fill(run, entry):
         if entry["iteration"] == 20:

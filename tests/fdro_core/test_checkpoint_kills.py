@@ -9,7 +9,17 @@ import time
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Crash, LogNormal, Straggler, ThreadEngine, VirtualEngine, resume, solve
+from fdro_core import (
+    AspireEase,
+    AspireModels,
+    Crash,
+    LogNormal,
+    Straggler,
+    ThreadEngine,
+    VirtualEngine,
+    resume,
+    solve,
+)
 from fdro_core.baselines import DRFAProx
 from fdro_core.federation import checkpoint as snapshots
 from tests.fdro_core.engine_kinds import ROOT
@@ -26,11 +36,11 @@ def virtual():
 
 
 SCENES = {
-    "models": (AspireEase(iterations=FOR_EVER, tolerance=0.0), virtual),
-    "mini-batches": (AspireEase(iterations=FOR_EVER, batch_size=5), virtual),
-    "admm": (AspireEase(consensus="admm", iterations=FOR_EVER, batch_size=5), virtual),
+    "models": (AspireModels(iterations=FOR_EVER, tolerance=0.0), virtual),
+    "mini-batches": (AspireModels(iterations=FOR_EVER, batch_size=5), virtual),
+    "admm": (AspireEase(iterations=FOR_EVER, batch_size=5), virtual),
     "drfa-prox": (DRFAProx(iterations=FOR_EVER, clients=3), virtual),
-    "threads": (AspireEase(iterations=FOR_EVER, active_workers=N, tolerance=0.0), lambda: ThreadEngine(2)),
+    "threads": (AspireModels(iterations=FOR_EVER, active_workers=N, tolerance=0.0), lambda: ThreadEngine(2)),
 }
 
 # The first life solves, the others resume; each writes as often as it can, so that some are hit writing.

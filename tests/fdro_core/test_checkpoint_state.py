@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Constant, ThreadEngine, VirtualEngine, resume, solve
+from fdro_core import AspireEase, AspireModels, Constant, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import ACE, AFL, QFFL, DRFAProx, FedAsync, FedAvg, FedBuff, Scaffold, ScaffPD
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
 from fdro_core.federation import checkpoint as snapshots
@@ -17,11 +17,11 @@ from tests.fdro_core.engine_kinds import quadratics
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 from uncertainty_sets.errors import FdroError
 
-ADMM = AspireEase(consensus="admm")
+ADMM = AspireEase()
 WRITERS = {
-    "aspire-virtual": (AspireEase(consensus="admm", iterations=4), VirtualEngine),
+    "aspire-virtual": (AspireEase(iterations=4), VirtualEngine),
     "fedavg-virtual": (FedAvg(iterations=4), VirtualEngine),
-    "aspire-threads": (AspireEase(consensus="admm", active_workers=3, iterations=4), lambda: ThreadEngine(2)),
+    "aspire-threads": (AspireEase(active_workers=3, iterations=4), lambda: ThreadEngine(2)),
 }
 
 
@@ -38,9 +38,9 @@ def written(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "config", "engine", "message"),
     [
-        ("fedavg-virtual", AspireEase(), VirtualEngine(), "algorithm: FedAvg → AspireEase"),
+        ("fedavg-virtual", AspireModels(), VirtualEngine(), "algorithm: FedAvg → AspireModels"),
         ("aspire-virtual", FedAvg(), VirtualEngine(), "algorithm: AspireEase → FedAvg"),
-        ("aspire-virtual", AspireEase(), VirtualEngine(), r'default before 0\.2: give .*consensus="admm"'),
+        ("aspire-virtual", AspireModels(), VirtualEngine(), "algorithm: AspireEase → AspireModels"),
         ("aspire-threads", ADMM, VirtualEngine(), "from an engine on a wall clock"),
         ("aspire-virtual", ADMM, ThreadEngine(2), "not from an engine on a wall clock"),
         ("aspire-virtual", ADMM, VirtualEngine(delays=[Constant()] * 3), "1 delay laws"),
@@ -64,9 +64,9 @@ def test_a_checkpoint_for_other_numbers_of_things(written):
 
 
 METHODS = {
-    "models": AspireEase(tolerance=0.0, iterations=20, active_workers=2),
-    "mini-batches": AspireEase(iterations=20, active_workers=2, batch_size=4),
-    "admm": AspireEase(consensus="admm", iterations=20, active_workers=2),
+    "models": AspireModels(tolerance=0.0, iterations=20, active_workers=2),
+    "mini-batches": AspireModels(iterations=20, active_workers=2, batch_size=4),
+    "admm": AspireEase(iterations=20, active_workers=2),
     "drfa-prox": DRFAProx(iterations=8),
     "afl": AFL(iterations=8),
     "fed-async": FedAsync(iterations=20),
@@ -204,7 +204,7 @@ def test_sums_that_do_not_agree_can_be_forced(sound):
 def test_a_model_that_came_to_lie_at_zero(tmp_path):
     """What was rounded when the numbers were large is large beside numbers that are tiny now: no damage."""
     path, problems = tmp_path / "run.npz", [Quadratic([0.0], scale=each) for each in (1.0, 2.0, 3.0)]
-    config = AspireEase(consensus="admm", iterations=3000, plane_horizon=3)
+    config = AspireEase(iterations=3000, plane_horizon=3)
     run = {"problems": problems, "uncertainty_set": middle_box(3)}
     solve(**run, algorithm=config, start=[1e6], observers=[Checkpoint(path)])
     assert abs(snapshots.read(path)["master"]["consensus"]["z"]).max() < 1e-6

@@ -1,4 +1,4 @@
-"""`AspireEase(clip=c)`: what one worker can do by its replies is bounded by what the others report."""
+"""`AspireModels(clip=c)`: what one worker can do by its replies is bounded by what the others report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.driver.problems import classification, reference, robust_value, six_sets
-from fdro_core import AspireEase, LogNormal, ThreadEngine, VirtualEngine, resume, solve
+from fdro_core import AspireModels, LogNormal, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.messages import Evaluate, Evaluation
 from fdro_core.errors import CheckpointMismatch, InvalidSetting, WorkerWarning
@@ -82,7 +82,7 @@ CENTRES, START = ([0.0], [1.0], [2.0]), [10.0]
 def handshake(liar, clip=2.0):
     """The master's models as the handshake leaves them."""
     problems = [Quadratic(CENTRES[0]), Quadratic(CENTRES[1]), liar]
-    config = AspireEase(clip=clip)
+    config = AspireModels(clip=clip)
     workers = [config.worker(j, problem)() for j, problem in enumerate(problems)]
 
     def ask(messages):
@@ -119,7 +119,7 @@ def test_a_metric_is_bounded():
         solve(
             [Quadratic(CENTRES[0]), Quadratic(CENTRES[1]), Lying(CENTRES[2], metric=1e10)],
             Box(np.zeros(3), np.ones(3)),
-            algorithm=AspireEase(iterations=3, clip=2.0),
+            algorithm=AspireModels(iterations=3, clip=2.0),
         )
 
 
@@ -164,7 +164,7 @@ def test_curvature_cannot_grow_beyond_the_others():
     """Random gradients between points that come closer would make c_j, and the steps, as bad as liked."""
     rng = np.random.default_rng(0)
     master, _ = machines(
-        [Quadratic([0.0]), Quadratic([1.0]), Quadratic([2.0])], middle_box(3), AspireEase(clip=2.0)
+        [Quadratic([0.0]), Quadratic([1.0]), Quadratic([2.0])], middle_box(3), AspireModels(clip=2.0)
     )
     models = master.models
     for step in range(30):
@@ -188,10 +188,10 @@ def honest_worst(problems, w):
 def test_a_liar_does_less(engine, batch):
     problems, tight = softmax_problems(N, seed=3), Box(np.full(N, 0.1), np.full(N, 0.25))
     settings = {"iterations": 60 * N, "batch_size": batch}
-    honest = solve(problems, tight, algorithm=AspireEase(**settings)).w
+    honest = solve(problems, tight, algorithm=AspireModels(**settings)).w
     lost = {}
     for clip in (None, 2.0):
-        config = liar(AspireEase(clip=clip, **settings), partial(scaled, -20.0))
+        config = liar(AspireModels(clip=clip, **settings), partial(scaled, -20.0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WorkerWarning)
             result = solve(problems, tight, algorithm=config, engine=engine())
@@ -202,7 +202,7 @@ def test_a_liar_does_less(engine, batch):
 
 
 def test_a_liar_is_told_of_once_and_counted():
-    config = liar(AspireEase(iterations=100, clip=2.0), partial(scaled, 100.0))
+    config = liar(AspireModels(iterations=100, clip=2.0), partial(scaled, 100.0))
     with pytest.warns(WorkerWarning, match="clipped") as told:
         result = solve(softmax_problems(N, seed=3), middle_box(N), algorithm=config)
     mine = [str(each.message) for each in told if f"worker {LIAR}," in str(each.message)]
@@ -210,7 +210,7 @@ def test_a_liar_is_told_of_once_and_counted():
     assert "as long as the others' median; clip = 2" in mine[0]
     replies = sum(entry["event"] == "report" for entry in result.history)
     assert 0.5 * replies < result.clipped[LIAR] <= 1.2 * replies  # one per epoch, and nearly all
-    assert solve(softmax_problems(N), middle_box(N), algorithm=AspireEase(iterations=20)).clipped == {}
+    assert solve(softmax_problems(N), middle_box(N), algorithm=AspireModels(iterations=20)).clipped == {}
 
 
 @CLIPPED
@@ -223,11 +223,11 @@ def test_the_end_of_local_steps_is_bounded():
     problems = softmax_problems(N, seed=3)
     ends = {}
     for clip in (None, 2.0):
-        config = AspireEase(iterations=20 * N, local_steps=4, clip=clip)
+        config = AspireModels(iterations=20 * N, local_steps=4, clip=clip)
         with pytest.warns(WorkerWarning):  # of the model that goes away, or of the clip
             result = solve(problems, middle_box(N), algorithm=liar(config, far))
         ends[clip] = float(np.linalg.norm(result.w))
-    honest = solve(problems, middle_box(N), algorithm=AspireEase(iterations=20 * N, local_steps=4))
+    honest = solve(problems, middle_box(N), algorithm=AspireModels(iterations=20 * N, local_steps=4))
     assert ends[None] > 1e3
     assert ends[2.0] < 10.0 * np.linalg.norm(honest.w)
 
@@ -238,7 +238,7 @@ def test_the_end_of_local_steps_is_bounded():
 def test_honest_workers_end_at_the_same_optimum(kind):
     problems, chosen = classification(8, seed=21), six_sets(8, seed=21)[kind]
     best, _ = reference(problems, chosen)
-    result = solve(problems, chosen, algorithm=AspireEase(clip=2.0, tolerance=1e-10))
+    result = solve(problems, chosen, algorithm=AspireModels(clip=2.0, tolerance=1e-10))
     assert robust_value(problems, chosen, result.w) == pytest.approx(best, rel=1e-6)
 
 
@@ -247,7 +247,7 @@ def test_and_so_they_do_if_all_gradients_vanish():
     """One optimum for all: gradients fall together, and a slow worker's are those of an older model."""
     problems = [Quadratic([1.0, -2.0], scale=1.0 + j) for j in range(N)]
     engine = VirtualEngine(delays=LogNormal(1.0, 1.0))
-    result = solve(problems, middle_box(N), algorithm=AspireEase(clip=2.0), engine=engine)
+    result = solve(problems, middle_box(N), algorithm=AspireModels(clip=2.0), engine=engine)
     assert result.w == pytest.approx([1.0, -2.0], abs=1e-6)
 
 
@@ -260,7 +260,7 @@ def test_resume_equals_uninterrupted(settings, stop, tmp_path):
     path = tmp_path / "run.npz"
 
     def config(iterations, clip=2.0):
-        return AspireEase(iterations=iterations, clip=clip, tolerance=0.0, **settings)
+        return AspireModels(iterations=iterations, clip=clip, tolerance=0.0, **settings)
 
     def engine():
         return VirtualEngine(seed=2, delays=LogNormal())
@@ -280,12 +280,10 @@ def test_resume_equals_uninterrupted(settings, stop, tmp_path):
 
 def test_the_setting_is_checked():
     with pytest.raises(InvalidSetting, match="needs 3 workers or more, got 2"):
-        AspireEase(clip=2.0).resolve(2)
+        AspireModels(clip=2.0).resolve(2)
     with pytest.raises(InvalidSetting, match=r"clip must be a finite number >= 1, got 0\.5"):
-        AspireEase(clip=0.5).resolve(3)
-    with pytest.raises(InvalidSetting, match='clip belongs to consensus="models"'):
-        AspireEase(consensus="admm", clip=2.0).resolve(3)
-    assert AspireEase().clip is None
+        AspireModels(clip=0.5).resolve(3)
+    assert AspireModels().clip is None
 
 
 def test_a_damaged_state_is_refused():

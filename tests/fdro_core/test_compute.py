@@ -6,15 +6,15 @@ from dataclasses import fields, replace
 
 import pytest
 
-from fdro_core import AspireEase, VirtualEngine, solve
+from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
 from fdro_core.contracts.engine import gradients_of
 from tests.fdro_core.helpers import middle_box, softmax_problems
 from tests.fdro_core.test_every_baseline import METHODS, N
 
 ASPIRE = {
-    "admm": AspireEase(consensus="admm", iterations=40, batch_size=4),
-    "models": AspireEase(iterations=40, tolerance=0.0),
-    "models-sampled": AspireEase(iterations=40, batch_size=4),
+    "admm": AspireEase(iterations=40, batch_size=4),
+    "models": AspireModels(iterations=40, tolerance=0.0),
+    "models-sampled": AspireModels(iterations=40, batch_size=4),
 }
 EVERY = METHODS | ASPIRE
 

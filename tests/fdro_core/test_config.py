@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import Adaptive, AspireEase, VirtualEngine, resume, solve
+from fdro_core import Adaptive, AspireEase, AspireModels, VirtualEngine, resume, solve
 from fdro_core.contracts.settings import settings_table
 from fdro_core.errors import InvalidSetting
 from tests.fdro_core.helpers import Quadratic, middle_box
@@ -25,20 +25,9 @@ BAD = [
     ({"plane_horizon": -1}, r"plane_horizon \(T₁\)"),
     ({"max_planes": 1}, "max_planes"),
     ({"planes": "some"}, "ease, cp"),
-    ({"consensus": "average"}, "models, admm"),
     ({"model_step": 0.0}, r"model_step \(η\)"),
-    ({"consensus": "admm", "penalty": 0.0}, r"penalty \(κ₁\)"),
-    ({"consensus": "admm", "worker_step": float("nan")}, r"worker_step \(η_w\)"),
-    ({"consensus": "admm", "value_update": "gradient"}, "value_step"),
-    ({"consensus": "admm", "value_floor": 1.0, "value_bound": 0.5}, "value_floor"),
-    ({"consensus": "admm", "plane_dual_bound": 0.5}, "α₃"),
-    ({"consensus": "admm", "parameter_bound": -1.0}, r"parameter_bound \(α₁\)"),
-    ({"consensus": "admm", "consensus_damping_floor": -1.0}, "c̲₂"),
-    ({"consensus": "admm", "regularisation": "l2"}, "setting-2"),
     ({"metric": "full"}, "problem, none"),
-    ({"consensus": "admm", "local_steps": 0}, "local_steps"),
     ({"batch_size": 0}, "batch_size"),
-    ({"consensus": "admm", "reported_loss": "batch"}, "full, average"),
     ({"dead_losses": "forget"}, "freeze, drop"),
     ({"deadline": 0.0}, "deadline"),
     ({"resends": -1}, "resends"),
@@ -51,15 +40,35 @@ BAD = [
 ]
 
 
+BAD_OF_THE_PAPER = [
+    ({"penalty": 0.0}, r"penalty \(κ₁\)"),
+    ({"worker_step": float("nan")}, r"worker_step \(η_w\)"),
+    ({"value_update": "gradient"}, "value_step"),
+    ({"value_floor": 1.0, "value_bound": 0.5}, "value_floor"),
+    ({"plane_dual_bound": 0.5}, "α₃"),
+    ({"parameter_bound": -1.0}, r"parameter_bound \(α₁\)"),
+    ({"consensus_damping_floor": -1.0}, "c̲₂"),
+    ({"regularisation": "l2"}, "setting-2"),
+    ({"local_steps": 0}, "local_steps"),
+    ({"reported_loss": "batch"}, "full, average"),
+    ({"model_step": 0.1}, "model_step", "models"),
+    ({"consensus_step": "long"}, r"consensus_step \(η_z\) must be a finite number > 0 or a function"),
+]
+
+
 class Untouched(Quadratic):
     def loss_and_gradient(self, w, rng=None, batch_size=None):
         raise AssertionError("a setting must be refused before the first evaluation")
 
 
-@pytest.mark.parametrize(("settings", "message"), BAD, ids=lambda value: str(value)[:40])
-def test_bad_settings(settings, message):
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [(AspireModels, *each) for each in BAD] + [(AspireEase, *each) for each in BAD_OF_THE_PAPER],
+    ids=lambda value: str(value)[:40],
+)
+def test_bad_settings(kind, settings, message):
     with pytest.raises(InvalidSetting, match=message):
-        solve([Untouched([0.0])] * 4, middle_box(4), algorithm=AspireEase(**settings))
+        solve([Untouched([0.0])] * 4, middle_box(4), algorithm=kind(**settings))
 
 
 def test_set_and_problems_must_match():
@@ -73,8 +82,8 @@ def test_set_and_problems_must_match():
     ("given", "message"),
     [
         (
-            {"algorithm": AspireEase},
-            r"is the class AspireEase; give an object of it, AspireEase\(\.\.\.\)",
+            {"algorithm": AspireModels},
+            r"is the class AspireModels; give an object of it, AspireModels\(\.\.\.\)",
         ),
         (
             {"algorithm": "fed-avg"},
@@ -96,7 +105,7 @@ def test_a_class_or_a_name_instead_of_an_object(given, message, tmp_path):
 
 
 def test_counts_follow_from_n_and_s():
-    plan = AspireEase(active_workers=3).resolve(8)
+    plan = AspireModels(active_workers=3).resolve(8)
     assert (plan.iterations, plan.plane_interval, plan.max_staleness) == (4500, 3, 30)
 
 
@@ -104,7 +113,6 @@ def test_the_paper_mode_runs_and_descends():
     """Gradient steps on h, Setting 2, given step sizes, boxes: the paper to the letter."""
     problems = [Quadratic([0.0, 1.0]), Quadratic([1.0, 0.0]), Quadratic([2.0, 2.0])]
     config = AspireEase(
-        consensus="admm",
         active_workers=1,
         iterations=4000,
         penalty=1.0,
@@ -130,40 +138,17 @@ def test_the_paper_mode_runs_and_descends():
     assert best <= result.objective < best + 0.5 * (start - best)
 
 
-def test_the_table_has_every_setting():
-    table = settings_table(AspireEase)
-    for name in AspireEase.__dataclass_fields__:
-        assert f"| `{name}` |" in table
-        assert f"\n    {name}: " in (AspireEase.__doc__ or ""), f"{name} is missing from the docstring"
-
-
-def test_the_page_has_the_table_as_it_is():
+@pytest.mark.parametrize("kind", [AspireModels, AspireEase])
+def test_every_setting_is_on_the_page_and_in_the_docstring(kind):
+    table = settings_table(kind)
     page = (Path(__file__).parents[2] / "docs" / "driver.md").read_text(encoding="utf-8")
-    assert settings_table(AspireEase) in page, "docs/driver.md: put in what settings_table(AspireEase) gives"
+    for name in kind.__dataclass_fields__:
+        assert f"| `{name}` |" in table
+        assert f"\n    {name}: " in (kind.__doc__ or ""), f"{name} is missing from the docstring"
+    assert table in page, f"docs/driver.md: put in what settings_table({kind.__name__}) gives"
 
 
-@pytest.mark.parametrize("given", [{"penalty": 0.1}, {"step_scale": 0.5}, {"reported_loss": "average"}])
-def test_a_setting_of_the_paper_alone_selects_its_form_and_warns(given):
-    """So did every run before 0.2, when "admm" was the default."""
-    (name,) = given
-    with pytest.warns(DeprecationWarning, match=f'write AspireEase\\(consensus="admm", {name}=') as told:
-        old = AspireEase(**given)
-    assert [each.filename for each in told] == [__file__]
-    assert old == AspireEase(consensus="admm", **given)
-    assert AspireEase().consensus == AspireEase(model_step=0.1).consensus == "models"
-
-
-@pytest.mark.parametrize(
-    ("given", "name", "form"),
-    [
-        ({"consensus": "models", "penalty": 0.1}, "penalty", "admm"),
-        ({"consensus": "models", "penalty": np.ones(2)}, "penalty", None),
-        ({"consensus": "admm", "model_step": 0.1}, "model_step", "models"),
-        ({"penalty": 0.1, "model_step": 0.1}, "penalty", "admm"),
-    ],
-)
-def test_settings_of_the_other_form_are_refused(given, name, form):
-    words = "must be" if form is None else rf'write AspireEase\(consensus="{form}", {name}=\.\.\.\)'
-    with pytest.raises(InvalidSetting, match=words) as caught:
-        AspireEase(**given).resolve(2)
-    assert caught.value.parameter == name
+def test_settings_of_the_other_class_are_refused():
+    for kind, name in ((AspireModels, "penalty"), (AspireEase, "model_step"), (AspireEase, "clip")):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            kind(**{name: 0.1})

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, DenseNetwork, Problem, SoftmaxRegression, VirtualEngine, solve
+from fdro_core import AspireModels, DenseNetwork, Problem, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.errors import InvalidProblem
 from fdro_core.problems.dense import kernels
 from fdro_core.problems.dense.room import ROWS
@@ -243,7 +243,7 @@ def test_a_network_is_trained():
     labels = (inputs[:, 0] * inputs[:, 1] > 0).astype(int)  # no linear model does better than chance
     problems = [DenseNetwork(inputs[k::2], labels[k::2], 2, hidden=(16,), seed=0) for k in range(2)]
     assert isinstance(problems[0], Problem)
-    config = AspireEase(iterations=1500, batch_size=20, model_step=0.05)
+    config = AspireModels(iterations=1500, batch_size=20, model_step=0.05)
     result = solve(problems, Box([0.2, 0.2], [0.8, 0.8]), algorithm=config, engine=VirtualEngine(seed=1))
     assert min(problem.accuracy(result.w) for problem in problems) > 0.9
 

@@ -7,7 +7,7 @@ import pytest
 
 from fdro_core import (
     Adaptive,
-    AspireEase,
+    AspireModels,
     Constant,
     Crash,
     Exponential,
@@ -33,7 +33,7 @@ def notices(result, event):
 
 def run(config=None, problems=None, **engine):
     problems = softmax_problems(N) if problems is None else problems
-    config = AspireEase(iterations=600, tolerance=0.0) if config is None else config
+    config = AspireModels(iterations=600, tolerance=0.0) if config is None else config
     return solve(
         problems, middle_box(len(problems)), algorithm=config, engine=VirtualEngine(seed=4, **engine)
     )

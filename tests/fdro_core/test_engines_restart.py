@@ -201,7 +201,7 @@ def test_a_problem_that_cannot_travel(make):
 
 ALONE = """
 import os, psutil
-from fdro_core import AspireEase, RayEngine, solve
+from fdro_core import AspireModels, RayEngine, solve
 from tests.fdro_core.helpers import middle_box, softmax_problems
 me, seen = psutil.Process(), set()
 def look(run, entry):
@@ -215,7 +215,7 @@ def look(run, entry):
         assert any("raylet" in member.name() for member in family)
 for _ in range(2):
     seen.clear()
-    config = AspireEase(iterations=20)
+    config = AspireModels(iterations=20)
     solve(softmax_problems(2), middle_box(2), algorithm=config, engine=RayEngine(), observers=[look])
     seen.discard(me)
     gone, alive = psutil.wait_procs(seen, timeout=20)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, FlowerEngine, NamedProblem, ProblemFrom, VirtualEngine, solve
+from fdro_core import AspireModels, FlowerEngine, NamedProblem, ProblemFrom, VirtualEngine, solve
 from fdro_core.baselines import DRFAProx, FedAvg
 from fdro_core.engines.flower_ import package, wire
 from fdro_core.engines.flower_.client import Node, client_app, which_worker
@@ -119,7 +119,7 @@ def test_baselines_on_forgetful_nodes(config, tmp_path_factory):
 
 @needs_flower
 def test_problems_by_name_are_made_at_the_nodes(local):
-    config = AspireEase(active_workers=3, iterations=40)
+    config = AspireModels(active_workers=3, iterations=40)
     result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=engine(local(3)))
     here = solve(SAME, middle_box(3), algorithm=config)
     assert np.abs(result.w - here.w).max() <= 1e-12
@@ -148,7 +148,7 @@ def test_a_node_makes_no_other_problem_than_its_app_allows(local):
 )
 def test_problems_that_only_a_pickle_could_carry(source, words):
     with pytest.raises(InvalidProblem, match=words):
-        describe(0, AspireEase().worker(0, source))
+        describe(0, AspireModels().worker(0, source))
 
 
 @pytest.mark.parametrize("name", ["", "load", "a b:load", "module:", ":load", 3])
@@ -164,7 +164,7 @@ def test_names_of_problems_are_checked(name):
     [
         ({"algorithm": "os:system"}, "is not from fdro_core"),
         ({"algorithm": "fdro_core.files:write"}, "no algorithm"),
-        ({"algorithm": "fdro_core.aspire.algorithm:make_worker"}, "is no dataclass"),
+        ({"algorithm": "fdro_core.aspire.models.algorithm:make_worker"}, "is no dataclass"),
         ({"algorithm": "fdro_core.nowhere:Thing"}, "no algorithm"),
         (
             {"algorithm": "fdro_core.engines.delays:Constant", "settings": '{"dict": [["seconds", 1.0]]}'},
@@ -177,14 +177,14 @@ def test_names_of_problems_are_checked(name):
     ],
 )
 def test_a_node_runs_algorithms_of_fdro_only(changes, words):
-    description = describe(0, AspireEase().worker(0, PROBLEMS[0])) | changes
+    description = describe(0, AspireModels().worker(0, PROBLEMS[0])) | changes
     with pytest.raises(MalformedMessage, match=words):
         factory_of(description, 0, Allowed([quadratic]), {})
 
 
 def test_the_node_config_is_the_nodes_own():
     described = describe(
-        1, AspireEase().worker(1, NamedProblem(f"{HERE}:quadratic", centre=1.0, node_config={"shift": 9.0}))
+        1, AspireModels().worker(1, NamedProblem(f"{HERE}:quadratic", centre=1.0, node_config={"shift": 9.0}))
     )
     worker = factory_of(described, 1, Allowed([f"{HERE}:quadratic"]), {"shift": 2.0})()
     assert worker.problem.centre[0] == 3.0
@@ -203,7 +203,7 @@ def test_algorithms_that_cannot_be_described():
 @needs_flower
 def test_a_node_that_leaves_loses_its_worker_until_another_takes_its_place(local):
     nodes = local(3)
-    config = AspireEase(active_workers=1, iterations=10**6, tolerance=0.0, report_interval=4)
+    config = AspireModels(active_workers=1, iterations=10**6, tolerance=0.0, report_interval=4)
     seen = []
 
     def leave_and_join(run, entry):
@@ -231,7 +231,7 @@ def test_the_run_goes_on_without_a_node_that_stays_away(local):
         if entry["iteration"] >= 8:
             nodes.leave(nodes.ids[2])
 
-    config = AspireEase(active_workers=1, iterations=200, tolerance=0.0, report_interval=4)
+    config = AspireModels(active_workers=1, iterations=200, tolerance=0.0, report_interval=4)
     short = engine(nodes, patience=5.0, restarts=1)
     result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=short, observers=[leave])
     assert result.iterations == 200
@@ -241,7 +241,7 @@ def test_the_run_goes_on_without_a_node_that_stays_away(local):
 
 @needs_flower
 def test_a_malformed_reply_is_its_workers_failure_and_not_the_masters(local):
-    config = AspireEase(active_workers=1, iterations=60, tolerance=0.0, on_failed_start="warn")
+    config = AspireModels(active_workers=1, iterations=60, tolerance=0.0, on_failed_start="warn")
     with pytest.warns(WorkerWarning, match="MalformedMessage"):
         result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=engine(local(3, "evil_app")))
     assert {entry["worker"] for entry in happened(result, "worker-dropped")} == {1}
@@ -263,7 +263,7 @@ def test_a_reply_that_flower_itself_cannot_read_is_its_senders_failure(local):
         return replies
 
     nodes.grid.pull_messages = pull_or_raise
-    config = AspireEase(active_workers=1, iterations=150, tolerance=0.0, on_failed_start="warn")
+    config = AspireModels(active_workers=1, iterations=150, tolerance=0.0, on_failed_start="warn")
     with pytest.warns(WorkerWarning, match=r"MalformedMessage.*cannot read"):
         result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=engine(nodes))
     assert result.iterations == 150
@@ -285,7 +285,7 @@ def test_waiting_for_nodes_ends_with_who_is_missing(local, caplog):
 @needs_flower
 def test_nodes_can_be_named_by_their_ids(local):
     nodes = local(3)
-    config = AspireEase(active_workers=3, iterations=30)
+    config = AspireModels(active_workers=3, iterations=30)
     ids = nodes.ids[::-1]
     result = solve(PROBLEMS, middle_box(3), algorithm=config, engine=engine(nodes, nodes=ids))
     assert np.abs(result.w - solve(SAME, middle_box(3), algorithm=config).w).max() <= 1e-12

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fdro_core import AspireEase, NamedProblem, solve
+from fdro_core import AspireModels, NamedProblem, solve
 from fdro_core.app.cli import app as fdro
 from fdro_core.engines.flower_.deployment import deployed, plain_text, write_node_key
 from fdro_core.federation import checkpoint as snapshots
@@ -90,7 +90,7 @@ def test_a_killed_master_resumes_to_the_objective_of_the_virtual_engine(deployme
     monkeypatch.delitem(sys.modules, "wards", raising=False)
     assert importlib.util.find_spec("wards.task") is not None
     problems = [NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)]
-    config = AspireEase(iterations=last, active_workers=2, local_steps=5)
+    config = AspireModels(iterations=last, active_workers=2, local_steps=5)
     here = solve(problems, KL(np.full(2, 0.5), 0.1), algorithm=config)
     assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), last)
     assert "lost" not in log

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from fdro_core import AspireEase, FlowerEngine, NamedProblem, ThreadEngine, resume, solve
+from fdro_core import AspireModels, FlowerEngine, NamedProblem, ThreadEngine, resume, solve
 from fdro_core.engines.flower_.client import client_app
 from fdro_core.engines.flower_.loopback import LocalNodes, grid_at
 from fdro_core.engines.ray_.head import HeadWatch
@@ -21,7 +21,7 @@ from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 
 RUN = """
 import sys
-from fdro_core import AspireEase, RayEngine, solve
+from fdro_core import AspireModels, RayEngine, solve
 from fdro_core.engines.ray_.cluster import several_nodes
 from fdro_core.errors import ClusterLost
 from fdro_core.observers import Checkpoint
@@ -33,7 +33,7 @@ with several_nodes(1, {"host": 1.0}) as nodes:
             nodes._cluster.head_node.kill_raylet(check_alive=False)
 
     engine = RayEngine(address=nodes.address, hosts=[{"host": 0.1}])
-    config = AspireEase(iterations=100000, tolerance=0.0, report_interval=1)
+    config = AspireModels(iterations=100000, tolerance=0.0, report_interval=1)
     try:
         solve(softmax_problems(2), middle_box(2), algorithm=config, engine=engine,
               observers=[kill, Checkpoint(sys.argv[1], every=10**9)])
@@ -60,7 +60,7 @@ def test_a_run_whose_head_dies_says_so_and_is_resumed_from_its_checkpoint(tmp_pa
         path,
         problems,
         chosen,
-        algorithm=AspireEase(iterations=100000, report_interval=1),
+        algorithm=AspireModels(iterations=100000, report_interval=1),
         engine=ThreadEngine(),
     )
     assert continued.history[0]["iteration"] <= 8  # the same run
@@ -158,7 +158,7 @@ def named_app():
 @needs_flower
 def test_a_run_whose_superlink_dies_leaves_a_checkpoint_that_is_resumed(tmp_path):
     path = tmp_path / "state.npz"
-    chosen, config = middle_box(2), AspireEase(iterations=100, tolerance=0.0, report_interval=1)
+    chosen, config = middle_box(2), AspireModels(iterations=100, tolerance=0.0, report_interval=1)
     problems = [NamedProblem(f"{__name__}:named", centre=float(j)) for j in range(2)]
     nodes = LocalNodes(2, f"{__name__}:named_app", [__name__])
     pull = nodes.grid.pull_messages

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Crash, VirtualEngine, resume, solve
+from fdro_core import AspireModels, Crash, VirtualEngine, resume, solve
 from fdro_core.app.commands.demo import show as show_demo
 from fdro_core.baselines import AFL, DRFAProx, FedAvg
 from fdro_core.errors import NoWorkersLeft
@@ -74,7 +74,7 @@ def test_a_dead_workers_loss_is_old_and_the_result_says_from_when(config):
 @pytest.mark.parametrize("dead_losses", ["freeze", "drop"])
 def test_a_dead_workers_model_counts_in_the_history_and_its_last_loss_in_the_result(dead_losses):
     """On ½(w - c)² the master's model of a worker is its loss itself, wherever it was last asked."""
-    result = lossy(AspireEase(iterations=300, report_interval=1, dead_losses=dead_losses))
+    result = lossy(AspireModels(iterations=300, report_interval=1, dead_losses=dead_losses))
     last = happened(result, "report")[-1]
     at_w = 0.5 * (result.w[0] - np.array([0.0, 1.0, 8.0])) ** 2
     reported = np.array([*at_w[:2], last["losses"][2]])

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, ThreadEngine, VirtualEngine, resume, solve
+from fdro_core import AspireModels, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, FedAvg
 from fdro_core.errors import (
     CheckpointMismatch,
@@ -21,7 +21,7 @@ from tests.fdro_core.helpers import FORMS, Quadratic, forms, middle_box
 from uncertainty_sets import KL, UncertaintySet
 
 CENTRES = [[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]]
-SHORT = AspireEase(iterations=60, tolerance=0.0)
+SHORT = AspireModels(iterations=60, tolerance=0.0)
 engines = pytest.mark.parametrize("engine", [VirtualEngine, ThreadEngine])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, LeastSquares, resume, solve
+from fdro_core import AspireModels, LeastSquares, resume, solve
 from fdro_core.baselines import FedAvg
 from fdro_core.errors import FileNotWritten, InvalidProblem, InvalidSetting
 from fdro_core.observers import Checkpoint, HistoryFile, StopAfter, StopAtLoss, StopWhenStationary
@@ -46,7 +46,7 @@ def test_start(start, words):
 
 def test_a_start_in_any_form_of_numbers():
     for start in ([2], np.array([2.0]), [[2.0]], np.float32(2.0)):
-        assert run(start=start, algorithm=AspireEase(iterations=5)).iterations == 5
+        assert run(start=start, algorithm=AspireModels(iterations=5)).iterations == 5
 
 
 @pytest.mark.parametrize("samples", [HUGE, 2**63, -1, 2.5, True, "many"])
@@ -86,7 +86,7 @@ def test_settings_of_observers(make, words):
 @pytest.mark.parametrize("observer", [Checkpoint, HistoryFile])
 def test_a_file_name_that_is_too_long(observer, tmp_path):
     with pytest.raises(FileNotWritten, match=r"could not be written \(File name too long"):
-        run(algorithm=AspireEase(iterations=8), observers=[observer(tmp_path / LONG)])
+        run(algorithm=AspireModels(iterations=8), observers=[observer(tmp_path / LONG)])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""`local_steps` with `consensus="models"`: the steps against references; they keep the fixed point."""
+"""`local_steps` with `AspireModels`: the steps against references; they keep the fixed point."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from bench.driver.problems import reference, regression, relative_gap, robust_value, six_sets
 from fdro_core import (
-    AspireEase,
+    AspireModels,
     Straggler,
     VirtualEngine,
     resume,
@@ -29,7 +29,7 @@ N, P, E = 5, 4, 3
 
 
 def models(**settings):
-    return AspireEase(consensus="models", **settings)
+    return AspireModels(**settings)
 
 
 def planes_of(rng):

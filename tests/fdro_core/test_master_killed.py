@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, LogNormal, RayEngine, ThreadEngine, VirtualEngine, resume, solve
+from fdro_core import AspireModels, LogNormal, RayEngine, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.engines.ray_ import cluster
 from fdro_core.federation import checkpoint as snapshots
 from tests.fdro_core.engine_kinds import RAY, ROOT, THREAD, VIRTUAL, kinds
@@ -28,7 +28,7 @@ MAKE = {
 
 
 def algorithm(iterations=10**7):
-    return AspireEase(iterations=iterations, active_workers=N, report_interval=4, tolerance=0.0)
+    return AspireModels(iterations=iterations, active_workers=N, report_interval=4, tolerance=0.0)
 
 
 # The first life solves, the others resume; each notes what it is about to write.

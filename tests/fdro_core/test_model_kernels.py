@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.driver.problems import Counted, classification
-from fdro_core import AspireEase, VirtualEngine, solve
+from fdro_core import AspireModels, VirtualEngine, solve
 from fdro_core.aspire.models import kernels, sampled, sums
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import middle_box
@@ -122,8 +122,8 @@ def test_plane_sums_of_many_parameters_and_workers(rng):
     np.testing.assert_allclose(models.stiffness, step * (B / metric) @ B.T, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("consensus", "before"), [("models", 2), ("admm", 9)])
-def test_gradients_before_the_first_step(consensus, before):
+@pytest.mark.parametrize(("kind", "before"), [(AspireModels, 2), (AspireEase, 9)])
+def test_gradients_before_the_first_step(kind, before):
     """At the first report all workers have made their start-up and the steps that `gradients` counts."""
     problems = [Counted(problem) for problem in classification(4, seed=1)]
     seen = []
@@ -131,7 +131,7 @@ def test_gradients_before_the_first_step(consensus, before):
     def look(run, entry):
         seen.append(sum(problem.calls for problem in problems) - entry["gradients"])
 
-    config = AspireEase(consensus=consensus, active_workers=4, iterations=1)
+    config = kind(active_workers=4, iterations=1)
     solve(problems, middle_box(4), algorithm=config, engine=VirtualEngine(), observers=[look])
     assert seen == [4 * before]
 
@@ -139,7 +139,7 @@ def test_gradients_before_the_first_step(consensus, before):
 def test_the_first_question_is_after_the_first_step():
     """With full batches the handshake's gradients are used, so no worker is asked at z⁰ again."""
     problems = classification(4, seed=1)
-    engine, config = VirtualEngine(), AspireEase(consensus="models")
+    engine, config = VirtualEngine(), AspireModels()
     engine.start([config.worker(j, problem) for j, problem in enumerate(problems)])
     master = config.master(middle_box(4), 4, engine.ask, None)
     start = master.z

@@ -1,4 +1,4 @@
-"""`consensus="models"`: the model step against dense references, and the driver's promises for this form."""
+"""`AspireModels`: the model step against dense references, and the driver's promises for this form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from bench.driver.problems import classification, reference, regression, relative_gap, robust_value, six_sets
 from fdro_core import (
-    AspireEase,
+    AspireModels,
     Crash,
     VirtualEngine,
     solve,
@@ -27,7 +27,7 @@ N, P = 5, 4
 
 
 def models(**settings):
-    return AspireEase(consensus="models", **settings)
+    return AspireModels(**settings)
 
 
 def three_planes(rng, workers=N):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Straggler, VirtualEngine, solve
+from fdro_core import AspireModels, Straggler, VirtualEngine, solve
 from fdro_core.aspire.models import full
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.sampled import SampledModels
@@ -166,7 +166,7 @@ def test_the_measure_is_above_definition_1(seed):
 
 def saddle(problems: Sequence[Any], chosen: Any) -> tuple[Array, Array, Array]:
     """z, the planes with weight as rows, and their λ, by a long run of the driver."""
-    result = solve(problems, chosen, algorithm=AspireEase(consensus="models", iterations=3000, tolerance=0))
+    result = solve(problems, chosen, algorithm=AspireModels(iterations=3000, tolerance=0))
     assert result.stationarity < 1e-12
     return result.w, result.planes, result.weights
 
@@ -232,7 +232,7 @@ def test_the_limit_of_an_asynchronous_run_is_stationary():
     """Delays, a straggler and one oracle call per epoch: where z comes to rest, R is zero."""
     problems, chosen = softmax_problems(N), middle_box(N)
     engine = VirtualEngine(seed=3, stragglers=[Straggler(1, factor=7.0)])
-    algorithm = AspireEase(consensus="models", iterations=2000, tolerance=0)
+    algorithm = AspireModels(iterations=2000, tolerance=0)
     result = solve(problems, chosen, algorithm=algorithm, engine=engine)
     weights, f = result.weights, result.losses
     gradients = np.array([problem.loss_and_gradient(result.w)[1] for problem in problems])

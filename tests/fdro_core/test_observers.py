@@ -118,7 +118,7 @@ def test_stationarity_by_hand():
     result = solve(
         [Quadratic([3.0]), Quadratic([3.0])],
         middle_box(2),
-        algorithm=AspireEase(consensus="admm", iterations=1, penalty=1e12, active_workers=2),
+        algorithm=AspireEase(iterations=1, penalty=1e12, active_workers=2),
         observers=[look],
     )
     # The penalty pins w to z = 0: two gradients of weight ½·(-3), and φ stays near zero.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, Crash, LeastSquares, VirtualEngine, solve
+from fdro_core import AspireModels, Crash, LeastSquares, VirtualEngine, solve
 from fdro_core.errors import InvalidSetting
 from fdro_core.observers import HistoryFile
 from fdro_core.observers.history import read_history
@@ -31,7 +31,7 @@ def run(tmp_path_factory):
     result = solve(
         problems,
         KL(np.full(3, 1 / 3), 0.2),
-        algorithm=AspireEase(iterations=60, active_workers=3, deadline=5.0),
+        algorithm=AspireModels(iterations=60, active_workers=3, deadline=5.0),
         engine=VirtualEngine(seed=0, crashes=[Crash(2, at=20.0)]),
         observers=[HistoryFile(path)],
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, LeastSquares, resume, solve
+from fdro_core import AspireModels, LeastSquares, resume, solve
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Individual, MixEven, Scaffold, ScaffPD
 from fdro_core.baselines.rounds import Job, RoundState, project
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
@@ -166,7 +166,7 @@ def test_no_curvature_is_measured():
 
 
 def test_the_rule_and_its_step_are_aspires():
-    assert preconditioner.STEP == PRECONDITIONED_STEP.default == AspireEase().model_step
+    assert preconditioner.STEP == PRECONDITIONED_STEP.default == AspireModels().model_step
     d = np.array([3.0, 0.0, -4.0])
     v = preconditioner.follow(preconditioner.follow(None, d), 2 * d, share=0.5)
     assert v == pytest.approx(d**2 * (1 + 0.025 * 3), rel=1e-15)

@@ -10,7 +10,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, HuberRegression, LeastSquares, Problem, SoftmaxRegression, solve
+from fdro_core import (
+    AspireEase,
+    HuberRegression,
+    LeastSquares,
+    Problem,
+    SoftmaxRegression,
+    solve,
+)
 from fdro_core.errors import InvalidProblem
 from fdro_core.problems.samples import mean_and_scale
 from tests.fdro_core.helpers import Quadratic, machines, middle_box, softmax_problems
@@ -202,9 +209,7 @@ def test_periodic_communication_and_mini_batches_come_near(reported):
     problems, box = softmax_problems(4), middle_box(4)
     best = solve(problems, box).objective
     start = np.log(3)
-    config = AspireEase(
-        consensus="admm", local_steps=4, batch_size=8, reported_loss=reported, iterations=2000
-    )
+    config = AspireEase(local_steps=4, batch_size=8, reported_loss=reported, iterations=2000)
     result = solve(problems, box, algorithm=config)
     assert result.objective - best < 0.2 * (start - best)
     assert result.gradients == 4 * 2000
@@ -213,7 +218,7 @@ def test_periodic_communication_and_mini_batches_come_near(reported):
 def test_local_steps_without_mini_batches_reach_the_optimum():
     problems, box = softmax_problems(4), middle_box(4)
     best = solve(problems, box).objective
-    result = solve(problems, box, algorithm=AspireEase(consensus="admm", local_steps=3))
+    result = solve(problems, box, algorithm=AspireEase(local_steps=3))
     assert result.objective == pytest.approx(best, rel=1e-4)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, VirtualEngine, solve
+from fdro_core.aspire.admm.worker import Worker
 from fdro_core.aspire.models.messages import (
     BeginModels,
     Begun,
@@ -20,7 +21,6 @@ from fdro_core.aspire.models.messages import (
     Inspect,
     Inspected,
 )
-from fdro_core.aspire.worker import Worker
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Scaffold, ScaffPD
 from fdro_core.contracts.messages import (
     Begin,
@@ -292,7 +292,7 @@ class Reusing:
     [
         *forms(iterations=200),
         *forms(iterations=60, active_workers=N, batch_size=4),
-        AspireEase(consensus="admm", iterations=60, active_workers=N, local_steps=3, batch_size=4),
+        AspireEase(iterations=60, active_workers=N, local_steps=3, batch_size=4),
         FedAvg(iterations=40, local_steps=3),
     ],
 )
@@ -313,7 +313,7 @@ def test_a_problem_may_give_its_gradients_in_one_array(config, buffers):
 
 
 def test_snapshots_of_a_worker_do_not_change_with_it():
-    worker = Worker(0, Quadratic([0.0, 1.0]), AspireEase(consensus="admm"))
+    worker = Worker(0, Quadratic([0.0, 1.0]), AspireEase())
     worker.handle(Begin(np.zeros(2), np.ones(2)))
     before = worker.snapshot()
     answers = []

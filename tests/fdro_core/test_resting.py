@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fdro_core import Adaptive, AspireEase, Crash, LogNormal, Straggler, VirtualEngine, resume, solve
+from fdro_core import Adaptive, AspireModels, Crash, LogNormal, Straggler, VirtualEngine, resume, solve
 from fdro_core.aspire.models.resting import Resting
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import same, softmax_problems
@@ -15,7 +15,7 @@ N = 6
 
 
 def sampled(**settings):
-    return AspireEase(**{"batch_size": 8, "iterations": 600, **settings})
+    return AspireModels(**{"batch_size": 8, "iterations": 600, **settings})
 
 
 def without_two():

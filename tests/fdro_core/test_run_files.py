@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from fdro_core import AspireEase, resume
+from fdro_core import AspireModels, resume
 from fdro_core.app.runs.folder import RunFolder
 from fdro_core.errors import FileNotWritten, ObserverFailed
 from fdro_core.observers import HistoryFile, read_history
@@ -80,7 +80,7 @@ def test_a_resumed_history_is_never_shorter_than_the_checkpoint(monkeypatch, tmp
     path, lines = tmp_path / "run.npz", tmp_path / "history.jsonl"
     save(path, observers=[HistoryFile(lines)])
     before = lines.read_bytes()
-    config = AspireEase(iterations=12, report_interval=2)
+    config = AspireModels(iterations=12, report_interval=2)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ObserverFailed, match="history"):
         resume(path, softmax_problems(N), middle_box(N), algorithm=config, observers=[HistoryFile(lines)])

@@ -1,4 +1,4 @@
-"""`consensus="models"`: a run stops by itself at the optimum, and not before."""
+"""`AspireModels`: a run stops by itself at the optimum, and not before."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from bench.driver.problems import (
 from fdro_core import (
     Adaptive,
     AspireEase,
+    AspireModels,
     Crash,
     Straggler,
     VirtualEngine,
@@ -42,7 +43,7 @@ N = 5
 
 
 def models(**given):
-    return AspireEase(consensus="models", **given)
+    return AspireModels(**given)
 
 
 class Shifted:
@@ -299,7 +300,7 @@ def test_mini_batches_and_other_algorithms_do_not_stop_by_themselves():
     assert (sampled.stop_reason, sampled.model) == ("iterations", "average")
     assert np.isfinite(sampled.lower_bound)  # losses and gradients at the end are over all data
     assert sampled.lower_bound < sampled.objective
-    for other in (AspireEase(consensus="admm", iterations=900), AFL(iterations=50)):
+    for other in (AspireEase(iterations=900), AFL(iterations=50)):
         result = solve(problems, box, algorithm=other)
         assert (result.stop_reason, result.model) == ("iterations", "z")
         assert result.lower_bound == -np.inf
@@ -311,11 +312,6 @@ def test_mini_batches_and_other_algorithms_do_not_stop_by_themselves():
 def test_a_tolerance_that_is_none(value):
     with pytest.raises(InvalidSetting, match="tolerance must be a finite number >= 0"):
         solve(softmax_problems(2), middle_box(2), algorithm=models(tolerance=value))
-
-
-def test_only_the_form_with_models_has_a_tolerance():
-    with pytest.raises(InvalidSetting, match='tolerance belongs to consensus="models"'):
-        solve(softmax_problems(2), middle_box(2), algorithm=AspireEase(consensus="admm", tolerance=1e-6))
 
 
 @pytest.mark.parametrize("stop", [7, 40, 77])

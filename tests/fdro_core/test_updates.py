@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, Constant, LeastSquares, VirtualEngine, solve
-from fdro_core.aspire.step_sizes import setting_2
+from fdro_core.aspire.admm.step_sizes import setting_2
 from fdro_core.contracts.engine import Event
 from fdro_core.contracts.messages import Step, Update
 from tests.fdro_core.helpers import machines, middle_box, softmax_problems, square_problems
@@ -51,7 +51,7 @@ def slope(function, x, eps=1e-6):
 def test_every_update_is_the_lagrangians_gradient_step():
     N = 3
     problems = square_problems(N)
-    config = AspireEase(consensus="admm", active_workers=2, plane_interval=10**6, **PAPER)
+    config = AspireEase(active_workers=2, plane_interval=10**6, **PAPER)
     master, workers = machines(problems, middle_box(N), config)
     rng = np.random.default_rng(5)
     p = z_size = problems[0].dimension
@@ -138,7 +138,6 @@ def test_all_workers_active_equals_a_plain_synchronous_loop():
     N = 4
     problems = softmax_problems(N)
     config = AspireEase(
-        consensus="admm",
         active_workers=N,
         iterations=60,
         metric="none",
@@ -182,9 +181,7 @@ def test_all_workers_active_equals_a_plain_synchronous_loop():
 
 def test_running_sums_stay_what_they_sum():
     N = 6
-    config = AspireEase(
-        consensus="admm", active_workers=2, iterations=400, parameter_bound=0.3, consensus_dual_bound=0.02
-    )
+    config = AspireEase(active_workers=2, iterations=400, parameter_bound=0.3, consensus_dual_bound=0.02)
     kept = []
     solve(
         softmax_problems(N),
@@ -209,10 +206,8 @@ def test_one_pass_for_one_worker_equals_the_general_passes():
     problems, box = softmax_problems(5), middle_box(5)
     engine = partial(VirtualEngine, seed=1, delays=Constant(1.0))
     given = {"iterations": 200, "plane_dual_step": 0.1}  # so that no plane hangs on the last bit of a λ
-    fast = solve(problems, box, algorithm=AspireEase(consensus="admm", **given), engine=engine())
-    slow = solve(
-        problems, box, algorithm=AspireEase(consensus="admm", **given, parameter_bound=1e300), engine=engine()
-    )
+    fast = solve(problems, box, algorithm=AspireEase(**given), engine=engine())
+    slow = solve(problems, box, algorithm=AspireEase(**given, parameter_bound=1e300), engine=engine())
     np.testing.assert_allclose(fast.w, slow.w, atol=1e-12)
 
 
@@ -235,9 +230,7 @@ def play(config, order, *, single):
 )
 def test_the_short_path_for_one_worker_keeps_the_same_books(given):
     order = np.random.default_rng(0).integers(0, 12, size=60)
-    config = AspireEase(
-        consensus="admm", **given, plane_dual_step=0.1
-    )  # so that no plane hangs on the last bit of a λ
+    config = AspireEase(**given, plane_dual_step=0.1)  # so that no plane hangs on the last bit of a λ
     short, general = (play(config, order, single=single) for single in (True, False))
     assert short.iteration == general.iteration > 20
     for name in ("sent", "received", "gradients", "theorem_numbers", "time"):
@@ -253,7 +246,7 @@ def test_the_short_path_for_one_worker_keeps_the_same_books(given):
 
 
 def test_one_call_for_one_worker_moves_the_planes_as_the_general_calls_do():
-    adversary = play(AspireEase(consensus="admm"), range(40), single=True).adversary
+    adversary = play(AspireEase(), range(40), single=True).adversary
     assert adversary.climbs
     assert adversary.planes.size > 1
     other = copy.deepcopy(adversary)
@@ -268,7 +261,7 @@ def test_one_call_for_one_worker_moves_the_planes_as_the_general_calls_do():
 
 
 def test_a_step_asked_twice_is_taken_once():
-    config = AspireEase(consensus="admm", active_workers=1)
+    config = AspireEase(active_workers=1)
     master, workers = machines(square_problems(2), middle_box(2), config)
     steps = dict(master.start())
     first = workers[0].handle(steps[0])
@@ -301,7 +294,7 @@ def test_with_mini_batches_the_curvature_is_that_of_a_sample(batch, sizes):
     rng = np.random.default_rng(0)
     A = rng.normal(size=(5000, 4)) * [3.0, 1.0, 1.0, 0.1]
     problem = Counting(A, rng.normal(size=5000))
-    config = AspireEase(consensus="admm", batch_size=batch, metric="none", seed=1)
+    config = AspireEase(batch_size=batch, metric="none", seed=1)
     master, _ = machines([problem], middle_box(1), config)
     assert set(problem.sizes) == sizes
     assert problem.sizes.count(5000) == (9 if batch is None else 1)
@@ -317,5 +310,5 @@ def test_losses_below_zero_are_followed_or_refused():
     result = solve(problems, middle_box(2))
     assert result.objective == pytest.approx(-2.5, abs=1e-6)
     with pytest.raises(DriverError, match="value_floor") as caught:
-        solve(problems, middle_box(2), algorithm=AspireEase(consensus="admm", value_floor=0.0))
+        solve(problems, middle_box(2), algorithm=AspireEase(value_floor=0.0))
     assert caught.value.result is not None

@@ -95,7 +95,7 @@ WRONG = {
     "a huge loss": lambda reply: changed(reply, loss=1e300),
     "a ticket of the future": lambda reply: changed(reply, ticket=10**9),
 }
-OF_STEPS = {  # of consensus="admm"
+OF_STEPS = {  # of `AspireEase`
     "negative curvature": lambda reply: changed(reply, curvature=-1.0),
     "negative square": lambda reply: changed(reply, gradient_sq=-1.0),
     "huge curvature": lambda reply: changed(reply, curvature=1e300),

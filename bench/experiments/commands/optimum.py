@@ -60,7 +60,6 @@ def measure(
     began = time.process_time()
     usual = step_sizes.penalty(q, curvatures.measure(problems, seed))
     config = AspireEase(
-        consensus="admm",
         iterations=epochs * len(problems),
         penalty=penalty * usual,
         step_scale=step,

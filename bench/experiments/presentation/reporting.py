@@ -100,7 +100,7 @@ def fifth(records: Sequence[dict[str, Any]]) -> str:
 
 def form(options: argparse.Namespace) -> str:
     """Return the sentence about which updates ASPIRE's rows are; the first edition's tables had none."""
-    return "" if options.edition == 1 else 'AspireEase(consensus="models"). '
+    return "" if options.edition == 1 else "AspireModels(). "
 
 
 def search(options: argparse.Namespace) -> str:

@@ -5,7 +5,7 @@ variants are listed here. All get the same search: the same number of trials, dr
 
 The methods have editions, because a record is found by its method's name and settings. Edition 1 is that of
 the first tables: ASPIRE's rows are the paper's updates, steps are searched up to 2/L. In edition 2 ASPIRE's
-rows are `consensus="models"` ("ASPIRE-EASE_per" with local steps), the paper's updates are "ASPIRE-EASE
+rows are `AspireModels` ("ASPIRE-EASE_per" with local steps), the paper's updates are "ASPIRE-EASE
 (admm)", every baseline that can use it has a row with ASPIRE's preconditioner ("AFL + P"), and steps are
 searched up to 10/L, by hundreds of workers up to 1000/L.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core import Adaptive, AspireEase, baselines
+from fdro_core import Adaptive, AspireModels, baselines
 from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.contracts.tuning import (
     LOCAL_STEPS,
@@ -216,7 +216,7 @@ def aspire(*, consensus: str = "admm", **fixed: Any) -> Callable[[Setup, Setting
     """Return what makes ASPIRE with these fields fixed; active_workers = "all" waits for every worker.
 
     The settings "step" and "penalty" of consensus="admm" are multiples of the driver's own rules, which hold
-    if they are absent. Other settings that are fields of `AspireEase` are passed on; the rest ("budget")
+    if they are absent. Other settings that are fields of `AspireModels` are passed on; the rest ("budget")
     belong to the set.
     """
 
@@ -239,12 +239,12 @@ def aspire(*, consensus: str = "admm", **fixed: Any) -> Callable[[Setup, Setting
         if "penalty" in settings:  # the driver's rule is κ₁ = ½·mean(q_jL_j)
             usual = float(np.mean(setup.prior * setup.curvatures))
             options["penalty"] = 0.5 * settings["penalty"] * usual
-        return AspireEase(**options)
+        return AspireModels(**options)
 
     return make
 
 
-AS_THEY_ARE = {each.name for each in fields(AspireEase)} - {"penalty"}
+AS_THEY_ARE = {each.name for each in fields(AspireModels)} - {"penalty"}
 """The settings of ASPIRE that are fields of its class, in the same unit."""
 
 BUDGET = Tunable(  # Γ; 1 moves half the weight, and beyond the whole simplex there is nothing

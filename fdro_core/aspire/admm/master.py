@@ -269,8 +269,8 @@ class Master(PlaneMaster):
         """The master of a snapshot."""
         if "consensus" not in state:
             raise CheckpointMismatch(
-                f"the checkpoint is one of {'AspireModels' if 'models' in state else 'another algorithm'}, not "
-                "of AspireEase: give the same problems and algorithm as the first time"
+                f"the checkpoint is one of {'AspireModels' if 'models' in state else 'another algorithm'}, "
+                "not of AspireEase: give the same problems and algorithm as the first time"
             )
         workers = len(state["weights"])
         if workers != plan.workers:

@@ -1,4 +1,4 @@
-"""ASPIRE with quadratic models at the master: its settings, and how masters and workers are made from them."""
+"""ASPIRE with quadratic models at the master: its settings, and what makes masters and workers of them."""
 
 from __future__ import annotations
 

@@ -433,8 +433,8 @@ def _check_form(plan: Plan, state: Mapping[str, Any]) -> None:
     """Raise `CheckpointMismatch` for the snapshot of another algorithm, or with other batches."""
     if "models" not in state:
         raise CheckpointMismatch(
-            f"the checkpoint is one of {'AspireEase' if 'consensus' in state else 'another algorithm'}, not of "
-            "AspireModels: give the same problems and algorithm as the first time"
+            f"the checkpoint is one of {'AspireEase' if 'consensus' in state else 'another algorithm'}, "
+            "not of AspireModels: give the same problems and algorithm as the first time"
         )
     full, batch = "curvature" in state["models"], plan.config.batch_size
     if full != (batch is None):

@@ -191,7 +191,7 @@ def solve_badly_conditioned(rng: np.random.Generator) -> None:
 
 def train(rng: np.random.Generator) -> None:
     """Short runs of every algorithm and form, which between them call every kernel of the driver."""
-    from fdro_core import AspireEase, Crash, LogNormal, SoftmaxRegression, VirtualEngine, baselines, solve
+    from fdro_core import AspireModels, Crash, LogNormal, SoftmaxRegression, VirtualEngine, baselines, solve
     from fdro_core.estimators.grouped import GroupedSoftmax
     from fdro_core.problems import DenseNetwork
     from uncertainty_sets import Box, Ellipsoid
@@ -200,13 +200,13 @@ def train(rng: np.random.Generator) -> None:
     y = [rng.integers(0, 3, size=12) for _ in range(4)]
     problems = [SoftmaxRegression(a, b, 3, l2=1e-2, intercept=False) for a, b in zip(X, y, strict=True)]
     algorithms: list[Any] = [
-        AspireEase(consensus=form, iterations=60, active_workers=active, **more)
-        for form, active, more in (
-            ("models", 1, {}),
-            ("models", 2, {"batch_size": 4}),
-            ("admm", 1, {}),
-            ("admm", 2, {"parameter_bound": 5.0}),
-            ("admm", 1, {"plane_dual_step": 0.1, "deadline": 5.0}),
+        kind(iterations=60, active_workers=active, **more)
+        for kind, active, more in (
+            (AspireModels, 1, {}),
+            (AspireModels, 2, {"batch_size": 4}),
+            (AspireEase, 1, {}),
+            (AspireEase, 2, {"parameter_bound": 5.0}),
+            (AspireEase, 1, {"plane_dual_step": 0.1, "deadline": 5.0}),
         )
     ]
     algorithms += [getattr(baselines, name)(iterations=20) for name in baselines.__all__]
@@ -219,7 +219,7 @@ def train(rng: np.random.Generator) -> None:
             engine = VirtualEngine(seed=2, delays=LogNormal(1.0, 0.5), crashes=lost)
             solve(problems, uncertainty_set, algorithm=algorithm, engine=engine)
     everyone = Box(np.zeros(12), np.ones(12))  # so many workers that the planes' sums are followed
-    solve(problems * 3, everyone, algorithm=AspireEase(iterations=60, batch_size=4))
+    solve(problems * 3, everyone, algorithm=AspireModels(iterations=60, batch_size=4))
     for dtype in (np.float32, np.float64):
         network = DenseNetwork(X[0], y[0], 3, hidden=(5, 4), dropout=(0.1, 0.2, 0.3), dtype=dtype)
         network.loss_and_gradient(network.initial_point(rng), rng, 8)

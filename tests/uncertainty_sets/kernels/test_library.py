@@ -49,10 +49,10 @@ SHOW = ANSWER + "import json; print(json.dumps([values, 'numba' in sys.modules, 
 HELP = """
 import sys
 from fdro_core.app.cli import app
-from fdro_core import AspireEase, LeastSquares, solve
+from fdro_core import AspireModels, LeastSquares, solve
 from uncertainty_sets import Box
 problems = [LeastSquares([[1.0]], [x], intercept=False) for x in (0.0, 1.0)]
-solve(problems, Box([0, 0], [1, 1]), algorithm=AspireEase(iterations=9))
+solve(problems, Box([0, 0], [1, 1]), algorithm=AspireModels(iterations=9))
 assert "numba" not in sys.modules
 """
 STATUS = "from uncertainty_sets.kernels.native.library import status; print(status())"
