@@ -18,6 +18,7 @@ from bench.driver.problems import (
     six_sets,
 )
 from fdro_core import AspireEase, AspireModels, LogNormal, Straggler, VirtualEngine, solve
+from fdro_core.contracts.algorithm import Algorithm
 
 EPOCHS = 150
 """Epochs of a run with models: three times what the slowest needs for 1e-6."""
@@ -39,7 +40,7 @@ class Trace(NamedTuple):
     planes: int
 
 
-def trace(problems: Any, chosen: Any, best: float, config: AspireModels, **engine: Any) -> Trace:
+def trace(problems: Any, chosen: Any, best: float, config: Algorithm, **engine: Any) -> Trace:
     """Run the solver and look at the gap at every report."""
     N = len(problems)
     rows: list[tuple[float, int, float, int]] = []
@@ -80,7 +81,7 @@ def models() -> None:
     ]
     cases += [(name, problems, engine, 22) for name, problems, engine in stressed()]
     print(
-        '| problem | "admm", S = 1 | "models", S = 1 | S = N/2 | S = N | largest last gap | subgradient '
+        "| problem | AspireEase, S = 1 | AspireModels, S = 1 | S = N/2 | S = N | largest last gap | subgradient "
         "| planes + L-BFGS |"
     )
     print("|---|---|---|---|---|---|---|---|")

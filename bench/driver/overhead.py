@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bench.driver.size import FORMS, bowls
-from fdro_core import AspireModels, solve
+from fdro_core import AspireEase, AspireModels, solve
 from uncertainty_sets import Box
 
 CHUNK, TURNS, WORKERS = 1000, 12, 10
@@ -21,17 +22,17 @@ def overhead() -> None:
     """Processor time of an iteration at S = 1 on the virtual engine: gradient, passes over p, the rest."""
     print("| form | p | iteration, µs | gradient, µs | driver, µs | of it outside the passes, µs |")
     print("|---|---|---|---|---|---|")
-    for name, settings in FORMS.items():
+    for name, form in FORMS.items():
         outside = 0.0
         for p in SIZES:
             problems = bowls(WORKERS, p)
-            total, gradient = _iteration(problems, settings), _gradient(problems)
+            total, gradient = _iteration(problems, form), _gradient(problems)
             outside = outside or total - gradient
             cells = f"{total:.1f} | {gradient:.1f} | {total - gradient:.1f} | {outside:.1f}"
             print(f"| {name} | {p:,} | {cells} |", flush=True)
 
 
-def _iteration(problems: list[Any], settings: dict[str, Any]) -> float:
+def _iteration(problems: list[Any], form: AspireEase | AspireModels) -> float:
     """Microseconds per iteration, the median of several reports."""
     marks: list[float] = []
 
@@ -39,7 +40,7 @@ def _iteration(problems: list[Any], settings: dict[str, Any]) -> float:
         marks.append(time.process_time())
 
     q = np.full(len(problems), 1 / len(problems))
-    config = AspireModels(iterations=CHUNK * TURNS, report_interval=CHUNK, plane_interval=10**9, **settings)
+    config = replace(form, iterations=CHUNK * TURNS, report_interval=CHUNK, plane_interval=10**9)
     solve(problems, Box(0.3 * q, 3 * q), algorithm=config, observers=[look])
     return float(np.median(np.diff(marks))) / CHUNK * 1e6
 

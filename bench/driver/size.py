@@ -1,4 +1,4 @@
-"""The models' form with many workers: a long run, and an iteration at N = 10 and at N = 10,000."""
+"""`AspireModels` with many workers: a long run, and an iteration at N = 10 and at N = 10,000."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def bowls(workers: int, dimension: int) -> list[Bowl]:
 
 
 def scale_models() -> None:
-    """1,000 workers, p = 7,850, 50,000 iterations: driver time, memory and bits of both forms."""
+    """1,000 workers, p = 7,850, 50,000 iterations: driver time, memory and bits of both algorithms."""
     workers, dimension, iterations = 1000, 7850, 50_000
     uniform = KL(np.full(workers, 1 / workers), 0.1)
-    print("| form | driver s, cheap gradients included | peak memory GB | planes | bits | of admm's |")
+    print("| form | driver s, cheap gradients included | peak memory GB | planes | bits | of AspireEase's |")
     print("|---|---|---|---|---|---|")
     first = 0.0
     for name, form in FORMS.items():

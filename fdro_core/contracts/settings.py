@@ -132,11 +132,9 @@ def step_at(steps: Any, iteration: int, planes: int, name: str) -> float:
         return float(steps or 0.0)
     found = steps(iteration, planes)
     if not Number().allows(found, 0):
-        raise InvalidSetting(
-            f"{name} must give a finite number > 0, and gave {found!r} at t = {iteration} and {planes} planes",
-            parameter=name,
-            value=steps,
-        )
+        at = f"at t = {iteration} with {planes} planes"
+        message = f"{name} must give a finite number > 0, and gave {found!r} {at}"
+        raise InvalidSetting(message, parameter=name, value=steps)
     return float(found)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core import AspireModels, LeastSquares, Result, SoftmaxRegression
+from fdro_core import AspireEase, AspireModels, LeastSquares, Result, SoftmaxRegression
 from fdro_core.contracts.messages import Step
 from uncertainty_sets import Box
 

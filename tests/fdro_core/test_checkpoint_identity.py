@@ -10,6 +10,7 @@ import pytest
 
 from fdro_core import (
     Adaptive,
+    AspireEase,
     AspireModels,
     Constant,
     LeastSquares,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.driver.problems import Counted, classification
-from fdro_core import AspireModels, VirtualEngine, solve
+from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
 from fdro_core.aspire.models import kernels, sampled, sums
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import middle_box

@@ -15,7 +15,7 @@ from bench.experiments.commands import options
 from bench.experiments.presentation import reporting
 from bench.experiments.runs import curvatures
 from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
-from fdro_core.aspire import step_sizes
+from fdro_core.aspire.admm import step_sizes
 from fdro_core.observers import Progress
 from uncertainty_sets import CDNorm
 from uncertainty_sets.arrays import Array

@@ -191,7 +191,16 @@ def solve_badly_conditioned(rng: np.random.Generator) -> None:
 
 def train(rng: np.random.Generator) -> None:
     """Short runs of every algorithm and form, which between them call every kernel of the driver."""
-    from fdro_core import AspireModels, Crash, LogNormal, SoftmaxRegression, VirtualEngine, baselines, solve
+    from fdro_core import (
+        AspireEase,
+        AspireModels,
+        Crash,
+        LogNormal,
+        SoftmaxRegression,
+        VirtualEngine,
+        baselines,
+        solve,
+    )
     from fdro_core.estimators.grouped import GroupedSoftmax
     from fdro_core.problems import DenseNetwork
     from uncertainty_sets import Box, Ellipsoid
