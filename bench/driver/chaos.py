@@ -1,9 +1,9 @@
 """Hosts killed at random while a run goes on: raised errors on threads, SIGKILL on Ray's actors and nodes.
 
-`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4]
-[--algorithm aspire-ease]`; all scenes if none is named. A scene passes if the run ends within 1 % of the undisturbed objective and its books are in
-order: the master's sums are those of its workers' variables, every w_j or g_j is that of the last replies,
-and replies that one side counts and the other does not belong to losses in the history.
+`python -m bench chaos [threads] [actors] [nodes] [--seconds 120] [--every 4] [--algorithm aspire-ease]`;
+all scenes if none is named. A scene passes if the run ends within 1 % of the undisturbed objective and its
+books are in order: the master's sums are those of its workers' variables, every w_j or g_j is that of the
+last replies, and replies that one side counts and the other does not belong to losses in the history.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def models() -> None:
     ]
     cases += [(name, problems, engine, 22) for name, problems, engine in stressed()]
     print(
-        "| problem | AspireEase, S = 1 | AspireModels, S = 1 | S = N/2 | S = N | largest last gap | subgradient "
-        "| planes + L-BFGS |"
+        "| problem | AspireEase, S = 1 | AspireModels, S = 1 | S = N/2 | S = N | largest last gap "
+        "| subgradient | planes + L-BFGS |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for name, problems, engine, seed in cases:
