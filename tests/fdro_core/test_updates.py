@@ -81,7 +81,7 @@ def test_every_update_is_the_lagrangians_gradient_step():
     steps = dict(master.start())
     replies = {}
     for j in (0, 2):
-        step = Step(steps[j].ticket, Phi[j] + kappa * z, float(lam @ planes[:, j]), kappa)
+        step = Step(steps[j].ticket, Phi[j] + kappa * z, float(lam @ planes[:, j]), kappa, step=steps[j].step)
         replies[j] = workers[j].handle(step)
     new_W = W.copy()
     for j in (0, 2):
