@@ -1,4 +1,4 @@
-"""Figure 5: ASPIRE-ADP changes the number of active workers when a worker becomes slow."""
+"""Figure 5: AspireModels-ADP changes the number of active workers when a worker becomes slow."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from bench.experiments.runs.task import Task
 COMMAND = "adaptive"
 DATA = ["person-activity", "fashion-mnist"]
 METHODS = {
-    "ASPIRE-ADP": "ASPIRE-ADP",
-    "ASPIRE-EASE": "ASPIRE-EASE, S = 1",
-    "ASPIRE-EASE(-)": "ASPIRE-EASE(-), S = 3",
+    "AspireModels-ADP": "AspireModels-ADP",
+    "AspireModels": "AspireModels, S = 1",
+    "AspireModels(-)": "AspireModels(-), S = 3",
 }
 SLOW_FROM, SLOW_TO, END = 900.0, 1300.0, 2000.0
 SLOWER = 10.0
@@ -37,7 +37,7 @@ Runs = dict[str, list[dict[str, Any]]]
 
 def main(arguments: list[str]) -> int:
     """Run the experiment, print the table, write the files."""
-    session = Session(options.editions(options.common(COMMAND, __doc__, DATA)), arguments, COMMAND)
+    session = Session(options.common(COMMAND, __doc__, DATA), arguments, COMMAND)
     given, shown = session.given, []
     with session.pool() as pool:
         for data in given.data:
@@ -74,7 +74,6 @@ def task(given: Any, data: str) -> Task:
         stragglers=((2, SLOWER, SLOW_FROM, SLOW_TO),),
         held=0.0,
         parts=("train",),
-        edition=given.edition,
     )
 
 
@@ -114,7 +113,7 @@ def table(data: str, runs: Runs) -> Table:
         for start, end in phases:
             steps = [between(r, "iteration", max(start, r["curve"]["clock"][0]), end) for r in records]
             counts.append(pm(summary(steps), 0))
-        adapts = name == METHODS["ASPIRE-ADP"]
+        adapts = name == METHODS["AspireModels-ADP"]
         seen: Sequence[Any] = [switches(record) for record in records] if adapts else []
         rows.append(
             [
@@ -124,7 +123,7 @@ def table(data: str, runs: Runs) -> Table:
                 pm(summary(ends[name]), 4),
                 tables.MISSING
                 if adapts
-                else reporting.difference(ends[name], ends[METHODS["ASPIRE-ADP"]], 4),
+                else reporting.difference(ends[name], ends[METHODS["AspireModels-ADP"]], 4),
                 *(reporting.seconds([times[k] for times in seen], 0) for k in (0, 1)),
             ]
         )
@@ -133,7 +132,7 @@ def table(data: str, runs: Runs) -> Table:
 
 def draw(folder: Path, data: str, runs: Runs) -> None:
     """Draw delays, S and the worst loss of the first seed's run."""
-    adaptive = runs[METHODS["ASPIRE-ADP"]][0]["curve"]
+    adaptive = runs[METHODS["AspireModels-ADP"]][0]["curve"]
     with figures.canvas(folder, f"adaptive-{data}", columns=3, width=4.2) as (delays, active, loss):
         table_ = np.array(adaptive["delays"])
         for j in range(table_.shape[1]):
@@ -154,7 +153,7 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
         active.set_yticks([1, 2, 3])
         active.set_ylim(0.7, 3.3)
         active.set_ylabel("S, workers waited for")
-        active.set_title("(b) ASPIRE-ADP's S")
+        active.set_title("(b) AspireModels-ADP's S")
         for number, (name, records) in enumerate(runs.items()):
             curve, look = records[0]["curve"], figures.look(number) | {"marker": ""}
             loss.plot(curve["iteration"], curve["loss_w"], label=name, **look)
@@ -170,7 +169,6 @@ def draw(folder: Path, data: str, runs: Runs) -> None:
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
-        f"{reporting.form(session.given)}"
         f"Three workers; delays are log-normal (median {DELAY[0]:g} s, sigma {DELAY[1]:g}); worker 3's "
         f"are {SLOWER:g} times longer for messages sent in {SLOW_FROM:.0f}–{SLOW_TO:.0f} s. ADP: S = 1 while "
         "a delay is over twice the mean, otherwise S = N. Softmax regression, l2 = 1e-3, full batches, the "

@@ -46,10 +46,9 @@ def main(arguments: list[str]) -> int:
                 base = options.base(given, COMMAND, data, attack=backdoor.settings(federation(base), kind))
                 workers = compare.workers_of(base)
                 names = given.methods or methods.names(
-                    "ASPIRE-EASE",
+                    "AspireModels",
                     without=WITHOUT,
                     preconditioned=given.preconditioned,
-                    edition=given.edition,
                 )
                 runs = compare.tuned_runs(pool, session.records, given, base, names, workers)
                 found[data, kind] = {name: [_weigh(record) for record in rs] for name, rs in runs.items()}
@@ -60,7 +59,7 @@ def main(arguments: list[str]) -> int:
             runs,
             COLUMNS,
             paper_numbers.ATTACK,
-            "ASPIRE-EASE",
+            "AspireModels",
         )
         for (data, kind), runs in found.items()
     ]

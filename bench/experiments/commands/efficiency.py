@@ -20,8 +20,8 @@ from bench.experiments.runs.task import Task
 
 COMMAND = "efficiency"
 DATA = ["fashion-mnist", "person-activity", "sc-ma"]
-VARIANTS = ("ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-EASE")
-REFERENCE = "ASPIRE-EASE"
+VARIANTS = ("AspireModels(-)", "AspireModels-CP", "AspireModels")
+REFERENCE = "AspireModels"
 WITHOUT = {"max{Ind}", "Mix_Even"}  # references without a federation's question: whom to wait for
 SLOWER = 10.0
 SHARE = 5  # one worker in so many is slow, the last ones
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
             base = task(given, data)
             workers = compare.workers_of(base)
             names = given.methods or methods.names(
-                *VARIANTS, without=WITHOUT, preconditioned=given.preconditioned, edition=given.edition
+                *VARIANTS, without=WITHOUT, preconditioned=given.preconditioned
             )
             known = one_problem(base, workers)
             found[data] = compare.tuned_runs(pool, session.records, given, base, names, workers, known)
@@ -88,7 +88,6 @@ def task(given: Any, data: str) -> Task:
         model=given.model or "softmax",
         points=int(QUICK["points"]) if given.quick else 40,
         budget=methods.WHOLE_SIMPLEX,
-        edition=given.edition,
     )
     N = compare.workers_of(base)
     slow = tuple((N - 1 - k, SLOWER, 0.0, None) for k in range(max(1, N // SHARE)))
@@ -113,7 +112,7 @@ def table(data: str, runs: Runs) -> Table:
     headings = [
         "method",
         *(f"s to Acc_w {100 * level:.1f} %" for level in levels),
-        "time relative to ASPIRE-EASE",
+        "time relative to AspireModels",
         tables.difference_from(REFERENCE, "s"),
         "Acc_w % at the end",
         tables.difference_from(REFERENCE, "Acc_w"),

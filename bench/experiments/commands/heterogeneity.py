@@ -14,7 +14,7 @@ from bench.experiments.runs import compare, methods
 
 COMMAND = "heterogeneity"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
-VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE_per")
+VARIANTS = ("AspireModels", "AspireModels_per")
 MANY = 20  # workers: more are not tried one by one for max{Ind}
 COLUMNS = (
     ("Acc_w %", "acc_w", 100.0, 2),
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
             found[data] = compare.tuned_runs(pool, session.records, given, base, names, workers)
     made = [
         tables.comparison(
-            data, data, runs, tables.with_fifth(COLUMNS, runs), paper_numbers.HETEROGENEITY, "ASPIRE-EASE"
+            data, data, runs, tables.with_fifth(COLUMNS, runs), paper_numbers.HETEROGENEITY, "AspireModels"
         )
         for data, runs in found.items()
     ]
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 def rows(given: Any) -> list[str]:
     """Return the table's methods."""
-    return methods.names(*VARIANTS, preconditioned=given.preconditioned, edition=given.edition)
+    return methods.names(*VARIANTS, preconditioned=given.preconditioned)
 
 
 def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None:

@@ -25,8 +25,8 @@ from bench.experiments.runs.pool import Pool
 from bench.experiments.runs.task import Task
 
 COMMAND = "networks"
-REFERENCE = "ASPIRE-EASE"
-VARIANTS = ("ASPIRE-EASE",)
+REFERENCE = "AspireModels"
+VARIANTS = ("AspireModels",)
 RIVALS = ("AFL", "AFL + P")  # whose final accuracy the times are measured to
 COLUMNS = (
     ("Acc_w %", "acc_w", 100.0, 2),
@@ -114,7 +114,7 @@ def _base(given: Any, row: Row) -> Task:
 
 
 def _methods(base: Task) -> list[str]:
-    """Return the baselines with and without a preconditioner, and both forms of ASPIRE-EASE."""
+    """Return the baselines with and without a preconditioner, and both forms of ASPIRE."""
     without = {"max{Ind}"} if compare.one_class(base) else set()
     return methods.names(*VARIANTS, without=without, preconditioned=True)
 
@@ -186,7 +186,7 @@ def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
         'Mini-batches of 64 samples, S = 1. "+ P": with the preconditioner, the step rule and the averaging '
-        "of ASPIRE-EASE. "
+        "of AspireModels. "
         "With slow workers, times are virtual seconds (delays log-normal, median 1 s, sigma 0.5) until the "
         "mean Acc_w of three looks reaches the rival's mean over its last fifth, relative to the end of the "
         "rival's runs; every method has the settings found without slow workers. Gradients: until the worst "

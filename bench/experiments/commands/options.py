@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.datasets import names
-from bench.experiments.runs import edges, methods, plugins
+from bench.experiments.runs import edges, plugins
 from bench.experiments.runs.task import Task
 from bench.measuring import machine
 
@@ -52,21 +52,8 @@ def common(command: str, about: str | None, data: list[str]) -> argparse.Argumen
     return made
 
 
-def editions(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the option that chooses the methods' edition."""
-    made.add_argument(
-        "--edition",
-        type=int,
-        choices=methods.EDITIONS,
-        default=methods.LATEST_EDITION,
-        help=f"of the methods and their searches; 1 is that of the first tables ({methods.LATEST_EDITION})",
-    )
-    return made
-
-
 def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the options of commands that tune methods and compare them."""
-    editions(made)
     made.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
     made.add_argument(
         "--preconditioned", action="store_true", help='with the further rows of each baseline ("AFL + P")'
@@ -75,18 +62,18 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--model",
         help="softmax, dense (three layers of 500), dense-WIDTH, or mlp, mlp-WIDTH: the same through PyTorch",
     )
-    made.add_argument("--trials", type=int, help="settings tried per method (12; in edition 1: 8)")
+    made.add_argument("--trials", type=int, help="settings tried per method (12)")
     made.add_argument("--search-seeds", type=int, help="runs per trial, judged by their mean (3)")
     made.add_argument(
         "--halving",
         action=argparse.BooleanOptionalAction,
-        help="leave the worse half of the trials out after each seed (yes, except in edition 1)",
+        help="leave the worse half of the trials out after each seed (yes)",
     )
     made.add_argument("--batch", type=int, help="samples per gradient; 0: all")
     made.add_argument(
         "--widen",
         action=argparse.BooleanOptionalAction,
-        help="search on beyond a range whose end is best (yes, except with --quick and in edition 1)",
+        help="search on beyond a range whose end is best (yes, except with --quick)",
     )
     made.add_argument(
         "--outer",
@@ -114,15 +101,13 @@ def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> a
             options.data = ["digits"]
         if "--jobs" not in arguments:
             options.jobs = 1
-    first = getattr(options, "edition", methods.FIRST_EDITION) == methods.FIRST_EDITION
-    trials = 8 if first else 12
-    for name, usual in (("trials", trials), ("repeats", 10), ("search_seeds", 3), ("points", POINTS)):
+    for name, usual in (("trials", 12), ("repeats", 10), ("search_seeds", 3), ("points", POINTS)):
         if getattr(options, name, None) is None:
             setattr(options, name, QUICK[name] if options.quick else usual)
     if getattr(options, "widen", None) is None:
-        options.widen = not options.quick and not first
+        options.widen = not options.quick
     if getattr(options, "halving", None) is None:
-        options.halving = not first
+        options.halving = True
     options.edges = []
     unknown = [name for name in options.data if name not in names()]
     if unknown:
@@ -153,7 +138,6 @@ def base(options: argparse.Namespace, command: str, data: str, **more: Any) -> T
         batch=batch or None,
         model=options.model or "softmax",
         points=options.points,
-        edition=options.edition,
         options=LIGHTER.get(data, {}),
         judge=judge(data),
         **more,

@@ -1,4 +1,4 @@
-"""Figures 10-11: cutting planes over time, ASPIRE-EASE against ASPIRE-CP, which keeps all of them."""
+"""Figures 10-11: cutting planes over time, AspireModels against AspireModels-CP, which keeps all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.experiments.runs.task import Task
 
 COMMAND = "planes"
 DATA = ["person-activity", "sc-ma", "fashion-mnist"]
-METHODS = ("ASPIRE-EASE", "ASPIRE-CP")
+METHODS = ("AspireModels", "AspireModels-CP")
 SECONDS = {"fashion-mnist": 150.0}
 USUAL, QUICK = 400.0, 60.0
 CLOSE = 1.01  # reached: the worst-case objective is within 1 % of the better method's last
@@ -34,7 +34,7 @@ Runs = dict[tuple[str, str], list[dict[str, Any]]]
 
 def main(arguments: list[str]) -> int:
     """Run the experiment, print the tables, write the files."""
-    made = options.editions(options.common(COMMAND, __doc__, DATA))
+    made = options.common(COMMAND, __doc__, DATA)
     made.add_argument("--seconds", type=float, help="virtual seconds per run (400; Fashion-MNIST 150)")
     session = Session(made, arguments, COMMAND)
     given, found = session.given, dict[str, Runs]()
@@ -64,7 +64,6 @@ def plan(given: Any, data: str) -> dict[tuple[str, str], list[Task]]:
         points=points,
         held=0.0,
         parts=("train",),
-        edition=given.edition,
     )
     base = replace(base, budget=compare.workers_of(base) / 3)
     seeds = range(given.seed, given.seed + given.repeats)
@@ -92,7 +91,7 @@ def table(data: str, runs: Runs) -> Table:
         "objective",
         "s to within 1 %",
     ]
-    headings += [tables.difference_from(METHODS[1].removeprefix("ASPIRE-"), "objective")]
+    headings += [tables.difference_from(METHODS[1].removeprefix("AspireModels-"), "objective")]
     rows = []
     for name in SETS:
         pairs = zip(*(runs[name, method] for method in METHODS), strict=True)
@@ -132,7 +131,12 @@ def draw(folder: Path, found: dict[str, Runs]) -> None:
                     look = figures.look(number) | {"marker": ""}
                     axes.plot(times, mean, **look)
                     ends.append(
-                        (times[-1], mean[-1], f"{method.removeprefix('ASPIRE-')}, {kind}", look["color"])
+                        (
+                            times[-1],
+                            mean[-1],
+                            f"{method.removeprefix('AspireModels-')}, {kind}",
+                            look["color"],
+                        )
                     )
                 if quantity == "planes":
                     axes.set_yscale("log")
@@ -155,7 +159,6 @@ def _span(records: list[dict[str, Any]]) -> tuple[float, float]:
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
-        f"{reporting.form(session.given)}"
         "Softmax regression with l2 = 1e-3, full batches, S = 1, log-normal delays (median 1 s, sigma 0.5), "
         "the driver's default steps; EASE and CP see the same delays. CD-norm: deviations up to the prior, "
         "Γ = N/3. KL: radius 0.3. After the time given, the worst-case objective stays within 1 % of "

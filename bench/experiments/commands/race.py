@@ -1,4 +1,4 @@
-"""A race on the virtual clock: all rivals and ASPIRE-EASE, with and without stragglers.
+"""A race on the virtual clock: all rivals and AspireModels, with and without stragglers.
 
 All methods have the same virtual time. A message takes a log-normal delay (median 1 s, sigma 0.5) and 0.2 s
 per gradient that it asks for, so local steps are not free. A fifth of the workers is ten times slower in the
@@ -22,8 +22,8 @@ from bench.experiments.runs.task import Task
 
 COMMAND = "race"
 DATA = ["fashion-mnist", "sc-ma", "person-activity", "heart-disease", "mnist-writers"]
-VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE_per")
-REFERENCE = "ASPIRE-EASE"
+VARIANTS = ("AspireModels", "AspireModels_per")
+REFERENCE = "AspireModels"
 WITHOUT = {"max{Ind}", "Mix_Even"}  # references without a federation's question: whom to wait for
 WITHOUT_STRAGGLERS, WITH_STRAGGLERS = SITUATIONS = ("without stragglers", "with stragglers")
 SECONDS = {"fashion-mnist": 1500.0, "mnist-writers": 120.0}
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
 
 
 def rows(given: Any) -> list[str]:
-    """Return the methods that race: all baselines but plain references, ASPIRE-EASE with E = 1 and more."""
+    """Return the methods that race: all baselines but plain references, AspireModels with E = 1 and more."""
     return methods.names(*VARIANTS, without=WITHOUT, preconditioned=given.preconditioned)
 
 
@@ -115,7 +115,6 @@ def tasks(given: Any, data: str, model: str) -> dict[str, Task]:
         model=model,
         points=int(QUICK["points"]) if given.quick else POINTS,
         budget=methods.WHOLE_SIMPLEX,
-        edition=given.edition,
         delay=DELAY,
         compute=given.compute,
         early=True,

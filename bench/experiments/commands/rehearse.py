@@ -28,7 +28,7 @@ from uncertainty_sets.arrays import Array
 
 COMMAND = "rehearse"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
-VARIANTS = ("ASPIRE-EASE", "ASPIRE-EASE_per")
+VARIANTS = ("AspireModels", "AspireModels_per")
 WITHOUT = {"max{Ind}"}  # its scores are near 0 whatever the rule
 SEEDS = 20_000  # the first one; no other experiment's
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         for data in given.data:
             base = options.base(given, COMMAND, data)
             known = compare.methods_of(base, compare.workers_of(base))
-            names = given.methods or methods.names(*VARIANTS, without=WITHOUT, edition=given.edition)
+            names = given.methods or methods.names(*VARIANTS, without=WITHOUT)
             methods.check(names, known)
             tasks = {name: trials(base, known[name], given) for name in names}
             title = f"{data}: {len(names)} methods"

@@ -18,7 +18,7 @@ from bench.experiments.runs.task import Task
 
 COMMAND = "robustness"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
-METHOD = "ASPIRE-EASE"
+METHOD = "AspireModels"
 GRADIENTS = 4500
 Found = dict[str, dict[float, list[dict[str, Any]]]]
 """Records by set and size."""

@@ -30,7 +30,7 @@ Runs = dict[str, list[dict[str, Any]]]
 
 def main(arguments: list[str]) -> int:
     """Run the experiment, print the table, write the files."""
-    made = options.editions(options.common(COMMAND, __doc__, DATA))
+    made = options.common(COMMAND, __doc__, DATA)
     made.add_argument("--seconds", type=float, help="virtual seconds of the synchronous run (4,000)")
     made.add_argument("--active", nargs="+", type=int, default=[1, 100], help="S of the asynchronous runs")
     made.add_argument("--pool", type=int, default=2, help="average images over so many pixels squared")
@@ -55,14 +55,13 @@ def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
         data,
         given.seed,
         given.seconds,
-        method="ASPIRE-EASE(-)",
+        method="AspireModels(-)",
         l2=1e-3,
         points=int(given.seconds),
         options={"pool": given.pool} if "pool" in options.SMALLER.get(data, {}) else {},
         held=0.0,
         parts=(),
         spread=1.0,
-        edition=given.edition,
     )
     N = compare.workers_of(base)
     slow = tuple((j, SLOWER, 0.0, None) for j in range(max(1, N // 200)))
@@ -83,7 +82,7 @@ def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
         tasks = [
             replace(
                 base,
-                method="ASPIRE-EASE",
+                method="AspireModels",
                 settings=settings,
                 seed=record["seed"],
                 until=record["curve"]["acc"][-1],
@@ -156,7 +155,6 @@ def remarks(session: Session) -> str:
     """Return how the runs were made."""
     given = session.given
     return (
-        f"{reporting.form(given)}"
         "Softmax regression with l2 = 1e-3, full local batches, CD-norm set with deviations up to the prior "
         "and Γ = N/2, the driver's default steps; nothing is tuned. Delays are log-normal (median 1 s, sigma "
         f"0.5), and 5 in 1,000 workers are {SLOWER:g} times slower. Synchronous: S = N, {given.seconds:,.0f} "

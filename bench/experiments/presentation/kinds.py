@@ -13,7 +13,7 @@ KEY = "red: ASPIRE; blue: asynchronous; green: weights adapt; grey: others"
 
 def color(method: str) -> str:
     """Return the colour of a method's kind."""
-    if method.startswith("ASPIRE"):
+    if method.casefold().startswith("aspire"):
         return OURS
     cls = {each.label: each for each in baseline_classes()}.get(method.removesuffix(" + P"))
     if cls is not None and issubclass(cls, Arrivals):
@@ -22,8 +22,8 @@ def color(method: str) -> str:
 
 
 def line(method: str) -> dict[str, Any]:
-    """Return the look of a method's line: ASPIRE-EASE thick, rows with its preconditioner dashed."""
+    """Return the look of a method's line: AspireModels thick, rows with its preconditioner dashed."""
     look: dict[str, Any] = {"color": color(method), "linewidth": 0.9}
-    if method.startswith("ASPIRE"):
-        return look | {"linewidth": 2.2 if method == "ASPIRE-EASE" else 1.0, "zorder": 3}
+    if method.casefold().startswith("aspire"):
+        return look | {"linewidth": 2.2 if method == "AspireModels" else 1.0, "zorder": 3}
     return look | {"linestyle": "--" if method.endswith("+ P") else "-"}

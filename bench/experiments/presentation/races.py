@@ -154,7 +154,7 @@ def _mean(values: Sequence[float | None], scale: float, digits: int) -> str:
 def draw(folder: Path, name: str, races: Mapping[str, Runs], metric: str, level: float) -> None:
     """Draw accuracy against virtual time, the mean over repeats, a panel per situation, and the target.
 
-    ASPIRE-EASE is red, asynchronous rivals blue, synchronous ones green if their weights adapt, else grey.
+    AspireModels is red, asynchronous rivals blue, synchronous ones green if their weights adapt, else grey.
     Of each kind of rivals the two that end highest have a name; the others are pale.
     """
     with figures.canvas(folder, name, columns=len(races), width=5.4, height=4.2) as panels:

@@ -98,11 +98,6 @@ def fifth(records: Sequence[dict[str, Any]]) -> str:
     return f"; {', '.join(found)}: that of the worst fifth of the workers" if found else ""
 
 
-def form(options: argparse.Namespace) -> str:
-    """Return the sentence about which updates ASPIRE's rows are; the first edition's tables had none."""
-    return "" if options.edition == 1 else "AspireModels(). "
-
-
 def search(options: argparse.Namespace) -> str:
     """Return how many settings were tried with how many seeds, for the middle of a sentence."""
     if options.halving and options.search_seeds > 1:

@@ -26,7 +26,7 @@ def tuned_runs(
 ) -> dict[str, list[dict[str, Any]]]:
     """Search every method's settings, then repeat it with the best; return the records by method.
 
-    `known` has the methods by name, by default those of the task's edition. With `options.halving`, the worse
+    `known` has the methods by name, by default all. With `options.halving`, the worse
     half of the trials is left out after each seed. With `options.widen`, a search whose best is at the end of
     a range goes on beyond it; ends that stay open are added to `options.edges`.
     """
@@ -120,11 +120,10 @@ def _widened(
 
 
 def methods_of(base: Task, workers: int) -> dict[str, methods.Method]:
-    """Return the methods of a task's edition, with the search for its batches and prior."""
+    """Return the methods, with the search for its batches and prior."""
     return methods.registry(
         workers,
         known_prior=base.attack is not None,
-        edition=base.edition,
         sampled=base.batch is not None,
         network=base.model != "softmax" or base.experiment == "networks",  # whose rows share one search
     )

@@ -48,7 +48,6 @@ def measured(task: Task, problems: Sequence[Any]) -> Array:
         stragglers=(),
         budget=None,
         spread=None,
-        edition=1,
         compute=0.0,
         judge="",
         early=False,

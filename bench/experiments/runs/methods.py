@@ -1,13 +1,10 @@
 """The methods of the tables by name: the algorithm, the set, and the values each setting is searched in.
 
-Every file of `fdro_core/baselines` whose class carries `label`, `year` and `tunable` is a method; ASPIRE's
-variants are listed here. All get the same search: the same number of trials, drawn alike (`tuning.py`).
-
-The methods have editions, because a record is found by its method's name and settings. Edition 1 is that of
-the first tables: ASPIRE's rows are the paper's updates, steps are searched up to 2/L. In edition 2 ASPIRE's
-rows are `AspireModels` ("ASPIRE-EASE_per" with local steps), the paper's updates are "ASPIRE-EASE
-(admm)", every baseline that can use it has a row with ASPIRE's preconditioner ("AFL + P"), and steps are
-searched up to 10/L, by hundreds of workers up to 1000/L.
+Every file of `fdro_core/baselines` whose class carries `label`, `year` and `tunable` is a method; the variants
+of `AspireEase`, the paper's algorithm ("ASPIRE-EASE", "ASPIRE-CP", ...), and of `AspireModels`, ours, are listed
+here. All get the same search: the same number of trials, drawn alike (`tuning.py`). Every baseline that can use
+it has a row with the preconditioner of `AspireModels` too ("AFL + P"). Steps are searched up to 10/L, by
+hundreds of workers up to 1000/L.
 """
 
 from __future__ import annotations
@@ -19,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core import Adaptive, AspireModels, baselines
+from fdro_core import Adaptive, AspireEase, AspireModels, baselines
 from fdro_core.contracts.algorithm import Algorithm
 from fdro_core.contracts.tuning import (
     LOCAL_STEPS,
     PRECONDITIONED_STEP,
     STEP,
-    WEIGHT_STEP,
     Choice,
     Range,
     Space,
@@ -35,12 +31,10 @@ from fdro_core.contracts.tuning import (
 from uncertainty_sets import CDNorm, UncertaintySet
 from uncertainty_sets.arrays import Array
 
-__all__ = ["Choice", "Method", "Range", "Setup", "aspire", "names", "register", "registry"]
+__all__ = ["Choice", "Method", "Range", "Setup", "ease", "models", "names", "register", "registry"]
 
 Settings = Mapping[str, Any]
 Tunables = Mapping[str, Tunable]
-
-FIRST_EDITION, LATEST_EDITION = EDITIONS = (1, 2)
 
 WHOLE_SIMPLEX = 2.0  # Γ: Σ|p - q| over the default spreads is at most 2, so every distribution is in the set
 
@@ -158,12 +152,6 @@ def _configured(cls: Any, tunable: Tunables, fixed: Settings, setup: Setup, sett
     return algorithm
 
 
-_FIRST_SEARCH = {
-    STEP: Tunable(0.5, Range(0.1, 2.0), unit="1/L"),
-    WEIGHT_STEP: Tunable(0.01, Range(1e-3, 0.1)),
-}
-"""What the first edition searched instead."""
-
 _NETWORK_SEARCH = {PRECONDITIONED_STEP: Tunable(PRECONDITIONED_STEP.default, Range(6e-4, 6e-2))}
 """What networks search instead: longer steps switch off units for good."""
 
@@ -179,9 +167,8 @@ On MNIST by writer the best steps of several methods were far beyond 10/L.
 """
 
 
-def _as_in(edition: int, network: bool, workers: int, tunable: Tunables) -> Tunables:
-    usual = _LONG_SEARCH if workers > _MANY else {}
-    instead = _FIRST_SEARCH if edition == FIRST_EDITION else usual
+def _fitted(network: bool, workers: int, tunable: Tunables) -> Tunables:
+    instead = _LONG_SEARCH if workers > _MANY else {}
     if network:
         instead = instead | _NETWORK_SEARCH
     return {name: instead.get(each, each) for name, each in tunable.items()}
@@ -193,64 +180,72 @@ def variants(cls: Any) -> tuple[Variant, ...]:
     return found
 
 
-def _baselines(workers: int, known_prior: bool, edition: int, network: bool) -> list[Method]:
-    """Return a row for every baseline, and from the second edition on those of its variants."""
+def _baselines(workers: int, known_prior: bool, network: bool) -> list[Method]:
+    """Return a row for every baseline, and those of its variants."""
     found = []
     for cls in baseline_classes():
         rows: list[tuple[str, Tunables, Settings]] = [(cls.label, cls.tunable, {})]
-        if edition != FIRST_EDITION:
-            rows += [
-                (f"{cls.label} {v.suffix}", {**cls.tunable, **v.tunable}, v.fixed) for v in variants(cls)
-            ]
+        rows += [(f"{cls.label} {v.suffix}", {**cls.tunable, **v.tunable}, v.fixed) for v in variants(cls)]
         for name, given, fixed in rows:
-            tunable = _as_in(edition, network, workers, given)
+            tunable = _fitted(network, workers, given)
             config = partial(_configured, cls, tunable, fixed)
             found.append(_method(name, config, tunable, workers, known_prior))
     return found
 
 
-# -- ASPIRE's variants --------------------------------------------------------------------------------------
+# -- the paper's algorithm and ours --------------------------------------------------------------------------
 
 
-def aspire(*, consensus: str = "admm", **fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
-    """Return what makes ASPIRE with these fields fixed; active_workers = "all" waits for every worker.
+def ease(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
+    """Return what makes `AspireEase` with these fields fixed; active_workers = "all" waits for every worker.
 
-    The settings "step" and "penalty" of consensus="admm" are multiples of the driver's own rules, which hold
-    if they are absent. Other settings that are fields of `AspireModels` are passed on; the rest ("budget")
-    belong to the set.
+    The settings "step" and "penalty" are multiples of the driver's own rules, which hold if they are absent.
+    Other settings that are fields of the class are passed on; the rest ("budget") belong to the set.
     """
 
     def make(setup: Setup, settings: Settings) -> Algorithm:
-        options: dict[str, Any] = {
-            "consensus": consensus,
-            "iterations": setup.gradients,
-            "batch_size": setup.batch,
-            "seed": setup.seed,
-        }
-        if consensus == "admm":
-            options["reported_loss"] = "full" if setup.batch is None else "average"
-        elif setup.batch is None:
-            options["tolerance"] = 0.0  # gradients or the clock end the run, as everyone's
-        options |= fixed | {name: value for name, value in settings.items() if name in AS_THEY_ARE}
-        if options.get("active_workers") == "all":
-            options["active_workers"] = setup.workers
+        options = _shared(AspireEase, fixed, setup, settings)
+        options["reported_loss"] = "full" if setup.batch is None else "average"
+        options.pop("penalty", None)
         if "step" in settings:
             options["step_scale"] = settings["step"]
         if "penalty" in settings:  # the driver's rule is κ₁ = ½·mean(q_jL_j)
             usual = float(np.mean(setup.prior * setup.curvatures))
             options["penalty"] = 0.5 * settings["penalty"] * usual
+        return AspireEase(**options)
+
+    return make
+
+
+def models(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
+    """Return what makes `AspireModels` with these fields fixed; active_workers = "all" waits for every worker.
+
+    Settings that are fields of the class are passed on; the rest ("budget") belong to the set.
+    """
+
+    def make(setup: Setup, settings: Settings) -> Algorithm:
+        options = _shared(AspireModels, fixed, setup, settings)
+        if setup.batch is None:
+            options["tolerance"] = 0.0  # gradients or the clock end the run, as everyone's
         return AspireModels(**options)
 
     return make
 
 
-AS_THEY_ARE = {each.name for each in fields(AspireModels)} - {"penalty"}
-"""The settings of ASPIRE that are fields of its class, in the same unit."""
+def _shared(cls: Any, fixed: Settings, setup: Setup, settings: Settings) -> dict[str, Any]:
+    """What both take of a setup, and those of the settings that are fields of the class."""
+    known = {each.name for each in fields(cls)}
+    options = {"iterations": setup.gradients, "batch_size": setup.batch, "seed": setup.seed} | dict(fixed)
+    options |= {name: value for name, value in settings.items() if name in known}
+    if options.get("active_workers") == "all":
+        options["active_workers"] = setup.workers
+    return options
+
 
 BUDGET = Tunable(  # Γ; 1 moves half the weight, and beyond the whole simplex there is nothing
     WHOLE_SIMPLEX, Choice((0.25, 0.5, 1.0, WHOLE_SIMPLEX), limits=(0.0, WHOLE_SIMPLEX))
 )
-ADMM_TUNABLE = {
+EASE_TUNABLE = {
     "step": STEP,
     "penalty": Tunable(1.0, Range(0.1, 3.0)),  # of the default κ₁
     "budget": BUDGET,
@@ -264,38 +259,37 @@ MODELS_TUNABLE = {
 ADAPTIVE = Adaptive(few=1, rule="mean", threshold=2.0)
 """The threshold of the paper's Section VIII: twice the mean delay."""
 
+PAPERS, OURS = "ASPIRE-EASE", "AspireModels"
 
-PAPERS_OWN = "ASPIRE-EASE (admm)"
-"""The paper's updates, in the editions whose "ASPIRE-EASE" has others."""
-
-VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "ASPIRE-EASE": {},
-    "ASPIRE-EASE(-)": {"active_workers": "all"},
-    "ASPIRE-CP": {"planes": "cp"},
-    "ASPIRE-ADP": {"adaptive": ADAPTIVE},
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "ASPIRE-EASE": ("AspireModels", {}),
+    "ASPIRE-EASE(-)": ("AspireModels(-)", {"active_workers": "all"}),
+    "ASPIRE-CP": ("AspireModels-CP", {"planes": "cp"}),
+    "ASPIRE-ADP": ("AspireModels-ADP", {"adaptive": ADAPTIVE}),
+    "ASPIRE-EASE_per": ("AspireModels_per", {}),
 }
-"""What the variants with either form of consensus fix."""
+"""The paper's names of its variants, ours of the same with `AspireModels`, and what both fix."""
+
+DRAWN_AS = {ours: papers for papers, (ours, _) in VARIANTS.items()} | {PAPERS: "ASPIRE-EASE (admm)"}
+"""By which names the searches of the committed tables were drawn: those that the methods had then."""
 
 
-def _aspire(workers: int, known_prior: bool, edition: int, sampled: bool, network: bool) -> list[Method]:
-    """Return ASPIRE's variants."""
-    admm = _as_in(edition, network, workers, ADMM_TUNABLE)
-    first = edition == FIRST_EDITION
-    form = "admm" if first else "models"
-    models = _as_in(edition, network, workers, MODELS_TUNABLE) if sampled else {"budget": BUDGET}
-    tunable: Tunables = admm if first else models
-    rows: list[tuple[str, Callable[[Setup, Settings], Algorithm], Tunables]] = [
-        (name, aspire(consensus=form, **fixed), tunable) for name, fixed in VARIANTS.items()
-    ]
-    rows.append(("ASPIRE-EASE_per", aspire(consensus=form), {**tunable, "local_steps": LOCAL_STEPS}))
-    if not first:
-        rows.append((PAPERS_OWN, aspire(), admm))
-    return [
-        _method(
-            name, make, searched, workers, known_prior, watches_delays="adaptive" in VARIANTS.get(name, {})
-        )
-        for name, make, searched in rows
-    ]
+def _aspire(workers: int, known_prior: bool, sampled: bool, network: bool) -> list[Method]:
+    """Return the variants of both."""
+    found = []
+    own = MODELS_TUNABLE if sampled else {"budget": BUDGET}
+    for papers, (ours, fixed) in VARIANTS.items():
+        for name, make, tunable in ((papers, ease, EASE_TUNABLE), (ours, models, own)):
+            searched = _fitted(network, workers, tunable)
+            if name.endswith("_per"):
+                searched = {**searched, "local_steps": LOCAL_STEPS}
+            found.append(
+                _method(
+                    name, make(**fixed), searched, workers, known_prior,
+                    watches_delays="adaptive" in fixed, family=DRAWN_AS.get(name, name),
+                )
+            )  # fmt: skip
+    return found
 
 
 # -- all of them --------------------------------------------------------------------------------------------
@@ -305,7 +299,6 @@ def registry(
     workers: int = 3,
     *,
     known_prior: bool = False,
-    edition: int = LATEST_EDITION,
     sampled: bool = True,
     network: bool = False,
 ) -> dict[str, Method]:
@@ -315,15 +308,12 @@ def registry(
         workers: N; with more than a hundred, longer steps are searched.
         known_prior: whether the prior carries information; then a method may search other values (DRFA-Prox a
             stronger regularisation).
-        edition: of the names and searches.
-        sampled: whether gradients are of mini-batches; ASPIRE's models have no steps with full ones.
+        sampled: whether gradients are of mini-batches; `AspireModels` has no steps with full ones.
         network: whether the model is one; preconditioned steps are then searched up to 0.06, else up to 0.6.
     """
-    if edition not in EDITIONS:
-        raise ValueError(f"the methods have editions {' and '.join(map(str, EDITIONS))}, got {edition!r}")
     found = [
-        *_baselines(workers, known_prior, edition, network),
-        *_aspire(workers, known_prior, edition, sampled, network),
+        *_baselines(workers, known_prior, network),
+        *_aspire(workers, known_prior, sampled, network),
     ]
     return {method.name: method for method in found} | _registered
 
@@ -343,34 +333,23 @@ def register(method: Method) -> Method:
     return method
 
 
-FIRST_ROWS = frozenset({"max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox"})
-"""The baselines of the first edition's tables: the paper's."""
+def names(*variants_of_ours: str, without: Collection[str] = (), preconditioned: bool = False) -> list[str]:
+    """Return the rows of a table: every baseline but `without`, variants of ours, the paper's, registered ones.
 
+    With `preconditioned`, the further rows of each baseline follow it.
 
-def names(
-    *variants_of_aspire: str,
-    without: Collection[str] = (),
-    preconditioned: bool = False,
-    edition: int = LATEST_EDITION,
-) -> list[str]:
-    """Return the rows of a table: every baseline but `without`, ASPIRE's variants given, registered methods.
-
-    With `preconditioned`, the further rows of each baseline follow it; they are of the second edition. The
-    first edition has the paper's baselines alone. From the second on, ASPIRE's variants are followed by the
-    paper's own updates.
-
-    >>> names("ASPIRE-EASE", without={"max{Ind}"})[:3]
+    >>> names("AspireModels", without={"max{Ind}"})[:3]
     ['Mix_Even', 'FedAvg', 'AFL']
     >>> names(without={"max{Ind}"}, preconditioned=True)[:3]
     ['Mix_Even', 'Mix_Even + P', 'FedAvg']
     """
     found = []
     for cls in baseline_classes():
-        if cls.label not in without and (edition != FIRST_EDITION or cls.label in FIRST_ROWS):
+        if cls.label not in without:
             found.append(cls.label)
             found += [f"{cls.label} {each.suffix}" for each in variants(cls) if preconditioned]
-    own = [PAPERS_OWN] if variants_of_aspire and edition != FIRST_EDITION else []
-    return [*found, *variants_of_aspire, *own, *_registered]
+    papers = [PAPERS] if variants_of_ours else []
+    return [*found, *variants_of_ours, *papers, *_registered]
 
 
 def check(chosen: Iterable[str], known: Mapping[str, Method]) -> None:

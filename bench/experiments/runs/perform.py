@@ -37,7 +37,7 @@ def perform(
     parts = cut(data.clients if attack is None else attack.clients, task.seed, task.held)
     model = models.make(task.model, data.features, data.classes, task.seed, task.l2)
     problems = [model.problem(*part.train) for part in parts]
-    method = methods.registry(len(parts), edition=task.edition)[task.method]
+    method = methods.registry(len(parts))[task.method]
     honest = parts[: len(data.clients)]  # the malicious workers' accuracy is not judged
     blind = task.stage == "tune" and len(rules) == 1
     seen = looks.of(task, Evaluator(honest, model), delays=method.watches_delays, blind=blind)

@@ -43,7 +43,6 @@ class Task:
         parts: of "train" and "held", what is looked at beside the test data on the virtual clock.
         budget: Γ of the CD-norm set if the settings have none; None: the whole simplex.
         spread: its largest deviations as a multiple of the prior; None: as in `Setup.limits`.
-        edition: of the methods' names and searches; records from before there were editions are of the first.
         compute: virtual seconds per gradient, on top of a message's delay.
         judge: what search and stopping rule go by, on held-out data: "acc_w", or "acc_20" where workers have
             so few samples that the worst one's accuracy is noise.
@@ -74,7 +73,6 @@ class Task:
     parts: tuple[str, ...] = ("train", "held")
     budget: float | None = None
     spread: float | None = None
-    edition: int = 1
     compute: float = 0.0
     judge: str = "acc_w"
     early: bool = False
