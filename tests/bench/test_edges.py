@@ -15,11 +15,11 @@ from bench.experiments.runs.pool import Pool
 from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import Task
 
-BASE = Task("test", "digits", "", {}, "run", 0, 30, 8, points=2, options={"digits": [3, 8]}, edition=2)
+BASE = Task("test", "digits", "", {}, "run", 0, 30, 8, points=2, options={"digits": [3, 8]})
 
 
 def method(search, default, name="mine"):
-    return methods.Method(name, methods.aspire(), search, default)
+    return methods.Method(name, methods.ease(), search, default)
 
 
 @pytest.mark.parametrize(

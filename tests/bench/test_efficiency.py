@@ -23,7 +23,7 @@ from bench.experiments.runs.task import Task
 DIGITS = Task(
     "test",
     "digits",
-    "ASPIRE-EASE",
+    "AspireModels",
     {},
     "run",
     seed=0,
@@ -90,7 +90,7 @@ def test_a_run_stops_at_the_accuracy_asked_for() -> None:
 
 def test_a_straggler_slows_the_synchronous_run_alone() -> None:
     slow = replace(DIGITS, stragglers=((2, 20.0, 0.0, None),), virtual_seconds=200.0)
-    together = perform(replace(slow, method="ASPIRE-EASE(-)"))["metrics"]["iteration"]
+    together = perform(replace(slow, method="AspireModels(-)"))["metrics"]["iteration"]
     assert together < 200 / 10  # every round waits for the straggler
     assert perform(slow)["metrics"]["iteration"] > 10 * together
 
@@ -183,11 +183,11 @@ def test_efficiency_times_the_mean_of_three_looks() -> None:
     steady = made(clock=[1.0, 2.0, 3.0, 4.0], acc_w=[0.5, 0.6, 0.6, 0.6])
     lucky = made(clock=[1.0, 2.0, 3.0, 4.0], acc_w=[0.9, 0.0, 0.3, 0.6])
     assert efficiency.times([spike, steady, lucky], 0.5) == [None, 3.0, None]  # one look is no mean of three
-    found = cells(efficiency.table("made", {"AFL": [spike] * 2, "ASPIRE-EASE": [steady] * 2}))
+    found = cells(efficiency.table("made", {"AFL": [spike] * 2, "AspireModels": [steady] * 2}))
     assert found["AFL"][0] == "never"
-    assert found["ASPIRE-EASE"][0] == "3 ± 0"  # 90 % of 0.6 is 0.54, the mean of the first three 0.57
+    assert found["AspireModels"][0] == "3 ± 0"  # 90 % of 0.6 is 0.54, the mean of the first three 0.57
     assert found["AFL"][-1].startswith("-30.0")
-    assert found["ASPIRE-EASE"][-1] == "–"
+    assert found["AspireModels"][-1] == "–"
 
 
 @pytest.mark.parametrize(
@@ -209,15 +209,17 @@ def test_what_cannot_work_is_said(
 
 
 def test_models_have_no_settings_to_search_with_full_batches() -> None:
-    known = efficiency.one_problem(replace(DIGITS, edition=2), 5)
-    assert tuning.candidates(known["ASPIRE-EASE"], 3) == [{}, {}, {}]
-    sampled = efficiency.one_problem(replace(DIGITS, edition=2, batch=8), 5)
-    assert set(sampled["ASPIRE-EASE"].search) == {"model_step", "weight_step"}
+    known = efficiency.one_problem(replace(DIGITS), 5)
+    assert tuning.candidates(known["AspireModels"], 3) == [{}, {}, {}]
+    sampled = efficiency.one_problem(replace(DIGITS, batch=8), 5)
+    assert set(sampled["AspireModels"].search) == {"model_step", "weight_step"}
 
 
 def test_variants_are_tried_with_the_same_settings() -> None:
     known = efficiency.one_problem(DIGITS, 5)
-    tried = [tuning.candidates(known[name], 6) for name in ("ASPIRE-EASE", "ASPIRE-CP", "ASPIRE-EASE(-)")]
+    tried = [
+        tuning.candidates(known[name], 6) for name in ("AspireModels", "AspireModels-CP", "AspireModels(-)")
+    ]
     assert tried[0] == tried[1] == tried[2]
     assert "budget" not in tried[0][0]
     own = [settings["step"] for settings in tuning.candidates(known["AFL"], 6)]

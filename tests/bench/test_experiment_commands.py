@@ -36,15 +36,15 @@ SHORT = Task(
     [
         (
             "heterogeneity",
-            ["--methods", "FedAvg", "AFL", "ASPIRE-EASE"],
+            ["--methods", "FedAvg", "AFL", "AspireModels"],
             ["tables.md", "methods-digits.png", "methods-digits.svg"],
         ),
         (
             "heterogeneity",
-            ["--edition", "2", "--methods", "AFL + P", "ASPIRE-EASE", "ASPIRE-EASE (admm)"],
+            ["--methods", "AFL + P", "AspireModels", "ASPIRE-EASE"],
             ["tables.md", "methods-digits.png", "methods-digits.svg"],
         ),
-        ("attack", ["--methods", "Mix_Even", "ASPIRE-EASE"], ["tables.md", "success.png"]),
+        ("attack", ["--methods", "Mix_Even", "AspireModels"], ["tables.md", "success.png"]),
         ("robustness", ["--sets", "cd-norm", "kl", "--sizes", "2"], ["tables.md", "size-digits.svg"]),
     ],
 )
@@ -56,7 +56,7 @@ def test_quick_commands_on_digits(command, more, files, tmp_path, capsys):
     assert {line["data"] for line in lines} == {"digits"}
     assert {line["seed"] for line in lines if line["stage"] == "run"} == {0, 1}
     assert all((tmp_path / name).stat().st_size > 500 for name in files)
-    assert "ASPIRE-EASE" in capsys.readouterr().out
+    assert "AspireModels" in capsys.readouterr().out
     before = (tmp_path / "runs.jsonl").read_bytes()
     assert run(arguments) == 0  # nothing is left to do
     assert (tmp_path / "runs.jsonl").read_bytes() == before
@@ -64,7 +64,7 @@ def test_quick_commands_on_digits(command, more, files, tmp_path, capsys):
 
 def test_a_rehearsal_on_digits(tmp_path, capsys):
     arguments = ["rehearse", "--quick", "--gradients", "60", "--repeats", "2", "--out", str(tmp_path)]
-    assert run([*arguments, "--methods", "AFL", "ASPIRE-EASE"]) == 0
+    assert run([*arguments, "--methods", "AFL", "AspireModels"]) == 0
     shown = (tmp_path / "tables.md").read_text()
     assert all(rule in shown for rule in stopping.RULES)
     assert "search with 1 seed |" in shown
@@ -102,7 +102,7 @@ def test_a_method_and_data_of_ones_own(tmp_path):
 
 def test_own_methods_that_cannot_be_searched_are_refused(tmp_path):
     with pytest.raises(ValueError, match="search and default must name the same settings"):
-        methods.register(methods.Method("mine", methods.aspire(), {"step": methods.Range(0.1, 1.0)}, {}))
+        methods.register(methods.Method("mine", methods.ease(), {"step": methods.Range(0.1, 1.0)}, {}))
     with pytest.raises(SystemExit, match="there is no Python file"):
         run(["heterogeneity", "--quick", "--with", str(tmp_path / "none.py")])
     broken = tmp_path / "broken.py"

@@ -244,7 +244,7 @@ def test_test_data_is_scored_for_what_is_reported_alone(monkeypatch):
     assert (asked.count("held"), asked.count("test"), asked.count("train")) == (10 + 3, 3, 3)
 
 
-@pytest.mark.parametrize("method", ["Mix_Even", "DRFA-Prox", "max{Ind}", "ASPIRE-EASE(-)", "ASPIRE-ADP"])
+@pytest.mark.parametrize("method", ["Mix_Even", "DRFA-Prox", "max{Ind}", "ASPIRE-EASE", "AspireModels-ADP"])
 def test_every_method_ends_at_its_budget(method):
     settings = dict(methods.registry(2)[method].default)
     record = perform(replace(SHORT, method=method, settings=settings))
@@ -259,7 +259,7 @@ def test_a_run_that_diverges_is_a_bad_trial():
     assert record["metrics"]["acc_w"] <= 0.5
 
 
-@pytest.mark.parametrize("method", ["AFL", "ASPIRE-EASE"])
+@pytest.mark.parametrize("method", ["AFL", "AspireModels", "ASPIRE-EASE"])
 def test_a_mistake_in_the_code_is_not_taken_for_divergence(method, monkeypatch):
     def batches_fail(self, w, rng=None, batch_size=None):
         if rng is not None:
@@ -270,7 +270,7 @@ def test_a_mistake_in_the_code_is_not_taken_for_divergence(method, monkeypatch):
     monkeypatch.setattr(SoftmaxRegression, "loss_and_gradient", batches_fail)
     settings = dict(methods.registry(2)[method].default)
     with pytest.raises(DriverError, match="no such name"):
-        perform(replace(SHORT, method=method, settings=settings, edition=2))
+        perform(replace(SHORT, method=method, settings=settings))
 
 
 def test_the_perceptron_learns():
@@ -374,7 +374,7 @@ def test_a_methods_own_set_is_used_whatever_ends_the_run(seconds, monkeypatch):
     monkeypatch.setattr(methods, "_registered", {})
     prior_alone = methods.Method(
         "prior alone",
-        methods.aspire(),
+        methods.ease(),
         {"step": methods.Range(0.1, 1.0)},
         {"step": 0.5},
         make_set=lambda setup, settings: KL(setup.prior, 0.0),

@@ -1,4 +1,4 @@
-"""The methods of the tables: rows, searches, editions and units."""
+"""The methods of the tables: rows, searches and units."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from bench.experiments.runs import methods
 from bench.experiments.runs.perform import perform
 from bench.experiments.runs.task import Task
+from fdro_core import AspireEase, AspireModels
 
 SHORT = Task(
     "test",
@@ -49,7 +50,7 @@ def test_every_baseline_has_a_row_with_the_preconditioner():
 @pytest.mark.parametrize("name", ["FedAsync", "FedBuff", "FedBuff + P", "ACE", "ACE + P"])
 def test_methods_without_rounds_use_up_their_gradients(name):
     row = methods.registry(2)[name]
-    record = perform(replace(SHORT, method=name, settings=row.default, edition=2))
+    record = perform(replace(SHORT, method=name, settings=row.default))
     assert record["stop"] == "budget"
     # a report comes after at least N = 2 updates of E gradients each, and after whole buffers
     most = 2 * row.default.get("local_steps", 1) * row.default.get("buffer", 1)
@@ -73,54 +74,32 @@ def test_steps_are_searched_in_the_same_range_for_everyone():
     steps = {name: row.search["step"] for name, row in known.items() if "step" in row.search}
     assert {space for name, space in steps.items() if not name.endswith("+ P")} == {methods.Range(0.1, 10.0)}
     assert known["AFL"].search["weight_step"] == methods.Range(1e-4, 0.3)
-    assert known["ASPIRE-EASE"].search["model_step"] == steps["AFL + P"] == methods.Range(6e-4, 0.6)
+    assert known["AspireModels"].search["model_step"] == steps["AFL + P"] == methods.Range(6e-4, 0.6)
 
 
-def test_aspires_rows_are_models_and_the_papers_updates_have_their_own():
+def test_the_papers_rows_and_ours_are_two_classes_each_with_its_settings():
     setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
-    known = methods.registry(3)
-    for name in ("ASPIRE-EASE", "ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-ADP"):
-        assert set(known[name].search) == {"model_step", "weight_step", "budget"}
-        made = known[name].config(setup, known[name].default)
-        assert (made.consensus, made.model_step, made.weight_step) == ("models", 0.006, 0.1)
-        made.check(3, known[name].uncertainty_set(setup, {}))
-        assert set(methods.registry(3, sampled=False)[name].search) == {"budget"}
-    admm = known["ASPIRE-EASE (admm)"]
-    assert set(admm.search) == {"step", "penalty", "budget"}
-    made = admm.config(setup, admm.default)
-    assert (made.consensus, made.reported_loss, made.step_scale) == ("admm", "average", 0.5)
+    known, full = methods.registry(3), methods.registry(3, sampled=False)
+    for papers, (ours, _) in methods.VARIANTS.items():
+        local = {"local_steps"} if papers.endswith("_per") else set()
+        assert set(known[ours].search) == {"model_step", "weight_step", "budget"} | local
+        made = known[ours].config(setup, known[ours].default)
+        assert (type(made), made.model_step, made.weight_step) == (AspireModels, 0.006, 0.1)
+        made.check(3, known[ours].uncertainty_set(setup, {}))
+        assert set(full[ours].search) == {"budget"} | local
+        assert (
+            known[ours].config(replace(setup, batch=None), {}).tolerance == 0.0
+        )  # only the budget ends a run
+        assert set(known[papers].search) == {"step", "penalty", "budget"} | local
+        made = known[papers].config(setup, known[papers].default)
+        assert (type(made), made.reported_loss, made.step_scale) == (AspireEase, "average", 0.5)
+        made.check(3, known[papers].uncertainty_set(setup, {}))
 
 
-def test_the_first_edition_has_the_names_and_searches_of_the_first_tables():
-    known = methods.registry(3, edition=1)
-    assert not [name for name in known if name.endswith(("+ P", "(admm)"))]
-    assert methods.names(edition=1) == ["max{Ind}", "Mix_Even", "FedAvg", "AFL", "DRFA-Prox"]
-    assert known["AFL"].search == {"step": methods.Range(0.1, 2.0), "weight_step": methods.Range(1e-3, 0.1)}
-    setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
-    for name in ("ASPIRE-EASE", "ASPIRE-EASE(-)", "ASPIRE-CP", "ASPIRE-ADP", "ASPIRE-EASE_per"):
-        assert known[name].config(setup, known[name].default).consensus == "admm"
-    with pytest.raises(ValueError, match="editions 1 and 2, got 3"):
-        methods.registry(3, edition=3)
-    assert replace(SHORT, edition=2).key() != SHORT.key()
-
-
-def test_local_steps_take_the_form_of_their_edition():
-    setup = methods.Setup(np.full(3, 1 / 3), 10, 8, 0, lambda: np.ones(3))
-    row = methods.registry(3)["ASPIRE-EASE_per"]
-    made = row.config(setup, row.default)
-    assert set(row.search) == {"model_step", "weight_step", "budget", "local_steps"}
-    assert (made.consensus, made.local_steps) == ("models", 5)
-    full = replace(setup, batch=None)
-    assert set(methods.registry(3, sampled=False)["ASPIRE-EASE_per"].search) == {"budget", "local_steps"}
-    assert row.config(full, {"local_steps": 2}).tolerance == 0.0  # nothing but the budget ends a run
-
-
-@pytest.mark.parametrize("method", ["AFL + P", "DRFA-Prox + P", "ASPIRE-EASE", "ASPIRE-EASE (admm)"])
-def test_a_task_of_the_second_edition_runs(method):
-    settings = dict(methods.registry(2)[method].default)
-    record = perform(replace(SHORT, method=method, settings=settings, edition=2))
+@pytest.mark.parametrize("method", ["AFL + P", "DRFA-Prox + P", "AspireModels", "ASPIRE-EASE"])
+def test_a_task_runs(method):
+    record = perform(replace(SHORT, method=method, settings=dict(methods.registry(2)[method].default)))
     assert record["stop"] == "budget"
-    assert record["edition"] == 2
     assert 60 <= record["curve"]["gradients"][-1] < 60 + 2 * 10
 
 
@@ -146,7 +125,7 @@ def test_a_unit_of_a_setting_is_applied():
 
 def test_networks_search_shorter_preconditioned_steps():
     usual, network = methods.registry(4), methods.registry(4, network=True)
-    for name, setting in (("ASPIRE-EASE", "model_step"), ("AFL + P", "step"), ("ACE + P", "step")):
+    for name, setting in (("AspireModels", "model_step"), ("AFL + P", "step"), ("ACE + P", "step")):
         assert usual[name].search[setting] == methods.Range(6e-4, 0.6)
         assert network[name].search[setting] == methods.Range(6e-4, 6e-2)
     assert network["AFL"].search == usual["AFL"].search
@@ -157,11 +136,10 @@ def test_hundreds_of_workers_search_longer_steps():
     for name, setting, usual, longer in (
         ("AFL", "step", methods.Range(0.1, 10.0), methods.Range(0.1, 1000.0)),
         ("AFL + P", "step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 6.0)),
-        ("ASPIRE-EASE", "model_step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 6.0)),
+        ("AspireModels", "model_step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 6.0)),
     ):
         assert few[name].search[setting] == usual
         assert many[name].search[setting] == longer
         assert many[name].default == few[name].default
-    assert methods.registry(101, edition=1)["AFL"].search == methods.registry(3, edition=1)["AFL"].search
     network = methods.registry(101, network=True)
-    assert network["ASPIRE-EASE"].search["model_step"] == methods.Range(6e-4, 6e-2)
+    assert network["AspireModels"].search["model_step"] == methods.Range(6e-4, 6e-2)

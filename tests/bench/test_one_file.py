@@ -115,7 +115,7 @@ def test_a_data_set_is_one_file(tmp_path: Path) -> None:
     python(tmp_path, "-m", "bench", "datasets", "--to", str(page))
     assert "| `two-points` | 3 made ones | 2 numbers | seeded | none |" in page.read_text(encoding="utf-8")
     out = tmp_path / "out"
-    quick = ["--quick", "--gradients", "40", "--methods", "FedAvg", "ASPIRE-EASE", "--out", str(out)]
+    quick = ["--quick", "--gradients", "40", "--methods", "FedAvg", "AspireModels", "--out", str(out)]
     python(tmp_path, "-m", "bench", "heterogeneity", "--data", "two-points", *quick)
     assert "**two-points**" in (out / "tables.md").read_text(encoding="utf-8")
 

@@ -18,7 +18,7 @@ from bench.experiments.runs.task import Task
 
 SECONDS = 100.0
 NAMED = Namespace(
-    quick=True, batch=None, seconds=None, edition=2, seed=0, compute=0.2, preconditioned=False, methods=None
+    quick=True, batch=None, seconds=None, seed=0, compute=0.2, preconditioned=False, methods=None
 )
 
 
@@ -44,7 +44,7 @@ def test_the_end_is_the_last_fifth_of_the_time():
 
 
 def test_the_target_is_near_the_median_methods_end():
-    ends = {"weak": 0.2, "AFL": 0.6, "ASPIRE-EASE": 0.7}
+    ends = {"weak": 0.2, "AFL": 0.6, "AspireModels": 0.7}
     runs = {
         name: [made(k, [1.0], [end + d]) for k, d in enumerate((-0.1, 0.1))] for name, end in ends.items()
     }
@@ -67,30 +67,30 @@ def test_what_a_target_costs():
 def test_the_table_of_a_race_by_hand():
     runs = {
         "AFL": [made(seed, [10.0, 20.0, 40.0], [0.1, 0.7, 0.5 + seed / 100]) for seed in range(3)],
-        "ASPIRE-EASE": [made(seed, [5.0, 7.0, 10.0], [0.5, 0.5, 0.6 + seed / 50]) for seed in range(3)],
+        "AspireModels": [made(seed, [5.0, 7.0, 10.0], [0.5, 0.5, 0.6 + seed / 50]) for seed in range(3)],
         "never there": [made(seed, [10.0], [0.1]) for seed in range(3)],
     }
-    shown = races.table("made", runs, 0.4, "acc_w", "ASPIRE-EASE")
+    shown = races.table("made", runs, 0.4, "acc_w", "AspireModels")
     found = cells(shown)
     assert "worst 20 %" not in shown.headings
     assert found["AFL"]["Acc_w %"] == "51.00 ± 1.00"
-    difference = found["AFL"]["Acc_w: difference from ASPIRE-EASE (p: t-test, Wilcoxon)"]
+    difference = found["AFL"]["Acc_w: difference from AspireModels (p: t-test, Wilcoxon)"]
     assert difference.startswith("-11.0 (")
     assert found["AFL"]["s to Acc_w 40.0 %"] == "40 ± 0"
-    assert found["ASPIRE-EASE"]["s to Acc_w 40.0 %"] == "10 ± 0"
-    assert found["AFL"]["time relative to ASPIRE-EASE"] == "4.0"
+    assert found["AspireModels"]["s to Acc_w 40.0 %"] == "10 ± 0"
+    assert found["AFL"]["time relative to AspireModels"] == "4.0"
     assert (found["AFL"]["gradients to it"], found["AFL"]["Mbit to it"]) == ("30", "3.0")
     assert found["never there"]["s to Acc_w 40.0 %"] == "never"
     assert found["never there"]["gradients to it"] == "–"
 
 
 def test_many_workers_have_a_column_for_the_worst_fifth():
-    runs = {"ASPIRE-EASE": [made(0, [8.0, 9.0, 10.0], [0.1] * 3, [0.7] * 3, workers=11)]}
-    by_worst = races.table("made", runs, 0.4, "acc_w", "ASPIRE-EASE")
-    assert cells(by_worst)["ASPIRE-EASE"]["worst 20 %"] == "70.00 ± 0.00"
-    assert cells(by_worst)["ASPIRE-EASE"]["s to Acc_w 40.0 %"] == "never"
-    by_fifth = races.table("made", runs, 0.4, "acc_20", "ASPIRE-EASE")
-    assert cells(by_fifth)["ASPIRE-EASE"]["s to worst 20 % 40.0 %"] == "10 ± 0"
+    runs = {"AspireModels": [made(0, [8.0, 9.0, 10.0], [0.1] * 3, [0.7] * 3, workers=11)]}
+    by_worst = races.table("made", runs, 0.4, "acc_w", "AspireModels")
+    assert cells(by_worst)["AspireModels"]["worst 20 %"] == "70.00 ± 0.00"
+    assert cells(by_worst)["AspireModels"]["s to Acc_w 40.0 %"] == "never"
+    by_fifth = races.table("made", runs, 0.4, "acc_20", "AspireModels")
+    assert cells(by_fifth)["AspireModels"]["s to worst 20 % 40.0 %"] == "10 ± 0"
 
 
 def test_rivals_are_counted_below_and_above():
@@ -98,13 +98,15 @@ def test_rivals_are_counted_below_and_above():
         return [made(seed, [1], [end + spread * seed]) for seed in range(4)]
 
     one = {
-        "ASPIRE-EASE": runs(0.5),
-        "ASPIRE-EASE_per": runs(0.9),
+        "AspireModels": runs(0.5),
+        "AspireModels_per": runs(0.9),
         "AFL": runs(0.6, 0.002),
         "ACE": runs(0.4, 0.002),
     }
     one["FedAvg"] = [made(seed, [1], [0.5 + 0.1 * (-1) ** seed]) for seed in range(4)]
-    table = races.tally({"a": {"calm": one}, "b": {"calm": one}}, {"a": "acc_w", "b": "acc_w"}, "ASPIRE-EASE")
+    table = races.tally(
+        {"a": {"calm": one}, "b": {"calm": one}}, {"a": "acc_w", "b": "acc_w"}, "AspireModels"
+    )
     rows = [
         ["a", "calm", "50.2", "60.3, AFL", "3", "1 (1)", "1 (1)"],
         ["b", "calm", "50.2", "60.3, AFL", "3", "1 (1)", "1 (1)"],
@@ -113,15 +115,15 @@ def test_rivals_are_counted_below_and_above():
 
 
 def test_the_best_two_of_each_kind_are_named():
-    ends = {"ASPIRE-EASE": 0.1, "ASPIRE-EASE_per": 0.2, "FedAvg": 0.5, "AFL": 0.9, "AFL + P": 0.8}
+    ends = {"AspireModels": 0.1, "AspireModels_per": 0.2, "FedAvg": 0.5, "AFL": 0.9, "AFL + P": 0.8}
     ends |= {"DRFA-Prox": 0.7, "ACE": 0.4, "FedAsync": 0.3, "FedBuff": 0.6}
     runs = {method: [made(0, [1], [end])] for method, end in ends.items()}
-    named = {"ASPIRE-EASE", "ASPIRE-EASE_per", "FedAvg", "AFL", "AFL + P", "ACE", "FedBuff"}
+    named = {"AspireModels", "AspireModels_per", "FedAvg", "AFL", "AFL + P", "ACE", "FedBuff"}
     assert races.leading(runs, "acc_w") == named
 
 
 def test_the_overview_is_ordered_by_the_mean_place_with_stragglers(tmp_path, monkeypatch):
-    ends = {"AFL": (0.90, 0.50), "ACE": (0.60, 0.60), "ASPIRE-EASE": (0.70, 0.70), "FedAsync": (0.65, 0.0)}
+    ends = {"AFL": (0.90, 0.50), "ACE": (0.60, 0.60), "AspireModels": (0.70, 0.70), "FedAsync": (0.65, 0.0)}
 
     def both(*more):
         return {
@@ -139,7 +141,7 @@ def test_the_overview_is_ordered_by_the_mean_place_with_stragglers(tmp_path, mon
     )
     found = {"one": both(), "two": both("q-FFL")}  # a method that was not raced everywhere is left out
     races.draw_overview(tmp_path, "race", found, {"one": "acc_w", "two": "acc_20"})
-    assert ticks[0] == ["FedAsync", "AFL", "ACE", "ASPIRE-EASE"]  # from below
+    assert ticks[0] == ["FedAsync", "AFL", "ACE", "AspireModels"]  # from below
     assert (tmp_path / "race.svg").stat().st_size > 1000
 
 
@@ -166,8 +168,8 @@ def test_local_steps_cost_time_in_a_race():
 
 
 def test_looks_are_closer_at_the_start():
-    task = Task("test", "digits", "ASPIRE-EASE", {"report_interval": 1}, "run", 0, 0, 16, points=5)
-    task = replace(task, virtual_seconds=20.0, edition=2)
+    task = Task("test", "digits", "AspireModels", {"report_interval": 1}, "run", 0, 0, 16, points=5)
+    task = replace(task, virtual_seconds=20.0)
     even = perform(task)["curve"]["clock"]
     early = perform(replace(task, early=True))["curve"]
     assert len(even) <= 7
@@ -184,12 +186,12 @@ def test_the_race_finds_every_baseline():
     assert {cls.label for cls in methods.baseline_classes()} - race.WITHOUT <= set(rows)
     assert "AFL + P" in race.rows(Namespace(**vars(NAMED) | {"preconditioned": True}))
     base = race.tasks(NAMED, "digits", "softmax")[race.WITHOUT_STRAGGLERS]
-    assert race.rivals(base, 10)["ASPIRE-EASE"].default["max_staleness"] == 30  # the driver's own
+    assert race.rivals(base, 10)["AspireModels"].default["max_staleness"] == 30  # the driver's own
     assert "max_staleness" not in race.rivals(base, 10)["AFL"].search
 
 
 def test_a_quick_race_on_digits_resumes(tmp_path, capsys):
-    given = ["race", "--quick", "--methods", "FedAvg", "AFL", "ASPIRE-EASE", "--out", str(tmp_path)]
+    given = ["race", "--quick", "--methods", "FedAvg", "AFL", "AspireModels", "--out", str(tmp_path)]
     assert run(given) == 0
     records = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
     assert len(records) == 2 * 3 * (2 + 2)  # situations, methods, trials and repeats
@@ -206,4 +208,4 @@ def test_a_quick_race_on_digits_resumes(tmp_path, capsys):
     before = (tmp_path / "runs.jsonl").read_bytes()
     assert run(given) == 0
     assert (tmp_path / "runs.jsonl").read_bytes() == before
-    assert "ASPIRE-EASE" in capsys.readouterr().out
+    assert "AspireModels" in capsys.readouterr().out

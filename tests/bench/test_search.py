@@ -15,8 +15,8 @@ from bench.experiments.runs.pool import Pool
 from bench.experiments.runs.records import Records
 from bench.experiments.runs.task import Task
 
-BASE = Task("heterogeneity", "digits", "", {}, "run", 0, gradients=60, batch=16, points=3, edition=2)
-ANY = Method("any", methods.aspire(), {"step": Range(0.1, 10.0)}, {"step": 1.0})
+BASE = Task("heterogeneity", "digits", "", {}, "run", 0, gradients=60, batch=16, points=3)
+ANY = Method("any", methods.ease(), {"step": Range(0.1, 10.0)}, {"step": 1.0})
 
 
 def searched(tmp_path, score, *, halving, trials=5, seeds=3):
@@ -76,7 +76,7 @@ def test_the_earlier_of_equal_trials_is_chosen(tmp_path):
 def test_a_trial_sees_held_out_data_alone(seconds):
     task = Task(
         "race", "digits", "AFL", {"step": 1.0, "weight_step": 0.01}, "tune", 0,
-        gradients=60, batch=16, points=3, edition=2, virtual_seconds=seconds,
+        gradients=60, batch=16, points=3, virtual_seconds=seconds,
     )  # fmt: skip
     seen = perform(task)["metrics"]
     assert "held_acc_w" in seen

@@ -39,7 +39,7 @@ def largest(f):
 
 
 def algorithm_1(problems, active_sets, start, s):
-    """The iterates (z, h, λ, φ, w) for the active workers given; `s` has the steps and bounds of the paper."""
+    """The iterates (z, h, λ, φ, w) for the active workers given; `s` has the paper's steps and bounds."""
     z = start.copy()
     w, phi = np.tile(z, (N, 1)), np.zeros((N, P))
     f = np.array([each.loss_and_gradient(z)[0] for each in problems])
@@ -126,7 +126,13 @@ def runs_of(changed, iterations=300):
             active.append([j for j in range(N) if not np.array_equal(own.w[j], last[j])])
             last[:] = own.w
             found.append(
-                (own.z.copy(), adversary.value, adversary.planes.multipliers.copy(), own.U.copy(), list(own.w))
+                (
+                    own.z.copy(),
+                    adversary.value,
+                    adversary.planes.multipliers.copy(),
+                    own.U.copy(),
+                    list(own.w),
+                )
             )
 
     engine = VirtualEngine(seed=1, delays=LogNormal(1.0, 1.2))

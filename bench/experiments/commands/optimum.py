@@ -1,4 +1,4 @@
-"""Measure how near AspireModels gets to the exact robust optimum, by a dual bound: full batches, l2 = 1e-3."""
+"""Measure AspireModels against the exact robust optimum, by a dual bound; full batches, l2 = 1e-3."""
 
 from __future__ import annotations
 

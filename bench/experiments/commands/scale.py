@@ -13,7 +13,7 @@ from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.session import Session
 from bench.experiments.presentation import figures, reporting, tables
-from bench.experiments.runs import compare, curves
+from bench.experiments.runs import compare, curves, methods
 from bench.experiments.runs.pool import Pool
 from bench.experiments.runs.records import Records
 
@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--seconds", type=float, help="virtual seconds of the synchronous run (4,000)")
     made.add_argument("--active", nargs="+", type=int, default=[1, 100], help="S of the asynchronous runs")
     made.add_argument("--pool", type=int, default=2, help="average images over so many pixels squared")
+    made.add_argument("--papers", action="store_true", help=f"{methods.PAPERS} instead of {methods.OURS}")
     session = Session(made, arguments, COMMAND)
     given = session.given
     given.seconds = given.seconds or (1000.0 if given.quick else 4000.0)
@@ -50,12 +51,13 @@ def main(arguments: list[str]) -> int:
 
 def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
     """Execute the synchronous runs, then the asynchronous ones up to the same test accuracy, seed by seed."""
+    name = methods.PAPERS if given.papers else methods.OURS
     base = options.on_the_clock(
         COMMAND,
         data,
         given.seed,
         given.seconds,
-        method="AspireModels(-)",
+        method=f"{name}(-)",
         l2=1e-3,
         points=int(given.seconds),
         options={"pool": given.pool} if "pool" in options.SMALLER.get(data, {}) else {},
@@ -82,7 +84,7 @@ def run(given: Any, data: str, pool: Pool, records: Records) -> Runs:
         tasks = [
             replace(
                 base,
-                method="AspireModels",
+                method=name,
                 settings=settings,
                 seed=record["seed"],
                 until=record["curve"]["acc"][-1],
@@ -155,6 +157,7 @@ def remarks(session: Session) -> str:
     """Return how the runs were made."""
     given = session.given
     return (
+        f"{methods.PAPERS if given.papers else methods.OURS}. "
         "Softmax regression with l2 = 1e-3, full local batches, CD-norm set with deviations up to the prior "
         "and Γ = N/2, the driver's default steps; nothing is tuned. Delays are log-normal (median 1 s, sigma "
         f"0.5), and 5 in 1,000 workers are {SLOWER:g} times slower. Synchronous: S = N, {given.seconds:,.0f} "

@@ -1,10 +1,10 @@
 """The methods of the tables by name: the algorithm, the set, and the values each setting is searched in.
 
-Every file of `fdro_core/baselines` whose class carries `label`, `year` and `tunable` is a method; the variants
-of `AspireEase`, the paper's algorithm ("ASPIRE-EASE", "ASPIRE-CP", ...), and of `AspireModels`, ours, are listed
-here. All get the same search: the same number of trials, drawn alike (`tuning.py`). Every baseline that can use
-it has a row with the preconditioner of `AspireModels` too ("AFL + P"). Steps are searched up to 10/L, by
-hundreds of workers up to 1000/L.
+Every file of `fdro_core/baselines` whose class carries `label`, `year` and `tunable` is a method; the
+variants of `AspireEase`, the paper's algorithm ("ASPIRE-EASE", "ASPIRE-CP"), and of `AspireModels`, ours, are
+listed here. All get the same search: the same number of trials, drawn alike (`tuning.py`). Every baseline
+that can use it has a row with the preconditioner of `AspireModels` too ("AFL + P"). Steps are searched up to
+10/L, by hundreds of workers up to 1000/L.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _baselines(workers: int, known_prior: bool, network: bool) -> list[Method]:
 
 
 def ease(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
-    """Return what makes `AspireEase` with these fields fixed; active_workers = "all" waits for every worker.
+    """Return what makes `AspireEase` with these fields fixed; active_workers = "all" waits for everyone.
 
     The settings "step" and "penalty" are multiples of the driver's own rules, which hold if they are absent.
     Other settings that are fields of the class are passed on; the rest ("budget") belong to the set.
@@ -218,7 +218,7 @@ def ease(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
 
 
 def models(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
-    """Return what makes `AspireModels` with these fields fixed; active_workers = "all" waits for every worker.
+    """Return what makes `AspireModels` with these fields fixed; active_workers = "all" waits for everyone.
 
     Settings that are fields of the class are passed on; the rest ("budget") belong to the set.
     """
@@ -334,7 +334,7 @@ def register(method: Method) -> Method:
 
 
 def names(*variants_of_ours: str, without: Collection[str] = (), preconditioned: bool = False) -> list[str]:
-    """Return the rows of a table: every baseline but `without`, variants of ours, the paper's, registered ones.
+    """Return a table's rows: every baseline but `without`, variants of ours, the paper's, registered ones.
 
     With `preconditioned`, the further rows of each baseline follow it.
 
