@@ -1,4 +1,4 @@
-"""ASPIRE-EASE: asynchronous federated distributionally robust optimisation."""
+"""Asynchronous federated distributionally robust optimisation: the paper's ASPIRE-EASE, and our own form."""
 
 from typing import TYPE_CHECKING, Any
 

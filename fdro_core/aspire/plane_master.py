@@ -1,4 +1,4 @@
-"""What both forms of ASPIRE share at the master: who is waited for, and who may weigh."""
+"""What `AspireEase` and `AspireModels` share at the master: who is waited for, and who may weigh."""
 
 from __future__ import annotations
 

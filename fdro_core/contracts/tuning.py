@@ -125,7 +125,7 @@ PRECONDITIONED_STEP = Tunable(0.006, Range(6e-4, 0.6))
 PRECONDITIONED = Variant(
     "+ P", {"preconditioner": "gradients", "averaging": 0.1}, {"step": PRECONDITIONED_STEP}
 )
-"""The row of a method with ASPIRE's preconditioner and averaging."""
+"""The row of a method with the preconditioner and averaging of `AspireModels`."""
 
 LOCAL_STEPS = Tunable(5, Choice((2, 5, 10)))
 """Local steps per round."""

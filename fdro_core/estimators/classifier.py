@@ -1,4 +1,4 @@
-"""The scikit-learn classifier: fits by `central`, or by ASPIRE-EASE with one worker per group."""
+"""The scikit-learn classifier: fits by `central`, or by the federated driver with one worker per group."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         class_weight: "balanced", or a mapping from label to weight: multiplies the samples' weights.
         l2: the ridge, on bias and weights.
         tolerance: of the objective, relative to max(1, objective); see `gap_`.
-        steps: the most passes over the data ("central"; None: 2,000), or master iterations ("aspire-ease";
+        steps: the most passes over the data ("central"; None: 2,000), or master iterations ("aspire-models";
             None: the driver's own rule).
         solver: "central" sees all data at once: L-BFGS and the method of multipliers, to a proven gap.
-            "aspire-ease" runs the federated driver, one worker per group, on a virtual clock.
+            "aspire-models" runs the federated driver, one worker per group, on a virtual clock.
         seed: of the driver's delays and starting point; "central" uses no random numbers.
 
     Attributes:
@@ -81,7 +81,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
             worst case at the solution need not be unique, and `worst_case_.p` is one of them.
         objective_: the worst expected loss with the ridge.
         gap_: a proven bound on how far `objective_` is above the minimum; infinite for l2 = 0, and with
-            "aspire-ease" if the driver has no such proof (`Result.gap`).
+            "aspire-models" if the driver has no such proof (`Result.gap`).
         n_iter_: passes over the data, or master iterations.
         cross_validation_: with radius="cv", the `radii` tried and every group's held-out accuracy (`scores`).
 

@@ -29,7 +29,7 @@ from fdro_core.solving import solve
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
 
-SOLVERS = ("central", "aspire-ease")
+SOLVERS = ("central", "aspire-models")
 BY_CROSS_VALIDATION = "cv"
 ROUGHLY = 1e-3  # tolerance of the models in cross-validation, whose scores are no more exact
 
@@ -220,7 +220,7 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
         else:
             if problem.weight is not None:
                 raise InvalidSetting(
-                    "solver='aspire-ease' takes no weights of samples or classes; use solver='central'"
+                    "solver='aspire-models' takes no weights of samples or classes; use solver='central'"
                 )
             X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
             rows = [np.flatnonzero(problem.group == g) for g in range(problem.sizes.size)]

@@ -1,4 +1,4 @@
-"""The scikit-learn regressor: fits by `central`, or by ASPIRE-EASE with one worker per group."""
+"""The scikit-learn regressor: fits by `central`, or by the federated driver with one worker per group."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
             smaller for the same model.
         tolerance: of the objective, relative to max(u, objective), where u is the variance of y under the
             prior, or its standard deviation for the absolute loss; see `gap_`.
-        steps: the most passes over the data ("central"; None: 2,000), or master iterations ("aspire-ease";
+        steps: the most passes over the data ("central"; None: 2,000), or master iterations ("aspire-models";
             None: the driver's own rule).
         solver: "central" sees all data at once: L-BFGS and the method of multipliers, to a proven gap. The
             kinks of the absolute loss are smoothed from below, more finely until the gap to the absolute loss
-            itself is proved. "aspire-ease" runs the federated driver, one worker per group, on a virtual
+            itself is proved. "aspire-models" runs the federated driver, one worker per group, on a virtual
             clock; it does not take the absolute loss.
         seed: of the driver's delays and starting point; "central" uses no random numbers.
 
@@ -77,7 +77,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
             worst case at the solution need not be unique, and `worst_case_.p` is one of them.
         objective_: the worst expected loss with the ridge.
         gap_: a proven bound on how far `objective_` is above the minimum; infinite for l2 = 0, and with
-            "aspire-ease" if the driver has no such proof (`Result.gap`).
+            "aspire-models" if the driver has no such proof (`Result.gap`).
         n_iter_: passes over the data, or master iterations.
         cross_validation_: with radius="cv", the `radii` tried and minus every group's held-out loss.
 
@@ -164,9 +164,9 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
             raise InvalidSetting(f"loss must be one of {', '.join(map(repr, LOSSES))}, got {self.loss!r}")
         if not (isinstance(epsilon, Real) and 0.0 < float(epsilon) < np.inf):
             raise InvalidSetting(f"epsilon must be a number > 0, got {self.epsilon!r}")
-        if self.loss == "absolute" and self.solver == "aspire-ease":
+        if self.loss == "absolute" and self.solver == "aspire-models":
             raise InvalidSetting(
-                "solver='aspire-ease' needs a smooth loss and loss='absolute' has kinks; use "
+                "solver='aspire-models' needs a smooth loss and loss='absolute' has kinks; use "
                 "solver='central', or loss='huber' with a small epsilon"
             )
 

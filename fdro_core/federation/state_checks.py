@@ -199,7 +199,7 @@ def _roster(saved: Saved) -> None:
 
 
 def _resting(saved: Saved) -> list[int]:
-    """The workers that rest, of ASPIRE-EASE with mini-batches."""
+    """The workers that rest, of `AspireModels` with mini-batches."""
     if "resting" not in saved.get("master"):
         return []
     workers = [pair[0] for pair in saved.listing("master.resting")]
@@ -277,7 +277,7 @@ def _plane_losses(saved: Saved, name: str, at: str, planes: NDArray[np.float64])
 
 
 def _models(saved: Saved) -> None:
-    """Check the form of ASPIRE with quadratic models at the master; these check their shapes themselves."""
+    """Check `AspireModels`; these check their shapes themselves."""
     at = "master.models"
     numbers = (
         "objective",

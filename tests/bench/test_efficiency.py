@@ -82,7 +82,7 @@ def test_the_clock_ends_a_run_and_a_seed_repeats_it() -> None:
 
 
 def test_a_run_stops_at_the_accuracy_asked_for() -> None:
-    record = perform(replace(DIGITS, until=0.6, parts=(), held=0.0))
+    record = perform(replace(DIGITS, method="ASPIRE-EASE", until=0.6, parts=(), held=0.0))
     assert record["stop"] == "accuracy"
     assert record["curve"]["acc"][-1] >= 0.6 > max(record["curve"]["acc"][:-1])
     assert "loss_w" not in record["curve"]
@@ -216,11 +216,11 @@ def test_models_have_no_settings_to_search_with_full_batches() -> None:
 
 
 def test_variants_are_tried_with_the_same_settings() -> None:
-    known = efficiency.one_problem(DIGITS, 5)
+    known = efficiency.one_problem(replace(DIGITS, batch=8), 5)
     tried = [
         tuning.candidates(known[name], 6) for name in ("AspireModels", "AspireModels-CP", "AspireModels(-)")
     ]
     assert tried[0] == tried[1] == tried[2]
     assert "budget" not in tried[0][0]
-    own = [settings["step"] for settings in tuning.candidates(known["AFL"], 6)]
-    assert own[1:] != [settings["step"] for settings in tried[0]][1:]
+    own = [settings["step"] for settings in tuning.candidates(known["AFL + P"], 6)]
+    assert own[1:] != [settings["model_step"] for settings in tried[0]][1:]

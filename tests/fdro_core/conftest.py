@@ -47,5 +47,5 @@ def make(request):
 
 @pytest.fixture(params=FORMS)
 def aspire(request):
-    """Makes `AspireModels` in each of its two forms: a test that takes it runs once for each."""
+    """Makes `AspireModels`, or `AspireEase`: a test that takes it runs once for each."""
     return partial(in_form, request.param)

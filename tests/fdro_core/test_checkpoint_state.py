@@ -57,10 +57,10 @@ def test_a_checkpoint_for_other_numbers_of_things(written):
         pytest.warns(CheckpointWarning),
         pytest.raises(CheckpointMismatch, match="3 workers and there are 2"),
     ):
-        resume(written("aspire-virtual"), quadratics()[:2], middle_box(2), force=True)
+        resume(written("aspire-virtual"), quadratics()[:2], middle_box(2), algorithm=ADMM, force=True)
     problems = [Quadratic([0.0]) for _ in range(3)]
     with pytest.warns(CheckpointWarning), pytest.raises(CheckpointMismatch, match=r"2 parameters.* have 1"):
-        resume(written("aspire-virtual"), problems, middle_box(3), force=True)
+        resume(written("aspire-virtual"), problems, middle_box(3), algorithm=ADMM, force=True)
 
 
 METHODS = {

@@ -32,7 +32,7 @@ def of_loss(loss):
     return {"worst_test_accuracy": None, "worst_test_loss": loss, "workers": []}
 
 
-SETTINGS = [{"algorithm.name": "aspire-ease"}, {"algorithm.name": "fed-avg"}]
+SETTINGS = [{"algorithm.name": "aspire-models"}, {"algorithm.name": "fed-avg"}]
 
 
 def test_held_out_samples_decide_single_runs():

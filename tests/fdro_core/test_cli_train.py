@@ -54,7 +54,7 @@ def test_train_writes_a_folder():
 
 
 def test_a_run_that_converges_ends_by_itself_and_says_so():
-    text = RUN_FILE.replace("iterations = 120", 'iterations = 5_000\nconsensus = "models"')
+    text = RUN_FILE.replace("iterations = 120", "iterations = 5_000")
     Path("run.toml").write_text(text)
     printed = fdro("train", "run.toml").stdout
     numbers = json.loads(Path("run/result.json").read_text())
@@ -158,8 +158,8 @@ def test_the_example_is_ahead_of_fedavg_for_the_worst_worker():
 def test_against_is_checked_before_the_first_run():
     told = fdro("train", "run.toml", "--against", "fedavgg", code=2).stderr
     assert "did you mean 'fed-avg'?" in told
-    told = fdro("train", "run.toml", "--against", "aspire-ease", code=2).stderr
-    assert "--against aspire-ease: the run file has this algorithm too" in told
+    told = fdro("train", "run.toml", "--against", "aspire-models", code=2).stderr
+    assert "--against aspire-models: the run file has this algorithm too" in told
     Path("run-fed-avg").mkdir()
     Path("run-fed-avg/result.json").write_text("{}")
     assert "already holds a run" in fdro("train", "run.toml", "--against", "fed-avg", code=2).stderr

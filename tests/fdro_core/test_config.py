@@ -51,7 +51,6 @@ BAD_OF_THE_PAPER = [
     ({"regularisation": "l2"}, "setting-2"),
     ({"local_steps": 0}, "local_steps"),
     ({"reported_loss": "batch"}, "full, average"),
-    ({"model_step": 0.1}, "model_step", "models"),
     ({"consensus_step": "long"}, r"consensus_step \(η_z\) must be a finite number > 0 or a function"),
 ]
 

@@ -110,7 +110,7 @@ def test_a_master_that_is_killed(kind, make, tmp_path, aspire):
     engine = make(kind)
     if kind == RAY:
         arguments = [cluster.load().get_runtime_context().gcs_address]
-    script = MASTER.format(N=N, form=aspire().consensus)
+    script = MASTER.format(N=N, form=aspire.args[0])
     master = subprocess.Popen([sys.executable, "-c", script, str(path), *arguments], cwd=ROOT)
     try:
         while not path.exists():

@@ -127,7 +127,7 @@ def test_wrong_weights(weight, message):
 def test_the_driver_takes_no_weights():
     X, y, site = conflict(40)
     with pytest.raises(InvalidSetting, match="takes no weights of samples or classes"):
-        RobustClassifier(solver="aspire-ease", class_weight="balanced").fit(X, y, groups=site)
+        RobustClassifier(solver="aspire-models", class_weight="balanced").fit(X, y, groups=site)
 
 
 # -- radius="cv" ------------------------------------------------------------------------------------------

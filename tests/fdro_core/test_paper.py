@@ -69,8 +69,6 @@ def algorithm_1(problems, active_sets, start, s):
         for j in Q:  # Eq. (16)
             ascent = z - w[j] - c2 * phi[j]
             phi[j] = np.clip(phi[j] + s["rho_2"] * ascent, -s["alpha_4"], s["alpha_4"])
-        for j in Q:
-            seen[j] = (z.copy(), lam.copy(), list(A), phi[j].copy(), s["eta_w"](t + 1, size))
         if (t + 1) % s["k"] == 0:
             p = largest(f)  # Eq. (18)-(21); what differs by rounding alone is no violation
             violated = p @ f > max(a @ f for a in A) + 1e-10 * np.ptp(f)
@@ -81,6 +79,8 @@ def algorithm_1(problems, active_sets, start, s):
             if violated:
                 A, lam = [*A, p], np.append(lam, 0.0)
         t += 1
+        for j in Q:
+            seen[j] = (z.copy(), lam.copy(), list(A), phi[j].copy(), s["eta_w"](t, len(A)))
 
 
 USUAL = {

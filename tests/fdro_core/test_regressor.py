@@ -157,7 +157,7 @@ def test_both_solvers_agree(loss):
     X, y, group = data()
     settings = {"loss": loss, "epsilon": EPSILON, "l2": 1e-2}
     ours = RobustRegressor("kl", tolerance=1e-7, **settings).fit(X, y, groups=group)
-    driver = RobustRegressor("kl", solver="aspire-ease", steps=1000, **settings).fit(X, y, groups=group)
+    driver = RobustRegressor("kl", solver="aspire-models", steps=1000, **settings).fit(X, y, groups=group)
     assert driver.objective_ == pytest.approx(ours.objective_, rel=1e-3)
     assert driver.objective_ - ours.objective_ <= driver.gap_ + 1e-6
     np.testing.assert_allclose(driver.predict(X), ours.predict(X), atol=0.1)
@@ -232,7 +232,7 @@ def test_smoothing_is_below_by_its_bound():
         ({"loss": "cubic"}, "loss must be one of 'squared', 'absolute', 'huber', got 'cubic'"),
         ({"epsilon": 0.0}, "epsilon must be a number > 0"),
         ({"epsilon": "1"}, "got '1'"),
-        ({"loss": "absolute", "solver": "aspire-ease"}, "use solver='central', or loss='huber'"),
+        ({"loss": "absolute", "solver": "aspire-models"}, "use solver='central', or loss='huber'"),
         ({"l2": -1.0}, "l2 must be"),
     ],
 )

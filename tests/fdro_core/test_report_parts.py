@@ -37,7 +37,7 @@ def run_of(workers, history=(), **result):
     numbers = {
         "stop_reason": "iterations", "iterations": 10, "planned": 10, "parameters": 2, "proved": True,
         "caveat": "", "suspicious": {}, "objective": 0.5, "workers": workers,
-        "set": {"name": "kl", "as": "KL"}, "algorithm": {"name": "aspire-ease"},
+        "set": {"name": "kl", "as": "KL"}, "algorithm": {"name": "aspire-models"},
         "engine": {"name": "virtual"}, **result,
     }  # fmt: skip
     return Run("run", numbers, list(history), {}, "")

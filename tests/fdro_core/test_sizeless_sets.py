@@ -111,7 +111,7 @@ def grouped(groups=4):
 
 
 @every_kind
-@pytest.mark.parametrize("solver", ["central", "aspire-ease"])
+@pytest.mark.parametrize("solver", ["central", "aspire-models"])
 def test_robust_classifier_with_a_finished_set(make, solver):
     X, y, group = grouped()
     steps = None if solver == "central" else 40
@@ -211,7 +211,7 @@ def fdro(path, *arguments):
 @pytest.mark.parametrize(
     "section", ['name = "my-tail"\nlevel = 0.5', 'name = "my-near"\nradius = 0.2'], ids=["any size", "centre"]
 )
-@pytest.mark.parametrize("algorithm", ["aspire-ease", "fed-avg"])
+@pytest.mark.parametrize("algorithm", ["aspire-models", "aspire-ease", "fed-avg"])
 def test_train_and_resume(installed, section, algorithm):
     text = RUN_FILE.replace('name = "kl"\nradius = 0.1', section)
     text = text.replace("iterations = 120", f'name = "{algorithm}"\niterations = 12')

@@ -99,7 +99,7 @@ def test_without_groups_every_sample_is_one(name):
 def test_both_solvers_agree():
     X, y, group = data(classes=3)
     ours = RobustClassifier("kl", l2=1e-2, tolerance=1e-7).fit(X, y, groups=group)
-    driver = RobustClassifier("kl", l2=1e-2, solver="aspire-ease", steps=2000).fit(X, y, groups=group)
+    driver = RobustClassifier("kl", l2=1e-2, solver="aspire-models", steps=2000).fit(X, y, groups=group)
     assert driver.objective_ == pytest.approx(ours.objective_, rel=1e-4)
     assert driver.objective_ - ours.objective_ <= driver.gap_ + 1e-7
     np.testing.assert_allclose(driver.predict_proba(X), ours.predict_proba(X), atol=1e-2)

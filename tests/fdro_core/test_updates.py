@@ -252,7 +252,7 @@ def test_one_call_for_one_worker_moves_the_planes_as_the_general_calls_do():
     other = copy.deepcopy(adversary)
     other.planes._view()  # the copies of views are no views
     update = Update(0, np.zeros(1), float(adversary.losses[2]) + 0.1, 2.0, 3.0)
-    assert adversary.respond_to_one(2, update) == pytest.approx(other.respond([(2, update)], 0.0)[0])
+    assert adversary.respond_to_one(2, update, 0) == pytest.approx(other.respond([(2, update)], 0, 0.0)[0])
     assert adversary.value == pytest.approx(other.value)
     for name in ("losses", "gradient_sq", "curvature"):
         assert np.array_equal(getattr(adversary, name), getattr(other, name))

@@ -35,7 +35,7 @@ center = "samples"           # the mix of patients as it is, and all mixes
 radius = 0.5                 # within this divergence of it
 
 [algorithm]
-name = "aspire-ease"
+name = "aspire-models"       # ours; "aspire-ease" is the paper's, "fed-avg" a baseline
 active_workers = 1           # the master updates as soon as one worker has answered
 tolerance = 1e-6             # stop once no more than this share of the objective is left to gain
 

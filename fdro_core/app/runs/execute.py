@@ -13,7 +13,7 @@ from fdro_core.app.formatting import to_json
 from fdro_core.app.runs.catalogue import algorithms, find
 from fdro_core.app.runs.evaluate import Evaluate
 from fdro_core.app.runs.folder import CHECKPOINT, HISTORY, ORIGIN, RUN_FILE, RunFolder
-from fdro_core.app.runs.run_file import ASPIRE_EASE, FOLDER, RunSetup, load
+from fdro_core.app.runs.run_file import FOLDER, USUAL_ALGORITHM, RunSetup, load
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import read_source
 from fdro_core.app.runs.summary import summary
@@ -47,7 +47,7 @@ def check_against(run_file: Path, output: Path | None, algorithm: str, *, force:
     name, _ = find("algorithm", algorithm, algorithms())
     source, base = read_source(run_file), _base(run_file) or run_file.parent
     setting = Section(source, source.values)
-    own = setting.section("algorithm").read("name", str, ASPIRE_EASE)
+    own = setting.section("algorithm").read("name", str, USUAL_ALGORITHM)
     if find("algorithm", own, algorithms())[0] == name:
         raise InvalidSetting(f"--against {algorithm}: the run file has this algorithm too; name another")
     folder = base / setting.section("output").read("folder", str, FOLDER) if output is None else output

@@ -23,7 +23,7 @@ from fdro_core.privacy.settings import Privacy
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.names import join_names
 
-ASPIRE_EASE, FOLDER = "aspire-ease", "run"
+USUAL_ALGORITHM, FOLDER = "aspire-models", "run"
 """The algorithm and the output folder if a run file names none."""
 
 STOPS = {"stationary": StopWhenStationary, "loss": StopAtLoss, "seconds": StopAfter}
@@ -123,7 +123,7 @@ def _set(section: Section, cls: type[UncertaintySet], workers: Workers, folder: 
 
 
 def _algorithm(section: Section) -> tuple[str, Any]:
-    name = section.read("name", str, ASPIRE_EASE)
+    name = section.read("name", str, USUAL_ALGORITHM)
     with section.at("name"):
         name, cls = find("algorithm", name, algorithms())
     given: dict[str, Any] = {}

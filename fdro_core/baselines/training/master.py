@@ -91,7 +91,7 @@ class TrainingMaster(FederatedMaster, Generic[Method, State]):
 
     @property
     def _step(self) -> float:
-        """η; with a preconditioner it rises and falls with the epochs, as ASPIRE-EASE's does."""
+        """η; with a preconditioner it rises and falls with the epochs, as that of `AspireModels` does."""
         if not self.method.preconditioned:
             return self.state.step
         return self.state.step * preconditioner.pace(self._epochs, self.state.losses.size)

@@ -29,7 +29,7 @@ class TrainingMethod(ABC):
     preconditioner: str = setting(
         "none",
         OneOf("none", "gradients"),
-        '"gradients" steps in the metric P of ASPIRE-EASE with mini-batches, which follows the gradients',
+        '"gradients" steps in the metric P of AspireModels with mini-batches, which follows the gradients',
         letter="P",
     )
     averaging: float = setting(
