@@ -59,8 +59,8 @@ def main(arguments: list[str]) -> int:
 def one_problem(base: Task, workers: int) -> dict[str, methods.Method]:
     """Return the methods without a search for Γ: all solve the same problem, only the steps differ.
 
-    The variants of `AspireModels` are tried with the same settings: they differ in whom they wait for and in their planes,
-    and different luck in the search would hide that.
+    The variants of `AspireModels` are tried with the same settings: they differ in whom they wait for and in
+    their planes, and different luck in the search would hide that.
     """
     return {
         name: replace(
