@@ -26,6 +26,7 @@ from bench.driver.problems import (
     robust_value,
     six_sets,
 )
+from bench.driver.settings import settings
 from bench.driver.size import iteration_models, scale_models
 from bench.driver.turns import Interleaved, Timed, images
 from bench.measuring import sections
@@ -221,7 +222,7 @@ SECTIONS = {
     part.__name__: part
     for part in (
         models, gradients, eight, fifty, stress, planes, iteration, overhead, scale, iteration_models,
-        scale_models, traffic, network, networks,
+        scale_models, traffic, network, networks, settings,
     )
 }  # fmt: skip
 
