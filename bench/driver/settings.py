@@ -78,8 +78,13 @@ def settings() -> None:
                 print(f"problem {seed}, {', '.join(key)}: {gap:.1e} ({words})", flush=True)
     table = Table("settings", "metric", "diverged", f"within {CLOSE:g}", "median gap", "largest gap")
     for (name, metric), values in rows.items():
-        gap = np.array(values)
-        bad, close = np.count_nonzero(~(gap < 1.0)), np.count_nonzero(gap <= CLOSE)
-        numbers = [str(bad), f"{close} of {gap.size}", f"{np.median(gap):.1e}", f"{gap.max():.1e}"]
+        all_gaps = np.array(values)
+        bad, close = np.count_nonzero(~(all_gaps < 1.0)), np.count_nonzero(all_gaps <= CLOSE)
+        numbers = [
+            str(bad),
+            f"{close} of {len(values)}",
+            f"{np.median(all_gaps):.1e}",
+            f"{all_gaps.max():.1e}",
+        ]
         table.add_row(name, metric, *numbers)
     Console(width=110).print(table)
