@@ -78,13 +78,13 @@ def settings() -> None:
                 print(f"problem {seed}, {', '.join(key)}: {gap:.1e} ({words})", flush=True)
     table = Table("settings", "metric", "diverged", f"within {CLOSE:g}", "median gap", "largest gap")
     for (name, metric), values in rows.items():
-        all_gaps = np.array(values)
-        bad, close = np.count_nonzero(~(all_gaps < 1.0)), np.count_nonzero(all_gaps <= CLOSE)
+        every = np.array(values)
+        bad, close = np.count_nonzero(~(every < 1.0)), np.count_nonzero(every <= CLOSE)
         numbers = [
             str(bad),
             f"{close} of {len(values)}",
-            f"{np.median(all_gaps):.1e}",
-            f"{all_gaps.max():.1e}",
+            f"{np.median(every):.1e}",
+            f"{every.max():.1e}",
         ]
         table.add_row(name, metric, *numbers)
     Console(width=110).print(table)
