@@ -1,4 +1,4 @@
-"""What an expert writes in NumPy for one set, to compare with: whole-array code, without proof or special cases.
+"""What an expert writes in NumPy for one set, to compare with: whole-array code, without a proof.
 
 Each function takes a set, prepares what does not depend on losses, and returns a function of the losses
 whose result is a worst-case distribution. For a polyhedron an expert calls SciPy's `linprog`.
@@ -114,7 +114,7 @@ def chi_square(ball: Any) -> Expert:
 
 
 def _diagonal(q: Array, shape: Array, radius: float) -> Expert:
-    """Newton's method for t in √distance, and within it for the price of mass: p = max(0, q + tQ(f - price))."""
+    """p = max(0, q + tQ(f - price)): Newton's method for t in √distance, and within it for the price."""
 
     def solve(f: Array) -> Array:
         top = np.flatnonzero(f == f.max())
@@ -149,7 +149,7 @@ def _diagonal(q: Array, shape: Array, radius: float) -> Expert:
 
 
 def _dense(q: Array, shape: Array, radius: float) -> Expert:
-    """Block principal pivoting: exchange all wrong signs while they get fewer, otherwise the last one alone."""
+    """Block pivoting: exchange all wrong signs while they get fewer, otherwise the last one alone."""
     rows = shape.sum(axis=1)
 
     def solve(f: Array) -> Array:
@@ -230,7 +230,7 @@ def cd_norm(cd: Any) -> Expert:
         return _equal_spreads(q, s, down, 0.5 * budget * float(s[0]))
 
     def at_price(f: Array, price: float) -> Tangent:
-        """The best p without Σp = 1, at a price of mass: the largest gains first, until the budget is spent."""
+        """The best p without Σp = 1, at a price of mass: the largest gains first, within the budget."""
         up = f > price
         gain = s * np.abs(f - price)
         order = np.argsort(-gain)
