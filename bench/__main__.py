@@ -9,6 +9,7 @@ import ast
 import importlib
 import sys
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -61,7 +62,9 @@ def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in known:
         asked = bool(arguments) and arguments[0] not in {"-h", "--help"}
         if asked:
-            print(f"bench has no command {arguments[0]!r}.", file=sys.stderr)
+            close = get_close_matches(arguments[0], known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else "."
+            print(f"bench has no command {arguments[0]!r}{hint}", file=sys.stderr)
         print(overview(known))
         return 2 if asked else 0
     try:

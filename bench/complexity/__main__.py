@@ -13,23 +13,36 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.complexity import grid, overall, peers, plots, report, summary
+from bench.complexity.paper import CLAIMS
 from bench.complexity.variants import Variant, found, parameter_count
 from bench.display import style
 from bench.measuring import memory
+from bench.measuring.command import Parser
 from bench.measuring.store import Store
+from bench.measuring.timing import one_thread
+from fdro_core.app.references import load_module
 from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.errors import FdroError
 
 OUT = Path(__file__).parents[1] / "out"
-MINUTES = {True: 0.65, False: 13.0}
-"""After this the other groups are left for another run. Start-up, the last group and plots come on top."""
+SECONDS = {True: 75.0, False: 600.0}
+"""Processor seconds after which sets that the paper has not are left for another run; the paper's are always
+measured. Plots and waiting for a busy machine come on top."""
 
 
 def main(arguments: list[str]) -> int:
     """Measure what is not measured yet, then write and print tables and plots. Ctrl-C keeps what is done."""
-    options = _parse(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        for module in options.modules:
+            load_module(module, Path.cwd())
+        variants, without = found(options.sets)
+    except FdroError as error:  # a set or module that is not there: the message says what is
+        parser.error(str(error))
     settings = _settings(options)
     folder = options.out or OUT / ("complexity-quick" if options.quick else "complexity")
-    minutes = MINUTES[options.quick] if options.minutes is None else options.minutes
+    seconds = SECONDS[options.quick] if options.seconds is None else options.seconds
     console = Console()
     store = Store(
         folder / "results.json",
@@ -40,76 +53,84 @@ def main(arguments: list[str]) -> int:
         console.print(
             f"Continuing from {len(store.document['groups'])} groups measured before (--fresh discards them)."
         )
-    if not style.available():
-        console.print(
-            "No plots: they need matplotlib (pip install matplotlib). Tables are written without it."
-        )
+    store.document["notes"] |= {"without": without, "missing": peers.missing(), "interrupted": False}
+    if not options.sets:
+        variants += peers.special_variants()
     code = 0
-    with _bar(console) as bar:
+    with _bar(console) as bar, one_thread():
         try:
-            measure(store, settings, options.sets, bar, 60 * minutes, options.quick)
+            measure(store, settings, variants, bar, seconds, options.quick)
         except KeyboardInterrupt:
-            store.document["notes"]["unfinished"] = "interrupted"
+            store.document["notes"]["interrupted"] = True
             code = 130
     store.save()
     write(store.document, folder)
-    for table in report.rich_tables(store.document, console.width):
+    for table in report.rich_tables(store.document, console.width, everything=options.all):
         console.print(table)
-    for line in [report.EXPLANATION, *report.remarks(store.document)]:
+    for line in [report.legend(console.width, everything=options.all), *report.remarks(store.document)]:
         console.print(line, soft_wrap=True)
-    console.print("Tables, numbers and plots are in", folder.name, "beside results.json.", soft_wrap=True)
+    plots_too = (
+        "tables, numbers and plots" if style.available() else "tables and numbers (plots need matplotlib)"
+    )
+    console.print(f"All {plots_too} are in {folder.name}, beside results.json.", soft_wrap=True)
     return code
 
 
 def measure(
-    store: Store, settings: grid.Settings, only: list[str] | None, bar: Progress, seconds: float, quick: bool
+    store: Store, settings: grid.Settings, variants: list[Variant], bar: Progress, seconds: float, quick: bool
 ) -> None:
-    """Every group that the store does not have yet, for so many seconds."""
+    """Every group that the store does not have yet: the paper's sets, then the others for so many seconds."""
     task = bar.add_task(
         "looking for sets and solvers, compiling kernels (minutes, once per machine)", total=None
     )
-    variants, without = found()
-    variants += peers.special_variants()
-    if only:
-        variants = [each for each in variants if each.name in only]
-    plan = [(each, *grid.methods(each)) for each in variants]
     notes: dict[str, Any] = store.document["notes"]
-    notes |= {"without": without, "missing": peers.missing(), "unfinished": ""}
-    notes["variants"] = [_about(each, default) for each, _, default in plan]
-    groups = [
-        (each, size, able)
-        for size in settings.sizes
-        for each, able, _ in plan
-        if size <= grid.largest(each, settings)
-    ]
-    runs = overall.sets(only) if overall.available() else []
-    bar.update(task, total=len(groups) + len(runs))
+    plan = []
+    for each in variants:
+        try:
+            plan.append((each, *grid.methods(each)))
+        except Exception as error:  # somebody's own set may raise anything; the others go on
+            notes["without"][each.title] = f"{type(error).__name__}: {error}"
+    notes |= {"variants": [_about(each, default) for each, _, default in plan], "late": [], "budget": seconds}
+    notes["overall"] = overall.about(quick)
     rivals = peers.present()
     memory.settle()
-    left = 0
-    deadline = time.monotonic() + seconds
-    for variant, size, able in groups:
-        key = ["cells", variant.name, variant.label, size]
-        bar.update(task, description=f"{variant.title}, N = {size:,}")
+    groups = [entry for papers in (True, False) for entry in _groups(plan, settings, papers)]
+    bar.update(task, total=len(groups))
+    deadline = time.process_time() + seconds
+    for variant, size, able, default in groups:
+        key = ["cells", variant.name, variant.label, size] if size else ["overall", variant.name]
+        what = f"{variant.title}, N = {size:,}" if size else f"a whole run with {variant.name}"
+        bar.update(task, description=what)
         if not store.done(key):
-            if time.monotonic() > deadline:
-                left += 1
+            if variant.name not in CLAIMS and time.process_time() > deadline:
+                notes["late"].append([variant.title, size])
                 continue
-            cells = store.document["cells"]
-            store.add(key, "cells", grid.measure(variant, size, able, rivals, cells, settings))
-        bar.advance(task)
-    if runs:
-        notes["overall"] = overall.about(quick)
-    for name in runs:
-        bar.update(task, description=f"a whole run with {name}")
-        if not store.done(["overall", name]):
-            if time.monotonic() > deadline:
-                left += 1
-                continue
-            store.add(["overall", name], "overall", [overall.measure(name, quick, settings.seed)])
+            if size:
+                cells = store.document["cells"]
+                store.add(key, "cells", grid.measure(variant, size, able, default, rivals, cells, settings))
+            else:
+                store.add(key, "overall", [overall.measure(variant, quick, settings.seed)])
         bar.advance(task)
     bar.update(task, description="done")
-    notes["unfinished"] = f"{left} groups were out of time" if left else ""
+
+
+Group = tuple[Variant, int, list[str], str]
+"""A set, N or 0 for a whole run, the methods that can do it and its own one."""
+
+
+def _groups(plan: list[tuple[Variant, list[str], str]], settings: grid.Settings, papers: bool) -> list[Group]:
+    """Every group of the paper's sets or of the others by rising N, then a whole run with each."""
+    some = [entry for entry in plan if (entry[0].name in CLAIMS) == papers]
+    found = [
+        (each, size, able, default)
+        for size in settings.sizes
+        for each, able, default in some
+        if size <= grid.largest(each)
+    ]
+    if overall.available():
+        first = {each.name: (each, 0, able, default) for each, able, default in reversed(some)}
+        found += reversed(first.values())
+    return found
 
 
 def write(document: dict[str, Any], folder: Path) -> None:
@@ -118,6 +139,7 @@ def write(document: dict[str, Any], folder: Path) -> None:
         "table.md": report.markdown(document),
         "table.csv": report.csv_of(summary.rows(document)),
         "methods.csv": report.csv_of(summary.exponents(document)),
+        "memory.csv": report.csv_of(summary.memory(document)),
         "cells.csv": report.csv_of(document["cells"]),
         "overall.csv": report.csv_of(document["overall"]),
     }
@@ -139,6 +161,7 @@ def _about(variant: Variant, default: str) -> dict[str, Any]:
         "cost": variant.cost,
         "formulation": next(name for kind, name in FORMULATIONS if not kind or kind in kinds),
         "parameters": parameter_count(variant),
+        "largest": grid.largest(variant),
     }
 
 
@@ -154,15 +177,32 @@ def _bar(console: Console) -> Progress:
     return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
 
 
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench complexity", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="within a minute instead of fifteen")
+def _parser() -> Parser:
+    parser = Parser(prog="python -m bench complexity", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="a minute or two instead of a quarter of an hour"
+    )
+    parser.add_argument("--all", action="store_true", help="print every column and every table")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
     parser.add_argument(
         "--fresh", action="store_true", help="discard an earlier, unfinished run in that folder"
     )
-    parser.add_argument("--sets", nargs="+", metavar="NAME", help="only these sets")
+    parser.add_argument(
+        "--sets", nargs="+", metavar="NAME", help='only these sets; "module:Class" for one of your own'
+    )
+    parser.add_argument(
+        "--with",
+        dest="modules",
+        nargs="+",
+        default=[],
+        metavar="MODULE",
+        help="import these first, from this folder or installed: their sets and backends are measured too",
+    )
     parser.add_argument("--largest", type=int, metavar="N", help="no N above this")
-    parser.add_argument("--minutes", type=float, help="stop measuring after this; a second run continues")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="processor seconds after which sets that the paper has not are left for another run",
+    )
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args(arguments)
+    return parser

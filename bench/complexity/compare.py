@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from bench.complexity.report import power
 from bench.measuring import machine
+from bench.measuring.command import Parser
 from bench.measuring.store import load
 from bench.measuring.targets import number
 
@@ -67,7 +67,7 @@ def changes(first: dict[str, Any], second: dict[str, Any]) -> tuple[list[Change]
 
 def main(arguments: list[str]) -> int:
     """Print the changes; the exit code is 1 if something is slower than `--tolerance` allows."""
-    parser = argparse.ArgumentParser(prog="python -m bench compare", description=__doc__)
+    parser = Parser(prog="python -m bench compare", description=__doc__)
     parser.add_argument("first", type=Path, help="a result file or folder")
     parser.add_argument("second", type=Path, help="another, of the same command")
     parser.add_argument("--tolerance", type=float, default=1.5, help="a ratio above this is a regression")

@@ -12,6 +12,9 @@ TAIL = 10_000
 
 ENOUGH = 3
 
+DECADES, ERROR = 1.5, 0.1
+"""An exponent over a shorter range of N, or with a larger standard error, says nothing and is not shown."""
+
 
 class Fit(NamedTuple):
     """seconds ≈ c·N^exponent between `first` and `last`; `error` is one standard error."""
@@ -22,9 +25,14 @@ class Fit(NamedTuple):
     last: int
     points: int
 
+    @property
+    def sure(self) -> bool:
+        """Whether the exponent may be shown."""
+        return bool(np.log10(self.last / self.first) >= DECADES and self.error <= ERROR)
+
 
 def exponent(sizes: ArrayLike, seconds: ArrayLike, noise: ArrayLike | None = None) -> Fit | None:
-    """Least squares on logarithms, over N >= TAIL, or else over the largest four sizes.
+    """Least squares on logarithms, over N >= TAIL, or else over the largest sizes that span `DECADES`.
 
     Args:
         sizes: N.
@@ -42,11 +50,12 @@ def exponent(sizes: ArrayLike, seconds: ArrayLike, noise: ArrayLike | None = Non
     good = np.isfinite(t) & (t > 0.0) & np.isfinite(spread)
     order = np.argsort(n[good])
     n, t, spread = n[good][order], t[good][order], spread[good][order]
-    chosen = n >= TAIL
-    if chosen.sum() < ENOUGH:
-        chosen = np.arange(n.size) >= n.size - 4
-    if chosen.sum() < ENOUGH:
+    if n.size < ENOUGH:
         return None
+    chosen = n >= TAIL
+    if chosen.sum() < ENOUGH or n[-1] < n[chosen][0] * 10.0**DECADES:
+        far = np.flatnonzero(n <= n[-1] / 10.0**DECADES)
+        chosen = np.arange(n.size) >= min(far[-1] if far.size else 0, n.size - ENOUGH)
     x, y, s = np.log(n[chosen]), np.log(t[chosen]), spread[chosen]
     centred = x - x.mean()
     room = float(centred @ centred)

@@ -5,15 +5,15 @@ No number in them is typed by hand.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.complexity import report
+from bench.complexity import paper, report
 from bench.display.tables import grid, replaced
 from bench.measuring import machine
+from bench.measuring.command import Parser
 from bench.measuring.store import load
 from bench.measuring.targets import number
 
@@ -23,7 +23,7 @@ RESULTS = ROOT / "bench" / "results"
 PICTURES = {
     "times": "Time of one oracle call over N with each set's default method, on logarithmic axes",
     "methods": "Time over N of every solver that supports each set; dashed: growth by the paper's formula",
-    "memory": "Peak memory of one call over N",
+    "memory": "Peak memory of a first call over N, of every solver that supports each set",
     "paper": "The operation counts by the paper's formulas, as in its Figures 1 and 2",
     "runs": "The time of a whole run for each set, divided into gradients, oracle and driver",
 }
@@ -34,9 +34,12 @@ INTRODUCTION = """\
 The paper states what one oracle call of each uncertainty set costs. This page shows the measured times
 beside it. All numbers come from result files in `bench/results`.
 
-To measure on your machine, run `python -m bench complexity --quick`, which takes about a minute (the first
-time, it also compiles the kernels), or `python -m bench complexity`, which takes a quarter of an hour. Both
-write tables, CSV, JSON and plots, continue an interrupted run, and include your own sets.
+To measure on your machine, run `make bench`, which takes a minute or two (the first time, it also compiles
+the kernels), or `python -m bench complexity`, which takes a quarter of an hour. Both measure the six sets of
+the paper first, at every N, then the others until a budget of processor seconds is spent. They print the
+complexity table, with `--all` every column and table, write tables, CSV, JSON and plots, and continue an
+interrupted run.
+Your own sets are measured too: `--sets module:Class`, or `--with module` for all that a module defines.
 `python -m bench compare A B` shows the ratios of two result files. `python -m bench page` writes this page.
 """
 
@@ -55,19 +58,32 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
     """Return the page's text; links to pictures are relative to the page."""
     parts = [INTRODUCTION]
     first, *others = report.tables(results)
-    parts += ["## One call", _table(*first[1:]), report.EXPLANATION, ""]
+    parts += [
+        "## One call: the paper's Table II, measured",
+        _table(*first[1:]),
+        report.COST,
+        report.EXPLANATION,
+        "",
+    ]
     titles = {"times", "methods", "memory", "paper"}
     folder = Path(os.path.relpath(pictures, target.parent)).as_posix()
     for name, text in PICTURES.items():
         if name in titles and (pictures / f"{name}.svg").exists():
             parts.append(f"![{text}]({folder}/{name}.svg)\n")
     for title, headings, entries in others:
-        parts += [f"## {title}", _table(headings, entries)]
+        heading = (
+            f"{title} (the paper's Table IV, measured)" if headings is report.OVERALL_HEADINGS else title
+        )
+        parts += [f"## {heading}", _table(headings, entries)]
     if (pictures / "runs.svg").exists() and results["overall"]:
         parts.append(f"![{PICTURES['runs']}]({folder}/runs.svg)\n")
     if oracles is not None:
         parts += [ORACLES, _promises(oracles["rows"])]
         parts.append("Measured on " + machine.line(oracles["machine"]) + ".\n")
+    parts += [f"## Related work: the paper's Table I\n\n{paper.RELATED_TEXT}"]
+    parts += [_table(paper.RELATED_HEADINGS, paper.RELATED)]
+    parts += [f"## Rates: the paper's Table III\n\n{paper.RATES_TEXT}"]
+    parts += [_table(paper.RATES_HEADINGS, paper.RATES)]
     parts.append("## About the run\n")
     parts += [f"{line}\n" for line in report.remarks(results)]
     return "\n".join(parts)
@@ -109,7 +125,7 @@ def _table(headings: Sequence[str], entries: Sequence[Sequence[str]]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page."""
-    parser = argparse.ArgumentParser(prog="python -m bench page", description=__doc__)
+    parser = Parser(prog="python -m bench page", description=__doc__)
     parser.add_argument(
         "--results", type=Path, default=RESULTS / "complexity", help="a folder of `complexity`"
     )

@@ -1,4 +1,4 @@
-"""The text of the paper's Tables II and IV beside the counts of `fdro_core.theory`, for Figures 1-2.
+"""The paper's Tables I to IV in our words, and the counts of `fdro_core.theory` for Figures 1-2.
 
 m is the number of inequality constraints, ε′ (here `eps`) the accuracy of the subproblem; n = N except for
 Wasserstein-1, whose program has N + N² variables.
@@ -65,3 +65,52 @@ def overall(name: str) -> str:
         return ""
     inner, _, rest = claim.cost.removeprefix("O(").rpartition(")")
     return f"O(K₁/ε³ + ⌊T₁/k⌋·{inner}){rest}"
+
+
+RELATED_HEADINGS = (
+    "work",
+    "non-convex losses",
+    "federated",
+    "a prior",
+    "adjustable",
+    "asynchronous",
+    "in fdro",
+)
+RELATED = (
+    ("Qian et al. 2019, robust optimisation over domains", "yes", "–", "–", "–", "–", "–"),
+    ("Mohri et al. 2019, agnostic federated learning", "–", "yes", "–", "–", "–", "`AFL`"),
+    (
+        "Issaid et al. 2021, federated robust optimisation for radio surfaces",
+        "yes",
+        "yes",
+        "–",
+        "–",
+        "–",
+        "–",
+    ),
+    ("Shen et al. 2024, FESS-GDA", "yes", "yes", "–", "–", "–", "–"),
+    ("Deng et al. 2020, DRFA", "yes", "yes", "yes", "–", "–", "`DRFAProx`"),
+    ("the paper, ASPIRE-EASE", "yes", "yes", "yes", "yes", "yes", "`AspireEase`"),
+)
+"""Table I, with a column of ours: the method's class here, if there is one."""
+
+RELATED_TEXT = """\
+What the paper says that related methods can do: train non-convex models, without gathering the data, with a
+prior over the workers, with a number that sets how robust, and without waiting for the slowest worker. The
+last column is ours."""
+
+RATES_HEADINGS = ("method", "all workers in step", "asynchronous")
+RATES = (
+    ("Sharma et al. 2022, Local SGDA", "O(1/ε^3.5)", "–"),
+    ("Wu et al. 2023, FedSGDA", "O(1/ε³)", "–"),
+    ("Sharma et al. 2023, Fed-Norm-SGDA", "O(1/ε²)", "–"),
+    ("Shen et al. 2024, FESS-GDA", "O(1/ε²)", "–"),
+    ("the paper, ASPIRE-EASE", "–", "O(1/ε³)"),
+)
+
+RATES_TEXT = """\
+How many iterations the paper says that each method needs to an ε-stationary point of a non-convex min-max
+problem. These are upper bounds, under assumptions that differ from method to method, and an iteration in step
+waits for the slowest worker. The step sizes that the paper's own bound asks for
+[do not exist](theory.md#what-the-paper-leaves-open-or-gets-wrong), and our other form has
+[a theory of its own](models-theory.md)."""

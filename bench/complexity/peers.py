@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from bench.complexity.by_hand import EXPERTS
 from bench.complexity.variants import Variant, chi_square, cvar
 from uncertainty_sets.arrays import Array
 
 Solve = Callable[[Array], float]
 
 CVXPY = "cvxpy + Clarabel"
+CONSTANT = "cvxpy + Clarabel, losses constant"
+NUMPY = "NumPy"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,17 @@ def _cvxpy(uncertainty_set: Any, size: int) -> Solve:
     from bench.measuring.models import from_constraints
 
     return from_constraints(uncertainty_set, size).solve
+
+
+def _constant(uncertainty_set: Any, size: int) -> Solve:
+    from bench.measuring.models import solved_once
+
+    return lambda losses: solved_once(uncertainty_set, losses)
+
+
+def _numpy(uncertainty_set: Any, size: int) -> Solve:
+    solve = EXPERTS[uncertainty_set.name](uncertainty_set)
+    return lambda losses: float(solve(losses) @ losses)
 
 
 def _transport_program(ball: Any, size: int) -> Solve:
@@ -132,7 +146,9 @@ CHI_SQUARE = Variant("ellipsoid", "χ², uniform centre", chi_square, "O(N)")
 _FAST = "fast-dro's robust_losses.py on the path, and torch"
 
 PEERS = (
+    Peer(NUMPY, ("numpy", "scipy"), "scipy", _numpy, names=tuple(EXPERTS)),
     Peer(CVXPY, ("cvxpy", "clarabel"), "cvxpy, clarabel", _cvxpy),
+    Peer(CONSTANT, ("cvxpy", "clarabel"), "cvxpy, clarabel", _constant),
     Peer(
         "transport LP (POT cost, SciPy HiGHS)", ("ot", "scipy"), "pot", _transport_program, ("wasserstein-1",)
     ),

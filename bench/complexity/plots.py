@@ -59,96 +59,107 @@ def _log(axes: Any, ylabel: str, last: float, width: float) -> None:
 
 
 def _times(figure: Any, document: dict[str, Any]) -> None:
-    """Draw one line per set for its default method, with np.argsort for scale and N dashed."""
-    figure.set_size_inches(9, 6)
-    axes = figure.add_subplot()
+    """Draw one line per set for its default method, with np.argsort for scale and N dashed.
+
+    The paper's sets and the others have a panel each, with their names in a column beside it.
+    """
     measured = summary.series(document)
-    ends = []
-    for number, row in enumerate(document["notes"]["variants"]):
-        cells = measured.get((row["set"], row["variant"], row["default"]), [])
-        if cells:
-            x, y = _points(cells, "seconds")
-            axes.plot(x, y, linewidth=1.3, **_style(number))
+    drawn = [row for row in document["notes"]["variants"] if _default(row, measured)]
+    halves = [[row for row in drawn if (row["set"] in paper.CLAIMS) == papers] for papers in (True, False)]
+    halves = [half for half in halves if half]
+    figure.set_size_inches(7.5 * len(halves), 6)
+    panels = figure.subplots(1, len(halves), squeeze=False, sharex=True, sharey=True)[0]
+    x, y = _argsort(document)
+    labels = []
+    for axes, half in zip(panels, halves, strict=True):
+        ends = []
+        for number, row in enumerate(half):
+            cells = _default(row, measured)
+            sizes, seconds = _points(cells, "seconds")
+            axes.plot(sizes, seconds, linewidth=1.3, **_style(number))
             low, high = _points(cells, "low")[1], _points(cells, "high")[1]
-            axes.fill_between(x, low, high, color=style.FAINT, alpha=0.25, linewidth=0)
+            axes.fill_between(sizes, low, high, color=style.FAINT, alpha=0.25, linewidth=0)
             fit = summary.fitted(cells)
             power = f"  (N^{fit.exponent:.2f})" if fit else ""
-            ends.append((x[-1], y[-1], f"{_title(row)}{power}", _style(number)["color"]))
-    x, y = _argsort(document)
-    axes.plot(x, y, color=style.FAINT, linewidth=3, alpha=0.6, zorder=1)
-    ends.append((x[-1], y[-1], "one np.argsort", style.FAINT))
-    base = min(end[1] / end[0] for end in ends)
-    line = np.array([1e3, x[-1]])
-    axes.plot(line, 0.5 * base * line, color="black", linestyle="--", linewidth=0.8)
-    axes.annotate("∝ N", (line[0], 0.5 * base * line[0]), textcoords="offset points", xytext=(4, -10))
-    _log(axes, "seconds per call (band: quartiles)", x[-1], 1.7)
-    axes.set_title("One worst-case call with each set's default method")
-    label_ends(figure, [(axes, ends)])
+            ends.append((sizes[-1], seconds[-1], f"{_title(row)}{power}", _style(number)["color"]))
+        axes.plot(x, y, color=style.FAINT, linewidth=3, alpha=0.6, zorder=1)
+        ends.append((x[-1], y[-1], "one np.argsort", style.FAINT))
+        base = 0.5 * min(end[1] / end[0] for end in ends)
+        line = np.array([x[-1] / 1e3, x[-1]])
+        axes.plot(line, base * line, color="black", linestyle="--", linewidth=0.8)
+        ends.append((line[-1], base * line[-1], "in proportion to N", "black"))
+        _log(axes, "seconds per call (band: quartiles)", x[-1], 2.7)
+        axes.set_title("The paper's sets" if half[0]["set"] in paper.CLAIMS else "Other sets")
+        labels.append((axes, ends))
+    figure.suptitle("One worst-case call with each set's default method", x=0.01, ha="left")
+    label_ends(figure, labels, column=x[-1])
 
 
-def _memory(figure: Any, document: dict[str, Any]) -> None:
-    """Draw the peak memory of a first call."""
-    figure.set_size_inches(9, 6)
-    axes = figure.add_subplot()
-    measured, ends = summary.series(document), []
-    for number, row in enumerate(document["notes"]["variants"]):
-        cells = measured.get((row["set"], row["variant"], row["default"]), [])
-        cells = [cell for cell in cells if cell["memory"] and cell["memory"] >= SEEN]
-        if cells:
-            x, y = _points(cells, "memory")
-            axes.plot(x, y / 1e6, linewidth=1.3, **_style(number))
-            ends.append((x[-1], y[-1] / 1e6, _title(row), _style(number)["color"]))
-    sizes = np.array([1e3, 1e6])
-    axes.plot(sizes, 8 * sizes / 1e6, color="black", linestyle="--", linewidth=0.8)
-    ends.append((sizes[-1], 8.0, "the losses themselves, 8N bytes", "black"))
-    _log(axes, "peak memory of a first call over what was held before, MB", sizes[-1], 1.7)
-    axes.set_title("Memory of one worst-case call")
-    label_ends(figure, [(axes, ends)])
+def _default(row: dict[str, Any], measured: dict[Any, list[Any]]) -> list[Any]:
+    """Return the cells of the set's own method."""
+    return measured.get((row["set"], row["variant"], row["default"]), [])
 
 
 def _methods(figure: Any, document: dict[str, Any]) -> None:
-    """Draw one panel per set: every method measured, and the paper's formula dashed."""
-    rows = document["notes"]["variants"]
+    """Draw every method's time, and the paper's formula dashed."""
+    title = "Every method that can do the set; dashed: the growth of the paper's formula"
+    _panels(figure, document, "seconds", "seconds per call", title)
+
+
+def _memory(figure: Any, document: dict[str, Any]) -> None:
+    """Draw the peak memory of every method's first call."""
+    title = "Peak memory of a first call over what was held before; dashed: the losses themselves, 8N bytes"
+    _panels(figure, document, "memory", "bytes", title)
+
+
+def _panels(figure: Any, document: dict[str, Any], key: str, ylabel: str, title: str) -> None:
+    """Draw one panel per set, one line per method: a method looks the same in all; a legend names it."""
+    measured = summary.series(document)
+    rows = [row for row in document["notes"]["variants"] if _default(row, measured)]
     across = min(3, len(rows))
     down = -(-len(rows) // across)
-    figure.set_size_inches(4.6 * across, 3.4 * down)
-    measured = summary.series(document)
+    figure.set_size_inches(3.8 * across, 3.0 * down + 1.0)
     panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     names = sorted({method for _, _, method in measured})
-    labels = []
+    handles: dict[str, Any] = {}
+    last = max(cell["size"] for cell in document["cells"])
     for axes, row in zip(panels.flat, rows, strict=False):
-        ends = []
         for number, method in enumerate(names):
             cells = measured.get((row["set"], row["variant"], method), [])
+            cells = [cell for cell in cells if key != "memory" or (cell["memory"] or 0) >= SEEN]
             if cells:
-                x, y = _points(cells, "seconds")
-                axes.plot(x, y, linewidth=1.2, **_style(number))
-                ends.append((x[-1], y[-1], method, _style(number)["color"]))
-        _log(axes, "seconds per call", 1e6, 2.2)
-        axes.set_ylim(1e-6, 1e2)
-        if ends:
-            _dash_paper(axes, row["set"], measured, row, ends)
-        labels.append((axes, ends))
+                (handles[method],) = axes.plot(*_points(cells, key), linewidth=1.2, **_style(number))
+        _log(axes, ylabel, last, 0.1)
+        if key == "memory":
+            sizes = np.array([10.0, last])
+            axes.plot(sizes, 8.0 * sizes, color="black", linestyle="--", linewidth=0.9, zorder=1)
+            axes.set_ylim(1e4, 1e10)
+        else:
+            _dash_paper(axes, measured, row)
+            axes.set_ylim(1e-6, 1e2)
         axes.set_title(_title(row))
     for axes in list(panels.flat)[len(rows) :]:
         axes.set_visible(False)
-    title = "Every method that can do the set; dashed: the growth of the paper's formula"
     figure.suptitle(title, x=0.01, ha="left")
-    label_ends(figure, labels, size=7.0)
+    shown = [name for name in names if name in handles]
+    figure.legend(
+        [handles[name] for name in shown],
+        shown,
+        loc="outside lower left",
+        ncols=across,
+        frameon=False,
+        fontsize=8,
+    )
 
 
-def _dash_paper(
-    axes: Any, name: str, measured: dict[Any, list[Any]], row: dict[str, Any], ends: list[Any]
-) -> None:
+def _dash_paper(axes: Any, measured: dict[Any, list[Any]], row: dict[str, Any]) -> None:
     """Draw the paper's operation count, scaled to pass through a measured point at about N = 100."""
+    name = row["set"]
     if name not in paper.CLAIMS:
         return
     general = (row["set"], row["variant"], "clarabel")
     sorting = paper.CLAIMS[name].cost == "O(n·log n)"
-    default = (row["set"], row["variant"], row["default"])
-    cells = measured.get(default if sorting or general not in measured else general)
-    if not cells:
-        return
+    cells = _default(row, measured) if sorting or general not in measured else measured[general]
     anchor = min(cells, key=lambda cell: abs(np.log(cell["size"] / (cells[-1]["size"] if sorting else 100))))
     sizes = np.geomspace(10, 1e6, 60)
     counts = paper.operations(name, sizes)
@@ -158,8 +169,6 @@ def _dash_paper(
     line = counts / here[0] * anchor["seconds"]
     inside = (line < 60) & (line > 2e-6)
     axes.plot(sizes[inside], line[inside], color="black", linestyle="--", linewidth=0.9, zorder=1)
-    if inside.any():
-        ends.append((sizes[inside][-1], line[inside][-1], "paper", "black"))
 
 
 def _paper(figure: Any, document: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import defaultdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -12,6 +13,7 @@ from rich.table import Table
 from bench.complexity import paper, summary
 from bench.display.tables import grid
 from bench.measuring import machine
+from uncertainty_sets.names import join_names
 
 HEADINGS = (
     "set",
@@ -19,25 +21,49 @@ HEADINGS = (
     "flexibility: paper / all",
     "paper's cost",
     "our cost",
-    "measured exponent",
+    "exponent",
     "10³",
     "10⁴",
     "10⁶",
     "over argsort",
-    "cvxpy + Clarabel over ours",
-    "gap reached",
+    "NumPy over ours",
+    "cvxpy over ours",
+    "gap",
 )
-SHORT = ("set", "our cost", "10³", "10⁴", "10⁶", "over argsort", "cvxpy + Clarabel over ours", "gap reached")
-TERMINAL = ("set", "10⁴", "10⁶", "over argsort", "cvxpy + Clarabel over ours")
-NARROW = 150  # columns of a terminal below which the first table is shown in short
+SHORT = (
+    *("set", "our cost", "10³", "10⁴", "10⁶", "over argsort"),
+    *("NumPy over ours", "cvxpy over ours", "gap"),
+)
+TERMINAL = ("set", "formulation", "paper's cost", "our cost", "exponent", "gap")
+WIDE = (*TERMINAL, "10⁴", "10⁶", "over argsort", "NumPy over ours", "cvxpy over ours")
+NARROW = 150
+"""Columns of a terminal from which on the times and ratios fit, too."""
 
+WIDTHS = {"set": 15, "formulation": 11, "paper's cost": 21, "our cost": 12, "exponent": 11, "gap": 5}
+"""Together they fit into 80 columns."""
+
+EXPONENT = (
+    "The exponent is that of N in the time of a call, fitted over N ≥ 10⁴ or else over the largest sizes, "
+    "± one standard error; a dash if the sizes span less than 1.5 decades or the error is above 0.1."
+)
+GAP = "The gap is the largest over all N, relative to max f - min f, and is proved by dual multipliers."
+COST = "The paper's cost is its Table II's; m is the number of constraints, ε′ the accuracy."
 EXPLANATION = (
     "Times are medians of one oracle call with the set's default method: wall-clock or processor time, "
-    "whichever is less. The exponent is fitted over N ≥ 10⁴ if there are at least three such sizes, "
-    'otherwise over the largest four, ± one standard error. "Over argsort" is measured at the largest N. '
-    "The gap is the largest over all N, relative to max f - min f, and is proved by dual multipliers. "
-    "Flexibility is the number of parameters by the paper's count / all numbers that define the set here."
+    f"whichever is less, on one thread. {EXPONENT} "
+    '"Over argsort" is measured at the largest N. "NumPy over ours" is the range over all N of the time of '
+    "what an expert writes in NumPy (`bench/complexity/by_hand.py`; SciPy's `linprog` for the polyhedron), "
+    'which gives the same value without a proof. "cvxpy over ours" is cvxpy with Clarabel, compiled once for '
+    "losses that are a parameter or each time for constant ones, whichever is quicker, at the largest N. "
+    f"{GAP} Flexibility is the number of parameters by the paper's count / all numbers that define the set."
 )
+
+
+def legend(width: int, *, everything: bool) -> str:
+    """Return what the columns on the terminal mean."""
+    if everything or width >= NARROW:
+        return EXPLANATION
+    return f"{COST} {EXPONENT} {GAP} Times, ratios and other methods: --all."
 
 
 def duration(seconds: float | None) -> str:
@@ -82,44 +108,62 @@ def _exponent(row: dict[str, Any]) -> str:
     return f"{row['exponent']:.2f} ± {row['exponent_error']:.2f}"
 
 
+def _title(row: dict[str, Any]) -> str:
+    return f"{row['set']}, {row['variant']}" if row["variant"] else str(row["set"])
+
+
+def _gap(gap: float | None) -> str:
+    return "–" if gap is None else f"{gap:.0e}"
+
+
 def lines(document: dict[str, Any]) -> list[list[str]]:
     """Return the cells of the first table, as text."""
-    found = []
-    for row in summary.rows(document):
-        title = f"{row['set']}, {row['variant']}" if row["variant"] else row["set"]
-        found.append(
-            [
-                title,
-                row["formulation"],
-                f"{row['paper_flexibility'] or '–'} / {row['parameters']}",
-                row["paper_cost"] or "not in the paper",
-                row["our_cost"],
-                _exponent(row),
-                *(duration(row[f"seconds_{size}"]) for size in summary.SHOWN),
-                multiple(row["over_argsort"], row["largest"]),
-                multiple(row["cvxpy_over_ours"], row["cvxpy_at"]),
-                "–" if row["gap"] is None else f"{row['gap']:.0e}",
-            ]
-        )
-    return found
+    return [
+        [
+            _title(row),
+            row["formulation"],
+            f"{row['paper_flexibility'] or '–'} / {row['parameters']}",
+            row["paper_cost"] or "not in the paper",
+            row["our_cost"],
+            _exponent(row),
+            *(duration(row[f"seconds_{size}"]) for size in summary.SHOWN),
+            multiple(row["over_argsort"], row["largest"]),
+            _between(row["numpy_over_ours_least"], row["numpy_over_ours_most"]),
+            multiple(row["cvxpy_over_ours"], row["cvxpy_at"]),
+            _gap(row["gap"]),
+        ]
+        for row in summary.rows(document)
+    ]
+
+
+def _between(least: float | None, most: float | None) -> str:
+    """Format the range of a ratio."""
+    if least is None or most is None:
+        return "–"
+    low, high = f"{least:.2g}", f"{most:.2g}" if most < 100 else f"{most:,.0f}"
+    return f"{low}×" if low == high else f"{low}–{high}×"
 
 
 def _series_lines(document: dict[str, Any]) -> list[list[str]]:
     return [
         [
-            f"{row['set']}, {row['variant']}" if row["variant"] else row["set"],
+            _title(row),
             row["method"],
             _exponent(row),
             power(row["largest"]),
             duration(row["seconds"]),
             quantity(row["memory"]),
-            "–" if row["gap"] is None else f"{row['gap']:.0e}",
+            _gap(row["gap"]),
         ]
         for row in summary.exponents(document)
     ]
 
 
 SERIES_HEADINGS = ("set", "method", "exponent", "largest N", "time there", "peak memory there", "gap there")
+MEMORY_HEADINGS = (
+    *("set", "N", "ours", "NumPy"),
+    *("cvxpy, losses a parameter", "cvxpy, losses constant"),
+)
 OVERALL_HEADINGS = ("set", "paper's cost of a run", "gradients", "oracle", "driver", "run", "oracle calls")
 
 
@@ -136,10 +180,22 @@ def _overall_lines(document: dict[str, Any]) -> list[list[str]]:
     ]
 
 
+def _memory_lines(document: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            _title(row),
+            power(row["size"]),
+            *(quantity(row[key]) for key in ("ours", "numpy", "parameter", "constant")),
+        ]
+        for row in summary.memory(document)
+    ]
+
+
 def tables(document: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
     """Return every table: title, headings, lines."""
     found = [
         ("Uncertainty sets and their cost", HEADINGS, lines(document)),
+        ("Peak memory of a first call", MEMORY_HEADINGS, _memory_lines(document)),
         ("Every method", SERIES_HEADINGS, _series_lines(document)),
     ]
     if document["overall"]:
@@ -156,18 +212,54 @@ def short(entries: list[list[str]], names: tuple[str, ...]) -> list[list[str]]:
     return [[entry[column] for column in columns] for entry in entries]
 
 
-def rich_tables(document: dict[str, Any], width: int) -> list[Table]:
-    """Return the tables for a terminal of that width; table.md has every column."""
+def rich_tables(document: dict[str, Any], width: int, *, everything: bool = False) -> list[Table]:
+    """Return the complexity table for a terminal of that width, or every table with every column."""
     found = []
     for title, headings, entries in tables(document):
-        brief = headings is HEADINGS and width < NARROW
-        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for heading in TERMINAL if brief else headings:
-            table.add_column(heading, overflow="fold", no_wrap=heading == "set")
-        for entry in short(entries, TERMINAL) if brief else entries:
+        names = headings
+        if headings is HEADINGS and not everything:
+            names = WIDE if width >= NARROW else TERMINAL
+        table = Table(
+            title=title,
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            padding=0,
+            show_edge=False,
+        )
+        for name in names:
+            table.add_column(
+                name, overflow="fold", max_width=WIDTHS.get(name) if headings is HEADINGS else None
+            )
+        last = ""
+        for full in entries:
+            entry = short([full], names)[0] if headings is HEADINGS else full
+            ours = headings is HEADINGS and full[HEADINGS.index("paper's cost")] == "not in the paper"
+            if ours and last != "ours" and last:
+                table.add_section()
+            last = "ours" if ours else "paper's"
+            if headings is HEADINGS:
+                cost = names.index("paper's cost")
+                entry[cost] = "–" if ours else _broken(entry[cost], WIDTHS["paper's cost"])
             table.add_row(*entry)
         found.append(table)
+        if not everything:
+            break
     return found
+
+
+def _broken(formula: str, width: int) -> str:
+    """Return a formula in lines of that width, broken before its signs.
+
+    >>> _broken("O((m+n)^1.5·n²·log(1/ε′)), n = N+N²", 24).split(chr(10))
+    ['O((m+n)^1.5·n²', '·log(1/ε′)), n = N+N²']
+    """
+    found, line = [], ""
+    for part in formula.replace("·", "\0·").split("\0"):
+        if line and len(line) + len(part) > width:
+            found.append(line)
+            line = ""
+        line += part
+    return "\n".join([*found, line])
 
 
 def markdown(document: dict[str, Any]) -> str:
@@ -181,27 +273,72 @@ def markdown(document: dict[str, Any]) -> str:
 
 
 def remarks(document: dict[str, Any]) -> list[str]:
-    """Return what was missing, unfinished or failed, the settings and the machine."""
-    notes, lines = document["notes"], []
-    if notes.get("missing"):
-        lines.append("Not installed, so not measured: " + "; ".join(notes["missing"]) + ".")
-    if notes.get("without"):
-        lines.append("Sets without an example, so not measured: " + ", ".join(notes["without"]) + ".")
-    if notes.get("unfinished"):
-        lines.append(f"Unfinished: {notes['unfinished']}; the same command continues from here.")
-    failed = summary.failures(document)
-    if failed:
-        lines.append("No answer: " + "; ".join(failed) + ".")
-    settings = document["settings"]
-    if settings["quick"]:
-        lines.append("This was a quick run; the full one has more sizes, repeats and larger programs.")
+    """Return what was left out, the settings and the machine."""
+    notes, settings = document["notes"], document["settings"]
+    lines = []
+    if notes.get("interrupted"):
+        lines.append("Interrupted; the same command continues from here.")
+    lines.append(left_out(document))
     lines.append(
-        f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s per cell; "
-        f"a method is not measured at larger N if its first call there is expected to take more than "
-        f"{settings['limit']:g} s."
+        f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s per cell."
+        + (" This was a quick run; the full one has more repeats and larger programs." * settings["quick"])
     )
     lines.append("Measured on " + machine.line(document["machine"]) + ".")
     return lines
+
+
+def left_out(document: dict[str, Any]) -> str:
+    """Return what is not in the tables and why, as one line."""
+    notes, settings = document["notes"], document["settings"]
+    parts = []
+    if notes.get("late"):
+        parts.append(
+            f"{_late(notes['late'])} (out of the budget of {notes['budget']:g} processor seconds; "
+            "the same command goes on from here)"
+        )
+    ends = defaultdict(list)
+    for about in notes.get("variants", []):
+        if about["largest"] < max(settings["sizes"]):
+            reason = "a program" if about["default"] != "closed-form" else "N² numbers"
+            ends[about["largest"], reason].append(_title(about))
+    parts += [
+        f"{_some(titles)} above N = {power(size)} ({reason})"
+        for (size, reason), titles in sorted(ends.items())
+    ]
+    beyond = f"above N = {power(settings['programs_to'])} or " if settings["quick"] else ""
+    parts.append(
+        f"methods other than the set's own {beyond}where a first call was expected to take more than "
+        f"{settings['limit']:g} s"
+    )
+    if notes.get("missing"):
+        parts.append("what is not installed: " + ", ".join(notes["missing"]))
+    parts += [f"{name} ({reason})" for name, reason in notes.get("without", {}).items()]
+    failed = summary.failures(document)
+    if failed:
+        parts.append("without an answer: " + ", ".join(failed))
+    return "Left out: " + "; ".join(parts) + "."
+
+
+def _late(late: list[list[Any]]) -> str:
+    """Return the sets that the budget left, by the first N that they lack, and the runs."""
+    first: dict[str, int] = {}
+    for title, size in late:
+        first.setdefault(title, size)
+    by_size = defaultdict(list)
+    for title, size in first.items():
+        by_size[size].append(title)
+    parts = [f"{_some(titles)} from N = {power(size)} on" for size, titles in sorted(by_size.items()) if size]
+    runs = sum(size == 0 for _, size in late)
+    return ", ".join([*parts, *([f"{runs} whole runs"] if runs else [])])
+
+
+def _some(titles: list[str]) -> str:
+    """Name a few of many.
+
+    >>> _some(["a", "b", "c", "d"])
+    'a, b and 2 more'
+    """
+    return join_names(titles) if len(titles) < 4 else f"{', '.join(titles[:2])} and {len(titles) - 2} more"
 
 
 def csv_of(records: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.complexity import paper
 from bench.complexity.fit import Fit, exponent
-from bench.complexity.peers import CVXPY
+from bench.complexity.peers import CONSTANT, CVXPY, NUMPY
 
 Cell = dict[str, Any]
 Series = tuple[str, str, str]
@@ -29,12 +29,16 @@ def series(document: dict[str, Any]) -> dict[Series, list[Cell]]:
 
 
 def fitted(cells: list[Cell]) -> Fit | None:
-    """The exponent of a series, with the quartiles as its noise."""
+    """The exponent of a series, if it is sure enough to be shown.
+
+    Fitted to the least times, since noise only adds; the quartiles tell how much.
+    """
     noise = [
         np.log(cell["high"] / cell["low"]) / 1.35 / np.sqrt(max(cell["rounds"], 1)) if cell["low"] else 0.0
         for cell in cells
     ]
-    return exponent([cell["size"] for cell in cells], [cell["seconds"] for cell in cells], noise)
+    found = exponent([cell["size"] for cell in cells], [cell["least"] for cell in cells], noise)
+    return found if found and found.sure else None
 
 
 def rows(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -48,7 +52,11 @@ def rows(document: dict[str, Any]) -> list[dict[str, Any]]:
         fit = fitted(cells)
         claim = paper.CLAIMS.get(name)
         last = cells[-1] if cells else None
-        rival, ratio = _against(cells, measured.get((name, variant, CVXPY), []))
+        rival, ratio = _against(
+            cells, *(measured.get((name, variant, each), []) for each in (CVXPY, CONSTANT))
+        )
+        hand = {cell["size"]: cell["seconds"] for cell in measured.get((name, variant, NUMPY), [])}
+        by_hand = [hand[size] / cell["seconds"] for size, cell in at.items() if size in hand]
         gaps = [cell["gap"] for cell in cells if cell["gap"] is not None]
         table.append(
             {
@@ -68,6 +76,8 @@ def rows(document: dict[str, Any]) -> list[dict[str, Any]]:
                 **{f"seconds_{size}": at[size]["seconds"] if size in at else None for size in SHOWN},
                 "largest": last["size"] if last else None,
                 "over_argsort": last["over_argsort"] if last else None,
+                "numpy_over_ours_least": min(by_hand, default=None),
+                "numpy_over_ours_most": max(by_hand, default=None),
                 "cvxpy_over_ours": ratio,
                 "cvxpy_at": rival,
                 "gap": max(gaps) if gaps else None,
@@ -76,19 +86,41 @@ def rows(document: dict[str, Any]) -> list[dict[str, Any]]:
     return table
 
 
-def _against(ours: list[Cell], theirs: list[Cell]) -> tuple[int | None, float | None]:
-    """The largest N at which both were timed and the other succeeded, and the ratio there."""
+def _against(ours: list[Cell], *theirs: list[Cell]) -> tuple[int | None, float | None]:
+    """The largest N at which one of the others succeeded, and the ratio of the quickest of them there."""
     at = {cell["size"]: cell["seconds"] for cell in ours}
-    for cell in reversed(theirs):
-        if cell["outcome"] == "solved" and cell["size"] in at:
-            return cell["size"], cell["seconds"] / at[cell["size"]]
-    return None, None
+    solved = [
+        cell for cells in theirs for cell in cells if cell["outcome"] == "solved" and cell["size"] in at
+    ]
+    if not solved:
+        return None, None
+    size = max(cell["size"] for cell in solved)
+    return size, min(cell["seconds"] for cell in solved if cell["size"] == size) / at[size]
+
+
+def memory(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Peak bytes of a first call at the largest N that cvxpy solved with losses of either kind."""
+    found = []
+    measured = series(document)
+    for about in document["notes"].get("variants", []):
+        name, variant = about["set"], about["variant"]
+        methods = {"ours": about["default"], "numpy": NUMPY, "parameter": CVXPY, "constant": CONSTANT}
+        cells = {
+            key: {cell["size"]: cell["memory"] for cell in measured.get((name, variant, method), [])}
+            for key, method in methods.items()
+        }
+        common = set(cells["ours"]) & set(cells["parameter"]) & set(cells["constant"])
+        if common:
+            size = max(common)
+            row = {"set": name, "variant": variant, "size": size}
+            found.append(row | {key: cells[key].get(size) for key in methods})
+    return found
 
 
 def failures(document: dict[str, Any]) -> list[str]:
     """Cells that ended without an answer."""
     return [
-        f"{cell['set']}{', ' + cell['variant'] if cell['variant'] else ''}: {cell['method']} "
+        f"{cell['method']} for {cell['set']}{', ' + cell['variant'] if cell['variant'] else ''} "
         f"at N = {cell['size']:,} ({cell['note']})"
         for cell in document["cells"]
         if cell["outcome"] != "solved"

@@ -1,4 +1,4 @@
-"""The sets that the complexity table measures: every set of the registry, found, not listed.
+"""The sets that the complexity table measures: the paper's first, then every other set of the registry.
 
 A set is measured on its `example`. For sets that cover cases of different cost, more variants are added
 here; a set that is not mentioned is measured on its example alone, and at small N only if it has no closed
@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from bench.complexity.paper import CLAIMS
 from bench.measuring.cases import well_conditioned
+from fdro_core.app.references import is_reference
+from fdro_core.app.written_sets import set_class
 from uncertainty_sets import Box, CDNorm, Ellipsoid, UncertaintySet, Wasserstein1, available_sets, get_set
-from uncertainty_sets.errors import InvalidInput
 
 Make = Callable[[int, np.random.Generator], UncertaintySet]
 
@@ -90,30 +92,37 @@ EXAMPLES = {
 
 OTHERS: dict[str, tuple[Variant, ...]] = {
     "cd-norm": (Variant("cd-norm", "equal spreads", _equal_spreads, "O(N)"),),
-    "ellipsoid": (Variant("ellipsoid", "dense", _dense, "O(N³)", largest=3_000, growth=2.0),),
+    "ellipsoid": (Variant("ellipsoid", "dense", _dense, "O(N³)", largest=3_200, growth=2.0),),
     "wasserstein-1": (
-        Variant("wasserstein-1", "cost matrix", _cost_matrix, "O(N²)", largest=3_000, growth=2.0),
+        Variant("wasserstein-1", "cost matrix", _cost_matrix, "O(N²)", largest=3_200, growth=2.0),
     ),
 }
 
 
-def has_closed_form(cls: type[UncertaintySet]) -> bool:
-    """Whether a set computes its worst case itself; else every call is a conic program."""
-    return cls._closed_form is not UncertaintySet._closed_form
+def found(only: list[str] | None = None) -> tuple[list[Variant], dict[str, str]]:
+    """Return the variants to measure, and why other sets of the registry, or those asked for, have none.
 
+    Args:
+        only: names of sets, or "module:Class" for one's own; all sets by default.
 
-def found() -> tuple[list[Variant], list[str]]:
-    """Return the variants to measure, and the names of sets without an example."""
-    variants, without = [], []
-    for name in available_sets():
-        cls = get_set(name)
+    >>> [each.title for each in found(["kl", "ellipsoid"])[0]]
+    ['kl', 'ellipsoid, diagonal', 'ellipsoid, dense']
+    """
+    known = [*CLAIMS, *(name for name in available_sets() if name not in CLAIMS)]
+    variants: list[Variant] = []
+    without: dict[str, str] = {}
+    for wanted in known if only is None else dict.fromkeys(only):
+        cls = set_class(wanted)
+        name = cls.name or wanted
+        if is_reference(wanted) and cls.name and get_set(cls.name) is not cls:
+            name = wanted  # a registered set of the same name is another set
         try:
             cls.example(2, np.random.default_rng(0))
-        except (InvalidInput, TypeError):
-            without.append(name)
+        except Exception as error:  # another package's code may raise anything
+            without[name] = f"no example: {type(error).__name__}: {error}"
             continue
-        label, cost = EXAMPLES.get(name, ("", getattr(cls, "complexity", "a conic program")))
-        variants.append(Variant(name, label, cls.example, cost, closed_form=has_closed_form(cls)))
+        label, cost = EXAMPLES.get(name, ("", cls.complexity))
+        variants.append(Variant(name, label, cls.example, cost, closed_form=cls.has_closed_form))
         variants.extend(OTHERS.get(name, ()))
     return variants, without
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from uncertainty_sets.plotting.style import move_apart
 
 End = tuple[float, float, str, str]
 """x, y, text, colour."""
 
 
-def label_ends(figure: Any, ends: list[tuple[Any, list[End]]], size: float = 8.0) -> None:
-    """Write each line's name at its end, for all axes of a figure.
+def label_ends(
+    figure: Any, ends: list[tuple[Any, list[End]]], size: float = 8.0, column: float | None = None
+) -> None:
+    """Write each line's name at its end, for all axes of a figure, or all in one column from x = `column` on.
 
     Labels that would overlap are moved apart, with thin leaders. The layout is settled once, before.
     """
@@ -20,10 +24,10 @@ def label_ends(figure: Any, ends: list[tuple[Any, list[End]]], size: float = 8.0
     figure.set_layout_engine("none")
     for axes, some in ends:
         if some:
-            _label(axes, some, size)
+            _label(axes, some, size, column)
 
 
-def _label(axes: Any, ends: list[End], size: float) -> None:
+def _label(axes: Any, ends: list[End], size: float, column: float | None) -> None:
     effects: Any = import_module("matplotlib.patheffects")
     halo = effects.withStroke(
         linewidth=2.5, foreground="white"
@@ -33,13 +37,16 @@ def _label(axes: Any, ends: list[End], size: float) -> None:
     height = 1.3 * size * dpi / 72.0
     wanted = pixels[:, 1].copy()
     longest = max(len(text) for _, _, text, _ in ends)
-    for members in _columns(pixels[:, 0], 0.6 * size * dpi / 72.0 * longest):
+    starts = (
+        pixels[:, 0] if column is None else np.full(len(ends), axes.transData.transform((column, 1.0))[0])
+    )
+    for members in _columns(starts, 0.6 * size * dpi / 72.0 * longest):
         order = sorted(members, key=lambda k: wanted[k])
         wanted[order] = move_apart([float(wanted[k]) for k in order], height)
     back = axes.transData.inverted()
     for k, (x, y, text, colour) in enumerate(ends):
-        moved = abs(wanted[k] - pixels[k, 1]) > 0.3 * height
-        to = back.transform((pixels[k, 0] + (14.0 if moved else 6.0) * dpi / 100.0, wanted[k]))
+        moved = abs(wanted[k] - pixels[k, 1]) > 0.3 * height or starts[k] > pixels[k, 0]
+        to = back.transform((starts[k] + (14.0 if moved else 6.0) * dpi / 100.0, wanted[k]))
         leader = {"arrowstyle": "-", "color": "#b0b0b0", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
         axes.annotate(
             text,

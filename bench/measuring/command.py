@@ -7,15 +7,30 @@ import json
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
 from bench.measuring import machine
 from bench.measuring.targets import Row, table
+from uncertainty_sets.names import nearest
 
 Say = Callable[[str], None]
 Measurements = Callable[[bool, int, float, Say], dict[str, Callable[[], Iterable[Row]]]]
 """What is measured, by name, given --quick, the seed, a factor of the sizes, and how to show progress."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests an option for one that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message, after a line of the usage."""
+        lead = "unrecognized arguments: "
+        if message.startswith(lead):
+            options = [name for action in self._actions for name in action.option_strings if name[1] == "-"]
+            unknown = message.removeprefix(lead).split()[0].partition("=")[0]
+            message = f"there is no option {unknown}{nearest(unknown, options)}"
+        super().error(message)
 
 
 def run(
@@ -32,7 +47,7 @@ def run(
         measurements: the parts.
     """
     names = list(measurements(True, 0, 1.0, print))
-    parser = argparse.ArgumentParser(prog=f"python -m bench {name}", description=about)
+    parser = Parser(prog=f"python -m bench {name}", description=about)
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
     parser.add_argument(

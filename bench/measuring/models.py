@@ -58,6 +58,20 @@ def from_constraints(uncertainty_set: Any, size: int | None = None, solver: str 
     return Model(p, uncertainty_set.constraints(p), solver)
 
 
+def solved_once(uncertainty_set: Any, losses: Array, solver: str = "CLARABEL") -> float:
+    """The largest expected loss by a cvxpy problem that is made for these losses and then forgotten.
+
+    Losses that are a `Parameter` save the compilation of later solves, but can take ten times the memory.
+    """
+    p = cp.Variable(losses.size, nonneg=True)
+    problem = cp.Problem(cp.Maximize(losses @ p), [*uncertainty_set.constraints(p), cp.sum(p) == 1])
+    try:
+        problem.solve(solver=solver)
+    except cp.error.SolverError:
+        return float("nan")
+    return float(problem.value) if problem.status in ACCEPTED else float("nan")
+
+
 def _box(box: Any, p: cp.Variable) -> list[cp.Constraint]:
     return [p >= box.lower, p <= box.upper]
 

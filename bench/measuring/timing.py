@@ -12,8 +12,11 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -60,6 +63,17 @@ class Samples:
         """How many times as long as `base`, from the rounds in which both ran."""
         pairs = zip(self.seconds[key], self.seconds[base], strict=True)
         return Spread.of([a / b for a, b in pairs if np.isfinite(a) and np.isfinite(b) and b > 0.0])
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Return a context in which BLAS has one thread, if threadpoolctl is installed, as with scikit-learn.
+
+    Two wait for each other on a busy machine, busily: `p @ f` of 10⁵ numbers then took 100 times as long.
+    """
+    if find_spec("threadpoolctl") is None:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = import_module("threadpoolctl").threadpool_limits(1, "blas")
+    return limits
 
 
 def repeats_for(seconds: float) -> int:
