@@ -7,7 +7,7 @@ WORKERS ?= 2
 # Where it is set, every process compiles all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all check lint docs kernels wheel release soak soak-properties bench torch ray extras flower chaos format clean
+.PHONY: help demo test test-all test-lowest check lint docs kernels wheel release soak soak-properties bench torch ray extras flower chaos format clean
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -40,6 +40,9 @@ test: $(VENV)/.test kernels  ## what everyone runs at every change: minutes
 
 test-all: $(VENV)/.dev kernels  ## all cases of grids, kills, notebooks, commands of bench; PART=3/7 runs a part of what `make test` leaves out
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(WORKERS) -m "" --durations=20 $(if $(PART),--part=$(PART)) $(ARGS)
+
+test-lowest:  ## the oracles' tests on the lowest versions that pyproject.toml allows, in an environment of its own
+	$(PYTHON) .ci/lowest.py -n $(WORKERS) $(ARGS)
 
 check: lint docs  ## lint, format, types, import rule, documentation; `make -j2 check` does both halves at once
 
@@ -105,5 +108,5 @@ format: $(VENV)/.dev  ## format the code and apply automatic lint fixes
 	$(BIN)/ruff format .
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(VENV)-flower build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-flower $(VENV)-lowest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback
+from uncertainty_sets import fallback, support_atom
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
@@ -90,13 +90,17 @@ class Penalised(Oracle):
         """The price τ of the divergence."""
         return as_numbers(self, self._weight)
 
-    def support(self, losses: cvxpy.Expression) -> cvxpy.Expression:
+    def support(self, losses: cvxpy.Expression, *, linear: bool = False) -> cvxpy.Expression:
         """Return the value as a convex cvxpy expression of convex losses; `robust.support` calls this."""
         if self.rows is not None:
             raise InvalidParameter(f"support takes one centre and weight, and there are {self.rows} rows")
-        q, weight = self._center[0], float(self._weight[0])
-        expression: cvxpy.Expression = SUPPORT[self.divergence](losses, q, weight)
-        return expression
+        return support_atom.expression(
+            self,
+            losses,
+            _dual,
+            second_order=self.divergence == "chi-square" or not linear,
+            exponential=self.divergence == "kl",
+        )
 
     def _answer_checked(
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
@@ -115,49 +119,65 @@ class Penalised(Oracle):
         return found
 
 
-def _kl(losses: Any, q: Array, weight: float) -> Any:
+def _dual(oracle: Penalised, losses: Any) -> tuple[Any, list[Any]]:
+    """The least bound and the constraints on what it is made of, by the formulas of the class's docstring."""
     import cvxpy
 
-    inside = np.flatnonzero(q > 0.0)
+    q, weight = oracle._center[0], float(oracle._weight[0])
+    if oracle.divergence != "total-variation":  # no p has mass where q has none
+        inside = np.flatnonzero(q > 0.0)
+        losses, q = losses[inside], q[inside]
     if weight == 0.0:
-        return cvxpy.max(losses[inside])
-    return weight * cvxpy.log_sum_exp(losses[inside] / weight + np.log(q[inside]))
+        top = cvxpy.Variable()
+        return top, [losses <= top]
+    return DUALS[oracle.divergence](losses, q, weight)
 
 
-def _chi_square(losses: Any, q: Array, weight: float) -> Any:
-    import cvxpy
-    from cvxpy.transforms.partial_optimize import partial_optimize
-
-    inside = np.flatnonzero(q > 0.0)
-    if weight == 0.0:
-        return cvxpy.max(losses[inside])
-    nu = cvxpy.Variable()
-    over = cvxpy.multiply(np.sqrt(q[inside]), cvxpy.pos(losses[inside] - nu))
-    bound = nu + weight + cvxpy.sum_squares(over) / (4.0 * weight)
-    return partial_optimize(cvxpy.Problem(cvxpy.Minimize(bound)), opt_vars=[nu])
-
-
-def _total_variation(losses: Any, q: Array, weight: float) -> Any:
+def _kl(losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
+    """ν with Σ q·exp((f-ν)/τ) <= 1, in units of the losses and with q in the exponent: solvers fail least."""
     import cvxpy
 
-    return q @ cvxpy.maximum(losses, cvxpy.max(losses) - weight)
+    nu, terms = cvxpy.Variable(), cvxpy.Variable(q.size)
+    cone = cvxpy.ExpCone(losses - nu + weight * np.log(q), np.full(q.size, weight), terms)
+    return nu, [cone, cvxpy.sum(terms) <= weight]
 
 
-SUPPORT: dict[str, Callable[[Any, Array, float], Any]] = {
+def _chi_square(losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
+    """m + Σ q·(d + d²/4τ) with d = max(f-m, -2τ): the bound at ν = m - 2τ, without what cancels at a large τ.
+
+    Σ q·d² is at most s if ‖(2·√q·d, s-1)‖ <= s+1.
+    """
+    import cvxpy
+
+    middle, square, d = cvxpy.Variable(), cvxpy.Variable(), cvxpy.Variable(q.size)
+    scaled = cvxpy.multiply(2.0 * np.sqrt(q), d)
+    cone = cvxpy.SOC(square + 1, cvxpy.hstack([scaled, square - 1]))
+    return middle + q @ d + square / (4.0 * weight), [d >= losses - middle, d >= -2.0 * weight, cone]
+
+
+def _total_variation(losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
+    """Σ q·max(f, ν) with ν >= max f - τ."""
+    import cvxpy
+
+    nu, most = cvxpy.Variable(), cvxpy.Variable(q.size)
+    return q @ most, [most >= losses, most >= nu, losses <= nu + weight]
+
+
+DUALS: dict[str, Callable[[Any, Array, float], tuple[Any, list[Any]]]] = {
     "chi-square": _chi_square,
     "kl": _kl,
     "total-variation": _total_variation,
 }
-"""The divergences, each with its value as a cvxpy expression; the kernel has the divergence's name."""
+"""The divergences, each with its dual problem for cvxpy; the kernel has the divergence's name."""
 
 
 def _name_of(divergence: Any) -> str:
     """Return the name of a divergence that is given by name or as the class of its ball."""
     name = getattr(divergence, "name", "") if isinstance(divergence, type) else divergence
-    if not isinstance(name, str) or name not in SUPPORT:
+    if not isinstance(name, str) or name not in DUALS:
         shown = divergence.__name__ if isinstance(divergence, type) else repr(divergence)
         raise UnknownName(
-            f"there is no penalised oracle for {shown}{instead(str(name), SUPPORT)}",
+            f"there is no penalised oracle for {shown}{instead(str(name), DUALS)}",
             parameter="divergence",
             value=divergence,
         )

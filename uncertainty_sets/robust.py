@@ -9,15 +9,18 @@ problem. So "minimise the worst-case loss" becomes one convex problem for any so
 
 from __future__ import annotations
 
-from functools import cache
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from uncertainty_sets import support_atom
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.program import equilibrated, without_idle_rows
-from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.errors import InvalidInput, SolverFailed
+from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.packages import load
+from uncertainty_sets.parameters import as_floats
 from uncertainty_sets.penalised import Penalised
 
 if TYPE_CHECKING:
@@ -39,8 +42,11 @@ def support(
     Args:
         uncertainty_set: any set, plug-ins included, or a `Penalised`.
         expression: a vector of N convex (or affine) expressions, or a list of N scalar ones.
-        linear: let cvxpy see a set of linear constraints as linear, for HiGHS or OSQP by name, and if the
-            problem has integer variables that are not in the expression.
+        linear: let cvxpy see a set of linear constraints, or a penalty of total variation, as linear: for
+            HiGHS or OSQP by name, and if the problem has integer variables that are not in the expression.
+
+    Raises:
+        EmptySet: no distribution is in the set.
 
     `problem.solve()` takes a solver with the set's cones, or Clarabel for a set of linear constraints: cvxpy
     would give those with a quadratic objective to OSQP, which often stops short of an answer. The
@@ -58,15 +64,8 @@ def support(
     (2.25, -0.5)
     """
     cp = load("cvxpy", "robust.support")
-    if isinstance(expression, list | tuple):
-        expression = cp.hstack(list(expression))
-    losses = cp.Expression.cast_to_const(expression)
-    if losses.ndim == 0:
-        losses = cp.reshape(losses, (1,), order="F")
-    if losses.ndim == 2 and 1 in losses.shape:
-        losses = cp.vec(losses, order="F")
-    if losses.ndim != 1:
-        raise InvalidInput(f"the losses must be a vector, got an expression of shape {losses.shape}")
+    _check_set(uncertainty_set, expression)
+    losses = _as_vector(cp, expression)
     size, rows = uncertainty_set.size, uncertainty_set.rows
     if rows is not None:
         raise InvalidInput(f"support takes one set, and this one's parameters have {rows} rows")
@@ -80,8 +79,10 @@ def support(
             f"a maximum over p >= 0 of other losses is not a convex expression"
         )
     if isinstance(uncertainty_set, Penalised):
-        return uncertainty_set.support(losses)
+        return uncertainty_set.support(losses, linear=linear)
     uncertainty_set = uncertainty_set.with_size(losses.size)
+    with suppress(SolverFailed):  # the problem's own solver may still have an answer
+        uncertainty_set.worst_case(np.zeros(losses.size))  # EmptySet: the dual problem would be unbounded
     point = uncertainty_set._singleton()
     if point is not None:
         return point @ losses
@@ -89,87 +90,58 @@ def support(
     linear = linear or any(
         each.attributes["integer"] or each.attributes["boolean"] for each in losses.variables()
     )
-    return _atom_class("soc" in kinds or not linear, "exp" in kinds)(losses, uncertainty_set)
+    return support_atom.expression(
+        uncertainty_set,
+        losses,
+        _dual,
+        second_order="soc" in kinds or not linear,
+        exponential="exp" in kinds,
+    )
 
 
-@cache
-def _atom_class(second_order: bool, exponential: bool) -> Any:
-    """The cvxpy atom that brings these cones, as far as cvxpy's choice of a solver goes.
-
-    cvxpy chooses a solver before it has seen what an atom turns into: it looks the atom's class up in its
-    lists of those that bring a kind of cone. So there is a class per choice of cones, put on the lists.
-    """
-    from cvxpy import atoms as known
-    from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
-
-    class SupportFunction(_support_function()):  # type: ignore[misc]
-        """The atom with this choice of cones."""
-
-    CANON_METHODS[SupportFunction] = _canonicalise
-    known.NONPOS_ATOMS.append(SupportFunction)  # every set has p >= 0
-    if second_order:
-        known.SOC_ATOMS.append(SupportFunction)
-    if exponential:
-        known.EXP_ATOMS.append(SupportFunction)
-    return SupportFunction
+def _check_set(given: Any, expression: Any) -> None:
+    """Refuse what is no set, and say what to write."""
+    if isinstance(given, Oracle):
+        return
+    if isinstance(expression, Oracle):
+        name = type(expression).__name__
+        raise InvalidInput(f"support takes the set first: write support({name}(…), losses)")
+    if isinstance(given, type) and issubclass(given, Oracle):
+        name = given.__name__
+        raise InvalidInput(f"support takes a set, and {name} is a class: write support({name}(…), losses)")
+    raise InvalidInput(
+        f"support takes an uncertainty set or a Penalised, got {type(given).__name__}: "
+        "write support(KL(center, radius), losses)"
+    )
 
 
-@cache
-def _support_function() -> Any:
-    """The atom itself; made at first use, so that importing this module does not import cvxpy."""
-    from cvxpy.atoms.atom import Atom
-    from scipy import sparse
-
-    class SupportFunction(Atom):  # type: ignore[misc]
-        """max over p in a set of pᵀ(its argument): convex, and increasing since p >= 0."""
-
-        def __init__(self, losses: Any, uncertainty_set: UncertaintySet) -> None:
-            self.uncertainty_set = uncertainty_set
-            super().__init__(losses)
-
-        def get_data(self) -> list[Any]:
-            """What tells two atoms with the same argument apart, and a copy needs."""
-            return [self.uncertainty_set]
-
-        def numeric(self, values: Any) -> Any:
-            losses = np.asarray(values[0], dtype=np.float64).ravel()
-            return np.array(self.uncertainty_set.worst_case(losses).value)
-
-        def shape_from_args(self) -> tuple[int, ...]:
-            return ()
-
-        def sign_from_args(self) -> tuple[bool, bool]:
-            return self.args[0].is_nonneg(), self.args[0].is_nonpos()
-
-        def is_atom_convex(self) -> bool:
-            return True
-
-        def is_atom_concave(self) -> bool:
-            return False
-
-        def is_incr(self, idx: int) -> bool:
-            return True
-
-        def is_decr(self, idx: int) -> bool:
-            return False
-
-        def _grad(self, values: Any) -> list[Any]:
-            losses = np.asarray(values[0], dtype=np.float64).ravel()
-            return [sparse.csc_array(self.uncertainty_set.worst_case(losses).p[:, None])]
-
-        def name(self) -> str:
-            return f"support({self.uncertainty_set!r}, {self.args[0].name()})"
-
-    return SupportFunction
+def _as_vector(cp: Any, given: Any) -> cvxpy.Expression:
+    """The losses as one expression of shape (N,)."""
+    if isinstance(given, list | tuple):
+        try:
+            given = cp.hstack(list(given))
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"the losses must be cvxpy expressions or numbers: {error}") from error
+    losses = (
+        given if isinstance(given, cp.Expression) else cp.Constant(as_floats("losses", given, InvalidInput))
+    )
+    if losses.is_complex():
+        raise InvalidInput("the losses must be real, got a complex expression")
+    if losses.ndim == 0:
+        losses = cp.reshape(losses, (1,), order="F")
+    if losses.ndim == 2 and 1 in losses.shape:
+        losses = cp.vec(losses, order="F")
+    if losses.ndim != 1:
+        raise InvalidInput(f"the losses must be a vector, got an expression of shape {losses.shape}")
+    return losses  # type: ignore[no-any-return]
 
 
-def _canonicalise(atom: Any, args: list[Any], solver_context: Any = None) -> tuple[Any, list[Any]]:
+def _dual(uncertainty_set: UncertaintySet, losses: Any) -> tuple[Any, list[Any]]:
     """bᵀy and the constraints that make it the dual of the set's program."""
     import cvxpy as cp
     from scipy import sparse
 
-    losses = args[0]
-    program, _ = equilibrated(without_idle_rows(conic.program(atom.uncertainty_set, losses.size)))
+    program, _ = equilibrated(without_idle_rows(conic.program(uncertainty_set, losses.size)))
     y = cp.Variable(program.b.size)
     transposed = sparse.csr_array(program.A.T)
     constraints = [transposed[program.columns] @ y == losses]

@@ -76,10 +76,8 @@ SHAPES = {
     "two hundred decades": lambda rng, n, q: 10.0 ** rng.uniform(-100, 100, n),
     "ladder": lambda rng, n, q: 4.0 ** np.clip(np.arange(n) - n // 2, -166.0, 166.0),
     "ladder down": lambda rng, n, q: 4.0 ** np.clip(n // 2 - np.arange(n), -166.0, 166.0),
-    "one heavy": lambda rng, n, q: np.where(
-        np.arange(n) == rng.integers(n), 10.0 ** rng.choice([16, 100]), 1.0
-    ),
-    "many light": lambda rng, n, q: np.where(rng.random(n) < 0.5, 1.0, 10.0 ** -rng.choice([16, 30, 100])),
+    "one heavy": lambda rng, n, q: np.where(np.arange(n) == rng.integers(n), rng.choice([1e16, 1e100]), 1.0),
+    "many light": lambda rng, n, q: np.where(rng.random(n) < 0.5, 1.0, rng.choice([1e-16, 1e-30, 1e-100])),
 }
 
 

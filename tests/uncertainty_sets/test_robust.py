@@ -12,8 +12,10 @@ from scipy.optimize import minimize
 
 from tests.uncertainty_sets.plugins import ALL, Entropic, Euclidean, TotalVariation
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.errors import EmptySet, InvalidInput
+from uncertainty_sets.penalised import DUALS, Penalised
 from uncertainty_sets.robust import support
+from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 
 N = 5
@@ -156,6 +158,83 @@ def test_unusable_losses():
     many.rows = 2
     with pytest.raises(InvalidInput, match="parameters have 2 rows"):
         support(many, x)
+
+
+@pytest.mark.parametrize(
+    ("given", "losses", "match"),
+    [
+        (cp.Variable(3), KL(CENTER, 0.1), r"takes the set first: write support\(KL\(…\), losses\)"),
+        (KL, cp.Variable(N), r"KL is a class: write support\(KL\(…\), losses\)"),
+        ("kl", cp.Variable(N), "takes an uncertainty set or a Penalised, got str"),
+        (KL(CENTER, 0.1), None, "must be real numbers, got None"),
+        (KL(CENTER, 0.1), [cp.Variable(), "b"], "must be cvxpy expressions or numbers"),
+        (KL(CENTER, 0.1), cp.Variable(N, complex=True), "must be real, got a complex"),
+    ],
+)
+def test_what_is_no_set_and_what_are_no_losses(given, losses, match):
+    with pytest.raises(InvalidInput, match=match):
+        support(given, losses)
+
+
+class Stated(UncertaintySet):
+    """Any constraints."""
+
+    size = 3
+
+    def __init__(self, limits):
+        self.limits = limits
+
+    def constraints(self, p):
+        return self.limits(p)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        lambda p: [p[0] >= 0.7, p[1] >= 0.7],
+        lambda p: [cp.norm(p) <= 0.1],
+        lambda p: [cp.sum(cp.rel_entr(p, np.full(3, 1 / 3))) <= -0.1],
+    ],
+)
+def test_an_empty_set_is_an_error_and_not_an_unbounded_problem(limits):
+    with pytest.raises(EmptySet, match=r"Stated\(.*\) is empty"):
+        support(Stated(limits), cp.Variable(3))
+
+
+@pytest.mark.parametrize("divergence", sorted(DUALS))
+@pytest.mark.parametrize("weight", [0.0, 1e-3, 0.5, 1e4])
+def test_a_penalised_expression(divergence, weight):
+    """Value, slope and sign, a centre with a zero, and the solver's optimum at a point."""
+    q, f = np.array([0.3, 0.0, 0.3, 0.4]), np.array([1.0, 3.0, 2.0, 0.5])
+    oracle, x = Penalised(divergence, q, weight), cp.Variable(4)
+    worst = support(oracle, cp.square(x))
+    assert worst.is_nonneg()
+    assert worst.is_convex()
+    assert not worst.is_concave()
+    x.value = f
+    answer = oracle.worst_case(f**2)
+    assert worst.value == pytest.approx(answer.value)
+    np.testing.assert_allclose(worst.grad[x].toarray().ravel(), 2.0 * f * answer.p)
+    problem = cp.Problem(cp.Minimize(support(oracle, x)), [x == f])
+    problem.solve()
+    assert problem.solution.opt_val == pytest.approx(oracle.worst_case(f).value, abs=1e-6)
+
+
+def test_penalised_total_variation_is_not_left_to_osqp():
+    """OSQP, cvxpy's choice for quadratic programs, ends far from the optimum; by name, a user may want it."""
+    rng = np.random.default_rng(0)
+    oracle, t, x = (
+        Penalised("total-variation", rng.dirichlet(np.ones(300)), 0.05),
+        rng.normal(size=300),
+        cp.Variable(300),
+    )
+    problem = cp.Problem(cp.Minimize(support(oracle, x) + cp.sum_squares(x - t)))
+    problem.solve()
+    at = oracle.worst_case(x.value).value + np.sum((x.value - t) ** 2)
+    assert problem.solution.opt_val == pytest.approx(at, abs=1e-6)
+    linear = cp.Problem(cp.Minimize(support(oracle, x, linear=True)), [x == t])
+    linear.solve(solver=cp.HIGHS)
+    assert linear.solution.opt_val == pytest.approx(oracle.worst_case(t).value, abs=1e-6)
 
 
 def test_maximising_it_is_refused_by_cvxpy():
