@@ -24,6 +24,7 @@ from uncertainty_sets.parameters import as_array, as_center
 EPS = 2.0**-52
 MOST_STEPS, MOST_TRIALS = 300, 100
 AIM, FLOOR = 1e-13, 1e-17  # of a view's row: where a search may end that no longer improves, and where any ends
+RIDGE, HUGE = 1e-12, 1e150  # of the curvature, in units of each view's variance; of a direction
 FAR = 1500.0  # of a tilt: beyond it a weight is 0 beside another
 CONSTANT = 1e-14  # of the size of a row: entries that differ by less are equal
 
@@ -203,11 +204,10 @@ def _maximise(views: _Views) -> tuple[_Point, int]:
     while step < MOST_STEPS and best.off > FLOOR and stale < (2 if best.off <= AIM else 30):
         step += 1
         last = now
-        free = (np.arange(now.y.size) < views.equal) | (now.y > 0.0) | (now.short > 0.0)
-        now = _climb(views, now, _newton(views, now, free))
+        now = _climb(views, now, _newton(views, now))
         if now.off > 0.5 * last.off:
             # Where p has almost no variance left, Newton's direction says little: one view after another.
-            for k in np.flatnonzero(free):
+            for k in np.flatnonzero(views.rows.any(axis=1)):
                 now = _climb(views, now, np.sign(now.short[k]) * np.eye(now.y.size)[k])
         stale = 0 if now.off < 0.5 * best.off else stale + 1
         if now.off < best.off:
@@ -219,36 +219,47 @@ def _maximise(views: _Views) -> tuple[_Point, int]:
     return best, step
 
 
-def _newton(views: _Views, now: _Point, free: Array) -> Array:
-    """Newton's direction on the free multipliers; those at 0 that it would make negative stay."""
-    change = np.zeros(free.size)
-    bounded = np.arange(free.size) >= views.equal
-    while free.any():
-        rows = views.rows[free]
-        about = rows + now.short[free][:, None]
-        curvature = (about * now.p) @ about.T
-        scale = np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
-        curvature = curvature / scale[:, None] / scale
-        curvature.flat[:: len(rows) + 1] += 1e-14
-        change[:] = 0.0
-        with np.errstate(over="ignore"):
-            right = np.clip(now.short[free] / scale, -1e150, 1e150)
-            change[free] = np.linalg.lstsq(curvature, right, rcond=None)[0] / scale
-        change = np.clip(change, -1e150, 1e150)
-        blocked = free & bounded & (now.y <= 0.0) & (change < 0.0)
-        if not blocked.any():
+def _newton(views: _Views, now: _Point) -> Array:
+    """Newton's direction: the best change, by the curvature at p, that keeps all multipliers of limits >= 0."""
+    if not now.short.size:
+        return now.y
+    about = views.rows + now.short[:, None]
+    curvature = (about * now.p) @ about.T
+    scale = np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
+    curvature = curvature / scale[:, None] / scale
+    # Views that repeat others, up to rounding, must not send multipliers of opposite signs to infinity.
+    curvature.flat[:: len(scale) + 1] += max(RIDGE, 10.0 / AIM * float(views.rounding.max()) ** 2)
+    with np.errstate(over="ignore"):
+        rise = np.clip(now.short / scale, -HUGE, HUGE)  # p has no variance left
+        least = np.where(np.arange(len(scale)) < views.equal, -np.inf, -now.y * scale)
+    told = views.rows.any(axis=1)
+    fixed = ~told | ((least == 0.0) & (rise <= 0.0))
+    change = np.zeros(len(scale))
+    for _ in range(4 * len(scale)):
+        free, goal = ~fixed, change.copy()
+        right = rise[free] - curvature[np.ix_(free, fixed)] @ change[fixed]
+        goal[free] = np.linalg.lstsq(curvature[np.ix_(free, free)], right, rcond=None)[0]
+        below = free & (goal < least)
+        if below.any():  # as far as all multipliers stay >= 0
+            share = np.where(below, (change - least) / np.where(below, change - goal, 1.0), np.inf)
+            at = int(share.argmin())
+            change[free] += share[at] * (goal - change)[free]
+            change[at], fixed[at] = least[at], True
+            continue
+        change = goal
+        pull = np.where(fixed & told, rise - curvature @ change, 0.0)
+        if pull.max(initial=0.0) <= RIDGE:
             break
-        free = free & ~blocked
-        change[:] = 0.0
-    return change
+        fixed[int(pull.argmax())] = False
+    return np.clip(change / scale, -HUGE, HUGE)
 
 
 def _climb(views: _Views, now: _Point, change: Array) -> _Point:
     """About the largest dual along a direction, as far as multipliers of limits stay >= 0."""
     along = change @ views.rows
     start = float(now.p @ along)  # the dual falls by this per unit of the step
-    noise = 4.0 * EPS * (np.abs(change) @ np.abs(views.rows))
-    if not start < -float(now.p @ noise):
+    noise = np.abs(change) @ (4.0 * EPS * np.abs(views.rows) + views.rounding[:, None])
+    if not start < 0.0:
         return now
     falls = (np.arange(change.size) >= views.equal) & (change < 0.0)
     limits = np.where(falls, now.y / np.where(falls, -change, 1.0), np.inf)
