@@ -71,8 +71,8 @@ class UncertaintySet(Oracle):
 
     sized_by: ClassVar[str] = ""
     """The parameter that says how large the set is, "radius" or "budget": a number >= 0. At 0 the set is its
-    `reference()`, and the largest pᵀf is a concave function of it (or of a power: `_concave_in_power`). Empty
-    if there is none."""
+    `reference()` q, and if p is within a radius, q + s·(p - q) is within s times as much (or this holds for a
+    power of it: `_concave_in_power`): the largest pᵀf is concave. Empty if there is none."""
 
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""

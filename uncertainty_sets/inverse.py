@@ -20,15 +20,16 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
-from uncertainty_sets.kernels.layout import NOT_FINITE, OK
+from uncertainty_sets.kernels.layout import NOT_FINITE, OK, PROMISE, ULPS
 from uncertainty_sets.kernels.radius_layout import COLUMNS, MULTIPLIER, STATUS, VALUE
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
 
-NEAR = 1e-12  # of the spread: how near to the target counts as there
-NARROW, ENOUGH = 1e-11, 1e-5  # of the radius: the gap that is aimed at, and the largest that is returned
+NARROW, ENOUGH = 1e-11, 1e-5  # of the radius: the gap that is aimed at, and the largest by a conic solver
+EPS = 2.0**-52
+CLOSE, LARGEST = 1e-12, 1e300  # the first step past a bound, of the radius; the largest radius tried
 MOST_CALLS = 100
 
 
@@ -62,14 +63,14 @@ class Sized(Protocol):
     def _distance(self, p: Array) -> float | None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LeastRadius:
     """The least radius (or budget) at which the worst case reaches a target, with its proof.
 
     For several targets or rows every field except `backend` has a leading axis of length B.
 
     Attributes:
-        radius: the least radius; infinite if no radius reaches the target.
+        radius: the least radius; infinite if no radius reaches the target (`reached` says so).
         lower_bound: no radius below this one reaches the target, by the multiplier alone.
         gap: radius - lower_bound, computed before both are rounded. Never clipped.
         p: a distribution within `radius` that reaches the target up to rounding; NaN if there is none.
@@ -87,6 +88,24 @@ class LeastRadius:
     multiplier: Any
     backend: str
     iterations: Any
+
+    @property
+    def reached(self) -> Any:
+        """Whether any radius reaches the target: True or False, or one of them for each target."""
+        return np.isfinite(self.radius) if np.ndim(self.radius) else bool(np.isfinite(self.radius))
+
+    def __repr__(self) -> str:
+        if np.ndim(self.radius):
+            finite = np.isfinite(self.radius)
+            missed = np.size(finite) - int(finite.sum())
+            words = f"{np.size(finite)} targets, largest gap={np.max(self.gap, initial=0.0):.2g}"
+            words += f", {missed} that no radius reaches" if missed else ""
+        elif not self.reached:
+            words = "no radius reaches the target: radius=inf"
+        else:
+            p = np.array2string(self.p, precision=4, threshold=8, edgeitems=3, separator=", ")
+            words = f"radius={self.radius:.10g}, p={p}, gap={self.gap:.2g}"
+        return f"LeastRadius({words}, backend={self.backend!r})"
 
     def row(self, index: int) -> Self:
         """Return the answer for one target or row."""
@@ -195,19 +214,26 @@ def closed(
 
 
 class _Tried(NamedTuple):
-    """The oracle's answer at one radius."""
+    """The oracle's answer at one radius, to losses from which the target is subtracted."""
 
     radius: float
     answer: WorstCase
     slope: float | None
     power: float
+    p: Array
+    value: float
+    rounding: float
 
-    def bound(self, target: float) -> float:
-        """No radius below this reaches the target, by this answer's multipliers."""
-        over = target - float(self.answer.upper_bound)
+    def reaches(self) -> bool:
+        """Whether p reaches the target, up to the rounding of the losses."""
+        return self.value >= -self.rounding
+
+    def bound(self) -> float:
+        """No radius below this reaches the target, up to the same rounding, by this answer's multipliers."""
+        over = -2.0 * self.rounding - float(self.answer.upper_bound)
         if self.slope is None or not np.isfinite(self.slope):
             return self.radius if over > 0.0 else 0.0
-        if self.slope == 0.0:
+        if self.slope <= 0.0:
             return np.inf if over > 0.0 else 0.0
         extent = self.radius**self.power + over / self.slope
         return float(max(0.0, extent) ** (1.0 / self.power))
@@ -219,57 +245,89 @@ class _Tried(NamedTuple):
         slope = self.slope * self.power * self.radius ** (self.power - 1.0)
         return 1.0 / slope if slope > 0.0 else np.inf
 
+    def moved(self, center: Array, mean: float) -> Self:
+        """The mix with the centre that just reaches the target: its distance is at most that share of p's."""
+        share = min(1.0, mean / (mean - self.value)) if self.value > mean else 1.0
+        radius = self.radius * share ** (1.0 / self.power)
+        return self._replace(radius=radius, p=center + share * (self.p - center))
+
+    def is_near(self, low: float, share: float, times: float) -> bool:
+        """Whether the bound is as near as this share of the radius, or as so many times the rounding."""
+        multiplier = self.multiplier()
+        known = times * multiplier * self.rounding if multiplier < np.inf else 0.0
+        return 0.0 <= self.radius - low <= max(share * self.radius, known)
+
 
 def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
-    """The least radius for one loss vector, by the set's oracle."""
-    center, spread = subject.reference(), float(f.max()) - float(f.min())
-    mean = float(center @ f)
-    if target <= mean:
-        return LeastRadius(0.0, 0.0, 0.0, center, mean, 0.0, "oracle", 0)
-    nowhere = np.full(f.size, np.nan)
-    if target > float(f.max()):
-        return LeastRadius(np.inf, np.inf, 0.0, nowhere, np.nan, np.inf, "oracle", 0)
-    near = max(NEAR * spread, 4.0 * float(np.spacing(np.abs(f).max())))
-    low, best = 0.0, None
+    """The least radius for one loss vector, by the set's oracle.
+
+    The target is subtracted from the losses first: near it they keep their digits, and the answers too.
+    """
+    center, g = subject.reference(), f - target
+    mean, top = _exactly(center, g), float(g.max())
+    if mean >= -4.0 * EPS * float(center @ np.abs(g)):
+        return LeastRadius(0.0, 0.0, 0.0, center, float(center @ f), 0.0, "oracle", 0)
+    if top < 0.0:
+        return _nowhere(f.size, 0)
+    rounding = ULPS * (float(np.abs(g).max()) + top - float(g.min()))
+    low, short, growth, best = 0.0, 0.0, CLOSE, None
     radius = float(getattr(subject, subject.sized_by)) or 1e-3
     warm = None
     for calls in range(1, MOST_CALLS + 1):
         tried = resized(subject, radius)
-        warm = tried.worst_case(f, warm_start=warm)
-        now = _Tried(radius, warm, tried._slope(f, warm), tried._concave_in_power)
-        low = max(low, now.bound(target))
+        warm = tried.worst_case(g, warm_start=warm)
+        value, power = _exactly(warm.p, g), tried._concave_in_power
+        now = _Tried(radius, warm, tried._slope(g, warm), power, warm.p, value, rounding)
+        low = max(low, now.bound())
         if low == np.inf:
-            return LeastRadius(np.inf, np.inf, 0.0, nowhere, np.nan, np.inf, "oracle", calls)
-        if warm.value >= target - max(near, warm.gap) and (best is None or radius < best.radius):
-            best = now
-        narrow = NARROW if now.slope is not None else 1e-9
-        if best is not None and best.radius - low <= narrow * best.radius:
-            return _settled(best, low, calls)
-        radius = _next_radius(low, now, best)
-    if best is not None and best.radius - low <= ENOUGH * best.radius:
-        return _settled(best, low, MOST_CALLS)
+            return _nowhere(f.size, calls)
+        if not now.reaches():
+            short = max(short, radius)
+        else:
+            now = now.moved(center, mean)
+            best = now if best is None or now.radius < best.radius else best
+        if best is not None and best.is_near(low, NARROW if now.slope is not None else PROMISE, 4.0):
+            return _settled(best, low, f, calls)
+        most = np.inf if best is None else best.radius
+        # Where the line of an answer reaches the target; if p is short of it by its gap, past that.
+        line, past = low * (1.0 + 1e-13), short * (1.0 + growth)
+        if now.slope is not None and short * (1.0 + CLOSE) < line < most:
+            radius = line
+        elif now.slope is not None and short > 0.0 and past < most:
+            radius, growth = past, 8.0 * growth
+        elif best is None:
+            radius = 8.0 * short
+        elif most < 64.0 * short:
+            radius = float(np.sqrt(short) * np.sqrt(most))
+        else:
+            radius = most / 8.0
+        if not short < radius < min(most, LARGEST):
+            break
+    enough = PROMISE if best is not None and best.answer.backend == "closed-form" else ENOUGH
+    if best is not None and best.is_near(low, enough, 64.0):
+        return _settled(best, low, f, calls)
     reached = "is not reached" if best is None else f"is reached at {best.radius:.6g}"
     raise SolverFailed(
-        f"no certified least {subject.sized_by} of {subject!r}: after {MOST_CALLS} oracle calls the target "
+        f"no certified least {subject.sized_by} of {subject!r}: after {calls} oracle calls the target "
         f"{target} {reached}, and the lower bound is {low:.6g}. Scale the losses so that their spread is "
         "near 1, or give a target further from the largest loss",
         answer=None if best is None else best.answer,
     )
 
 
-def _settled(best: _Tried, low: float, calls: int) -> LeastRadius:
-    answer, radius, multiplier = best.answer, best.radius, best.multiplier()
-    return LeastRadius(radius, low, radius - low, answer.p, answer.value, multiplier, "oracle", calls)
+def _nowhere(size: int, calls: int) -> LeastRadius:
+    """The answer if no radius reaches the target."""
+    return LeastRadius(np.inf, np.inf, 0.0, np.full(size, np.nan), np.nan, np.inf, "oracle", calls)
 
 
-def _next_radius(low: float, now: _Tried, best: _Tried | None) -> float:
-    """Where the line of the last answer reaches the target, if there is one; else inside the bracket."""
-    if now.slope is not None and low > 0.0:
-        step = low * (1.0 + 1e-13)
-        return step if step != now.radius else now.radius * (1.0 + 1e-12)
-    if best is None:
-        return 8.0 * now.radius
-    return float(np.sqrt(low * best.radius)) if 64.0 * low > best.radius else best.radius / 8.0
+def _settled(best: _Tried, low: float, f: Array, calls: int) -> LeastRadius:
+    p, radius = best.p, best.radius
+    return LeastRadius(radius, low, radius - low, p, float(p @ f), best.multiplier(), "oracle", calls)
+
+
+def _exactly(p: Array, g: Array) -> float:
+    """pᵀg of these p, whose terms may cancel."""
+    return float(p.astype(np.longdouble) @ g)
 
 
 def radius_of(subject: Sized, p: Array) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.centered import SupportedBall
+from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import Structure, as_flat_center, as_row_numbers, structure_of
@@ -81,6 +82,12 @@ class PowerBall(SupportedBall):
         f = self._on_support(losses) if self.power >= 1.0 else losses
         family = np.array([[self.power, self.unit]])
         return answer(rows, f, (self._center, self._radius, family), KEYS, warm_start, out)
+
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
+        from uncertainty_sets.kernels.power_radius import rows
+
+        f = self._on_support(losses) if self.power >= 1.0 else losses
+        return closed(self, rows, f, (self._center, np.array([[self.power, self.unit]])), targets)
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         return answer.dual.get("eta")

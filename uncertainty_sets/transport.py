@@ -182,18 +182,23 @@ class TransportBall(Ball):
 
     def _residual(self, p: Array) -> float:
         limit = float(self._limit[0])
+        return max((self._cost_of(p) - limit) / max(1.0, limit), 0.0)
+
+    def _distance(self, p: Array) -> float:
+        return float(max(0.0, self._cost_of(p)) ** (1.0 / self._power))
+
+    def _cost_of(self, p: Array) -> float:
+        """The least cost of moving the centre to p: the distance to the power."""
         mass = np.maximum(p, 0.0)
         total = float(mass.sum())
         if self._on_line and self._power == 1.0:
-            distance = self._distance_on_line(p)
-        elif total == 0.0:
+            return self._distance_on_line(p)
+        if total == 0.0:
             return np.inf
-        elif self._on_line:
+        if self._on_line:
             # If p is no distribution, that of its shares.
-            distance = self._power_on_line(mass if abs(total - 1.0) <= SUM_TOLERANCE else mass / total)
-        else:
-            distance = self._distance_by_plan(mass / total)
-        return max((distance - limit) / max(1.0, limit), 0.0)
+            return self._power_on_line(mass if abs(total - 1.0) <= SUM_TOLERANCE else mass / total)
+        return self._distance_by_plan(mass / total)
 
     def _power_on_line(self, p: Array) -> float:
         """The least Σ distance^order of a plan, beyond the rounding of p."""

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from bench.measuring import machine
 from bench.soak.parameters import MAKERS
+from bench.soak.questions import QUESTIONS
 from bench.soak.record import Record
 from bench.soak.rounds import run, schedule, warm_up
 
@@ -101,14 +102,15 @@ def document(record: Record, seconds: float) -> dict[str, object]:
 def main(arguments: list[str]) -> int:
     """Run the rounds and print what was found; return 1 if anything was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench soak", description=__doc__)
+    everything = [*MAKERS, *QUESTIONS]
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--batches", type=int, help="end after this many batches, or when the time is over")
-    parser.add_argument("--set", nargs="+", choices=list(MAKERS), metavar="NAME", help=", ".join(MAKERS))
+    parser.add_argument("--set", nargs="+", choices=everything, metavar="NAME", help=", ".join(everything))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--replay", type=int, metavar="K", help="run batch K of each set alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers and failures there too")
     options = parser.parse_args(arguments)
-    names = options.set or list(MAKERS)
+    names = options.set or everything
     console, record = Console(width=150), Record(options.seed)
     with console.status("compiling the kernels"):
         warm_up(names)

@@ -11,6 +11,7 @@ from bench.soak.asking import Answers, ask
 from bench.soak.cases import Case
 from bench.soak.judge import Assessment, Finding, by_solver, judge
 from bench.soak.parameters import MAKERS
+from bench.soak.questions.question import Batch
 
 SHOWN = 25
 """The most losses of an example that are printed; larger ones are named by their round."""
@@ -77,6 +78,27 @@ class Record:
             cell.violation = float(np.fmax(cell.violation, np.nanmax(assessment.violation, initial=0.0)))
         for finding in assessment.findings:
             self._note(turn, case, answers, finding)
+
+    def add_question(self, turn: int, name: str, generator: str, batch: Batch) -> None:
+        """Count a round of one of the questions beside `worst_case`."""
+        cell = self.cells.setdefault((name, generator), Cell())
+        cell.cases += batch.cases
+        cell.wrong += len(batch.wrong)
+        self.compared += batch.compared
+        cell.gap, cell.least_gap = max(cell.gap, batch.gap), min(cell.least_gap, batch.least_gap)
+        cell.violation = max(cell.violation, batch.violation)
+        command = f"python -m bench soak --seed {self.seed} --set '{name}' --replay {turn}"
+        for each in batch.wrong:
+            known = self.failures.get((name, generator, each.kind))
+            if known is not None:
+                known.count += 1
+                if known.size <= each.size:
+                    continue
+            count = 1 if known is None else known.count
+            self.failures[name, generator, each.kind] = Failure(
+                name, generator, each.kind, count, each.size, each.amount, each.allowed, command, each.call,
+                each.error,
+            )  # fmt: skip
 
     def _note(self, turn: int, case: Case, answers: Answers, finding: Finding) -> None:
         key = (case.name, case.generator, finding.kind)

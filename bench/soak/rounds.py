@@ -12,6 +12,7 @@ from bench.soak.asking import Answers, ask
 from bench.soak.cases import GENERATORS, Case, draw
 from bench.soak.judge import Assessment, Finding, judge
 from bench.soak.parameters import MAKERS
+from bench.soak.questions import QUESTIONS
 from bench.soak.record import Record
 
 CONIC_EVERY = 8
@@ -29,11 +30,12 @@ def batch(name: str, seed: int, turn: int) -> Case:
 
 def schedule(names: list[str]) -> Iterator[tuple[str, int]]:
     """(set, turn) without end; conic sets skip most turns, unless there are no others."""
-    every = 1 if all(MAKERS[name].conic for name in names) else CONIC_EVERY
+    conic = {name for name in names if name in MAKERS and MAKERS[name].conic}
+    every = 1 if conic == set(names) else CONIC_EVERY
     round_number = 0
     while True:
         for name in names:
-            if not MAKERS[name].conic:
+            if name not in conic:
                 yield name, round_number
             elif round_number % every == 0:
                 yield name, round_number // every
@@ -42,6 +44,11 @@ def schedule(names: list[str]) -> Iterator[tuple[str, int]]:
 
 def run(record: Record, name: str, turn: int) -> None:
     """One batch from drawing to counting."""
+    if name in QUESTIONS:
+        question, rng = QUESTIONS[name], np.random.default_rng([record.seed, zlib.crc32(name.encode()), turn])
+        generator = question.generators[turn % len(question.generators)]
+        record.add_question(turn, name, generator, question.batch(rng, generator))
+        return
     case = batch(name, record.seed, turn)
     answers = ask(case)
     assessment = judge(case, answers)
@@ -68,5 +75,7 @@ def _compare(record: Record, case: Case, answers: Answers, assessment: Assessmen
 def warm_up(names: list[str]) -> None:
     """Compile the kernels, which takes a minute after an update and does not count as soaking."""
     for name in names:
-        if not MAKERS[name].conic or name == "ellipsoid dense":
+        if name in QUESTIONS:
+            run(Record(0), name, 0)
+        elif not MAKERS[name].conic or name == "ellipsoid dense":
             ask(batch(name, 0, 0).only(np.array([0])))

@@ -62,7 +62,7 @@ def test_views_that_nothing_satisfies():
     q = np.array([0.5, 0.5, 0.0])
     with pytest.raises(EmptySet, match="no distribution on the centre's support"):
         entropy_pooling(q, A_eq=[0.0, 1.0, 9.0], b_eq=2.0)
-    with pytest.raises(EmptySet, match="same value at every atom"):
+    with pytest.raises(EmptySet, match=r"same value 1 at every atom of the centre, and its b is 2"):
         entropy_pooling(q, A_eq=[1.0, 1.0, 9.0], b_eq=2.0)
 
 

@@ -60,7 +60,8 @@ def conclude(
     """
     scale = 1.0 / spread
     rounding = ULPS * (1.0 + abs(top) * scale)
-    proved = abs(gap) <= max(PROMISE * radius, 8.0 * multiplier * rounding)
+    known = 8.0 * multiplier * rounding
+    proved = gap <= max(PROMISE * radius, known) and gap >= -max(FEASIBLE * radius, known)
     proved = proved and abs(total - 1.0) <= FEASIBLE and short <= max(PROMISE, rounding)
     out[RADIUS], out[LOWER], out[GAP] = max(radius, 0.0), lower, gap
     out[VALUE], out[MULTIPLIER], out[PASSES] = top + spread * value, multiplier * scale, passes

@@ -34,6 +34,8 @@ from uncertainty_sets.ragged_parameters import (
 if TYPE_CHECKING:
     import cvxpy
 
+ALIKE = 1e-12  # beyond its spread, an entry of p is still inside
+
 
 class CDNorm(CenteredSet):
     """A budget of deviations from a centre q: {p : |p - q| <= spread, Σ |p - q|/spread <= budget}.
@@ -192,6 +194,13 @@ class CDNorm(CenteredSet):
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         return answer.dual.get("pi")
 
+    def _distance(self, p: Array) -> float:
+        s = self._spread[0]
+        far = self._apart(p)
+        if float((far - s).max()) > ALIKE:
+            return np.inf
+        return float((np.maximum(far[s > 0.0], 0.0) / s[s > 0.0]).sum())
+
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.budget_projection import nearest
 
@@ -203,11 +212,14 @@ class CDNorm(CenteredSet):
         return lambda target: nearest(target, q, low, high, rate, budget)
 
     def _residual(self, p: Array) -> float:
-        q, s, budget = self._center[0], self._spread[0], float(self._budget[0])
-        # p - q is known to half an ulp of p only, which a tiny spread would magnify.
-        far = np.abs(p - q) - 1.2e-16 * np.abs(p)
+        s, budget = self._spread[0], float(self._budget[0])
+        far = self._apart(p)
         spent = float((np.maximum(far[s > 0.0], 0.0) / s[s > 0.0]).sum())
         return max(float((far - s).max()), (spent - budget) / max(1.0, budget), 0.0)
+
+    def _apart(self, p: Array) -> Array:
+        """|p - q|, which is known to half an ulp of p only, and a tiny spread would magnify that."""
+        return np.abs(p - self._center[0]) - 1.2e-16 * np.abs(p)
 
     def _singleton(self) -> Array | None:
         fixed = self.rows is None and (self._budget[0] == 0.0 or self._spread.max() == 0.0)
