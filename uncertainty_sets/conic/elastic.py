@@ -70,7 +70,8 @@ def least_miss(certifier: Certifier) -> float:
 def inside(program: ConicProgram) -> Array | None:
     """A distribution with room in every inequality and cone, each of its own; None if there is none.
 
-    maximise m + the mean of t_k, m <= t_k <= 1, with t_k the room in cone k. An entry of p has 1/N at most.
+    maximise m + the mean of t_k, m <= t_k <= 1, with t_k the room in cone k. A row p_j >= 0 has 1/N at most,
+    and little weight: these rows are many, and a uniform p says nothing of the others.
     """
     from scipy import sparse
 
@@ -101,7 +102,9 @@ def inside(program: ConicProgram) -> Array | None:
         towards = np.zeros(at.size)
         towards[2 if kind == "exp" else 0] = 1.0
         rows.add(kind, wide(A[at], room(np.full(at.size, nonneg.size + k), towards)), program.b[at])
-    cost = np.concatenate([np.zeros(width), -ones / max(total, 1), [-1.0]])
+    weight = np.append(np.where(alone, 0.0, 1.0), np.ones(len(cones)))
+    weight = weight / max(weight.sum(), 1.0) + 0.01 / total
+    cost = np.concatenate([np.zeros(width), -weight, [-1.0]])
     found = _solved(rows.program(), cost)
     if found is None or not found.x[-1] > 1e-12:
         return None
@@ -143,7 +146,7 @@ def miss(program: ConicProgram, p: Array) -> float:
 
 
 def residual_of(program: ConicProgram, x: Array) -> float:
-    """By how much b - A x is outside the cones, at most; what rounding of the sums may explain is not counted."""
+    """By how much b - A x is outside the cones, at most, beyond what rounding of the sums explains."""
     s = program.b - program.A @ x
     rounding = 4 * np.finfo(np.float64).eps * (abs(program.A) @ np.abs(x) + np.abs(program.b))
     worst = float((np.abs(s) - rounding)[program.rows("zero")].max(initial=0.0))

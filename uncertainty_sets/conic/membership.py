@@ -1,7 +1,7 @@
-"""How far a distribution is from a set, and which one in the set is nearest to uniform, from its constraints.
+"""How far a distribution is from a set, and which one in it is nearest to uniform, from its constraints.
 
-This is `violation`, `contains` and `reference` of a set that has only `constraints(p)`. A residual is measured
-in units of p, so that the unit in which a constraint is written does not matter:
+This is `violation`, `contains` and `reference` of a set that has only `constraints(p)`. A residual is
+measured in units of p, so that the unit in which a constraint is written does not matter:
 
 - the residual of a linear row, over by how much the row can differ within the simplex;
 - with r the residual of another constraint, and s the room that it leaves at a point c inside the set:

@@ -32,7 +32,7 @@ CONES: Mapping[str, str] = {
 
 
 SWEEPS = 40
-"""Rounds of the search for the units of auxiliary variables; each settles one more link of a chain of them."""
+"""Rounds of the search for units of auxiliary variables; each settles one more link of a chain of them."""
 
 ORDINARY = 4
 """Units within a factor of 2 to this power are left alone: no solver loses digits by them."""
