@@ -15,6 +15,7 @@ from tests.uncertainty_sets.plugins import ALL, Entropic, Euclidean, TotalVariat
 from uncertainty_sets import backends
 from uncertainty_sets.backends import available_backends, base, clarabel_, cvxpy_, highs_, registry, scs_
 from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.conic.program import CONES, ConicProgram
 from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, UnknownName
 
@@ -109,7 +110,7 @@ def test_a_solver_is_used_again(name):
         again = uncertainty_set.worst_case(f, backend=name)
         fresh = TotalVariation(uncertainty_set.center, 0.1).worst_case(f, backend=name)
         assert again.value == pytest.approx(fresh.value, abs=2e-4 * scale)
-    kept = conic._compiled(uncertainty_set, 5)
+    kept = compiled(uncertainty_set, 5)
     assert kept.solver(name) is kept.solver(name)
 
 

@@ -16,6 +16,7 @@ from uncertainty_sets import KL, Polyhedron
 from uncertainty_sets.backends import in_order
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.conic.membership import interior
 from uncertainty_sets.conic.program import ConicProgram, equilibrated
 from uncertainty_sets.errors import EmptySet, FdroError, InvalidLosses, InvalidParameter, SolverFailed
@@ -148,7 +149,7 @@ def test_another_solver_is_asked_where_the_first_gives_nothing(monkeypatch):
     expected = uncertainty_set.worst_case(LOSSES)
     assert in_order(conic.program(uncertainty_set))[:2] == ["clarabel", "scs"]
     assert in_order(conic.program(Polyhedron([[1.0, 0.0]], [0.5])))[:3] == ["highs", "clarabel", "scs"]
-    first = conic._compiled(uncertainty_set, 3).solver("clarabel")
+    first = compiled(uncertainty_set, 3).solver("clarabel")
     found = first.solve(np.zeros(conic.program(uncertainty_set).A.shape[1]))
     for outcome in ("failed", "infeasible", "solved"):
         nothing = found._replace(outcome=outcome, x=np.zeros(0), y=np.zeros(0), status="Stuck")
@@ -334,8 +335,10 @@ def test_rows_are_equilibrated_by_powers_of_two():
     assert ((largest >= 1) & (largest < 2))[[0, 1, 3, 4]].all()
     np.testing.assert_array_equal(program.A.toarray(), A.toarray() * factors[:, None])
     np.testing.assert_array_equal(program.b, given.b * factors)
-    cone = ConicProgram(sparse.csc_array(8 * np.eye(2)), np.ones(2), (("soc", 2),), np.arange(2))
-    assert equilibrated(cone)[0] is cone
+    cone = ConicProgram(sparse.csc_array(np.diag([8.0, 1.0])), np.ones(2), (("soc", 2),), np.arange(2))
+    scaled, factors = equilibrated(cone)  # one factor for a whole cone
+    assert factors.tolist() == [0.125, 0.125]
+    assert equilibrated(scaled)[0] is scaled
 
 
 @pytest.mark.parametrize(("low", "high"), [(-12, -4), (4, 8), (8, 12), (-200, 200)])

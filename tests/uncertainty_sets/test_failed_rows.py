@@ -15,7 +15,7 @@ from uncertainty_sets import Box, Ellipsoid, Polyhedron, UncertaintySet, registr
 from uncertainty_sets.backends import registry as backends
 from uncertainty_sets.backends.base import Solution, Solver
 from uncertainty_sets.backends.clarabel_ import Clarabel
-from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.errors import EmptySet, InvalidInput, InvalidLosses, SolverFailed
 
 CENTER = np.array([0.4, 0.3, 0.2, 0.1])
@@ -118,7 +118,7 @@ def test_a_row_at_which_the_solver_stops_early(backend, stop):
     if backend not in SOLVERS:
         pytest.skip(f"{backend} is not installed")
     subject = Ball([0.1, 0.2, 0.05, 0.3])
-    stop(conic._compiled(subject.parts[1], 4).solver(backend))
+    stop(compiled(subject.parts[1], 4).solver(backend))
     with pytest.raises(SolverFailed, match=rf"\(row 1\).*Row 1: .*{backend} ended with status") as caught:
         subject.worst_case(F, backend=backend)
     assert "after 1 iterations" in caught.value.reasons[0]
@@ -140,7 +140,7 @@ def test_a_linear_row_at_which_the_simplex_stops_early():
             return parts[index]
 
     losses = rng.normal(size=(3, 30))
-    solver = conic._compiled(parts[2], 30).solver("highs")
+    solver = compiled(parts[2], 30).solver("highs")
     solver._highs.setOptionValue("simplex_iteration_limit", 1)
     with pytest.raises(SolverFailed, match=r"\(row 2\).*highs ended with status 'kIterationLimit'"):
         Several().worst_case(losses, backend="highs")
@@ -256,7 +256,7 @@ def test_an_interrupt_passes_through_with_the_rows_that_were_finished(monkeypatc
     def interrupted(cost):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(conic._compiled(subject.parts[2], 4).solver("highs"), "solve", interrupted)
+    monkeypatch.setattr(compiled(subject.parts[2], 4).solver("highs"), "solve", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         subject.worst_case(F, backend="highs", on_failure="nan")
     assert caught.value.__notes__ == ["2 of 4 rows were answered: see `.answer`"]

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from tests import tolerances
 from tests.uncertainty_sets.plugins import Euclidean
 from uncertainty_sets.backends import cold
-from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.errors import BackendUnsuitable, EmptySet, InvalidLosses, InvalidParameter
 from uncertainty_sets.sets.polyhedron import Polyhedron
 
@@ -199,7 +199,7 @@ def test_a_moving_loss_is_followed():
 def test_a_start_from_the_last_basis_is_given_up_if_it_takes_longer():
     rng = np.random.default_rng(5)
     subject = Polyhedron.example(40, rng)
-    solver = conic._compiled(subject, 40).solver("highs")
+    solver = compiled(subject, 40).solver("highs")
     losses = rng.normal(size=(6, 40))
     with cold():
         expected = [subject.worst_case(f).value for f in losses]

@@ -1,17 +1,26 @@
-"""How far a distribution is from a set, and which one in the set is nearest to uniform, from its constraints.
+"""How far a distribution is from a set, and which one in it is nearest to uniform, from its constraints.
 
-This is `violation`, `contains` and `reference` of a set that has only `constraints(p)`.
+This is `violation`, `contains` and `reference` of a set that has only `constraints(p)`. A residual is
+measured in units of p, so that the unit in which a constraint is written does not matter:
+
+- the residual of a linear row, over by how much the row can differ within the simplex;
+- with r the residual of another constraint, and s the room that it leaves at a point c inside the set:
+  r/(r + s) of the way to c ends where the constraint holds, since it is convex. That way's length counts, in
+  total variation;
+- constraints with auxiliary variables: the largest residual of the equilibrated conic program, if the
+  auxiliary variables are at their best, or the distance to the set in total variation if that is more.
 """
 
 from __future__ import annotations
 
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from uncertainty_sets.conic import elastic
 from uncertainty_sets.conic.compile import set_constraints
+from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
 from uncertainty_sets.packages import load
 
@@ -22,149 +31,195 @@ if TYPE_CHECKING:
 
 ROUNDED = 1e-14  # an entry of p that is below 0 by less counts as 0: a function of p may end there
 
+PROVED = 1e-9
+"""A set is empty if every distribution is proved to miss a row or cone by more than this part of its size."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+CORNERS = 100
+"""At most so many corners of the simplex are looked at for the size of a function."""
+
 
 class _Stated:
     """The set's constraints on one cvxpy variable, kept to be evaluated at many points."""
 
     def __init__(self, uncertainty_set: SetContract, size: int) -> None:
         cp = load("cvxpy", f"the membership test of {type(uncertainty_set).__name__}")
+        self.own = compiled(uncertainty_set, size)
+        self.set = uncertainty_set
         self.lock = threading.Lock()  # a cvxpy variable has one value at a time
         self.p = cp.Variable(size)
-        self.constraints = set_constraints(uncertainty_set, self.p)
-        stated = [each for each in self.constraints if not isinstance(each, bool | np.bool_)]
-        self.impossible = len(stated) < len(self.constraints) and not all(
-            each for each in self.constraints if isinstance(each, bool | np.bool_)
+        given = set_constraints(uncertainty_set, self.p)
+        stated = [each for each in given if not isinstance(each, bool | np.bool_)]
+        self.impossible = not all(each for each in given if isinstance(each, bool | np.bool_))
+        self.has_auxiliary = any(
+            each.id != self.p.id for each in cp.Problem(cp.Minimize(0), stated).variables()
         )
-        self.constraints = stated
-        self.auxiliary = [
-            each for each in cp.Problem(cp.Minimize(0), stated).variables() if each.id != self.p.id
-        ]
-        self.elastic: tuple[Any, Any] | None = None
+        self.functions = [] if self.has_auxiliary else [_function(each, self.p) for each in stated]
 
-    def at(self, point: Array) -> float:
-        """The largest residual with p at the point and the auxiliary variables as they are."""
-        self.p.save_value(point)  # not `value`, whose checks take as long as the constraints
-        worst = max((_residual(each) for each in self.constraints), default=0.0)
+    def miss(self, point: Array) -> float:
+        """The largest residual at the point, in units of p."""
+        if self.has_auxiliary:
+            off = elastic.miss(self.own.program, point)
+            return max(off, elastic.distance(self.own.program, point)) if 0.0 < off < np.inf else off
+        with self.lock:
+            worst = 0.0
+            for each in self.functions:
+                worst = max(worst, each.miss(point, self))
+            return worst
+
+    def room(self, function: _Function) -> tuple[Array, Array] | None:
+        """A point inside the set, and what the function leaves there; None if there is no such point."""
+        inner = interior(self.set, self.p.size)
+        return None if inner is None else (inner, -function.at(inner)[0])
+
+
+class _Function:
+    """A constraint as g(p) <= 0, by entries, with g convex (or |g| <= 0, with g linear)."""
+
+    def __init__(self, p: Any) -> None:
+        self.p = p
+
+    def at(self, point: Array) -> tuple[Array, Array]:
+        """(g at the point, the size of its terms)."""
+        raise NotImplementedError
+
+    def jacobian(self) -> Any:
+        """The coefficients of a linear g, (N, entries); None if g is not linear."""
+        return None
+
+    def miss(self, point: Array, stated: _Stated) -> float:
+        """The largest g > 0 in units of p; what rounding explains is not counted."""
+        excess, terms = self.at(point)
         # NaN: the point is outside a function's domain, as 0 is for log(p). No tolerance covers that.
-        return np.inf if np.isnan(worst) else worst
+        excess = np.where(np.isnan(excess), np.inf, excess - 4 * EPS * np.minimum(terms, 1e300))
+        bad = np.flatnonzero(excess > 0.0)
+        if not bad.size:
+            return 0.0
+        if np.isinf(excess[bad]).any():
+            return np.inf
+        ranges = self._ranges(bad)
+        if ranges is not None:
+            with np.errstate(divide="ignore"):
+                return float((excess[bad] / ranges).max())
+        inner = stated.room(self)
+        if inner is None or not (inner[1][bad] > 0.0).all():
+            return float((excess[bad] / self._sizes(bad)).max())
+        c, room = inner
+        way = 0.5 * float(np.abs(point - c).sum())
+        return way * float((excess[bad] / (excess[bad] + room[bad])).max())
 
-    def minimised(self, point: Array) -> float:
-        """The smallest that auxiliary variables can make the largest residual."""
+    def _ranges(self, bad: Any) -> Array | None:
+        """By how much each linear g can differ within the simplex."""
+        J = self.jacobian()
+        if J is None:
+            return None
+        J = J[:, bad].toarray()
+        return np.asarray(np.maximum(np.ptp(J, axis=0), 1e-13 * np.abs(J).max(axis=0)))
+
+    def _sizes(self, bad: Any) -> Array:
+        """The largest |g| at corners of the simplex, or 1 if that is less: for a set without an inside."""
+        size, uniform = self.p.size, np.full(self.p.size, 1.0 / self.p.size)
+        largest = np.zeros(bad.size)
+        for corner in np.unique(np.linspace(0, size - 1, min(size, CORNERS)).astype(int)):
+            for share in (1.0, 0.5):
+                point = (1.0 - share) * uniform
+                point[corner] += share
+                value = np.abs(self.at(point)[0][bad])
+                largest = np.maximum(largest, np.where(np.isfinite(value), value, 0.0))
+        return np.where(largest > 0.0, np.minimum(largest, 1.0), 1.0)
+
+    def _values(self, expressions: Any, point: Array) -> list[Array]:
+        self.p.save_value(point)  # not `value`, whose checks take as long as the constraints
+        with np.errstate(all="ignore"):
+            values = [each.value for each in expressions]
+        return [each.toarray() if hasattr(each, "toarray") else np.asarray(each) for each in values]
+
+
+class _Comparison(_Function):
+    """left <= right, left == right, or one side against 0."""
+
+    def __init__(self, constraint: Any, p: Any) -> None:
         import cvxpy as cp
 
-        if self.elastic is None:
-            where, worst, slack = cp.Parameter(self.p.size), cp.Variable(nonneg=True), cp.Variable()
-            # The slack may be negative, so that auxiliary variables of a point inside the set stay away from
-            # its edge, where a solver's tolerance would show. Equalities have no inside.
-            relaxed = [self.p == where, slack >= -1.0, slack <= worst]
-            for each in self.constraints:
-                relaxed += _relaxed(each, slack, worst)
-            self.elastic = where, cp.Problem(cp.Minimize(worst + 1e-3 * slack), relaxed)
-        where, problem = self.elastic
-        where.value = point
-        _solve(problem)
-        if any(each.value is None for each in self.auxiliary):
-            return np.inf
-        return self.at(point)
+        super().__init__(p)
+        kinds = cp.constraints
+        self.sides, self.equal = constraint.args, isinstance(constraint, kinds.Equality | kinds.Zero)
+        self.sign = -1.0 if isinstance(constraint, kinds.NonNeg) else 1.0
+        self.expression = (
+            constraint.args[0] - constraint.args[1] if len(self.sides) > 1 else constraint.args[0]
+        )
+        self._kept: Any = None
+
+    def at(self, point: Array) -> tuple[Array, Array]:
+        values = [np.ravel(each, order="F") for each in self._values(self.sides, point)]
+        with np.errstate(all="ignore"):
+            g = self.sign * values[0] if len(values) == 1 else values[0] - values[1]
+            terms = np.asarray(sum(np.abs(each) for each in values))
+        g, terms = np.broadcast_arrays(np.abs(g) if self.equal else g, terms)
+        return np.atleast_1d(g), np.atleast_1d(terms)
+
+    def jacobian(self) -> Any:
+        if self._kept is None and self.expression.is_affine():
+            self._kept = _jacobian(self.expression, self.p)
+        return self._kept
 
 
-def _constant_side(constraint: Any) -> Any:
-    """|right-hand side| of an (in)equality, whichever side is constant."""
-    for side in constraint.args:
-        if side.is_constant():
-            return np.abs(side.value)
-    return 0.0
+class _SecondOrder(_Function):
+    """‖X‖ <= t, for each cone of a cvxpy SOC."""
+
+    def __init__(self, constraint: Any, p: Any) -> None:
+        super().__init__(p)
+        self.constraint = constraint
+
+    def at(self, point: Array) -> tuple[Array, Array]:
+        t, X = self._values(self.constraint.args, point)
+        axis = 0 if X.ndim < 2 else self.constraint.axis
+        lengths, t = np.atleast_1d(np.linalg.norm(X, axis=axis)), np.ravel(t, order="F")
+        return lengths - t, lengths + np.abs(t)
 
 
-def _residual(constraint: Any) -> float:
+class _Exponential(_Function):
+    """y·exp(x/y) <= z, for each cone of a cvxpy ExpCone."""
+
+    def __init__(self, constraint: Any, p: Any) -> None:
+        super().__init__(p)
+        self.constraint = constraint
+
+    def at(self, point: Array) -> tuple[Array, Array]:
+        x, y, z = (np.ravel(each) for each in self._values(self.constraint.args, point))
+        with np.errstate(all="ignore"):
+            room = np.where(y > 0.0, np.minimum(y * np.exp(x / y) - z, 0.0), 0.0)
+        outside = elastic.outside_exp(x, y, z)
+        return np.where(outside > 0.0, outside, room), np.zeros(x.size)
+
+
+def _function(constraint: Any, p: Any) -> _Function:
     import cvxpy as cp
 
+    if isinstance(constraint, cp.constraints.SOC):
+        return _SecondOrder(constraint, p)
     if isinstance(constraint, cp.constraints.ExpCone):
-        return _exponential_residual(*(np.ravel(part.value) for part in constraint.args))
-    with np.errstate(all="ignore"):
-        residual = constraint.residual
-    scale = 1.0
-    if isinstance(constraint, cp.constraints.Inequality | cp.constraints.Equality):
-        scale = np.maximum(1.0, _constant_side(constraint))
-    return float(np.max(residual / scale, initial=0.0))
+        return _Exponential(constraint, p)
+    return _Comparison(constraint, p)
 
 
-def _exponential_residual(x: Array, y: Array, z: Array) -> float:
-    """By how much z is below y·exp(x/y), or how far the point is from the cone's face y = 0, x <= 0 <= z.
+def _jacobian(expression: Any, p: Any) -> Any:
+    """The coefficients of p in a linear expression, (N, entries)."""
+    from scipy import sparse
 
-    The lesser of the two: next to that face a solver's x of 1e-13 at y = 0 would make the first infinite.
-    """
-    with np.errstate(all="ignore"):
-        below = np.where(y > 0.0, np.maximum(y * np.exp(x / y) - z, 0.0), np.inf)
-    aside = np.maximum.reduce([x, np.abs(y), -z, np.zeros_like(x)])
-    return float(np.minimum(below, aside).max())
-
-
-def _relaxed(constraint: Any, slack: Any, worst: Any) -> list[Any]:
-    """The constraint with its residual, scaled as in `_residual`, up to slack (equalities: worst)."""
-    import cvxpy as cp
-
-    kinds = cp.constraints
-    if isinstance(constraint, kinds.Inequality | kinds.Equality):
-        return [_relaxed_comparison(constraint, slack, worst)]
-    if isinstance(constraint, kinds.SOC):
-        top, rest = constraint.args
-        return [kinds.SOC(top + slack, rest, axis=constraint.axis)]
-    if isinstance(constraint, kinds.ExpCone):
-        x, y, z = constraint.args
-        return [kinds.ExpCone(x, y, z + slack)]
-    if isinstance(constraint, kinds.NonNeg):
-        return [constraint.args[0] + slack >= 0]
-    if isinstance(constraint, kinds.NonPos):
-        return [constraint.args[0] <= slack]
-    return [constraint]  # kept as it is: a point that cannot satisfy it has an infinite violation
-
-
-def _relaxed_comparison(constraint: Any, slack: Any, worst: Any) -> Any:
-    import cvxpy as cp
-
-    left, right = constraint.args
-    scale = np.maximum(1.0, _constant_side(constraint))
-    if isinstance(constraint, cp.constraints.Inequality):
-        return left <= right + scale * slack
-    return cp.abs(left - right) <= scale * worst
-
-
-def _solve(problem: Any) -> str:
-    """Solve a cvxpy problem, an LP to a vertex and others to 1e-12; return the status, never raise."""
-    import cvxpy as cp
-
-    linear = problem.objective.expr.is_affine() and all(
-        each.is_dcp() and _polyhedral(each) for each in problem.constraints
-    )
-    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "presolve": "off"}
-    tight = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
-    status = ""
-    for solver, options in [(cp.HIGHS, exact)] * linear + [(cp.CLARABEL, tight)]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "may be inaccurate": callers evaluate the point themselves
-            try:
-                problem.solve(solver=solver, **options)
-            except (cp.error.SolverError, ValueError) as error:  # ValueError: a status that cvxpy cannot read
-                status = str(error)
-            else:
-                return str(problem.status)
-    return status
-
-
-def _polyhedral(constraint: Any) -> bool:
-    import cvxpy as cp
-
-    return isinstance(constraint, cp.constraints.Equality | cp.constraints.Inequality) and all(
-        side.is_pwl() for side in constraint.args
-    )
+    p.save_value(np.full(p.size, 1.0 / p.size))
+    found = expression.grad.get(p)
+    if found is None:  # p does not occur
+        return sparse.csc_array((p.size, expression.size))
+    return sparse.csc_array(np.reshape(found, (p.size, -1)) if np.ndim(found) < 2 else found)
 
 
 def residual(uncertainty_set: SetContract, p: Array) -> float:
-    """The largest residual of the set's own constraints at p, each over max(1, |its constant side|).
+    """The largest residual of the set's own constraints at p, in units of p.
 
     If the constraints have auxiliary variables, a small program finds their best values; otherwise the
-    constraints are just evaluated.
+    constraints are just evaluated. By how much Σp misses 1 is told apart: p/Σp is looked at.
     """
     kept: dict[int, _Stated] = uncertainty_set.__dict__.setdefault("_cache_stated", {})
     stated = kept.get(p.size)
@@ -172,35 +227,32 @@ def residual(uncertainty_set: SetContract, p: Array) -> float:
         stated = kept.setdefault(p.size, _Stated(uncertainty_set, p.size))
     if stated.impossible:
         return np.inf
-    point = np.where(np.abs(p) < ROUNDED, np.maximum(p, 0.0), p)
-    with stated.lock:
-        return stated.minimised(point) if stated.auxiliary else stated.at(point)
+    point, total = np.where(np.abs(p) < ROUNDED, np.maximum(p, 0.0), p), float(p.sum())
+    return stated.miss(point / total if 0.5 < total < 2.0 else point)
 
 
 def interior(uncertainty_set: SetContract, size: int) -> Array | None:
     """A distribution that satisfies all inequalities strictly; None if the set has none."""
     kept: dict[int, Array | None] = uncertainty_set.__dict__.setdefault("_cache_interior", {})
     if size not in kept:
-        kept[size] = _find_interior(uncertainty_set, size)
+        kept[size] = elastic.inside(compiled(uncertainty_set, size).program)
     return kept[size]
 
 
-def _find_interior(uncertainty_set: SetContract, size: int) -> Array | None:
-    import cvxpy as cp
+def is_proved_empty(uncertainty_set: SetContract, size: int) -> bool:
+    """Whether there is a proof, by checked multipliers, that every distribution misses the constraints."""
+    kept: dict[int, float] = uncertainty_set.__dict__.setdefault("_cache_least_miss", {})
+    if size not in kept:
+        kept[size] = elastic.least_miss(compiled(uncertainty_set, size).certifier)
+    return kept[size] > PROVED
 
-    p, slack = cp.Variable(size), cp.Variable()
-    inside = [cp.sum(p) == 1, size * p >= -slack, slack >= -1]
-    for each in set_constraints(uncertainty_set, p):
-        if isinstance(each, cp.constraints.Equality | bool | np.bool_):
-            inside.append(each)
-        else:
-            inside += _relaxed(each, slack, slack)
-    _solve(cp.Problem(cp.Minimize(slack), inside))
-    if p.value is None or slack.value is None or not slack.value < -1e-12:
-        return None
-    point: Array = np.maximum(p.value, 0.0)
-    point /= point.sum()
-    return point
+
+def empty(uncertainty_set: SetContract) -> EmptySet:
+    """The error for such a set."""
+    return EmptySet(
+        f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0 and 1ᵀp = 1, as checked "
+        "multipliers prove"
+    )
 
 
 def projection_of_uniform(uncertainty_set: SetContract) -> Array:
@@ -216,20 +268,32 @@ def projection_of_uniform(uncertainty_set: SetContract) -> Array:
 
 def projection_of(uncertainty_set: SetContract, point: Array) -> Array:
     """The distribution of the set nearest to a point, in the Euclidean norm, by a conic solver."""
-    cp = load("cvxpy", f"a projection onto {type(uncertainty_set).__name__}")
-    p = cp.Variable(point.size)
+    load("cvxpy", f"a projection onto {type(uncertainty_set).__name__}")
     towards = point - point.mean()  # the same nearest distribution, without the digits that a constant takes
-    problem = cp.Problem(
-        cp.Minimize(cp.norm(p - towards)),
-        [cp.sum(p) == 1, p >= 0, *set_constraints(uncertainty_set, p)],
-    )
-    status = _solve(problem)
-    if "infeasible" in status:
-        raise EmptySet(f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0, 1ᵀp = 1")
-    if p.value is None:
-        raise SolverFailed(
-            f"no nearest point of {uncertainty_set!r}: the projection ended with status {status!r}"
-        )
-    nearest: Array = np.maximum(p.value, 0.0)
-    nearest /= nearest.sum()
-    return nearest
+    found = elastic.nearest(compiled(uncertainty_set, point.size).program, towards)
+    if found is not None and uncertainty_set.violation(found) <= PROVED:
+        return found
+    if is_proved_empty(uncertainty_set, point.size):
+        raise empty(uncertainty_set)
+    if found is None:
+        raise SolverFailed(f"no solver found a nearest point of {uncertainty_set!r}")
+    return moved_inside(uncertainty_set, found)
+
+
+STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
+"""How far p may be moved into the set; the smallest step that makes it feasible is taken. In a small set even
+the whole way costs little."""
+
+
+def moved_inside(uncertainty_set: SetContract, p: Array) -> Array:
+    """p, moved towards the inside of the set by the smallest of STEPS that makes it feasible."""
+    inner = interior(uncertainty_set, p.size)
+    best, off = p, uncertainty_set.violation(p)
+    for step in STEPS if inner is not None else ():
+        moved = (1.0 - step) * p + step * inner
+        violation = uncertainty_set.violation(moved)
+        if violation < off:
+            best, off = moved, violation
+        if off <= PROVED:
+            break
+    return best

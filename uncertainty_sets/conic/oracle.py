@@ -16,25 +16,28 @@ and for "exp" (u, v, w) with u < 0 and -u·exp(v/u - 1) <= w, or u = 0 and v, w 
 
 from __future__ import annotations
 
-import threading
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from uncertainty_sets import failures
 from uncertainty_sets.answer import WorstCase
-from uncertainty_sets.backends import in_order, is_cold, select
-from uncertainty_sets.conic.certificate import Certifier
-from uncertainty_sets.conic.compile import compile_program
-from uncertainty_sets.conic.membership import interior, projection_of_uniform, residual
-from uncertainty_sets.conic.program import ConicProgram, checked, equilibrated
-from uncertainty_sets.errors import EmptySet, FdroError, InvalidInput, InvalidLosses, SolverFailed
+from uncertainty_sets.conic.compiled import Compiled, compiled
+from uncertainty_sets.conic.membership import (
+    STEPS,
+    empty,
+    interior,
+    is_proved_empty,
+    projection_of_uniform,
+    residual,
+)
+from uncertainty_sets.conic.program import ConicProgram
+from uncertainty_sets.errors import FdroError, InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.backends import Solution, Solver
+    from uncertainty_sets.backends import Solution
     from uncertainty_sets.contract import SetContract
 
 __all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
@@ -50,54 +53,8 @@ may exceed the bound by that much times the multipliers."""
 FEASIBLE = 1e-9
 """A violation this small, or a gap as little below zero, is left alone."""
 
-STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
-"""How far p may be moved into the set; the smallest step that makes it feasible is taken. In a small set even
-the whole way costs little."""
-
-_compiling = threading.RLock()
-
-
-class Compiled:
-    """A set's program for one size, with the solvers that hold it.
-
-    Solvers and certificate use `program`, whose linear rows are equilibrated. `given` is the set's own; a
-    multiplier y of `program` is y·`factors` for `given`.
-    """
-
-    def __init__(self, given: ConicProgram) -> None:
-        self.given = given
-        self.program, self.factors = equilibrated(given)
-        self.certifier = Certifier(self.program)
-        self._solvers = threading.local()  # threads must not share solver objects
-
-    @cached_property
-    def order(self) -> list[str]:
-        """The backends that "auto" tries; kept, since to look which are installed takes 0.1 ms."""
-        return in_order(self.program)
-
-    def solver(self, backend: str) -> Solver:
-        """The program in that backend; kept, except inside `backends.cold()`."""
-        kept = self._solvers.__dict__
-        if backend in kept and not is_cold():
-            solver: Solver = kept[backend]
-            return solver
-        solver = select(backend, self.program).compile(self.program)
-        if not is_cold():
-            kept[backend] = solver
-        return solver
-
-
-def _compiled(uncertainty_set: SetContract, size: int) -> Compiled:
-    kept: dict[int, Compiled] = uncertainty_set.__dict__.setdefault("_cache_conic", {})
-    found = kept.get(size)
-    if found is None:
-        with _compiling:
-            if size not in kept:
-                own = uncertainty_set._conic_program(size)
-                stated = own if own is not None else compile_program(uncertainty_set, size)
-                kept[size] = Compiled(checked(stated, type(uncertainty_set).__name__))
-            found = kept[size]
-    return found
+CLOSE = 1e-8
+"""Beyond this violation it is tried whether a p inside the set does as well."""
 
 
 def program(uncertainty_set: SetContract, size: int | None = None) -> ConicProgram:
@@ -114,14 +71,16 @@ def program(uncertainty_set: SetContract, size: int | None = None) -> ConicProgr
     size = uncertainty_set.size if size is None else size
     if size is None:
         raise InvalidLosses(f"{type(uncertainty_set).__name__} takes its size from the losses: give size")
-    return _compiled(uncertainty_set, size).given
+    return compiled(uncertainty_set, size).given
 
 
 def is_feasible(uncertainty_set: SetContract, size: int) -> bool:
-    """Whether the set has a distribution; only a solver's proof of emptiness counts as no."""
-    compiled = _compiled(uncertainty_set, size)
-    solver = compiled.solver(select("auto", compiled.program).name)
-    return solver.solve(compiled.program.cost(np.zeros(size))).outcome != "infeasible"
+    """Whether the set has a distribution; only a checked proof of emptiness counts as no."""
+    own = compiled(uncertainty_set, size)
+    solver = own.solver(own.order[0])
+    return solver.solve(own.program.cost(np.zeros(size))).outcome == "solved" or not is_proved_empty(
+        uncertainty_set, size
+    )
 
 
 def worst_case(
@@ -196,9 +155,14 @@ class _Candidate(NamedTuple):
         worst = max(self.gap, -self.gap, self.violation)
         return np.inf if np.isnan(worst) else worst
 
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The usable before the others, then by shortfall."""
+        return not self.is_usable, self.shortfall
+
 
 def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCase:
-    compiled = _compiled(uncertainty_set, losses.size)
+    own = compiled(uncertainty_set, losses.size)
     # Solvers get losses in [-1, 1]: their tolerances are then relative to the spread, and neither a constant
     # added to the losses nor their unit changes the answer. Taken in halves, so that nothing overflows.
     low, high = float(losses.min()), float(losses.max())
@@ -207,7 +171,7 @@ def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCa
 
     def in_units_of_losses(found: _Candidate) -> WorstCase:
         with np.errstate(over="ignore"):  # a multiplier may be beyond the largest float, and is then inf
-            y = scale * (found.y * compiled.factors)
+            y = scale * (found.y * own.factors)
         return WorstCase(
             p=found.p,
             value=middle + scale * found.value,
@@ -220,27 +184,32 @@ def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCa
         )
 
     best: _Candidate | None = None
-    empty, reports = "", []
-    for name in compiled.order if backend == "auto" else [backend]:
-        solution = compiled.solver(name).solve(compiled.program.cost(unit))
+    reports = []
+    for name in own.order if backend == "auto" else [backend]:
+        solution = own.solver(name).solve(own.program.cost(unit))
         if solution.outcome == "infeasible":
-            empty = empty or f"{name}: {solution.status}"
+            _refuse_if_empty(uncertainty_set, losses.size)
+            reports.append(f"{name} says {solution.status!r}, which could not be proved")
             continue
-        found = _certified(uncertainty_set, compiled, unit, solution, name)
+        found = _certified(uncertainty_set, own, unit, solution, name)
         if found is not None and found.is_usable:
             return in_units_of_losses(found)
         reports.append(_report(name, solution, found))
         if found is not None and (best is None or found.shortfall < best.shortfall):
             best = found
-    if empty and (best is None or best.violation > USABLE):
-        raise EmptySet(
-            f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0 and 1ᵀp = 1 ({empty})"
-        )
+    if best is None or best.violation > FEASIBLE:
+        _refuse_if_empty(uncertainty_set, losses.size)
     raise SolverFailed(
         f"no usable answer for {uncertainty_set!r}: {'; '.join(reports)}. Try another of "
         f"available_backends(), or constraints whose numbers are nearer to 1",
         answer=None if best is None else in_units_of_losses(best),
     )
+
+
+def _refuse_if_empty(uncertainty_set: SetContract, size: int) -> None:
+    """EmptySet if that is proved by checked multipliers: no solver's word counts."""
+    if is_proved_empty(uncertainty_set, size):
+        raise empty(uncertainty_set)
 
 
 def _report(name: str, solution: Solution, found: _Candidate | None) -> str:
@@ -252,18 +221,18 @@ def _report(name: str, solution: Solution, found: _Candidate | None) -> str:
 
 
 def _certified(
-    uncertainty_set: SetContract, compiled: Compiled, unit: Array, solution: Solution, name: str
+    uncertainty_set: SetContract, own: Compiled, unit: Array, solution: Solution, name: str
 ) -> _Candidate | None:
     """The solver's answer with a certificate; None if it has no distribution at all."""
     if not solution.x.size or not np.isfinite(solution.x).all():
         return None
-    cleaned = _clean(uncertainty_set, solution.x[compiled.program.columns])
+    cleaned = _clean(uncertainty_set, solution.x[own.program.columns])
     if cleaned is None:
         return None
     p, violation = cleaned
-    y, bound = compiled.certifier.prove(unit, solution.y, solution.x)
+    y, bound = own.certifier.prove(unit, solution.y, solution.x)
     found = _Candidate(p, y, float(p @ unit), bound, violation, name, solution.iterations)
-    if found.violation <= USABLE and found.gap >= -FEASIBLE:
+    if found.violation <= CLOSE and found.gap >= -FEASIBLE:
         return found
     return _moved_inside(uncertainty_set, found, unit)
 
@@ -294,7 +263,7 @@ def _moved_inside(uncertainty_set: SetContract, found: _Candidate, unit: Array) 
     for step in STEPS:
         p = (1.0 - step) * start + step * inside
         moved = found._replace(p=p, value=float(p @ unit), violation=uncertainty_set.violation(p))
-        if moved.shortfall < best.shortfall:
+        if moved.rank < best.rank:
             best = moved
         if moved.violation <= FEASIBLE and moved.gap >= 0.0:
             break

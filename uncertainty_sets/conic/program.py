@@ -31,6 +31,13 @@ CONES: Mapping[str, str] = {
 """The cones a program may hold, in the order of its rows; every exp cone has size 3."""
 
 
+SWEEPS = 40
+"""Rounds of the search for units of auxiliary variables; each settles one more link of a chain of them."""
+
+ORDINARY = 4
+"""Units within a factor of 2 to this power are left alone: no solver loses digits by them."""
+
+
 @dataclass(frozen=True, eq=False)
 class ConicProgram:
     """maximise fᵀx[columns] subject to b - A x in K.
@@ -152,22 +159,72 @@ def without_idle_rows(program: ConicProgram) -> ConicProgram:
 
 
 def equilibrated(program: ConicProgram) -> tuple[ConicProgram, Array]:
-    """The program with linear rows times powers of two that bring their largest entry into [1, 2).
+    """The program with rows times powers of two that bring the largest entry of each into [1, 2).
 
-    Also returns the factors: a multiplier of the given program is its factor times that of the equilibrated
-    one. Solvers' tolerances are absolute, and too tight for a row in units of 1e9. Rows of other cones stay
-    as they are.
+    The rows of a cone of another kind share one factor. Also returns the factors: a multiplier of the given
+    program is its factor times that of the equilibrated one. Solvers' tolerances are absolute: too tight for
+    a row in units of 1e9, and no limit at all for one in units of 1e-9.
     """
-    largest = np.zeros(program.b.size)
-    by_row = program.A.tocoo()
-    np.maximum.at(largest, by_row.row, np.abs(by_row.data))
-    exponents = np.where(largest > 0, 1 - np.frexp(largest)[1], 0)
-    linear = np.zeros(program.b.size, dtype=bool)
-    linear[program.rows("zero")] = linear[program.rows("nonneg")] = True
-    factors = np.ldexp(1.0, np.where(linear, np.clip(exponents, -1000, 1000), 0))
+    factors = np.ldexp(1.0, _row_exponents(program))
     if (factors == 1.0).all():
         return program, factors
+    return ConicProgram(_scaled(program.A, factors), program.b * factors, *_rest(program)), factors
+
+
+def in_natural_units(program: ConicProgram) -> ConicProgram:
+    """The program with its auxiliary variables in units in which they are about as large as p.
+
+    z = 1e-8·p and z <= 4e-9 have entries of size 1 in every row and column of z; what is wrong is that z is
+    1e-8. The units are those that bring all entries of A and b nearest to 1, in the least squares of their
+    logarithms, with p in its own unit (Curtis and Reid). Powers of two; ordinary units are left alone.
+    """
+    A = program.A.tocoo()
+    kept = (A.data != 0.0) & np.isfinite(A.data)
+    group, row, column = _groups(program), A.row[kept], A.col[kept]
+    size, known = np.log2(np.abs(A.data[kept])), program.b != 0.0
+    right, right_size = group[known], np.log2(np.abs(program.b[known]))
+    count = np.bincount(group[row], minlength=group.size) + np.bincount(right, minlength=group.size)
+    fixed = np.bincount(right, right_size, minlength=group.size)
+    own = np.zeros(A.shape[1])
+    free, entries = np.zeros(own.size, dtype=bool), np.bincount(column, minlength=own.size)
+    free[program.auxiliary] = True
+    for _ in range(SWEEPS):
+        total = fixed + np.bincount(group[row], size + own[column], minlength=group.size)
+        factor = -total / np.maximum(count, 1)
+        means = np.bincount(column, size + factor[group[row]], minlength=own.size) / np.maximum(entries, 1)
+        own = np.where(free, -means, 0.0)
+    if not np.abs(own).max(initial=0.0) > ORDINARY:
+        return program
+    units = np.ldexp(1.0, np.clip(np.rint(own), -500, 500).astype(int))
+    return ConicProgram(_scaled(program.A.T, units).T.tocsc(), program.b, *_rest(program))
+
+
+def _row_exponents(program: ConicProgram) -> NDArray[np.int64]:
+    """The power of two for each row; a row without entries is measured by its b."""
+    by_row, group = program.A.tocoo(), _groups(program)
+    largest, constant = np.zeros(group.size), np.zeros(group.size)
+    np.maximum.at(largest, group[by_row.row], np.abs(by_row.data))
+    np.maximum.at(constant, group, np.abs(program.b))
+    largest = np.where(largest > 0, largest, constant)
+    exponents = np.where(largest > 0, 1 - np.frexp(largest)[1], 0)
+    return np.asarray(np.clip(exponents, -1000, 1000)[group])
+
+
+def _groups(program: ConicProgram) -> NDArray[np.intp]:
+    """For each row the first one of its cone, or itself if it is linear: those rows are scaled together."""
+    group = np.arange(program.b.size)
+    for start, (kind, size) in zip(program.starts, program.cones, strict=True):
+        if kind not in {"zero", "nonneg"}:
+            group[start : start + size] = start
+    return group
+
+
+def _scaled(A: Any, factors: Array) -> Any:
+    """Its rows times the factors."""
     from scipy import sparse
 
-    A = sparse.csc_array(sparse.dia_array((factors[None, :], [0]), shape=(factors.size,) * 2) @ program.A)
-    return ConicProgram(A, program.b * factors, program.cones, program.columns), factors
+    return sparse.csc_array(sparse.dia_array((factors[None, :], [0]), shape=(factors.size,) * 2) @ A)
+
+
+def _rest(program: ConicProgram) -> tuple[tuple[tuple[str, int], ...], NDArray[np.intp]]:
+    return program.cones, program.columns

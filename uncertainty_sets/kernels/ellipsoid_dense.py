@@ -4,9 +4,10 @@ Stationarity is d = p - q = Qy/τ with y = f - ν + μ, where μ >= 0 belongs to
 entries with p = 0, y is f - ν off Z and d is -q on Z; the rest follows from one linear system, in Q_ZZ for
 y_Z or in (Q⁻¹) off Z for d, whichever is smaller. Everything is affine in ν and τ, for which 1ᵀd = 0 and
 yᵀQy = radius·τ² leave a quadratic. Entries with p < 0 join Z, those with μ < 0 leave it: all at once, and
-if that does not settle, one at a time. A round costs min(|Z|, N-|Z|)³ + O(N²). If Q is badly conditioned,
-neither may settle, or the answer may be inexact: its distance and bound, computed as in twice the precision,
-show that, and the caller turns to a conic solver.
+if that does not settle, one at a time. A round costs min(|Z|, N-|Z|)³ + O(N²).
+
+If Q is badly conditioned, each round's answer is refined (ellipsoid_face.py). If that does not settle,
+distance and bound, computed as in twice the precision, show it, and the caller turns to a conic solver.
 """
 
 from __future__ import annotations
@@ -15,76 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array, Cube, Matrix, Vector
-from uncertainty_sets.kernels.cholesky import dot, factor, substitute, three_dots
+from uncertainty_sets.kernels.cholesky import dot
+from uncertainty_sets.kernels.ellipsoid_face import BOUNDED, FAILED, UNBOUNDED, best_on_face, stationary
 from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
-from uncertainty_sets.kernels.quadratic_form import distance, pull_back, quadratic
+from uncertainty_sets.kernels.quadratic_form import add_exactly, distance, pull_back, quadratic_of_sum
 from uncertainty_sets.kernels.scan import copy, finish, scan, smallest
 
 ROUNDS = 30
-
-
-@kernel
-def stationary(
-    g: Array,
-    q: Array,
-    Q: Array,
-    inverse: Array,
-    zero: NDArray[np.bool_],
-    Y: Array,
-    D: Array,
-    R: Array,
-    L: Array,
-    places: NDArray[np.int64],
-) -> bool:
-    """Write Y and D = YQ with y = (1, n, τ)·Y and τd = (1, n, τ)·D, if p = 0 just at the entries in `zero`.
-
-    R, L and places are work space. Returns whether the block to solve with is positive definite as computed.
-    """
-    # 1. Entries at 0 first, then the free ones.
-    size, count = g.size, 0
-    for i in range(size):
-        if zero[i]:
-            places[count] = i
-            count += 1
-    at = count
-    for i in range(size):
-        if not zero[i]:
-            places[at] = i
-            at += 1
-    Z, free = places[:count], places[count:]
-    if Z.size <= free.size:
-        # 2. Few zeros: y is known off Z, solve Q_ZZ for y on Z.
-        for i in range(size):
-            Y[0, i], Y[1, i], Y[2, i] = (0.0, 0.0, 0.0) if zero[i] else (g[i], -1.0, 0.0)
-        if not factor(Q, Z, L):
-            return False
-        for i in range(Z.size):
-            R[0, i], R[1, i], _ = three_dots(Q[Z[i]], Y)
-            R[2, i] = q[Z[i]]
-        substitute(L, Z.size, R)
-        for i in range(Z.size):
-            j = Z[i]
-            Y[0, j], Y[1, j], Y[2, j] = -R[0, i], -R[1, i], -R[2, i]
-            D[0, j], D[1, j], D[2, j] = 0.0, 0.0, -q[j]
-        for j in free:
-            D[0, j], D[1, j], D[2, j] = three_dots(Q[j], Y)
-        return True
-    # 3. Many zeros: d is known on Z, solve (Q⁻¹) off Z for d there.
-    for i in range(size):
-        D[0, i], D[1, i], D[2, i] = 0.0, 0.0, -q[i] if zero[i] else 0.0
-    if not factor(inverse, free, L):
-        return False
-    for i in range(free.size):
-        R[0, i], R[1, i], R[2, i] = g[free[i]], -1.0, -dot(inverse[free[i]], D[2])
-    substitute(L, free.size, R)
-    for i in range(free.size):
-        j = free[i]
-        D[0, j], D[1, j], D[2, j] = R[0, i], R[1, i], R[2, i]
-        Y[0, j], Y[1, j], Y[2, j] = g[j], -1.0, 0.0
-    for j in Z:
-        Y[0, j], Y[1, j], Y[2, j] = three_dots(inverse[j], D)
-    return True
+LARGE = 10.0  # losses of this size over their spread: their ulp is more than that of f - ν
+ROUNDING = 1e-15  # p and μ below 0 by less, μ relative to y, have the right sign: both are 0 there
 
 
 @kernel
@@ -93,61 +34,95 @@ def settle(
     q: Array,
     Q: Array,
     inverse: Array,
+    condition: float,
     radius: float,
     zero: NDArray[np.bool_],
     y: Array,
     p: Array,
-    rounds: int,
-    one: bool,
+    work: Array,
     Y: Array,
     D: Array,
     R: Array,
     L: Array,
     places: NDArray[np.int64],
 ) -> tuple[float, int]:
-    """Find Z (marked in `zero`), y and p; return n = ν - top and the rounds, negative if it did not settle.
+    """Find Z (marked in `zero`), y and p by moving all entries of the wrong sign at once.
 
-    g is f - top; with `one`, a round moves the single worst entry into or out of Z.
+    Returns n = ν - top and the rounds, negative if it did not settle.
     """
-    size = g.size
-    for k in range(1, rounds + 1):
-        # 1. y and d as functions of n and τ; 1ᵀd = 0 gives n as a function of τ.
-        if not stationary(g, q, Q, inverse, zero, Y, D, R, L, places):
+    for k in range(1, ROUNDS + 1):
+        found, n, _ = best_on_face(g, q, Q, inverse, condition, radius, zero, y, p, work, Y, D, R, L, places)
+        if found != BOUNDED:
             return 0.0, -k
-        s0, s1, s2 = D[0].sum(), D[1].sum(), D[2].sum()
-        if s1 == 0.0:
-            return 0.0, -k
-        n0, n2 = -s0 / s1, -s2 / s1
-        # From here on row 0 is what is fixed, of y and of τd, and row 2 what grows with τ.
-        for i in range(size):
-            Y[0, i] += n0 * Y[1, i]
-            Y[2, i] += n2 * Y[1, i]
-            D[0, i] += n0 * D[1, i]
-            D[2, i] += n2 * D[1, i]
-        # 2. yᵀQy = radius·τ² is then a quadratic in τ.
-        a, b, c = dot(Y[2], D[2]) - radius, dot(Y[0], D[2]), dot(Y[0], D[0])
-        root = b * b - a * c
-        if not (a < 0.0 and c > 0.0 and root > 0.0):
-            return 0.0, -k
-        tau = (-b - np.sqrt(root)) / a
-        n = n0 + tau * n2
-        # 3. p and y; entries with p < 0 join Z, those with μ < 0 leave it.
-        changed, worst, which = 0, 0.0, 0
-        for i in range(size):
-            y[i] = Y[0, i] + tau * Y[2, i]
-            p[i] = 0.0 if zero[i] else q[i] + D[0, i] / tau + D[2, i]
-            wrong = (g[i] - n) - y[i] if zero[i] else -p[i] * tau / Q[i, i]
+        changed = 0
+        for i in range(g.size):
+            wrong = (g[i] - n) - y[i] - ROUNDING * abs(y[i]) if zero[i] else -p[i] - ROUNDING
             if wrong > 0.0:
+                zero[i] = not zero[i]
                 changed += 1
-                if wrong > worst:
-                    worst, which = wrong, i
-                if not one:
-                    zero[i] = not zero[i]
         if changed == 0:
             return n, k
-        if one:
-            zero[which] = not zero[which]
-    return 0.0, -rounds
+    return 0.0, -ROUNDS
+
+
+@kernel
+def descend(
+    g: Array,
+    q: Array,
+    Q: Array,
+    inverse: Array,
+    condition: float,
+    radius: float,
+    zero: NDArray[np.bool_],
+    y: Array,
+    p: Array,
+    work: Array,
+    Y: Array,
+    D: Array,
+    R: Array,
+    L: Array,
+    places: NDArray[np.int64],
+) -> tuple[float, int]:
+    """As `settle`, from Z = ∅ and with a bound that falls in each round, so that no Z comes twice.
+
+    As Lawson and Hanson for least squares: towards the best of a face until some μ is 0, which leaves Z; at
+    the best, the entry with p < 0 that is worth most joins Z.
+    """
+    size, n, joined = g.size, 0.0, -1
+    mu, most = np.zeros(size), 4 * size + 20
+    zero[:] = False
+    for k in range(1, most + 1):
+        found, best, tau = best_on_face(
+            g, q, Q, inverse, condition, radius, zero, y, p, work, Y, D, R, L, places
+        )
+        if found == FAILED:
+            return 0.0, -k
+        # 1. How far μ may go towards y - (g - n) there, or along the ray.
+        step, blocking = (1.0 if found == BOUNDED else np.inf), -1
+        for i in range(size):
+            if not zero[i]:
+                continue
+            work[1, i] = y[i] - (g[i] - best) - mu[i] if found == BOUNDED else Y[2, i] + best
+            # The entry that has just joined grows; rounding alone may say otherwise, and would never end.
+            if work[1, i] < 0.0 and i != joined and mu[i] < -step * work[1, i]:
+                step, blocking = -mu[i] / work[1, i], i
+        if found == UNBOUNDED and blocking < 0:
+            return 0.0, -k
+        for i in range(size):
+            mu[i] = max(0.0, mu[i] + step * work[1, i]) if zero[i] else 0.0
+        if blocking >= 0:
+            zero[blocking], mu[blocking] = False, 0.0
+            continue
+        # 2. At the best of the face: the entry whose p < 0 costs most joins.
+        n, joined, worst = best, -1, 0.0
+        for i in range(size):
+            wrong = 0.0 if zero[i] or p[i] >= -ROUNDING else -p[i] * tau / Q[i, i]
+            if wrong > worst:
+                worst, joined = wrong, i
+        if joined < 0:
+            return n, k
+        zero[joined] = True
+    return 0.0, -most
 
 
 @kernel
@@ -186,6 +161,17 @@ def nearest_on_face(
 
 
 @kernel
+def normalise(p: Array) -> None:
+    """p >= 0 with sum 1 to rounding: a sum that misses 1 by 1e-10 shows where losses are far from 0."""
+    total = 0.0
+    for i in range(p.size):
+        p[i] = max(0.0, p[i])
+        total += p[i]
+    for i in range(p.size):
+        p[i] /= total
+
+
+@kernel
 def solve(
     f: Array,
     q: Array,
@@ -203,7 +189,7 @@ def solve(
     L: Array,
     places: NDArray[np.int64],
 ) -> None:
-    """Solve one row; entries with mu > 0 start at 0, and mu receives the multipliers of p >= 0."""
+    """Solve one row; those of the largest mu start at 0; mu receives the multipliers of p >= 0."""
     # 1. Read the losses.
     least, top, status = scan(f)
     if status != OK:
@@ -220,34 +206,45 @@ def solve(
         finish(out, top, value, value, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = top
         return
-    zero = mu > 0.0
-    found = nearest_on_face(g, q, Q, inverse, zero, p, Y, D, R, L, places)
-    if found and distance(Q, root, condition, p - q) <= radius and smallest(p) >= 0.0:
+    start = smallest(mu)
+    zero = mu > start
+    found = nearest_on_face(g, q, Q, inverse, zero, p, Y, D, R, L, places) and smallest(p) >= 0.0
+    if found:
+        normalise(p)
+    if found and distance(Q, root, condition, p - q) <= radius:
         for i in range(size):
             mu[i] = -g[i]
         finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
         out[DUAL] = top
         return
-    # 3. Settle the active set, all at once from the given start, or one entry at a time from none.
+    # 3. The active set: all at once from the given start, or one entry at a time from none.
     for i in range(size):
-        zero[i] = mu[i] > 0.0
-    n, rounds = settle(g, q, Q, inverse, radius, zero, y, p, ROUNDS, False, Y, D, R, L, places)
+        zero[i] = mu[i] > start
+    work = np.empty((5, size))
+    n, rounds = settle(g, q, Q, inverse, condition, radius, zero, y, p, work, Y, D, R, L, places)
     if rounds < 0:
-        zero[:] = False
-        most = 2 * size + 10
-        n, rounds = settle(g, q, Q, inverse, radius, zero, y, p, most, True, Y, D, R, L, places)
+        n, rounds = descend(g, q, Q, inverse, condition, radius, zero, y, p, work, Y, D, R, L, places)
     if rounds < 0:
         # Not settled: the centre and the bound of the largest loss, whose gap breaks the promise.
         copy(q, p)
         y[:] = 0.0
         n, zero[:] = 0.0, True
     # 4. Multipliers and certificate; ν is rounded as it will be returned: the bound is that of `dual`.
-    n = (top + n) - top
+    # If losses are large, ν is rounded up: what that takes from f - ν, μ gives back, to more digits.
+    normalise(p)
+    given = (top + n) - top
+    if abs(top) <= LARGE * spread:
+        n = given
+    elif given < n:
+        given = (top + (given + 4.5e-16 * max(abs(top), spread))) - top
     for i in range(size):
-        p[i] = max(0.0, p[i])
-        mu[i] = max(0.0, y[i] - (g[i] - n)) if zero[i] else 0.0
-        y[i] = g[i] - n + mu[i]
-    bound = n + dot(q, y) + np.sqrt(radius * quadratic(Q, condition, y))
+        mu[i] = (given - n) + (max(0.0, y[i] - (g[i] - n)) if zero[i] else 0.0)
+    n, low = given, work[0]
+    for i in range(size):
+        difference, low[i] = add_exactly(f[i], -(top + n))
+        y[i], rest = add_exactly(difference, mu[i])
+        low[i] += rest
+    bound = n + dot(q, y) + np.sqrt(radius * quadratic_of_sum(Q, condition, y, low))
     excess = (pull_back(p, q, Q, root, condition, radius) - radius) / max(1.0, radius)
     finish(out, top, dot(p, g), bound, max(abs(p.sum() - 1.0), excess), abs(rounds), spread)
     out[DUAL] = top + n

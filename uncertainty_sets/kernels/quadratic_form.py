@@ -92,6 +92,25 @@ def quadratic(Q: Matrix, condition: float, y: Vector) -> float:
     return max(0.0, add_products(0.0, image, y, 1.0))
 
 
+@strict
+def add_exactly(a: float, b: float) -> tuple[float, float]:
+    """The sum, and what rounding took from it."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@kernel
+def quadratic_of_sum(Q: Array, condition: float, y: Array, low: Array) -> float:
+    """(y + low)ᵀQ(y + low), for a `low` that is the rounding of y: it counts where an ulp of y does."""
+    if condition <= HARMLESS:
+        return quadratic(Q, condition, y)
+    image = np.empty(y.size)
+    for i in range(y.size):
+        image[i] = add_products(dot(Q[i], low), Q[i], y, 1.0)
+    return max(0.0, add_products(dot(low, image), image, y, 1.0))
+
+
 @entry("p")
 @kernel
 def pull_back(p: Vector, q: Vector, Q: Matrix, root: Matrix, condition: float, radius: float) -> float:
