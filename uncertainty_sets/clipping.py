@@ -66,7 +66,18 @@ class ClippedBall:
             between = q * np.exp(0.5 * y) * np.exp(0.5 * y) if self._is_kl else q + weight * y
         base = np.clip(np.where(y == ends[0], low, np.where(y == ends[1], high, between)), low, high)
         bounded = rho if self._is_kl else np.where(rho > 0.0, 1.0, 0.0)
-        room = bounded - (divergence + (1.0 if self._is_kl else 2.0) * c * excess)
+        if self._is_kl:
+            room = bounded - (divergence + c * excess)
+        else:
+            from uncertainty_sets.kernels.clipped_balance import room_rows
+
+            room = np.empty(len(q))
+            exponent = np.frexp(unit)[1]  # powers of two, which round nothing
+            with np.errstate(over="ignore"):
+                shape = np.minimum(np.ldexp(s, exponent[:, None]), 1e200)
+            rest = np.ldexp(unit, -exponent)
+            room_rows(q, shape, base, c * rest, np.ldexp(rho, -exponent), room)
+            room /= rest
         # 3. Entries that cannot move: then the box is as narrow.
         held = np.zeros(q.shape, dtype=bool)
         if not self._is_kl:

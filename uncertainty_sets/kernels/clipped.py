@@ -88,6 +88,17 @@ def totals(f: Array, p: Array, top: float) -> tuple[float, float]:
 
 
 @summing
+def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]:
+    """G and Σ(p - p₀) of p as written, for a square: rounding counts where s is small."""
+    divergence, excess = 0.0, 0.0
+    for i in range(p.size):
+        d = p[i] - base[i]
+        excess += d
+        divergence += d * (d / s[i] + 2.0 * offset[i]) if d != 0.0 else 0.0
+    return divergence, excess
+
+
+@summing
 def box_bound(f: Array, lower: Array, width: Array, t: float) -> float:
     """Σ max(lower·(f-t), upper·(f-t)): the box's bound, from t."""
     bound = 0.0
@@ -121,29 +132,32 @@ def search(
     `farthest` is G at θ = ∞; theta, anchor and shift are the start.
     """
     twice = 1.0 if mode == KL else 2.0  # η = 1/(twice·θ)
-    scale, exact = 1.0 / (top - bottom), exactness(f.size)
+    scale, exact, reach = 1.0 / (top - bottom), exactness(f.size), 0.0
+    for i in range(f.size):
+        reach = larger(reach, abs(offset[i]))
     below, above, stride, before, off, pivot = 0.0, np.inf, 4.0, np.inf, 1.0, 0.0
-    rounds, passes = 0, 0
+    rounds, passes, missed = 0, 0, np.inf
     while True:
         rounds += 1
         # 1. μ for this θ, no more exact than the distance from the room makes worthwhile.
-        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off)))
-        rate = theta * scale
+        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / (1.0 + 2.0 * reach)))
+        nearness = 1e-4 * theta * min(1.0, abs(off) / room)
+        rate, unit = theta * scale, twice * theta  # a difference of G is `unit` times the gap it makes
         while True:
             anchor, pivot, shift, excess, divergence, m0, m1, m2, more = balance(
                 mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift,
-                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, tolerance,
+                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, tolerance, nearness,
             )  # fmt: skip
             passes += more
             off = divergence - room
-            if tolerance == exact or abs(off) > 1e3 * tolerance:
+            # 2. Stop if G is the room, or if θ is feasible and good enough.
+            done = abs(off) <= max(min(AIM * room, 1e-11 * unit), 3e-16 * room)
+            done = done or (rounds > PATIENCE and off <= OVER * room and -off <= 1e-13 * unit)
+            last = done or rounds >= ROUNDS or theta >= HIGHEST
+            if tolerance == exact or not (last or abs(off) <= 1e3 * tolerance):
                 break
             tolerance = exact
-        # 2. Stop if G is the room, or if θ is feasible and good enough.
-        unit = twice * theta  # a difference of G is this many times as large as the gap it makes
-        if abs(off) <= max(min(AIM * room, 1e-11 * unit), 3e-16 * room):
-            break
-        if rounds > PATIENCE and off <= OVER * room and -off <= 1e-13 * unit:
+        if done:
             break
         # 3. Narrow the bracket.
         if off > 0.0:
@@ -156,23 +170,22 @@ def search(
         step = theta * np.exp(move) if abs(move) < 300.0 else np.nan
         if above == np.inf:
             if not (step > below and step < HIGHEST):
-                step = theta * stride
+                step = min(theta * stride, HIGHEST)
                 stride *= stride
         elif below == 0.0:
             if not (step > 0.0 and step < above):
                 step = theta / stride
                 stride *= 4.0
-        elif not (step > below and step < above) or abs(move) > 0.5 * before:
+        elif not (step > below and step < above) or abs(move) > 0.5 * before or abs(off) > 0.5 * missed:
             step = np.sqrt(below) * np.sqrt(above)
             before = np.log(above / below)
         else:
             before = abs(move)
+        missed = abs(off)
         # 5. No rounds or numbers left: finish on the feasible side.
-        ended = rounds >= ROUNDS or not (step > below and step < above) or theta > HIGHEST
-        if ended and (off <= OVER * room or below == 0.0):
-            break
+        ended = rounds >= ROUNDS or not (step > below and step < above) 
         if ended:
-            step = below
+            step = theta if off <= OVER * room or below == 0.0 else below
         # 6. Move the anchor to where μ is expected.
         shift, pivot = shift - pivot, 0.0
         shift += (step - theta) * (m1 / m0 if m0 > 0.0 else shift / theta)
@@ -183,7 +196,7 @@ def search(
             rate = theta * scale
             anchor, pivot, shift, excess, divergence, m0, m1, m2, more = balance(
                 mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift,
-                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, exact,
+                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, exact, 0.0,
             )  # fmt: skip
             passes += more
             break
@@ -221,7 +234,7 @@ def solve_by_box(
             low, high = min(low, -(most[i] + offset[i])), max(high, -(least[i] + offset[i]))
     _, pivot, shift, _, farthest, _, _, _, passes = balance(
         mode, keys, base, weight, offset, least, most, c, 0.0, 0.0, STEEP, 0.0, low, high, 1.0,
-        exactness(f.size),
+        exactness(f.size), 0.0,
     )  # fmt: skip
     if farthest <= room * (1.0 + 1e-12):
         fill(mode, keys, base, weight, offset, least, most, lower, width, c, 0.0, pivot, STEEP, shift, p)
@@ -304,7 +317,10 @@ def solve(
     value, total = totals(f, p, top)
     mu = (anchor - top) * scale + (shift - pivot) / theta
     gap = (room - divergence) / (twice * theta) - mu * excess
-    violation = max(abs(total - 1.0), (divergence - room) * numbers[EASE])
+    if mode == QUADRATIC:
+        divergence, excess = moved(base, weight, offset, p)
+    over = divergence - room - twice * c * excess
+    violation = max(abs(total - 1.0), over * numbers[EASE])
     finish(out, top, value, value + spread * gap, violation, passes + more, spread)
     out[GAP] = spread * gap
     out[DUAL] = spread / (twice * theta) / numbers[UNIT]

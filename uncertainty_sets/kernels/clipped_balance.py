@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array, Matrix
+from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.exponential import exp_minus_line, times_exp
-from uncertainty_sets.kernels.jit import entry, kernel, summing
+from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.scan import larger, smaller
 
 KL, QUADRATIC = 0, 1  # modes
@@ -158,6 +158,13 @@ def jumping(
 
 
 @kernel
+def exactness(size: int) -> float:
+    """How near to 1 a sum of that many numbers can be brought."""
+    least: float = 2e-16 * (1.0 + np.sqrt(size) / 16.0)
+    return least
+
+
+@kernel
 def balance(
     mode: int,
     f: Array,
@@ -175,6 +182,7 @@ def balance(
     high: float,
     scale: float,
     tolerance: float,
+    nearness: float,
 ) -> tuple[float, float, float, float, float, float, float, float, int]:
     """Anchor, pivot and shift that make Σp = Σp₀ at this θ, what `measure` finds there, and the passes.
 
@@ -182,7 +190,7 @@ def balance(
     from `low` to `high`. Between two neighbouring numbers an entry may still go from one bound to the other;
     then x is measured from that entry's, where there are numbers enough.
     """
-    before, passes, turned = np.inf, 0, False
+    before, passes, turned, exact = np.inf, 0, False, exactness(f.size)
     low, high = low - 4e-16 * abs(low), high + 4e-16 * abs(high)  # they are rounded
     shift = min(max(shift, low), high)
     while True:
@@ -190,33 +198,30 @@ def balance(
         excess, divergence, m0, m1, m2 = measure(
             mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift, scale
         )
-        stalled = abs(excess) <= 1e-12 and abs(excess) > 0.5 * before
-        if abs(excess) <= tolerance or stalled or passes >= PASSES:
+        part = excess / m0 if m0 > 0.0 else np.nan
+        # Unless it is exact, the shift has to be near too: where hardly anything moves, Σp says little of it.
+        near = tolerance <= exact or abs(part) <= nearness
+        if (abs(excess) <= tolerance and near) or passes >= PASSES:
             break
+        stalled = abs(excess) <= 100.0 * exact and abs(excess) > 0.5 * before
         before = abs(excess)
         if excess > 0.0:
             low = shift
         else:
             high = shift
-        part = excess / m0 if m0 > 0.0 else np.nan
         step = shift + (part if mode == QUADRATIC else (-np.log1p(-part) if part < 1.0 else np.nan))
         if not (step > low and step < high) or passes > HALVINGS:
             step = middle(low, high)
-        if step in (shift, low, high):
+        if stalled or step in (shift, low, high):
             i = jumping(mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, low, high)
             if turned or i < 0:
                 break
+            by = rate * (f[i] - anchor) - (offset[i] - pivot)
+            off = 1e-15 * (abs(rate * (f[i] - anchor)) + abs(offset[i] - pivot) + abs(low) + abs(high))
+            step, low, high = shift - by, low - by - off, high - by + off
             turned, anchor, pivot = True, f[i], offset[i]
-            step, low, high = 0.0, -most[i], -least[i]
         shift = step
     return anchor, pivot, shift, excess, divergence, m0, m1, m2, passes
-
-
-@kernel
-def exactness(size: int) -> float:
-    """How near to 1 a sum of that many numbers can be brought."""
-    least: float = 1e-15 * (1.0 + np.sqrt(size) / 64.0)
-    return least
 
 
 @entry("out")
@@ -230,6 +235,45 @@ def nearest_rows(mode: int, center: Matrix, weight: Matrix, least: Matrix, most:
             low, high = min(low, -most[b, i]), max(high, -least[b, i])
         _, _, shift, excess, divergence, _, _, _, _ = balance(
             mode, nothing, q, weight[b], nothing, least[b], most[b], 0.0, 0.0, 0.0, 0.0, 0.0, low, high, 1.0,
-            exactness(q.size),
+            exactness(q.size), 0.0,
         )  # fmt: skip
         out[b, 0], out[b, 1], out[b, 2] = shift, divergence, excess
+
+
+@strict
+def times(a: float, b: float) -> tuple[float, float]:
+    """a·b and what it is rounded by (Dekker)."""
+    product = a * b
+    x, y = a * 134217729.0, b * 134217729.0  # 2^27 + 1
+    high_a, high_b = x - (x - a), y - (y - b)
+    low_a, low_b = a - high_a, b - high_b
+    return product, ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+
+
+@strict
+def plus(a: float, b: float) -> tuple[float, float]:
+    """a + b and what it is rounded by (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@entry("out")
+@strict
+def room_rows(center: Matrix, shape: Matrix, p: Matrix, c: Vector, radius: Vector, out: Vector) -> None:
+    """radius - Σ (p-q)²/s - 2c·(Σp - 1) for every row, with twice the digits: it may be a billionth of radius."""
+    for b in range(center.shape[0]):
+        spent, spent_more, total, total_more = -radius[b], 0.0, -1.0, 0.0
+        for i in range(center.shape[1]):
+            total, more = plus(total, p[b, i])
+            total_more += more
+            if p[b, i] == center[b, i]:
+                continue
+            d, d_more = plus(p[b, i], -center[b, i])
+            far = d / shape[b, i]
+            back, error = times(far, shape[b, i])
+            far_more = (((d - back) - error) + d_more) / shape[b, i]
+            term, term_more = times(far, d)
+            spent, more = plus(spent, term)
+            spent_more += more + (term_more + (far * d_more + far_more * d))
+        out[b] = -(spent + spent_more) - 2.0 * c[b] * (total + total_more)
