@@ -28,6 +28,12 @@ FAR = 1e150
 WIDEST, NARROWEST = 1e25, 1e-250
 """Of shape times radius: above, an entry costs nothing; below, it cannot move."""
 
+LEAST = 1e-290
+"""Of the radius: below, the ball is its centre."""
+
+FACTORIALS = np.array([2.0, 6.0, 24.0, 120.0, 720.0, 5040.0])
+"""Of the series of e^x - 1 - x."""
+
 UNMOVED = 1e-15
 """What rounding moves an entry of p."""
 
@@ -55,29 +61,13 @@ class ClippedBall:
         # 1. A quadratic ball of radius 1, by the shape; of radius 0: of any size, for the nearest point.
         weight, unit = s, np.ones(len(s))
         if not self._is_kl:
-            unit = np.where(rho > 0.0, rho, 1.0 / s.max(axis=1))
+            unit = np.where(rho >= LEAST, rho, 1.0 / s.max(axis=1))
             with np.errstate(over="ignore", under="ignore"):
                 weight = np.where(inside, np.clip(s * unit[:, None], NARROWEST, WIDEST), 0.0)
         # 2. p₀, the point of the box nearest to q, and what is left of the radius there.
         ends = self._ends(q, weight, low, high)
-        c, divergence, excess = self._nearest(q, weight, *ends)
-        y = np.clip(-c[:, None], *ends)
-        with np.errstate(over="ignore", under="ignore"):
-            between = q * np.exp(0.5 * y) * np.exp(0.5 * y) if self._is_kl else q + weight * y
-        base = np.clip(np.where(y == ends[0], low, np.where(y == ends[1], high, between)), low, high)
-        bounded = rho if self._is_kl else np.where(rho > 0.0, 1.0, 0.0)
-        if self._is_kl:
-            room = bounded - (divergence + c * excess)
-        else:
-            from uncertainty_sets.kernels.clipped_balance import room_rows
-
-            room = np.empty(len(q))
-            exponent = np.frexp(unit)[1]  # powers of two, which round nothing
-            with np.errstate(over="ignore"):
-                shape = np.minimum(np.ldexp(s, exponent[:, None]), 1e200)
-            rest = np.ldexp(unit, -exponent)
-            room_rows(q, shape, base, c * rest, np.ldexp(rho, -exponent), room)
-            room /= rest
+        c, y, base = self._nearest(q, weight, ends, (low, high))
+        room, off = self._room(q, s, y, base, c, rho, unit)
         # 3. Entries that cannot move: then the box is as narrow.
         held = np.zeros(q.shape, dtype=bool)
         if not self._is_kl:
@@ -85,15 +75,15 @@ class ClippedBall:
                 held = inside & (s * unit[:, None] < NARROWEST) & (low < high)
         lower_in_force, upper_in_force = np.where(held, base, low), np.where(held, base, high)
         least, most = (np.where(held, 0.0, end - y) for end in ends)
-        off = self._distance(q, s, base, divergence)
-        self._check_not_empty(q, base, rho, room, bounded, off)
-        point = (rho == 0.0) | (room <= 0.0)
-        numbers = np.zeros((len(q), 7))
+        self._check_not_empty(q, base, rho, room, off)
+        point = (rho < LEAST) | (room <= 0.0)
+        numbers = np.zeros((len(q), 8))
         numbers[:, 0] = np.maximum(0.0, 1.0 - lower_in_force.sum(axis=1))
         numbers[:, 1], numbers[:, 2], numbers[:, 3] = c, room, unit
         numbers[:, 4] = unit / np.maximum(1.0, rho)
         numbers[:, 5] = np.maximum(0.0, off - rho) / np.maximum(1.0, rho)
         numbers[:, 6] = np.where(point, 1.0, np.where(held.any(axis=1), 2.0, 0.0))
+        numbers[:, 7] = rho
         self._base = base
         self._arguments = (
             base, weight, np.where(inside, y + c[:, None], 0.0), least, most,
@@ -134,26 +124,66 @@ class ClippedBall:
         least, most = (np.ascontiguousarray(np.where(inside, each, 0.0)) for each in ends)
         return least, most
 
-    def _nearest(self, q: Array, s: Array, least: Array, most: Array) -> tuple[Array, Array, Array]:
-        from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, nearest_rows
+    def _nearest(
+        self, q: Array, weight: Array, ends: tuple[Array, Array], bounds: tuple[Array, Array]
+    ) -> tuple[Array, Array, Array]:
+        """c, the x of the point of the box nearest to q, and that point.
 
-        found = np.empty((len(q), 3))
-        nearest_rows(KL if self._is_kl else QUADRATIC, q, s, least, most, found)
-        return found[:, 0], found[:, 1], found[:, 2]
+        Σp comes from the kernel with the rounding of a sum of N numbers; a step of Newton's method, from the
+        sum as exact as it can be, gives small entries their last digits.
+        """
+        from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, nearest_rows, total_rows
 
-    def _distance(self, q: Array, s: Array, p: Array, divergence: Array) -> Array:
-        """The divergence of p, as the set measures it."""
+        shift, excess = np.empty(len(q)), np.empty(len(q))
+        nearest_rows(KL if self._is_kl else QUADRATIC, q, weight, *ends, shift)
+
+        def at(shift: Array) -> tuple[Array, Array]:
+            y = np.clip(-shift[:, None], *ends)
+            with np.errstate(over="ignore", under="ignore"):
+                between = q * np.exp(0.5 * y) * np.exp(0.5 * y) if self._is_kl else q + weight * y
+            base = np.where(y == ends[0], bounds[0], np.where(y == ends[1], bounds[1], between))
+            return y, np.clip(base, *bounds)
+
+        y, base = at(shift)
+        total_rows(base, excess)
+        free = (y > ends[0]) & (y < ends[1])
+        slope = np.where(free, base if self._is_kl else weight, 0.0).sum(axis=1)
+        with np.errstate(over="ignore"):
+            better = shift + np.divide(excess, slope, out=np.zeros_like(slope), where=slope > 0.0)
+        left = np.empty(len(q))
+        total_rows(at(better)[1], left)
+        shift = np.where(np.abs(left) < np.abs(excess), better, shift)
+        return shift, *at(shift)
+
+    def _room(
+        self, q: Array, s: Array, y: Array, base: Array, c: Array, rho: Array, unit: Array
+    ) -> tuple[Array, Array]:
+        """What p₀ leaves of the radius, in its unit, and the divergence of p₀."""
+        from uncertainty_sets.kernels.clipped_balance import room_rows, total_rows
+
         if self._is_kl:
-            return divergence
+            excess = np.empty(len(q))
+            total_rows(base, excess)
+            x = np.clip(y, -1.0, 1.0)
+            little = x * x * np.polynomial.polynomial.polyval(x, 1.0 / FACTORIALS)
+            near = q * (x * np.expm1(x) - np.where(np.abs(x) < 0.01, little, np.expm1(x) - x))
+            divergence = np.where(np.abs(y) < 1.0, near, base * y - (base - q)).sum(axis=1)
+            return rho - divergence - c * excess, divergence
+        # Powers of two round nothing.
+        room, exponent = np.empty(len(q)), np.frexp(unit)[1]
+        rest = np.ldexp(unit, -exponent)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            return np.asarray(np.where(p != q, (p - q) * ((p - q) / s), 0.0).sum(axis=1))
+            shape = np.minimum(np.ldexp(s, exponent[:, None]), 1e200)
+            room_rows(q, shape, base, c * rest, np.ldexp(rho, -exponent), room)
+            far = np.where(base != q, (base - q) * ((base - q) / s), 0.0).sum(axis=1)
+        return room / rest, np.asarray(far)
 
     def _check_not_empty(
-        self, q: Array, nearest: Array, rho: Array, room: Array, bounded: Array, off: Array
+        self, q: Array, nearest: Array, rho: Array, room: Array, off: Array
     ) -> None:
         """Raise if the nearest point is outside the ball by more than the rounding of p and of q."""
         rounded = (np.abs(nearest - q).max(axis=1) <= UNMOVED) & (off <= SLACK * np.maximum(1.0, rho))
-        outside = (room < -SLACK * bounded) & ~rounded
+        outside = (room < -SLACK * (rho if self._is_kl else 1.0)) & ~rounded
         if outside.any():
             row = int(outside.argmax())
             where = f" in row {row}" if len(rho) > 1 else ""

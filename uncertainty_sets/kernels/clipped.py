@@ -31,9 +31,9 @@ from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
 from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
-REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND = range(7)
+REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS = range(8)
 """The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape have
-been divided; the violation per unit of G; that of p₀; and one of the codes below."""
+been divided; the violation per unit of G; that of p₀; one of the codes below; and the radius as given."""
 
 ORDINARY, POINT, STUCK = range(3)
 """Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""
@@ -96,6 +96,27 @@ def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]
         excess += d
         divergence += d * (d / s[i] + 2.0 * offset[i]) if d != 0.0 else 0.0
     return divergence, excess
+
+
+@kernel
+def pull_in(
+    base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float
+) -> None:
+    """Let the sum of p, rather than its divergence, take the rounding of p's entries.
+
+    Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
+    the divergence; a little less of that one entry takes it back.
+    """
+    divergence, excess = moved(base, s, offset, p)
+    over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
+    if over <= 1e-13:
+        return
+    for i in range(p.size):
+        slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
+        if slope > steepest:
+            steepest, at = slope, i
+    if at >= 0 and over <= 1e-11 * steepest:
+        p[at] = larger(p[at] - over / steepest, lower[at])
 
 
 @summing
@@ -278,7 +299,10 @@ def solve(
         copy(base, p)
         value, total = totals(f, p, top)
         finish(out, top, value, value, max(abs(total - 1.0), numbers[OFF]), 0, spread)
-        out[DUAL], out[DUAL + 1] = (0.0, top) if spread == 0.0 else (np.inf, top + value)
+        out[DUAL], out[DUAL + 1] = 0.0, top
+        if spread > 0.0:  # a radius that is lost in the rounding of q has a price at which it counts as little
+            price = spread / np.sqrt(numbers[RADIUS]) if numbers[RADIUS] > 0.0 else np.inf
+            out[DUAL], out[DUAL + 1] = price, top + value
         return
     # 2. The box's own answer, if it is within the ball.
     farthest, passes = solve_by_box(
@@ -318,7 +342,9 @@ def solve(
     mu = (anchor - top) * scale + (shift - pivot) / theta
     gap = (room - divergence) / (twice * theta) - mu * excess
     if mode == QUADRATIC:
+        pull_in(base, weight, offset, lower, p, c, room)
         divergence, excess = moved(base, weight, offset, p)
+        _, total = totals(f, p, top)
     over = divergence - room - twice * c * excess
     violation = max(abs(total - 1.0), over * numbers[EASE])
     finish(out, top, value, value + spread * gap, violation, passes + more, spread)

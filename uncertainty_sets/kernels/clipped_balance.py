@@ -226,18 +226,18 @@ def balance(
 
 @entry("out")
 @kernel
-def nearest_rows(mode: int, center: Matrix, weight: Matrix, least: Matrix, most: Matrix, out: Matrix) -> None:
-    """For every row c, the divergence of p₀, and Σp₀ - Σq."""
+def nearest_rows(mode: int, center: Matrix, weight: Matrix, least: Matrix, most: Matrix, out: Vector) -> None:
+    """c of every row."""
     nothing = np.zeros(center.shape[1])
     for b in range(center.shape[0]):
         q, low, high = center[b], np.inf, -np.inf
         for i in range(q.size):
             low, high = min(low, -most[b, i]), max(high, -least[b, i])
-        _, _, shift, excess, divergence, _, _, _, _ = balance(
+        _, _, shift, _, _, _, _, _, _ = balance(
             mode, nothing, q, weight[b], nothing, least[b], most[b], 0.0, 0.0, 0.0, 0.0, 0.0, low, high, 1.0,
             exactness(q.size), 0.0,
         )  # fmt: skip
-        out[b, 0], out[b, 1], out[b, 2] = shift, divergence, excess
+        out[b] = shift
 
 
 @strict
@@ -256,6 +256,18 @@ def plus(a: float, b: float) -> tuple[float, float]:
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
+
+
+@entry("out")
+@strict
+def total_rows(p: Matrix, out: Vector) -> None:
+    """Σp - 1 of every row, rounded once."""
+    for b in range(p.shape[0]):
+        total, rest = -1.0, 0.0
+        for i in range(p.shape[1]):
+            total, more = plus(total, p[b, i])
+            rest += more
+        out[b] = total + rest
 
 
 @entry("out")
