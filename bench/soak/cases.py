@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from bench.soak import centers, losses
+from bench.soak.drawing import Draw
 from bench.soak.families import mixed
-from bench.soak.parameters import MAKERS, Draw
+from bench.soak.parameters import MAKERS
 from uncertainty_sets import UncertaintySet
 from uncertainty_sets.arrays import Array
 
@@ -81,8 +82,7 @@ def draw(name: str, generator: tuple[str, str], rng: np.random.Generator) -> Cas
     rows = max(1, min(ROWS, maker.rows, ENTRIES // size, 20 if single else ROWS))
     shape = (rows, size)
     f = mixed(losses.FAMILIES, rng, shape, family if aspect == "losses" else "plain")
-    if maker.conic:
-        # The multipliers of a program's rows may be far larger or smaller than the losses; keep them doubles.
+    if maker.conic or maker.far:
         largest = np.abs(f).max(axis=1, keepdims=True)
         f = f * np.where(largest > 1e290, 2.0**-100, np.where(largest < 1e-290, 2.0**100, 1.0))
     q = mixed(centers.FAMILIES, rng, shape, family if aspect == "weights" else "plain")

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.soak.bounds import BOUNDS
+from bench.soak import bounds as formulas
+from bench.soak import intersections
 from bench.soak.cases import Case
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic.oracle import program
@@ -42,6 +43,9 @@ KEYS = {
 }
 """The multipliers of each set's docstring. Other sets have those of a solver."""
 
+KEYS |= intersections.KEYS
+FORMULAS = formulas.BOUNDS | intersections.BOUNDS
+
 ANY_SIGN = {"nu", "t", "var"}
 """Those that may be negative; all others are at least 0."""
 
@@ -63,7 +67,7 @@ def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dic
     """The set's formula; NaN if a multiplier is missing or has the wrong sign."""
     columns = {key: _column(dual[key]) for key in KEYS[name]}
     with np.errstate(invalid="ignore", over="ignore"):
-        bound = BOUNDS[name](given, h, anchor, columns)
+        bound = FORMULAS[name](given, h, anchor, columns)
     for key, value in columns.items():
         good = ~np.isnan(value) if key in ANY_SIGN else value >= 0.0
         bound = np.where(good.all(axis=1), bound, np.nan)

@@ -3,150 +3,78 @@
     KL          P(x) = q·eˣ      D(p) = Σ p·log(p/q) - p + q
     quadratic   P(x) = q + s·x   D(p) = Σ (p - q)²/s
 
-As the clip is at fixed values of x, y = clip(x, low, high) tells p and D alike. D rises with θ from the
-divergence of the point of the box nearest to q (θ = 0) to that of the box's own worst case (θ = ∞). If the
-latter is within the radius, it is the answer. Otherwise Newton's method finds θ as in kl.py, and for every θ
-another finds the ν that makes Σp = 1. ν is kept as an anchor, a loss near it, and a shift of x: θ times a
-difference of losses keeps its digits however large θ is.
+At θ = 0 that is the point p₀ of the box nearest to q, with x = -c, and everything is measured from there: an
+entry has moved by δ = clip(θ(g - μ) - z₀, least, most), where z₀ is 0 for an entry between its bounds at p₀
+and otherwise how far it is held at one. So p - p₀ and
+
+    G = D(p) - D(p₀) + c·Σ(p - p₀)  (2c for a square),
+
+a sum of terms >= 0, keep their digits however small they are. G rises with θ from 0 to that of the box's own
+worst case (θ = ∞). If the latter is within the room that D(p₀) leaves, it is the answer. Otherwise Newton's
+method finds θ as in kl.py, and for every θ another finds the μ that makes Σp = Σp₀, which lies between the
+least and the largest loss. μ is kept as an anchor, a loss near it, and a shift of x: θ times a difference of
+losses keeps its digits however large θ is.
+
+A quadratic ball comes with a radius of 1: its shape has been multiplied by the radius (clipping.py).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array, Matrix, Vector
-from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
+from uncertainty_sets.arrays import Array, Matrix
+from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, balance, exactness, measure, place
+from uncertainty_sets.kernels.exponential import exp_minus_line, times_exp
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.kl import AIM, OVER, newton
 from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
 from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
-KL, QUADRATIC = 0, 1  # modes
+REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS = range(8)
+"""The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape have
+been divided; the violation per unit of G; that of p₀; one of the codes below; and the radius as given."""
+
+ORDINARY, POINT, STUCK = range(3)
+"""Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""
 
 ROUNDS, PATIENCE = 60, 12  # values of θ at most, and those after which a gap of rounding size is enough
-PASSES, HALVINGS = 120, 30  # values of ν for one θ at most, and those from which the bracket is halved
-LOOSE = 1e-3  # how far Σp may be from 1 while D is far from the radius
-STEEP = 1e290  # of θ: only losses equal to the threshold are between the bounds
+LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
+STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
 HIGHEST = 1e15  # of θ else: any gap is below rounding there
-
-
-@summing
-def measure_kl(
-    f: Array, q: Array, low: Array, high: Array, anchor: float, rate: float, shift: float, scale: float
-) -> tuple[float, float, float, float, float]:
-    """Σp - Σq, D, and over the entries between their bounds Σp, Σp·g, Σp·g², with g about the anchor."""
-    excess, divergence, m0, m1, m2 = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        h = f[i] - anchor
-        x = rate * h - shift
-        a, b = low[i], high[i]
-        y = smaller(larger(x, a), b)
-        near = smaller(larger(y, -1.0), 1.0)
-        line = exp_minus_line(near)
-        e = times_exp(q[i], y)
-        # In terms that keep the digits of a small divergence, as in kl.tilt_exactly.
-        excess += q[i] * (line + near) if near == y else e - q[i]
-        divergence += q[i] * (near * (line + near) - line) if near == y else e * (y - 1.0) + q[i]
-        m = e if x > a and x < b else 0.0
-        g = h * scale
-        m0 += m
-        m1 += m * g
-        m2 += m * g * g
-    return excess, divergence, m0, m1, m2
-
-
-@summing
-def measure_quadratic(
-    f: Array, s: Array, low: Array, high: Array, anchor: float, rate: float, shift: float, scale: float
-) -> tuple[float, float, float, float, float]:
-    """Σp - Σq, D, and over the entries between their bounds Σs, Σs·g, Σs·g², likewise."""
-    excess, divergence, m0, m1, m2 = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        h = f[i] - anchor
-        x = rate * h - shift
-        a, b = low[i], high[i]
-        y = smaller(larger(x, a), b)
-        z = s[i] * y
-        excess += z
-        divergence += z * y
-        m = s[i] if x > a and x < b else 0.0
-        g = h * scale
-        m0 += m
-        m1 += m * g
-        m2 += m * g * g
-    return excess, divergence, m0, m1, m2
-
-
-@kernel
-def balance(
-    mode: int,
-    f: Array,
-    q: Array,
-    s: Array,
-    low: Array,
-    high: Array,
-    anchor: float,
-    rate: float,
-    shift: float,
-    scale: float,
-    tolerance: float,
-) -> tuple[float, float, float, float, float, float, int]:
-    """The shift that makes Σp = 1 at this θ, with what `measure` finds there, and the number of passes.
-
-    Newton's method, for KL on eˢʰⁱᶠᵗ, in which Σp is linear between kinks, within a bracket.
-    """
-    least, most, stride, before, passes = -np.inf, np.inf, 1.0, np.inf, 0
-    while True:
-        passes += 1
-        if mode == KL:
-            excess, divergence, m0, m1, m2 = measure_kl(f, q, low, high, anchor, rate, shift, scale)
-        else:
-            excess, divergence, m0, m1, m2 = measure_quadratic(f, s, low, high, anchor, rate, shift, scale)
-        stalled = abs(excess) <= 1e-12 and abs(excess) > 0.5 * before
-        if abs(excess) <= tolerance or stalled or passes >= PASSES:
-            break
-        before = abs(excess)
-        if excess > 0.0:
-            least = shift
-        else:
-            most = shift
-        part = excess / m0 if m0 > 0.0 else np.nan
-        step = shift + (part if mode == QUADRATIC else (-np.log1p(-part) if part < 1.0 else np.nan))
-        if not (step > least and step < most) or passes > HALVINGS:
-            if least > -np.inf and most < np.inf:
-                step = 0.5 * least + 0.5 * most
-            else:
-                step = shift + stride if excess > 0.0 else shift - stride
-                stride *= 4.0
-        if step in (shift, least, most):
-            break
-        shift = step
-    return shift, excess, divergence, m0, m1, m2, passes
 
 
 @kernel
 def fill(
     mode: int,
     f: Array,
-    q: Array,
-    s: Array,
-    low: Array,
-    high: Array,
+    base: Array,
+    weight: Array,
+    offset: Array,
+    least: Array,
+    most: Array,
     lower: Array,
     width: Array,
+    c: float,
     anchor: float,
+    pivot: float,
     rate: float,
     shift: float,
     p: Array,
 ) -> None:
     """Write p, exactly at its bounds where x is beyond theirs."""
     for i in range(f.size):
-        x = rate * (f[i] - anchor) - shift
+        x = place(f[i] - anchor, offset[i], pivot, rate, shift)
         upper = lower[i] + width[i]
-        between = times_exp(q[i], smaller(x, high[i])) if mode == KL else q[i] + s[i] * x
+        if mode == QUADRATIC:
+            between = base[i] + weight[i] * x
+        elif abs(x) <= 1.0:
+            between = base[i] + base[i] * (x + exp_minus_line(x))
+        else:
+            between = times_exp(weight[i], smaller(x, most[i]) + (offset[i] - c))
         between = smaller(larger(between, lower[i]), upper)
-        p[i] = lower[i] if x <= low[i] else (upper if x >= high[i] else between)
+        stays = least[i] == most[i]
+        p[i] = base[i] if stays else (lower[i] if x <= least[i] else (upper if x >= most[i] else between))
 
 
 @summing
@@ -160,6 +88,38 @@ def totals(f: Array, p: Array, top: float) -> tuple[float, float]:
 
 
 @summing
+def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]:
+    """G and Σ(p - p₀) of p as written, for a square: rounding counts where s is small."""
+    divergence, excess = 0.0, 0.0
+    for i in range(p.size):
+        d = p[i] - base[i]
+        excess += d
+        divergence += d * (d / s[i] + 2.0 * offset[i]) if d != 0.0 else 0.0
+    return divergence, excess
+
+
+@kernel
+def pull_in(
+    base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float
+) -> None:
+    """Let the sum of p, rather than its divergence, take the rounding of p's entries.
+
+    Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
+    the divergence; a little less of that one entry takes it back.
+    """
+    divergence, excess = moved(base, s, offset, p)
+    over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
+    if over <= 1e-13:
+        return
+    for i in range(p.size):
+        slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
+        if slope > steepest:
+            steepest, at = slope, i
+    if at >= 0 and over <= 1e-11 * steepest:
+        p[at] = larger(p[at] - over / steepest, lower[at])
+
+
+@summing
 def box_bound(f: Array, lower: Array, width: Array, t: float) -> float:
     """Σ max(lower·(f-t), upper·(f-t)): the box's bound, from t."""
     bound = 0.0
@@ -170,111 +130,157 @@ def box_bound(f: Array, lower: Array, width: Array, t: float) -> float:
 
 
 @kernel
-def exactness(size: int) -> float:
-    """How near to 1 a sum of that many numbers can be brought."""
-    least: float = 1e-15 * (1.0 + np.sqrt(size) / 64.0)
-    return least
-
-
-@kernel
 def search(
     mode: int,
     f: Array,
-    q: Array,
-    s: Array,
-    low: Array,
-    high: Array,
-    radius: float,
-    least: float,
-    most: float,
-    scale: float,
+    base: Array,
+    weight: Array,
+    offset: Array,
+    least: Array,
+    most: Array,
+    c: float,
+    room: float,
+    farthest: float,
+    bottom: float,
+    top: float,
     anchor: float,
     theta: float,
     shift: float,
-) -> tuple[float, float, float, float, float, int]:
-    """θ with D = radius, or one below with a gap of rounding size: (θ, anchor, shift, Σp - 1, D, passes).
+) -> tuple[float, float, float, float, float, float, int]:
+    """θ with G = room, or one below with a gap of rounding size: (θ, anchor, pivot, shift, Σp - Σp₀, G,
+    passes).
 
-    `least` and `most` are D at θ = 0 and ∞; theta, anchor and shift are the start.
+    `farthest` is G at θ = ∞; theta, anchor and shift are the start.
     """
     twice = 1.0 if mode == KL else 2.0  # η = 1/(twice·θ)
-    exact = exactness(f.size)
-    below, above, stride, before, off = 0.0, np.inf, 4.0, np.inf, 1.0
-    rounds, passes = 0, 0
+    scale, exact, reach = 1.0 / (top - bottom), exactness(f.size), 0.0
+    for i in range(f.size):
+        reach = larger(reach, abs(offset[i]))
+    below, above, stride, before, off, pivot = 0.0, np.inf, 4.0, np.inf, 1.0, 0.0
+    rounds, passes, missed = 0, 0, np.inf
     while True:
         rounds += 1
-        # 1. ν for this θ, no more exact than the distance from the radius makes worthwhile.
-        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off)))
+        # 1. μ for this θ, no more exact than the distance from the room makes worthwhile.
+        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / (1.0 + 2.0 * reach)))
+        nearness = 1e-4 * theta * min(1.0, abs(off) / room)
+        rate, unit = theta * scale, twice * theta  # a difference of G is `unit` times the gap it makes
         while True:
-            shift, excess, divergence, m0, m1, m2, more = balance(
-                mode, f, q, s, low, high, anchor, theta * scale, shift, scale, tolerance
-            )
+            anchor, pivot, shift, excess, divergence, m0, m1, m2, more = balance(
+                mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift,
+                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, tolerance, nearness,
+            )  # fmt: skip
             passes += more
-            off = divergence - radius
-            if tolerance == exact or abs(off) > 1e3 * tolerance:
+            off = divergence - room
+            # 2. Stop if G is the room, or if θ is feasible and good enough.
+            done = abs(off) <= max(min(AIM * room, 1e-11 * unit), 3e-16 * room)
+            done = done or (rounds > PATIENCE and off <= OVER * room and -off <= 1e-13 * unit)
+            last = done or rounds >= ROUNDS or theta >= HIGHEST
+            if tolerance == exact or not (last or abs(off) <= 1e3 * tolerance):
                 break
             tolerance = exact
-        # 2. Stop if D is the radius, or if θ is feasible and good enough.
-        unit = twice * theta  # a difference of D is this many times as large as the gap it makes
-        if abs(off) <= max(min(AIM * radius, 1e-11 * unit), 3e-16 * radius):
-            break
-        if rounds > PATIENCE and off <= OVER * radius and -off <= 1e-13 * unit:
+        if done:
             break
         # 3. Narrow the bracket.
         if off > 0.0:
             above = theta
         else:
             below = max(below, theta)
-        # 4. Newton's step on the odds of D between its ends; strides or the middle of log θ if it fails.
-        spread = m2 - m1 * m1 / m0 if m0 > 0.0 else 0.0
-        move = newton(divergence - least, unit * theta * spread, radius - least, most - least)
-        step = theta * exp(move) if abs(move) < 300.0 else np.nan
+        # 4. Newton's step on the odds of G between its ends; strides or the middle of log θ if it fails.
+        spread = m2 - m1 * (m1 / m0) if m0 > 0.0 else 0.0
+        move = newton(divergence, unit * theta * spread, room, farthest)
+        step = theta * np.exp(move) if abs(move) < 300.0 else np.nan
         if above == np.inf:
             if not (step > below and step < HIGHEST):
-                step = theta * stride
+                step = min(theta * stride, HIGHEST)
                 stride *= stride
         elif below == 0.0:
             if not (step > 0.0 and step < above):
                 step = theta / stride
                 stride *= 4.0
-        elif not (step > below and step < above) or abs(move) > 0.5 * before:
+        elif not (step > below and step < above) or abs(move) > 0.5 * before or abs(off) > 0.5 * missed:
             step = np.sqrt(below) * np.sqrt(above)
             before = np.log(above / below)
         else:
             before = abs(move)
+        missed = abs(off)
         # 5. No rounds or numbers left: finish on the feasible side.
-        ended = rounds >= ROUNDS or not (step > below and step < above) or theta > HIGHEST
-        if ended and (off <= OVER * radius or below == 0.0):
-            break
+        ended = rounds >= ROUNDS or not (step > below and step < above) 
         if ended:
-            step = below
-        # 6. Move the anchor to where ν is expected.
+            step = theta if off <= OVER * room or below == 0.0 else below
+        # 6. Move the anchor to where μ is expected.
+        shift, pivot = shift - pivot, 0.0
         shift += (step - theta) * (m1 / m0 if m0 > 0.0 else shift / theta)
         moved = anchor + shift / (step * scale)
         shift -= step * scale * (moved - anchor)
         anchor, theta = moved, step
         if ended:
-            shift, excess, divergence, m0, m1, m2, more = balance(
-                mode, f, q, s, low, high, anchor, theta * scale, shift, scale, exact
-            )
+            rate = theta * scale
+            anchor, pivot, shift, excess, divergence, m0, m1, m2, more = balance(
+                mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift,
+                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, exact, 0.0,
+            )  # fmt: skip
             passes += more
             break
-    return theta, anchor, shift, excess, divergence, passes
+    return theta, anchor, pivot, shift, excess, divergence, passes
+
+
+@kernel
+def solve_by_box(
+    mode: int,
+    f: Array,
+    base: Array,
+    weight: Array,
+    offset: Array,
+    least: Array,
+    most: Array,
+    lower: Array,
+    width: Array,
+    numbers: Array,
+    top: float,
+    spread: float,
+    p: Array,
+    out: Array,
+    keys: Array,
+    weights: Array,
+    sample: Array,
+) -> tuple[float, int]:
+    """The box's own answer, of several the one nearest to q: (its G, passes); written if it is in the ball."""
+    c, room = numbers[SHIFT], numbers[ROOM]
+    t, _, _ = threshold(f, width, numbers[REST], keys, weights, sample)
+    # Losses above, at and below t as 1, 0 and -1: those at t are the only ones between their bounds.
+    low, high = np.inf, -np.inf
+    for i in range(f.size):
+        keys[i] = 1.0 if f[i] > t else (-1.0 if f[i] < t else 0.0)
+        if f[i] == t:
+            low, high = min(low, -(most[i] + offset[i])), max(high, -(least[i] + offset[i]))
+    _, pivot, shift, _, farthest, _, _, _, passes = balance(
+        mode, keys, base, weight, offset, least, most, c, 0.0, 0.0, STEEP, 0.0, low, high, 1.0,
+        exactness(f.size), 0.0,
+    )  # fmt: skip
+    if farthest <= room * (1.0 + 1e-12):
+        fill(mode, keys, base, weight, offset, least, most, lower, width, c, 0.0, pivot, STEEP, shift, p)
+        value, total = totals(f, p, top)
+        bound = (t - top) + box_bound(f, lower, width, t)
+        violation = max(abs(total - 1.0), (farthest - room) * numbers[EASE])
+        finish(out, top, value, bound, violation, passes, spread)
+        # Entries that the ball holds could move if it had no price at all.
+        least_price = spread / ((1.0 if mode == KL else 2.0) * HIGHEST) / numbers[UNIT]
+        out[DUAL], out[DUAL + 1] = (least_price if numbers[KIND] == STUCK else 0.0), t
+    return farthest, passes
 
 
 @kernel
 def solve(
     mode: int,
     f: Array,
-    q: Array,
-    s: Array,
-    low: Array,
-    high: Array,
+    base: Array,
+    weight: Array,
+    offset: Array,
+    least: Array,
+    most: Array,
     lower: Array,
     width: Array,
-    rest: float,
-    radius: float,
-    start: float,
-    least: float,
+    numbers: Array,
     warm: Array,
     p: Array,
     out: Array,
@@ -282,83 +288,83 @@ def solve(
     weights: Array,
     sample: Array,
 ) -> None:
-    """Solve one row.
-
-    `start` and `least` are the shift and D at θ = 0, `warm` is (η, ν) of a similar problem, or NaN.
-    """
-    # 1. Read the losses; answers that need no search: equal losses, and a radius of 0.
+    """Solve one row; `warm` is (η, ν) of a similar problem, or NaN."""
+    # 1. Read the losses; answers that need no search: equal losses, and a set that is a point.
     bottom, top, status = scan(f)
     if status != OK:
         out[STATUS] = status
         return
     spread = top - bottom
-    if spread == 0.0:
-        fill(mode, f, q, s, low, high, lower, width, top, 0.0, start, p)
-        _, total = totals(f, p, top)
-        finish(out, top, 0.0, 0.0, abs(total - 1.0), 0, spread)
+    if spread == 0.0 or numbers[KIND] == POINT:
+        copy(base, p)
+        value, total = totals(f, p, top)
+        finish(out, top, value, value, max(abs(total - 1.0), numbers[OFF]), 0, spread)
         out[DUAL], out[DUAL + 1] = 0.0, top
+        if spread > 0.0:  # a radius that is lost in the rounding of q has a price at which it counts as little
+            price = spread / np.sqrt(numbers[RADIUS]) if numbers[RADIUS] > 0.0 else np.inf
+            out[DUAL], out[DUAL + 1] = price, top + value
         return
-    if radius == 0.0:
-        copy(q, p)
-        value, total = totals(f, p, top)
-        finish(out, top, value, value, abs(total - 1.0), 1, spread)
-        out[DUAL], out[DUAL + 1] = np.inf, top + value
-        return
-    # 2. The box's own answer, of those the one nearest to q: the answer if it is within the radius.
-    scale, exact = 1.0 / spread, exactness(f.size)
-    t, _, _ = threshold(f, width, rest, keys, weights, sample)
-    steep = min(STEEP * scale, 1e305)
-    shift, _, most, _, _, _, passes = balance(mode, f, q, s, low, high, t, steep, 0.0, scale, exact)
-    if most <= radius * (1.0 + 1e-12):
-        fill(mode, f, q, s, low, high, lower, width, t, steep, shift, p)
-        value, total = totals(f, p, top)
-        bound = (t - top) + box_bound(f, lower, width, t)
-        violation = max(abs(total - 1.0), (most - radius) / max(1.0, radius))
-        finish(out, top, value, bound, violation, passes, spread)
-        out[DUAL], out[DUAL + 1] = 0.0, t
+    # 2. The box's own answer, if it is within the ball.
+    farthest, passes = solve_by_box(
+        mode, f, base, weight, offset, least, most, lower, width, numbers, top, spread, p, out, keys, weights,
+        sample,
+    )  # fmt: skip
+    c, room = numbers[SHIFT], numbers[ROOM]
+    if farthest <= room * (1.0 + 1e-12):
         return
     # 3. Start from the curvature at θ = 0, or from an earlier answer if it is of this size.
-    twice = 1.0 if mode == KL else 2.0
-    mean, _ = totals(f, q, top)  # near ν while θ is small, so that the variance keeps its digits
-    anchor = top + mean
-    shift, _, _, m0, m1, m2, more = balance(mode, f, q, s, low, high, anchor, 0.0, start, scale, LOOSE)
-    passes += more + 1
-    variance = m2 - m1 * m1 / m0 if m0 > 0.0 else 0.0
-    theta = 1.0
-    if variance > 0.0 and radius > least:
-        theta = min(np.sqrt(2.0 * (radius - least) / (twice * variance)), HIGHEST)
-    earlier = spread / (twice * warm[0])
-    if earlier > 1e-4 * theta and earlier < 1e4 * theta and warm[1] >= bottom - spread and warm[1] <= top:
-        theta, anchor, shift = earlier, warm[1], 0.0
-    elif m0 > 0.0:
-        shift += theta * m1 / m0
-    # 4. Search for θ, write p, and compute the certificate.
-    theta, anchor, shift, excess, divergence, more = search(
-        mode, f, q, s, low, high, radius, least, most, scale, anchor, theta, shift
+    scale, twice = 1.0 / spread, 1.0 if mode == KL else 2.0
+    mean, _ = totals(f, base, top)  # near μ while θ is small, so that the variance keeps its digits
+    anchor, shift = top + mean, 0.0
+    _, _, m0, m1, m2 = measure(
+        mode, f, base, weight, offset, least, most, c, anchor, 0.0, 0.0, 0.0, scale
     )
-    fill(mode, f, q, s, low, high, lower, width, anchor, theta * scale, shift, p)
+    passes += 2
+    variance = m2 - m1 * (m1 / m0) if m0 > 0.0 else 0.0
+    theta = 1.0
+    if variance > 0.0:
+        theta = min(np.sqrt(2.0 * room / twice) / np.sqrt(variance), HIGHEST)
+    earlier = spread / (twice * (warm[0] * numbers[UNIT]))
+    if earlier > 1e-4 * theta and earlier < 1e4 * theta and abs(warm[1]) < np.inf:
+        theta, anchor = earlier, warm[1] - c * (spread / earlier)
+        if not (anchor >= bottom and anchor <= top):
+            anchor = top + mean
+    elif m0 > 0.0:
+        shift = theta * m1 / m0
+    # 4. Search for θ, write p, and compute the certificate.
+    theta, anchor, pivot, shift, excess, divergence, more = search(
+        mode, f, base, weight, offset, least, most, c, room, farthest, bottom, top, anchor, theta, shift
+    )
+    fill(
+        mode, f, base, weight, offset, least, most, lower, width, c, anchor, pivot, theta * scale, shift, p
+    )
     value, total = totals(f, p, top)
-    nu = (anchor - top) * scale + shift / theta
-    gap = (radius - divergence) / (twice * theta) - nu * excess
-    violation = max(abs(total - 1.0), (divergence - radius) / max(1.0, radius))
+    mu = (anchor - top) * scale + (shift - pivot) / theta
+    gap = (room - divergence) / (twice * theta) - mu * excess
+    if mode == QUADRATIC:
+        pull_in(base, weight, offset, lower, p, c, room)
+        divergence, excess = moved(base, weight, offset, p)
+        _, total = totals(f, p, top)
+    over = divergence - room - twice * c * excess
+    violation = max(abs(total - 1.0), over * numbers[EASE])
     finish(out, top, value, value + spread * gap, violation, passes + more, spread)
     out[GAP] = spread * gap
-    out[DUAL], out[DUAL + 1] = spread / (twice * theta), anchor + shift * (spread / theta)
+    out[DUAL] = spread / (twice * theta) / numbers[UNIT]
+    out[DUAL + 1] = anchor + ((shift - pivot) + c) * (spread / theta)
 
 
 @kernel
 def run(
     mode: int,
     F: Matrix,
-    center: Matrix,
-    shape: Matrix,
-    low: Matrix,
-    high: Matrix,
+    base: Matrix,
+    weight: Matrix,
+    offset: Matrix,
+    least: Matrix,
+    most: Matrix,
     lower: Matrix,
     width: Matrix,
-    rest: Vector,
-    radius: Vector,
-    nearest: Matrix,
+    numbers: Matrix,
     warm: Matrix,
     P: Matrix,
     out: Matrix,
@@ -366,12 +372,12 @@ def run(
     """Solve every row of F; parameters with one row serve all rows."""
     keys, weights = np.empty(F.shape[1]), np.empty(F.shape[1])
     sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
-    many, started = center.shape[0] > 1, warm.shape[0] > 1
+    many, started = base.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
         solve(
-            mode, F[b], center[r], shape[r], low[r], high[r], lower[r], width[r], rest[r], radius[r],
-            nearest[r, 0], nearest[r, 1], warm[b if started else 0], P[b], out[b], keys, weights, sample,
+            mode, F[b], base[r], weight[r], offset[r], least[r], most[r], lower[r], width[r], numbers[r],
+            warm[b if started else 0], P[b], out[b], keys, weights, sample,
         )  # fmt: skip
 
 
@@ -379,51 +385,37 @@ def run(
 @kernel
 def kl_rows(
     F: Matrix,
-    center: Matrix,
-    shape: Matrix,
-    low: Matrix,
-    high: Matrix,
+    base: Matrix,
+    weight: Matrix,
+    offset: Matrix,
+    least: Matrix,
+    most: Matrix,
     lower: Matrix,
     width: Matrix,
-    rest: Vector,
-    radius: Vector,
-    nearest: Matrix,
+    numbers: Matrix,
     warm: Matrix,
     P: Matrix,
     out: Matrix,
 ) -> None:
-    """A KL ball and a box; `shape` is not used."""
-    run(KL, F, center, shape, low, high, lower, width, rest, radius, nearest, warm, P, out)
+    """A KL ball and a box."""
+    run(KL, F, base, weight, offset, least, most, lower, width, numbers, warm, P, out)
 
 
 @entry("P", "out")
 @kernel
 def quadratic_rows(
     F: Matrix,
-    center: Matrix,
-    shape: Matrix,
-    low: Matrix,
-    high: Matrix,
+    base: Matrix,
+    weight: Matrix,
+    offset: Matrix,
+    least: Matrix,
+    most: Matrix,
     lower: Matrix,
     width: Matrix,
-    rest: Vector,
-    radius: Vector,
-    nearest: Matrix,
+    numbers: Matrix,
     warm: Matrix,
     P: Matrix,
     out: Matrix,
 ) -> None:
     """A quadratic ball and a box."""
-    run(QUADRATIC, F, center, shape, low, high, lower, width, rest, radius, nearest, warm, P, out)
-
-
-@entry("out")
-@kernel
-def nearest_rows(mode: int, center: Matrix, shape: Matrix, low: Matrix, high: Matrix, out: Matrix) -> None:
-    """For every row the shift at θ = 0, and the divergence of the point of the box nearest to q."""
-    for b in range(center.shape[0]):
-        q = center[b]
-        shift, _, divergence, _, _, _, _ = balance(
-            mode, q, q, shape[b], low[b], high[b], 0.0, 0.0, 0.0, 1.0, exactness(q.size)
-        )
-        out[b, 0], out[b, 1] = shift, divergence
+    run(QUADRATIC, F, base, weight, offset, least, most, lower, width, numbers, warm, P, out)
