@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from fdro_core import files
+from fdro_core.app.runs import records
 from fdro_core.app.version import version
 from fdro_core.errors import InvalidSetting
-from fdro_core.observers import read_history
 from uncertainty_sets.names import nearest
 
 RUN_FILE = "run.toml"
@@ -119,17 +119,15 @@ class RunFolder:
 
     def origin(self) -> dict[str, Any]:
         """The folder of the original run file, and the versions in use."""
-        content: dict[str, Any] = json.loads((self / ORIGIN).read_text(encoding="utf-8"))
-        return content
+        return records.read_json(self / ORIGIN, records.ORIGIN)
 
     def result(self) -> dict[str, Any]:
         """The numbers of the result."""
-        content: dict[str, Any] = json.loads((self / RESULT).read_text(encoding="utf-8"))
-        return content
+        return records.read_json(self / RESULT, records.RESULT)
 
-    def history(self) -> list[dict[str, Any]]:
-        """Reports and notices, in order."""
-        return read_history(self / HISTORY) if (self / HISTORY).exists() else []
+    def history(self, workers: int) -> list[dict[str, Any]]:
+        """Reports and notices of a run with so many workers, in order."""
+        return records.read_entries(self / HISTORY, workers) if os.path.isfile(self / HISTORY) else []
 
     def write(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write the result; both files are on the disk before the first of them is replaced."""
