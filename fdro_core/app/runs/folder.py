@@ -28,6 +28,7 @@ from fdro_core import files
 from fdro_core.app.runs import records
 from fdro_core.app.version import version
 from fdro_core.errors import InvalidSetting
+from fdro_core.outside import command
 from uncertainty_sets.names import nearest
 
 RUN_FILE = "run.toml"
@@ -84,8 +85,8 @@ class RunFolder:
         if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
             if not force:
                 raise InvalidSetting(
-                    f"{self} already holds a run. Continue it with `fdro resume {self}`, write this one to "
-                    "another folder with --output OTHER, or replace it with --force"
+                    f"{self} already holds a run. Continue it with `{command('fdro', 'resume', self)}`, "
+                    "write this one to another folder with --output OTHER, or replace it with --force"
                 )
             for name in OURS:
                 (self / name).unlink(missing_ok=True)
@@ -109,7 +110,7 @@ class RunFolder:
                 raise InvalidSetting(f"{self} has no {name}: it is not the folder of a run")
             raise InvalidSetting(
                 f"{self} has no {name}: the run ended before one was written; start again with "
-                f"`fdro train {self}/{self.run_file.name} --output {self} --force`"
+                f"`{command('fdro', 'train', f'{self}/{self.run_file.name}', '--output', self, '--force')}`"
             )
 
     @property
