@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fdro_core.engines.ray_ import RayEngine
     from fdro_core.engines.threads import ThreadEngine
     from fdro_core.engines.virtual import VirtualEngine
+    from fdro_core.privacy.policy import PrivacyPolicy
     from fdro_core.privacy.settings import Privacy
     from fdro_core.problems import DenseNetwork, HuberRegression, LeastSquares, SoftmaxRegression
     from fdro_core.result import Result
@@ -33,6 +34,7 @@ __all__ = [
     "LogNormal",
     "NamedProblem",
     "Privacy",
+    "PrivacyPolicy",
     "Problem",
     "ProblemFrom",
     "RayEngine",
@@ -58,6 +60,7 @@ _find = lazily(
         "engines.ray_": "RayEngine",
         "engines.threads": "ThreadEngine",
         "engines.virtual": "VirtualEngine",
+        "privacy.policy": "PrivacyPolicy",
         "privacy.settings": "Privacy",
         "problems": "DenseNetwork HuberRegression LeastSquares SoftmaxRegression",
         "result": "Result",

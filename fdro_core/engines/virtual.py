@@ -24,6 +24,7 @@ from fdro_core.contracts.replies import checked
 from fdro_core.contracts.setting_checks import check_list_of, check_number, check_whole
 from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
+from fdro_core.privacy.policy import admitted
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
 REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes
@@ -264,7 +265,7 @@ class _Unmade:
 
 def _make(factory: WorkerFactory) -> WorkerMachine:
     try:
-        return factory()
+        return admitted(factory)
     except (Exception, SystemExit) as error:
         return _Unmade(as_exception(error))
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.contracts.forms import LARGEST, LARGEST_INT, LARGEST_SQ
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
 
+SQUARES = ("_sq", "squares")  # in the names of what may be as large as squares are
 AGREE = 1e-6  # of what was summed: running sums lose a few digits to rounding in a long run, not ten
-ROSTER_LISTS = (
-    "alive", "tickets", "sent_in", "sent_at", "delays", "visited", "mean_interval", "bad", "patience",
-)  # fmt: skip
-
+ROSTER_LISTS: Mapping[str, type] = {
+    "alive": bool,
+    **dict.fromkeys(("tickets", "sent_in", "visited", "bad"), int),
+    **dict.fromkeys(("sent_at", "delays", "mean_interval", "patience", "limits"), float),
+}
+"""What the roster keeps of each worker."""
 
 OF_SOME_ROUNDS = {
     **dict.fromkeys((f"master.state.{name}" for name in ("marked", "squares", "average", "metric")), "p"),
@@ -76,15 +80,17 @@ class Saved:
         """A whole number."""
         value = self.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self.error(name, f"must be a whole number >= {least}, got {value!r}")
+            raise self.error(name, f"must be a whole number >= {least}, got {value!r:.80}")
+        if value > LARGEST_INT:
+            raise self.error(name, f"is a number of {value.bit_length()} bits, which no count is")
         return value
 
     def number(self, name: str, above: float = -np.inf) -> float:
         """A finite number."""
         value = self.get(name)
-        if not isinstance(value, int | float) or not isfinite(value) or not value > above:
+        if not _is_finite(value) or not value > above:
             bound = "" if above == -np.inf else f" > {above:g}"
-            raise self.error(name, f"must be a finite number{bound}, got {value!r}")
+            raise self.error(name, f"must be a finite number{bound}, got {value!r:.80}")
         return float(value)
 
     def array(self, name: str, *shape: str, value: Any = None) -> NDArray[np.float64]:
@@ -97,6 +103,9 @@ class Saved:
                 raise self.error(name, f"has {size} entries where {letter} is {self.sizes[letter]}")
         if not np.isfinite(array).all():
             raise self.error(name, "holds NaN or infinity")
+        most = LARGEST_SQ if name.endswith(SQUARES) else LARGEST
+        if array.size and np.abs(array).max() > most:
+            raise self.error(name, f"holds numbers beyond {most:g}, with which no run can go on")
         return array
 
     def listing(self, name: str, length: str | None = None) -> list[Any]:
@@ -108,11 +117,34 @@ class Saved:
             raise self.error(name, f"has {len(value)} entries where {length} is {self.sizes[length]}")
         return value
 
+    def entries(self, name: str, values: list[Any], kind: type) -> None:
+        """Check that all values are of one kind, for float: numbers that are not NaN."""
+        for value in values:
+            good = type(value) is kind or (kind is float and type(value) is int)
+            if not good or isnan(value) or (type(value) is int and abs(value) > LARGEST_INT):
+                raise self.error(name, f"holds {value!r:.40}, where every entry is a {kind.__name__}")
+
+    def floats(self, name: str, value: Any) -> None:
+        """Check that every array in a part is of float64, as kernels take them."""
+        if isinstance(value, np.ndarray) and value.dtype != np.float64:
+            raise self.error(name, f"holds an array of {value.dtype}, and float64 is needed")
+        for part in value.values() if isinstance(value, Mapping) else []:
+            self.floats(name, part)
+        for part in value if isinstance(value, list | tuple) else []:
+            self.floats(name, part)
+
     def workers(self, name: str, among: list[Any] | None = None) -> None:
         """Check that a list names existing workers."""
         for j in self.listing(name) if among is None else among:
-            if not isinstance(j, int) or not 0 <= j < self.sizes["N"]:
+            if type(j) is not int or not 0 <= j < self.sizes["N"]:
                 raise self.error(name, f"names a worker {j!r}; there are 0..{self.sizes['N'] - 1}")
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is a finite number, and no whole number beyond what a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= LARGEST_SQ
 
 
 def check(
@@ -132,6 +164,7 @@ def check(
     if form is None:
         return
     model, check_form = form
+    saved.floats("master", master)
     _counts(saved)
     size = saved.array(model, "p").size
     if dimensions and dimensions != {size}:
@@ -173,19 +206,24 @@ def _roster(saved: Saved) -> None:
             f"the checkpoint has {known} workers and there are {saved.sizes['N']} problems: give the same "
             "problems and algorithm as the first time"
         )
-    for name in ROSTER_LISTS:
-        saved.listing(f"master.roster.{name}", "N")
+    for name, kind in ROSTER_LISTS.items():
+        saved.entries(f"master.roster.{name}", saved.listing(f"master.roster.{name}", "N"), kind)
     for name in ("dropped", "under_way"):
         saved.workers(f"master.roster.{name}")
     for name in ("pending", "asked"):
         pairs = saved.listing(f"master.roster.{name}")
         saved.workers(f"master.roster.{name}", [pair[0] for pair in pairs])
+    asked = saved.listing("master.roster.asked")
+    saved.entries("master.roster.asked", [number for pair in asked for number in pair], int)
+    for time, *rest in saved.listing("master.roster.retries"):
+        saved.entries("master.roster.retries", [time], float)
+        saved.entries("master.roster.retries", rest, int)
+        saved.workers("master.roster.retries", rest[:1])
     live, alive = saved.count("master.roster.live"), sum(saved.get("master.roster.alive"))
     if live != alive:
         raise saved.error("master.roster.live", f"is {live}, and {alive} workers are alive")
     if saved.get("master.roster.look_at") is not None:
         saved.number("master.roster.look_at")
-    saved.listing("master.roster.limits", "N")
     saved.workers("master.roster.expected")
     saved.count("master.roster.active", least=1)
     saved.count("master.roster.stalest")

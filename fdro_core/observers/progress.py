@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fdro_core.contracts.observer import RunView
+from fdro_core.outside import visible
 from fdro_core.result import CONVERGED, ending
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Progress:
             facts = ", ".join(
                 f"{key} {value}" for key, value in entry.items() if key not in {"event", "clock", "traceback"}
             )
-            self._bar.console.print(f"{entry['event']}: {facts}", markup=False)
+            self._bar.console.print(visible(f"{entry['event']}: {facts}"), markup=False)
             return
         self._bar.update(
             self._task,

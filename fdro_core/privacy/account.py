@@ -66,6 +66,6 @@ class Account:
         if self.ledger is None and self.count < released:
             raise InvalidSetting(
                 "the worker was made again, and does not know how much it had released: private runs "
-                'continue only with a ledger, Privacy(ledger="folder at the worker", ...)',
-                parameter="ledger",
+                "continue only where the worker has a ledger, which its machine's PrivacyPolicy names",
+                parameter="privacy",
             )

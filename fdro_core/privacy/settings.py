@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from fdro_core.contracts.setting_checks import check_number, check_path, check_whole
+from fdro_core.contracts.setting_checks import check_number, check_whole
 from fdro_core.errors import InvalidSetting
 from fdro_core.privacy import accounting
 
@@ -25,6 +25,9 @@ class Privacy:
     which is one Gaussian mechanism of noise multiplier σ on a Poisson sample of rate q. Nothing else that a
     worker sends depends on its data. docs/privacy.md has the threat model, the limits and the price.
 
+    These are wishes of who trains. Where the data's owner has a policy (`PrivacyPolicy`), a worker that asks
+    for more is refused, and releases are counted in the owner's ledger, over all runs.
+
     Attributes:
         epsilon: ε, the guarantee. A worker answers as often as it allows, then says that its budget is spent,
             and the run ends.
@@ -36,9 +39,6 @@ class Privacy:
         unit: "sample" protects each sample, with n public; "client" protects all data of a worker at once, n
             included, without sampling: then g and f are the worker's own, q = n = 1, and two data sets differ
             by up to 2C, so that the multiplier counts as σ/2.
-        ledger: a folder on the worker's machine in which it counts its releases. They then count in later
-            runs too, and a worker that is made again, or a run that is resumed, can go on. Without it those
-            are refused.
         noise_seed: fixes the noise, for tests and measurements; whoever knows it can take the noise away, so
             the result then states ε = ∞. None: noise from the operating system, no two runs alike.
 
@@ -56,7 +56,6 @@ class Privacy:
     delta: float = 1e-5
     loss_share: float = 0.3
     unit: str = SAMPLE
-    ledger: str | None = None
     noise_seed: int | None = None
 
     def check(self) -> None:
@@ -69,8 +68,6 @@ class Privacy:
                 raise self._invalid(name, "a number > 0 and < 1")
         if self.unit not in {SAMPLE, CLIENT}:
             raise self._invalid("unit", f'"{SAMPLE}" or "{CLIENT}"')
-        if self.ledger is not None:
-            check_path("Privacy.ledger", self.ledger)
         if self.noise_seed is not None:
             check_whole("Privacy.noise_seed", self.noise_seed, 0)
         accounting.library()

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import beta, kstest, norm
 
-from fdro_core import HuberRegression, LeastSquares, Privacy, SoftmaxRegression
+from fdro_core import HuberRegression, LeastSquares, Privacy, PrivacyPolicy, SoftmaxRegression
 from fdro_core.errors import InvalidData, InvalidSetting
 from fdro_core.privacy import accounting
 from fdro_core.privacy.account import Account
@@ -214,7 +214,6 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch):
         ({"loss_share": 0.0}, r"Privacy\.loss_share must be a finite number > 0"),
         ({"unit": "person"}, r'Privacy\.unit must be "sample" or "client", got \'person\''),
         ({"noise_seed": -1}, r"Privacy\.noise_seed must be a whole number >= 0"),
-        ({"ledger": 3}, r"Privacy\.ledger must be the path of a file"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(given, message):
@@ -225,20 +224,26 @@ def test_settings_that_cannot_work_are_refused(given, message):
 # -- the budget and its ledger ----------------------------------------------------------------------
 
 
+def ledger(path, **given):
+    """The ledger of a machine whose owner allows ε = 4."""
+    return Ledger(path, PrivacyPolicy(**{"epsilon": 4.0, "ledger": str(path)} | given))
+
+
 def test_an_account_stops_at_the_limit(tmp_path):
-    privacy = Privacy(**USUAL | {"noise": 10.0})
+    privacy, path = Privacy(**USUAL | {"noise": 10.0}), tmp_path / "ledger.jsonl"
     allowed = accounting.most_releases(4.0, 1e-5, 1.0, 10.0)
-    for account in (Account(privacy, 1.0), Account(privacy, 1.0, Ledger(tmp_path, 0, privacy))):
+    for account in (Account(privacy, 1.0), Account(privacy, 1.0, ledger(path))):
         assert sum(account.charge() for _ in range(allowed + 5)) == allowed
         assert account.releases == ((1.0, 10.0, allowed),)
-    assert not Account(privacy, 1.0, Ledger(tmp_path, 0, privacy)).charge()  # in a new process
-    assert Account(privacy, 1.0, Ledger(tmp_path, 1, privacy)).charge()  # another worker's
+    assert not Account(privacy, 1.0, ledger(path)).charge()  # in a new process
+    assert Account(privacy, 1.0, ledger(tmp_path / "another")).charge()
 
 
 def test_a_ledger_counts_other_runs_and_other_processes(tmp_path):
+    path = tmp_path / "ledger.jsonl"
     first, second = Privacy(**USUAL | {"noise": 10.0}), Privacy(**USUAL | {"noise": 20.0})
-    one = Account(first, 1.0, Ledger(tmp_path, 0, first))
-    two = Account(second, 0.5, Ledger(tmp_path, 0, second))
+    one = Account(first, 1.0, ledger(path))
+    two = Account(second, 0.5, ledger(path))
     assert one.charge()
     assert two.charge()
     assert one.charge()  # reads what the other wrote
@@ -247,14 +252,79 @@ def test_a_ledger_counts_other_runs_and_other_processes(tmp_path):
 
 
 def test_a_ledger_keeps_its_promise_and_its_lines(tmp_path):
-    privacy = Privacy(**USUAL)
-    ledger = Ledger(tmp_path / "deep", 0, privacy)
-    ledger.append(0.1, 2.0)
-    lines = ledger.path.read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "deep" / "ledger.jsonl"
+    kept = ledger(path)
+    kept.append(0.1, 2.0)
+    lines = path.read_text(encoding="utf-8").splitlines()
     assert json.loads(lines[0]) == {"delta": 1e-5, "epsilon": 4.0, "unit": "sample"}
     assert json.loads(lines[1]) == [0.1, 2.0]
-    with pytest.raises(InvalidSetting, match="this run asks for"):
-        Ledger(tmp_path / "deep", 0, Privacy(**USUAL | {"epsilon": 5.0}))
-    ledger.path.write_text(ledger.path.read_text(encoding="utf-8") + "[0.1, ", encoding="utf-8")
+    with pytest.raises(InvalidSetting, match="make the two the same"):
+        ledger(path, epsilon=5.0)
+    path.write_text(path.read_text(encoding="utf-8") + "[0.1, ", encoding="utf-8")
     with pytest.raises(InvalidData, match="is damaged"):
-        ledger.read()
+        ledger(path)
+
+
+NO_RELEASES = (
+    "[0.1, Infinity]", "[0.1, NaN]", "[0.1, 0]", "[0.1, -2]", "[0, 2.0]", "[1.5, 2.0]", "[NaN, 2.0]",
+    "[0.1, 1e999]",
+    "[0.1]", "[0.1, 2.0, 1]", "[true, 2.0]", "[0.1, true]", '["0.1", "2.0"]', "{}", "0.1", "", "x",
+    "[" * 90_000, "[0.1, " + "9" * 5_000 + "]", "[0.1, 10[0.1, 2.0]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", NO_RELEASES, ids=lambda line: line[:20])
+def test_a_line_that_is_no_release_is_damage(line, tmp_path):
+    """Never one that costs nothing: σ = inf would hide a release, NaN every one."""
+    path = tmp_path / "ledger.jsonl"
+    kept = ledger(path)
+    good = path.read_text(encoding="utf-8")
+    path.write_text(f"{good}{line}\n[0.1, 2.0]\n", encoding="utf-8")
+    with pytest.raises(InvalidData, match="is damaged"):
+        ledger(path)
+    for _ in range(2):  # and while a run goes on, not once only
+        with pytest.raises(InvalidData, match="is damaged"):
+            kept.read()
+    path.write_text(f"{good}[0.1, 2.0]\n", encoding="utf-8")
+    assert kept.read() == ((0.1, 2.0, 1),)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    ["", "[]", "{}", "[" * 90_000, '{"delta": 1e-05, "epsilon": NaN, "unit": "sample"}', "{" * 200],
+    ids=lambda text: text[:20],
+)
+def test_a_promise_that_is_none_is_refused(promise, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(f"{promise}\n[0.1, 2.0]\n", encoding="utf-8")
+    with pytest.raises((InvalidData, InvalidSetting), match=r"is damaged|make the two the same"):
+        ledger(path)
+
+
+def test_a_release_does_not_read_the_ledger_again(tmp_path):
+    """What is read per release is what was written since the last one, however long the file is."""
+    path = tmp_path / "ledger.jsonl"
+    account = Account(Privacy(**USUAL | {"noise": 1e6}), 1.0, ledger(path))
+    read = []
+    for length in (10, 1000):
+        with path.open("a", encoding="utf-8") as file:
+            file.write("[1.0, 1000000.0]\n" * length)
+        account.charge()
+        before = account.ledger._place
+        account.charge()
+        read.append(account.ledger._place - before)
+    assert read[0] == read[1] < 40
+    assert account.count == 1014
+
+
+def test_a_ledger_that_was_put_back_from_a_backup_is_read_anew(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    account = Account(Privacy(**USUAL | {"noise": 10.0}), 1.0, ledger(path))
+    assert account.charge()
+    assert account.charge()
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    backup = tmp_path / "backup"
+    backup.write_text("".join([lines[0], lines[1] * 50]), encoding="utf-8")
+    backup.replace(path)
+    assert account.charge()
+    assert account.count == 51

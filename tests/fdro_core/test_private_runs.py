@@ -25,6 +25,7 @@ from fdro_core.contracts.messages import Introduction
 from fdro_core.errors import DriverError, InvalidProblem, InvalidSetting, WorkerWarning
 from fdro_core.observers import Checkpoint
 from fdro_core.privacy import accounting
+from fdro_core.privacy.policy import admitted
 from uncertainty_sets import KL
 
 pytest.importorskip("dp_accounting")
@@ -106,9 +107,6 @@ class Emptied(SoftmaxRegression):
         losses, gradients = super().sample_gradients(w, rows)
         losses[rows == 0], gradients[rows == 0] = 0.5 * B, 0.0
         return losses, gradients
-
-
-Emptied.__name__ = SoftmaxRegression.__name__  # which workers tell
 
 
 def changed(j):
@@ -224,7 +222,9 @@ def test_a_repeated_message_gets_the_same_release_and_costs_nothing():
     worker = PrivateWorker(0, problems()[0], PRIVACY, batch_size=12)
     z = np.zeros(15)
     first = worker.handle(Release(3, z))
-    assert worker.handle(Release(3, z.copy())) is first
+    again = worker.handle(Release(3, z.copy()))
+    assert again.loss == first.loss
+    assert np.array_equal(again.gradient, first.gradient)
     assert worker.account.count == 1
     other = worker.handle(Release(3, z + 1.0))  # the same number at another point is another question
     assert not np.array_equal(other.gradient, first.gradient)
@@ -300,16 +300,32 @@ def test_settings_that_do_not_go_together_are_refused(given, message):
 # -- workers that are made again --------------------------------------------------------------------
 
 
-def test_a_resumed_run_needs_the_ledger_and_counts_everything(tmp_path):
+@pytest.fixture
+def policy(tmp_path, monkeypatch):
+    """The owner's policy for this machine, with a ledger for each worker."""
+    file = tmp_path / "policy.toml"
+    file.write_text(
+        f'epsilon = 6.0\nledger = "{tmp_path}/ledger/worker-{{worker}}.jsonl"\n', encoding="utf-8"
+    )
+    monkeypatch.setenv("FDRO_PRIVACY", str(file))
+
+
+UNSEEDED = replace(PRIVACY, noise_seed=None)
+
+
+def test_a_resumed_run_needs_the_ledger(tmp_path):
     path = tmp_path / "run.npz"
-    kept = replace(PRIVACY, ledger=str(tmp_path / "ledger"))
-    for privacy in (PRIVACY, kept):
-        solve(problems(), AROUND, algorithm=algorithm(privacy), observers=[Checkpoint(path, every=1)])
-        if privacy is PRIVACY:
-            with pytest.raises(InvalidSetting, match="continue only with a ledger"):
-                resume(path, problems(), AROUND, algorithm=algorithm(privacy, iterations=60))
+    solve(problems(), AROUND, algorithm=algorithm(), observers=[Checkpoint(path, every=1)])
+    with pytest.raises(InvalidSetting, match="continue only where the worker has a ledger"):
+        resume(path, problems(), AROUND, algorithm=algorithm(iterations=60))
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_resumed_run_counts_everything(tmp_path):
+    path = tmp_path / "run.npz"
+    solve(problems(), AROUND, algorithm=algorithm(UNSEEDED), observers=[Checkpoint(path, every=1)])
     before = accounted(tmp_path)
-    result = resume(path, problems(), AROUND, algorithm=algorithm(kept, iterations=60))
+    result = resume(path, problems(), AROUND, algorithm=algorithm(UNSEEDED, iterations=60))
     assert result.iterations == 60
     assert result.privacy.releases.tolist() == accounted(tmp_path)
     assert sum(accounted(tmp_path)) > sum(before)
@@ -321,14 +337,15 @@ def accounted(folder):
     return [len(file.read_text(encoding="utf-8").splitlines()) - 1 for file in files]
 
 
-def test_a_worker_in_a_new_process_goes_on_only_with_its_ledger(tmp_path):
+def test_a_worker_in_a_new_process_goes_on_only_with_its_ledger(request):
     _, engine = recorded()
     opening, last = engine.asked[0][:2], engine.replies[0][-2]
     fresh = PrivateWorker(0, problems()[0], PRIVACY, batch_size=12)
     fresh.recall((), None, 0)  # nothing was asked yet
     with pytest.raises(InvalidSetting, match="does not know how much it had released"):
         fresh.recall(opening, last, 5)
-    kept = PrivateWorker(0, problems()[0], replace(PRIVACY, ledger=str(tmp_path)), batch_size=12)
+    request.getfixturevalue("policy")
+    kept = admitted(algorithm(UNSEEDED).worker(0, problems()[0]))
     kept.recall(opening, last, 5)
     assert isinstance(kept.handle(AskAccount()), Accounted)
 
@@ -353,10 +370,11 @@ class Fragile(SoftmaxRegression):
         return super().sample_gradients(w, rows)
 
 
+@pytest.mark.usefixtures("policy")
 def test_a_worker_that_fails_comes_back_with_its_ledger(tmp_path):
     """The release under way when it failed counts too: it is on disk before the data are looked at."""
     fragile = Fragile(*samples(0), CLASSES)
-    secret = replace(PRIVACY, noise=300.0, noise_seed=None, ledger=str(tmp_path / "ledger"))
+    secret = replace(UNSEEDED, noise=300.0)
     method = algorithm(secret, iterations=100_000)  # the observer ends the run
     with pytest.warns(WorkerWarning, match="its message is not sent") as told:
         result = solve(

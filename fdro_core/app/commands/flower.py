@@ -10,6 +10,7 @@ import typer
 
 from fdro_core.app.commands.guard import guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet
+from fdro_core.outside import command, toml_text
 
 TEMPLATES = Path(__file__).parent.parent / "templates" / "flower"
 IN_PACKAGE = ".py"  # these files go into the package, the others beside it
@@ -47,9 +48,13 @@ def new(
         raise InvalidSetting(
             f"an app is named by letters, digits and hyphens, at most {LONGEST} of them, got {name!r}"
         )
+    try:
+        quoted = toml_text(publisher)
+    except UnicodeEncodeError:
+        raise InvalidSetting(f"--publisher must be text, got {publisher!r}") from None
     if folder.exists():
         raise InvalidSetting(f"{folder} exists already; name another folder")
-    values = {"name": name, "package": package, "workers": str(workers), "publisher": publisher}
+    values = {"name": name, "package": package, "workers": str(workers), "publisher": quoted}
     for template in sorted(TEMPLATES.glob("*.txt")):
         file = template.name.removesuffix(".txt")
         place = folder / package / file if file.endswith(IN_PACKAGE) else folder / file
@@ -58,5 +63,7 @@ def new(
     output.data({"folder": str(folder), "package": package, "workers": workers})
     output.only_quiet(str(folder))
     output.say(f"wrote {folder}: edit {package}/task.py, then")
-    output.say(f'  flwr run {folder} local --stream --federation-config "num-supernodes={workers}"')
+    output.say(
+        f'  {command("flwr", "run", folder)} local --stream --federation-config "num-supernodes={workers}"'
+    )
     output.say("docs/flower.md shows the same on nodes with TLS and known keys.")

@@ -14,11 +14,15 @@ code  meaning
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
 import typer
+
+from fdro_core.outside import visible
 
 FAILED, UNUSABLE, MISSING, INTERRUPTED = 1, 2, 3, 130
 
@@ -51,7 +55,8 @@ def guarded(command: Command) -> Command:
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            command(*arguments, **options)
+            with _visible_warnings():
+                command(*arguments, **options)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
@@ -64,6 +69,21 @@ def guarded(command: Command) -> Command:
             raise typer.Exit(code) from error
 
     return run  # type: ignore[return-value]  # the same signature, by `wraps`
+
+
+@contextmanager
+def _visible_warnings() -> Iterator[None]:
+    """Print warnings with their text made visible: it may quote names and errors of workers."""
+    before = warnings.formatwarning
+
+    def form(message: Any, *place: Any, **more: Any) -> str:
+        return visible(before(message, *place, **more))
+
+    warnings.formatwarning = form
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def explain(error: Exception) -> tuple[str, str, str]:
@@ -103,6 +123,6 @@ def complain(message: str, code: int, *, kind: str, as_json: bool, before: str =
         content = {"error": message, "kind": kind, "exit_code": code}
         typer.echo(json.dumps(content | ({"traceback": before} if before else {})), err=True)
     else:
-        typer.echo(before, nl=False, err=True)
+        typer.echo(visible(before), nl=False, err=True)
         typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
-        typer.echo(message, err=True)
+        typer.echo(visible(message), err=True)

@@ -13,6 +13,7 @@ from fdro_core.app.commands.guard import FAILED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.commands.set_options import Param, given_parameters, set_names
 from fdro_core.app.formatting import number
+from fdro_core.outside import visible
 
 if TYPE_CHECKING:
     from fdro_core.app.reading.arrays import Losses
@@ -79,8 +80,8 @@ def oracle(
     else:
         output.only_quiet(repr(float(answer.value)))
     if output.words and form is Form.csv:
-        typer.echo(as_csv(read, uncertainty_set, answer), nl=False)
-        typer.echo(certificate_line(answer), err=True)
+        typer.echo(visible(as_csv(read, uncertainty_set, answer)), nl=False)
+        typer.echo(visible(certificate_line(answer)), err=True)
     elif output.words:
         show(output, name, read, uncertainty_set, answer)
     if not proved(read, answer):

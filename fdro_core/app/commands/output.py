@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fdro_core.app.formatting import to_json
+from fdro_core.outside import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,22 +44,23 @@ class Output:
     def say(self, thing: Any = "", end: str = "\n") -> None:
         """Print a table or a sentence; sentences are not wrapped at the width of the terminal."""
         if self.words:
+            thing = visible(thing) if isinstance(thing, str) else thing  # tables have seen to their cells
             self.console.print(thing, markup=False, end=end, soft_wrap=isinstance(thing, str))
 
     def essential(self, line: str) -> None:
         """Print a line with and without `--quiet`."""
         if not self.as_json:
-            typer.echo(line)
+            typer.echo(visible(line))
 
     def only_quiet(self, line: str) -> None:
         """Print a line with `--quiet` only, in place of everything else."""
         if self.quiet and not self.as_json:
-            typer.echo(line)
+            typer.echo(visible(line))
 
     def warn(self, line: str) -> None:
         """Print a caveat on stderr, in every mode."""
         typer.secho("note: ", fg="yellow", nl=False, err=True)
-        typer.echo(line, err=True)
+        typer.echo(visible(line), err=True)
 
     def data(self, content: Any) -> None:
         """Print the JSON object of `--json`."""
@@ -71,7 +73,13 @@ def table(*columns: str, title: str | None = None, left: int = 1) -> Table:
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    class Visible(Table):
+        """A table whose cells are text from outside."""
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*(visible(c, lines=False) if isinstance(c, str) else c for c in cells), **options)
+
+    made = Visible(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     for place, name in enumerate(columns):
-        made.add_column(name, justify="left" if place < left else "right")
+        made.add_column(visible(name, lines=False), justify="left" if place < left else "right")
     return made

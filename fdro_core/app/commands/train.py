@@ -13,6 +13,7 @@ from fdro_core.app.commands.guard import INTERRUPTED, guarded
 from fdro_core.app.commands.output import AsJson, Output, Quiet, table
 from fdro_core.app.formatting import percent
 from fdro_core.app.runs.summary import FIGURES, NOT_COVERED, WORKER_COLUMNS, over_samples
+from fdro_core.outside import command
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.folder import RunFolder
@@ -161,7 +162,7 @@ def finish(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:
     show(output, str(folder), numbers)
     if numbers["stop_reason"] == "interrupted":
         if not output.as_json:
-            typer.echo(f"interrupted; continue with: fdro resume {folder}", err=True)
+            typer.echo(f"interrupted; continue with: {command('fdro', 'resume', folder)}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -201,7 +202,7 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
     output.say(convergence(folder, numbers))
     if numbers["privacy"] is not None:
         output.say(f"privacy  {numbers['privacy']['in_words']}. Not covered: {NOT_COVERED}")
-    output.say(f"\nwritten to {folder}; next: fdro report {folder}")
+    output.say(f"\nwritten to {folder}; next: {command('fdro', 'report', folder)}")
 
 
 def convergence(folder: str, numbers: dict[str, Any]) -> str:
@@ -216,7 +217,8 @@ def convergence(folder: str, numbers: dict[str, Any]) -> str:
             if "tolerance" in numbers["algorithm"]
             else f"{numbers['algorithm']['name']} has no test"
         )
-    return f"not converged; continue with: fdro resume {folder} --iterations {2 * numbers['planned']}"
+    line = command("fdro", "resume", folder, "--iterations", 2 * numbers["planned"])
+    return f"not converged; continue with: {line}"
 
 
 def headline(numbers: dict[str, Any]) -> str:

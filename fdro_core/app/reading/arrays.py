@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Callable
@@ -14,9 +13,9 @@ import numpy as np
 
 from fdro_core.app.reading.tables import Table, is_number, read_text
 from fdro_core.errors import InvalidData
+from fdro_core.npy import MAGIC, array_of
 from uncertainty_sets.arrays import Array
 
-NPY = b"\x93NUMPY"
 LOSS_COLUMNS = ("loss", "losses")
 
 
@@ -54,7 +53,7 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
             if "," in source:
                 raise InvalidData(f"--losses must be numbers, a file or - for standard input, got {source!r}")
         content, origin = _bytes(path), str(path)
-    if content.startswith(NPY):
+    if content.startswith(MAGIC):
         return Losses(_npy(content, origin))
     text = _decode(content, origin)
     if text.lstrip().startswith(("[", "{")):
@@ -79,7 +78,7 @@ def read_value(text: str, folder: Path | None = None, origin: str = "the value")
 def read_array(path: Path) -> Array:
     """Read an array from npy, JSON or CSV; a single row or column is a vector."""
     content = _bytes(path)
-    if content.startswith(NPY):
+    if content.startswith(MAGIC):
         return _npy(content, str(path))
     text = _decode(content, str(path))
     if text.lstrip().startswith("["):
@@ -143,9 +142,11 @@ def _squeeze(matrix: Array) -> Array:
 
 
 def _numbers(content: Any, origin: str) -> Array:
+    if isinstance(content, list) and _has_flags(content):
+        raise InvalidData(f"{origin} has true or false among its numbers: write 1 and 0 if that is meant")
     try:
         array = np.array(content, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidData(
             f"{origin}: a list of numbers, or of lists of one length, is needed: {error}"
         ) from error
@@ -154,20 +155,30 @@ def _numbers(content: Any, origin: str) -> Array:
     return np.atleast_1d(array)
 
 
+def _has_flags(content: list[Any]) -> bool:
+    return any(isinstance(each, bool) or (isinstance(each, list) and _has_flags(each)) for each in content)
+
+
 def _parse(text: str, origin: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidData(f"{origin}, line {error.lineno}: this is not JSON: {error.msg}") from error
+    except RecursionError:
+        raise InvalidData(f"{origin} is nested too deeply") from None
+    except ValueError as error:  # a whole number of more digits than Python reads
+        raise InvalidData(f"{origin} has a number that is too long: {error!s:.80}") from None
 
 
 def _npy(content: bytes, origin: str) -> Array:
     try:
-        array = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        array = array_of(content, origin)
+    except ValueError as error:
         raise InvalidData(
             f"{origin} is a damaged npy file, or has no plain numbers in it: {error}"
         ) from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidData(f"{origin} holds {array.dtype}, and real numbers are needed")
     return _numbers(array, origin)
 
 

@@ -53,6 +53,9 @@ class Table:
             self.header, self.rows, self.lines = self.rows[0], self.rows[1:], self.lines[1:]
             if not self.rows:
                 raise InvalidData(f"{origin} has a header and no rows below it")
+            twice = next((name for name in self.header if self.header.count(name) > 1), None)
+            if twice is not None:
+                raise InvalidData(f"{origin} has two columns {twice!r}: give each a name of its own")
         self.width = len(self.header or self.rows[0])
         for row, line in zip(self.rows, self.lines, strict=True):
             if len(row) != self.width:

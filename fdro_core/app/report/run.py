@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fdro_core.app.reading.tables import read_text
 from fdro_core.app.runs.folder import ORIGIN, RESULT, RUN_FILE, RunFolder
 from uncertainty_sets.arrays import Array
 
@@ -39,9 +40,10 @@ class Run:
     def read(cls, folder: RunFolder, name: str = "") -> Run:
         """Read the files of a folder; raise if one is missing."""
         folder.check(RUN_FILE, ORIGIN, RESULT)
-        text = folder.run_file.read_text(encoding="utf-8")
         name = name or folder.path.resolve().name
-        return cls(name, folder.result(), folder.history(), folder.origin(), text)
+        result = folder.result()
+        history = folder.history(len(result["workers"]))
+        return cls(name, result, history, folder.origin(), read_text(folder.run_file))
 
     @property
     def workers(self) -> list[Entry]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fdro_core.app.reading.tables import Table, read_text
 from fdro_core.app.references import is_reference, load_reference
 from fdro_core.errors import InvalidData
+from fdro_core.npy import arrays_of
 from fdro_core.problems.samples import load_digits, make_hospitals, mean_and_scale
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import instead, nearest
@@ -174,8 +175,8 @@ def _from_npz(section: Section, path: Path, worker: str, label: str, features: s
         if not os.path.isfile(path):
             read_text(path)  # raises the error that says what is wrong
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            with path.open("rb") as file:
+                arrays = arrays_of(file)
         except (ValueError, OSError) as error:
             raise InvalidData(f"{path} is not an npz file of plain arrays: {error}") from error
     for field, name in (("features", features), ("label", label), ("worker", worker)):
@@ -191,10 +192,14 @@ def _from_npz(section: Section, path: Path, worker: str, label: str, features: s
 def checked(X: Any, y: Any, worker: Any, origin: str) -> Samples:
     """Check features, labels and workers against each other."""
     try:
+        if np.iscomplexobj(X):
+            raise ValueError("complex numbers, of which the imaginary part would be lost")
         matrix = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidData(f"{origin}: the features must be a matrix of numbers: {error}") from error
     labels, owners = np.asarray(y), np.asarray(worker)
+    if "c" in labels.dtype.kind + owners.dtype.kind:
+        raise InvalidData(f"{origin}: labels and workers cannot be complex numbers")
     if matrix.ndim > 2:
         matrix = matrix.reshape(len(matrix), -1)
     if (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from typing import Any
 
 from fdro_core.app.runs.folder import RunFolder
+from fdro_core.app.runs.source import read_source
 
 
 def fields_of(run: RunFolder) -> dict[str, Any]:
     """The fields of a run file by their dotted names."""
-    return flat(tomllib.loads(run.run_file.read_text(encoding="utf-8")))
+    return flat(read_source(run.run_file).values)
 
 
 def differences(settings: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

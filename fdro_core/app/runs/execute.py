@@ -20,6 +20,7 @@ from fdro_core.app.runs.summary import summary
 from fdro_core.contracts.observer import Observer
 from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
 from fdro_core.observers import Checkpoint, HistoryFile
+from fdro_core.outside import command
 from fdro_core.result import Result
 from fdro_core.solving import resume, solve
 
@@ -89,7 +90,7 @@ def continue_run(
         )
     except CheckpointMismatch as error:
         if error.differences:
-            error.add_note(f"On the command line: `fdro resume {folder} --force`")
+            error.add_note(f"On the command line: `{command('fdro', 'resume', folder, '--force')}`")
         raise
 
 
@@ -119,7 +120,9 @@ def _run(
         if error.result is not None:  # the last good state is worth keeping
             try:
                 _write(setup, folder, error.result, time.perf_counter() - began)
-                error.add_note(f"the last good state is in {folder}; `fdro report {folder}` shows it")
+                error.add_note(
+                    f"the last good state is in {folder}; `{command('fdro', 'report', folder)}` shows it"
+                )
             except OSError as another:  # for example the full disk that ended the run
                 error.add_note(f"the last good state could not be written: {another}")
         raise

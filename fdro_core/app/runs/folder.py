@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from fdro_core import files
+from fdro_core.app.runs import records
 from fdro_core.app.version import version
 from fdro_core.errors import InvalidSetting
-from fdro_core.observers import read_history
+from fdro_core.outside import command
 from uncertainty_sets.names import nearest
 
 RUN_FILE = "run.toml"
@@ -84,8 +85,8 @@ class RunFolder:
         if any((self / name).exists() for name in (HISTORY, CHECKPOINT, RESULT)):
             if not force:
                 raise InvalidSetting(
-                    f"{self} already holds a run. Continue it with `fdro resume {self}`, write this one to "
-                    "another folder with --output OTHER, or replace it with --force"
+                    f"{self} already holds a run. Continue it with `{command('fdro', 'resume', self)}`, "
+                    "write this one to another folder with --output OTHER, or replace it with --force"
                 )
             for name in OURS:
                 (self / name).unlink(missing_ok=True)
@@ -109,7 +110,7 @@ class RunFolder:
                 raise InvalidSetting(f"{self} has no {name}: it is not the folder of a run")
             raise InvalidSetting(
                 f"{self} has no {name}: the run ended before one was written; start again with "
-                f"`fdro train {self}/{self.run_file.name} --output {self} --force`"
+                f"`{command('fdro', 'train', f'{self}/{self.run_file.name}', '--output', self, '--force')}`"
             )
 
     @property
@@ -119,17 +120,15 @@ class RunFolder:
 
     def origin(self) -> dict[str, Any]:
         """The folder of the original run file, and the versions in use."""
-        content: dict[str, Any] = json.loads((self / ORIGIN).read_text(encoding="utf-8"))
-        return content
+        return records.read_json(self / ORIGIN, records.ORIGIN)
 
     def result(self) -> dict[str, Any]:
         """The numbers of the result."""
-        content: dict[str, Any] = json.loads((self / RESULT).read_text(encoding="utf-8"))
-        return content
+        return records.read_json(self / RESULT, records.RESULT)
 
-    def history(self) -> list[dict[str, Any]]:
-        """Reports and notices, in order."""
-        return read_history(self / HISTORY) if (self / HISTORY).exists() else []
+    def history(self, workers: int) -> list[dict[str, Any]]:
+        """Reports and notices of a run with so many workers, in order."""
+        return records.read_entries(self / HISTORY, workers) if os.path.isfile(self / HISTORY) else []
 
     def write(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Write the result; both files are on the disk before the first of them is replaced."""

@@ -37,10 +37,14 @@ class Source:
             found = re.search(r"at line (\d+)", str(error))
             line = int(found[1]) if found else max(1, text.count("\n"))
             message = re.sub(r" \(at .*\)", "", str(error))
-            bare = _BARE_WORD.match(text.splitlines()[line - 1]) if text else None
+            bare = _BARE_WORD.match("".join(text.split("\n")[line - 1 : line]))
             hint = f'; words need quotes: {bare[1]} = "{bare[2]}"' if bare else ""
             raise InvalidConfig(
                 f"this is not TOML: {message}{hint}", path=name, line=line, field=""
+            ) from None
+        except RecursionError:
+            raise InvalidConfig(
+                "tables or lists are nested too deeply", path=name, line=1, field=""
             ) from None
         except ValueError as error:  # Python limits the digits of a whole number, to 4300 by default
             longest = max(re.finditer(r"\d+", text), key=lambda match: len(match[0]))

@@ -140,13 +140,12 @@ class AspireModels(AspireSettings):
 
 def make_worker(index: int, source: ProblemSource, settings: AspireModels) -> WorkerMachine:
     """Make worker j; called on the machine where it runs."""
-    problem = build(source, index)
     if settings.privacy is not None:
-        assert settings.batch_size is not None  # checked with the settings
-        return PrivateWorker(index, problem, settings.privacy, batch_size=settings.batch_size)
+        size: Any = settings.batch_size  # not None: checked with the settings, and by the worker
+        return PrivateWorker(index, source, settings.privacy, batch_size=size)
     return ModelWorker(
         index,
-        problem,
+        build(source, index),
         seed=settings.seed,
         batch_size=settings.batch_size,
         local_steps=settings.local_steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,77 +10,151 @@ import numpy as np
 
 from fdro_core.aspire.models.messages import Begun
 from fdro_core.aspire.models.private_messages import Accounted, AskAccount, Release, Released
+from fdro_core.contracts.forms import FLOAT
 from fdro_core.contracts.messages import Begin, Hello, Introduction, Reply, Request
 from fdro_core.contracts.problem import (
     Problem,
+    ProblemSource,
     as_vector,
+    build,
     check_dimension,
     check_samples,
     checked_evaluation,
     read_only,
 )
-from fdro_core.errors import DriverError, InvalidProblem, InvalidSetting
+from fdro_core.contracts.setting_checks import check_whole
+from fdro_core.errors import InvalidData, InvalidProblem, InvalidSetting
 from fdro_core.federation import kernels
 from fdro_core.privacy.account import Account
 from fdro_core.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
+from fdro_core.privacy.gate import Gate, Refusal, hushed
 from fdro_core.privacy.ledger import Ledger
 from fdro_core.privacy.mechanism import release
+from fdro_core.privacy.policy import ledger_in_force
 from fdro_core.privacy.settings import SAMPLE, Privacy
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.errors import FdroError
+
+LOG = logging.getLogger("fdro.privacy")
+
+PROBLEMS = ("SoftmaxRegression", "LeastSquares", "HuberRegression", "DenseNetwork", "TorchProblem")
+"""The classes of problems that a worker tells; of any other it says `OTHER`."""
+
+OTHER = "Problem"
 
 
-class PrivateWorker:
+class PrivateWorker(Gate):
     """Worker j. A release costs the gradients of a batch, one per sample.
 
     It introduces itself by the dimension and the problem's class only: a metric, a starting point, a number
     of samples or a fingerprint would depend on its data. Of its curvature it says 0, which nothing uses.
     """
 
-    def __init__(self, index: int, problem: Problem, privacy: Privacy, *, batch_size: int) -> None:
-        self.index = index
-        self.problem = problem
+    kinds = (Introduction, Begun, Released, Accounted)
+    words = frozenset((*PROBLEMS, OTHER))
+
+    def __init__(self, index: int, source: ProblemSource, privacy: Privacy, *, batch_size: int) -> None:
         self.privacy = privacy
         self.batch_size = batch_size
+        super().__init__(index, lambda: self._make(source))
+
+    def _make(self, source: ProblemSource) -> None:
+        privacy = self.privacy
+        try:  # the settings came from elsewhere
+            privacy.check()
+            check_whole("batch_size", self.batch_size, 1)
+        except FdroError as error:  # the accountant may be missing
+            raise Refusal(error) from None
+        self.problem: Problem = self._look(lambda: build(source, self.index))
+        named = f"problems[{self.index}]"
+        self.dimension = self._look(lambda: check_dimension(self.problem.dimension, named))
         self.samples = self._count_samples()
-        self.expected = float(min(batch_size, self.samples)) if privacy.unit == SAMPLE else 1.0  # qn
+        sampled = privacy.unit == SAMPLE
+        self.expected = float(min(self.batch_size, self.samples)) if sampled else 1.0  # qn
         seed = privacy.noise_seed
-        self.entropy: Entropy = SystemEntropy() if seed is None else SeededEntropy(seed, index)
-        ledger = None if privacy.ledger is None else Ledger(privacy.ledger, index, privacy)
-        self.account = Account(privacy, self.expected / self.samples, ledger)
+        self.entropy: Entropy = SystemEntropy() if seed is None else SeededEntropy(seed, self.index)
+        self.account = self._counted(lambda: Account(privacy, self.expected / self.samples, self._ledger()))
         self._last: tuple[Array, Released] | None = None
+
+    def _look(self, call: Callable[[], Any]) -> Any:
+        """Call what may look at data, such as anything of the problem."""
+        return hushed(self.index, call)
+
+    def _ledger(self) -> Ledger | None:
+        """The ledger of the machine's policy, if there is one."""
+        found = ledger_in_force(self.index)
+        if found is None:
+            return None
+        policy, path = found
+        return Ledger(path, policy)
+
+    def _counted(self, call: Callable[[], Any]) -> Any:
+        """Call what reads or writes the ledger; why it cannot is for the machine's own log."""
+        try:
+            return call()
+        except (InvalidData, InvalidSetting, OSError) as error:
+            LOG.warning("worker %d releases nothing: %s", self.index, error)
+        raise Refusal(
+            InvalidData(
+                f"worker {self.index} cannot count in its ledger, and releases nothing; its log says why"
+            )
+        )
 
     def _count_samples(self) -> int:
         """n; 1 if all data are one unit."""
         if self.privacy.unit != SAMPLE:
             return 1
         named = f"problems[{self.index}]"
-        if not callable(getattr(self.problem, "sample_gradients", None)):
-            raise InvalidProblem(
-                f"{named} is a {type(self.problem).__name__} without `sample_gradients`, which privacy of "
-                'samples needs (docs/privacy.md); Privacy(unit="client") does without'
+        if not self._look(lambda: callable(getattr(self.problem, "sample_gradients", None))):
+            raise Refusal(
+                InvalidProblem(
+                    f"{named} is a {self._kind()} without `sample_gradients`, which privacy of samples needs "
+                    '(docs/privacy.md); Privacy(unit="client") does without'
+                )
             )
-        samples = check_samples(getattr(self.problem, "samples", None), named)
+        samples: int = self._look(lambda: check_samples(getattr(self.problem, "samples", None), named)) or 0
         if not samples or self.privacy.delta * samples >= 1.0:
-            raise InvalidSetting(
-                f"Privacy.delta must be below 1 over the number of samples, got {self.privacy.delta:g} and "
-                f"{named}.samples = {samples}",
-                parameter="delta",
-                value=self.privacy.delta,
+            raise Refusal(
+                InvalidSetting(
+                    "Privacy.delta must be below 1 over the number of samples, got "
+                    f"{self.privacy.delta:g} and {named}.samples = {samples}",
+                    parameter="delta",
+                    value=self.privacy.delta,
+                )
             )
         return samples
 
-    def handle(self, message: Request) -> Reply:
+    def _kind(self) -> str:
+        """The problem's class, or the one of ours that it derives from."""
+        return next(
+            (each.__name__ for each in type(self.problem).__mro__ if each.__name__ in PROBLEMS), OTHER
+        )
+
+    def _answer(self, message: Request) -> Reply:
         """The reply to a message; what would need exact numbers is refused."""
         if isinstance(message, Release):
+            self._check_point(message.z)
             return self._step(message)
         if isinstance(message, AskAccount):
             return Accounted(self.account.releases)
         if isinstance(message, Begin):
+            self._check_point(message.z, message.metric, message.inverse)
             return self._begin(message)
         if isinstance(message, Hello):
-            dimension = check_dimension(self.problem.dimension, f"problems[{self.index}]")
-            return Introduction(dimension, None, None, None, type(self.problem).__name__)
-        raise InvalidSetting(f"worker {self.index} is private and does not answer {type(message).__name__}")
+            return Introduction(self.dimension, None, None, None, self._kind())
+        raise Refusal(
+            InvalidSetting(f"worker {self.index} is private and does not answer {type(message).__name__:.80}")
+        )
+
+    def _check_point(self, *given: Any) -> None:
+        """Refuse vectors of another size: kernels would read what lies behind them."""
+        for each in given:
+            if type(each) is not np.ndarray or each.dtype != FLOAT or each.shape != (self.dimension,):
+                raise Refusal(
+                    InvalidSetting(
+                        f"worker {self.index} is asked at {self.dimension} numbers, and got others"
+                    )
+                )
 
     def _step(self, message: Release) -> Released:
         """A new release; for a message that is repeated, the same one, which costs nothing."""
@@ -87,21 +162,23 @@ class PrivateWorker:
             z, last = self._last
             if last.ticket == message.ticket and np.array_equal(z, message.z):
                 return last
-        if not self.account.charge():
+        if not self._counted(self.account.charge):
             return Released(message.ticket, 0.0, np.zeros_like(message.z), spent=True)
         reply = Released(message.ticket, *self._release(message.z))
         self._last = message.z, reply
         return reply
 
     def _begin(self, message: Begin) -> Begun:
-        if not self.account.charge():
+        if not self._counted(self.account.charge):
             privacy = self.privacy
-            raise InvalidSetting(
-                f"worker {self.index} has nothing left to release within epsilon = {privacy.epsilon:g} at "
-                f"noise = {privacy.noise:g}: {self.account.limit} releases are allowed and "
-                f"{self.account.count} were made. Raise noise, or epsilon",
-                parameter="epsilon",
-                value=privacy.epsilon,
+            raise Refusal(
+                InvalidSetting(
+                    f"worker {self.index} has nothing left to release within epsilon = {privacy.epsilon:g} "
+                    f"at noise = {privacy.noise:g}: {self.account.limit} releases are allowed and "
+                    f"{self.account.count} were made. Raise noise, or epsilon",
+                    parameter="epsilon",
+                    value=privacy.epsilon,
+                )
             )
         z = message.z
         loss, gradient = self._release(z)
@@ -117,53 +194,62 @@ class PrivateWorker:
         rows = np.flatnonzero(self.entropy.uniform(self.samples) < self.account.rate)
         losses, gradients = self._per_sample(z, rows)
         loss, gradient = release(losses, gradients, self.expected, self.privacy, self.entropy)
+        more, slope = self._look(lambda: self._penalty(z))
+        return loss + more, gradient + slope
+
+    def _penalty(self, z: Array) -> tuple[float, Any]:
         penalty = getattr(self.problem, "penalty", None)
-        if callable(penalty):
-            more, slope = penalty(read_only(z))
-            return loss + float(more), gradient + as_vector(slope, z.size, "penalty()")
-        return loss, gradient
+        if not callable(penalty):
+            return 0.0, 0.0
+        more, slope = penalty(read_only(z))
+        return float(more), as_vector(slope, z.size, "penalty()")
 
     def _whole(self, z: Array) -> tuple[Array, Array]:
         """Loss and gradient of all data as those of one sample, on a batch that nobody else knows."""
-        evaluate, rng = self.problem.loss_and_gradient, self.entropy.generator()
-        given = self._hushed(lambda: evaluate(read_only(z), rng, self.batch_size))
-        loss, gradient = checked_evaluation(given, z, self.index)
+        rng = self.entropy.generator()
+
+        def evaluated() -> tuple[float, Array]:
+            given = self.problem.loss_and_gradient(read_only(z), rng, self.batch_size)
+            return checked_evaluation(given, z, self.index)
+
+        loss, gradient = self._look(evaluated)
         return np.array([loss]), gradient[None, :]
 
     def _per_sample(self, z: Array, rows: Any) -> tuple[Array, Array]:
         """Loss and gradient of every sample in the batch, checked for their shapes."""
         problem: Any = self.problem
-        given = self._hushed(lambda: problem.sample_gradients(read_only(z), rows))
-        losses, gradients = (np.asarray(part, dtype=np.float64) for part in given)
+
+        def evaluated() -> tuple[Array, Array]:
+            losses, gradients = problem.sample_gradients(read_only(z), rows)
+            return np.asarray(losses, dtype=np.float64), np.asarray(gradients, dtype=np.float64)
+
+        losses, gradients = self._look(evaluated)
         if losses.shape != (rows.size,) or gradients.shape != (rows.size, z.size):
-            raise InvalidProblem(
-                f"problems[{self.index}].sample_gradients must give one loss and one row of {z.size} numbers "
-                "for each of the rows that it is given"
+            raise Refusal(
+                InvalidProblem(
+                    f"problems[{self.index}].sample_gradients must give one loss and one row of {z.size} "
+                    "numbers for each of the rows that it is given"
+                )
             )
         return losses, gradients
 
-    def _hushed(self, evaluate: Callable[[], Any]) -> Any:
-        """Call the problem; the text of an error may quote data, so it stays here."""
-        try:
-            return evaluate()
-        except Exception as error:
-            kind = type(error).__name__
-        raise DriverError(
-            f"the problem of worker {self.index} raised a {kind}; its message is not sent, since it may "
-            "quote data: evaluate the problem at the worker to see it"
-        )
-
     # -- a worker that is made again ------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, int]:
         """How much was released; neither noise nor data."""
         return {"released": self.account.count}
 
-    def restore(self, state: Mapping[str, Any] | None) -> None:
+    def _restore(self, state: Mapping[str, Any] | None) -> None:
         """Go on if all releases are known: a checkpoint does not know of those that came after it."""
-        self.account.go_on(0 if state is None else int(state["released"]))
+        self._go_on(0 if state is None else int(state["released"]))
 
-    def recall(self, opening: Sequence[Request], last: Reply | None, replies: int) -> None:
+    def _recall(self, opening: Sequence[Request], last: Reply | None, replies: int) -> None:
         """Go on in a new process if all releases are known; one that is still there knows its own."""
         begun = any(isinstance(message, Begin) for message in opening)
-        self.account.go_on(1 if begun or replies else 0)
+        self._go_on(1 if begun or replies else 0)
+
+    def _go_on(self, released: int) -> None:
+        try:
+            self.account.go_on(released)
+        except InvalidSetting as error:
+            raise Refusal(error) from None

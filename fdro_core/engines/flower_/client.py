@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
@@ -19,6 +20,7 @@ from fdro_core.engines.flower_ import package, wire
 from fdro_core.engines.flower_.description import factory_of
 from fdro_core.engines.flower_.problem import Allowed
 from fdro_core.engines.wall_clock import restore_worker
+from fdro_core.privacy.policy import PLACE, PrivacyPolicy, make_under, policy_at_worker, read, refused
 
 Factories = Callable[[Mapping[str, Any], int, Mapping[str, Any]], WorkerFactory]
 """From a worker's description, its index and the node's config to what makes it."""
@@ -27,12 +29,14 @@ NAMES = (
     "worker",
     "partition-id",
 )  # of the node-config that says which worker a node is; the second, Flower's own
+POLICY = "privacy"  # of the node-config that names the file of the node's policy
 
 
 def client_app(
     problems: Iterable[Callable[..., Any] | str],
     *,
     algorithms: Iterable[str] = (),
+    privacy: PrivacyPolicy | str | Path | None = None,
     details: bool = True,
     keep: int = 64,
     message_mb: float = 1024.0,
@@ -44,6 +48,9 @@ def client_app(
     Args:
         problems: the functions, or "module:function", that the master may name (`NamedProblem`).
         algorithms: further packages whose algorithms the master may name.
+        privacy: the policy of a node that has none of its own (docs/privacy.md), or the path of its file. A
+            node's own is named by its `--node-config 'privacy="policy.toml"'` or by FDRO_PRIVACY, and comes
+            first: an app may have been sent by somebody else.
         details: whether the text and traceback of an exception leave the node; both may quote data.
         keep: how many workers stay in memory while the process lives, as in a simulation.
         message_mb: arrays of a longer message are refused.
@@ -52,6 +59,7 @@ def client_app(
     """
     node = Node(
         _factories(Allowed(problems), tuple(algorithms)),
+        privacy=privacy if isinstance(privacy, PrivacyPolicy | None) else read(privacy),
         details=details,
         keep=check_whole("client_app.keep", keep, 0),
         largest=int(check_number("client_app.message_mb", message_mb, above=0) * 2**20),
@@ -85,13 +93,23 @@ class Node:
 
     Args:
         factories: makes a worker from its description.
+        privacy: the policy of the app, None for none.
         details: as in `client_app`.
         keep: as in `client_app`.
         largest: bytes of the arrays of one message.
     """
 
-    def __init__(self, factories: Factories, *, details: bool, keep: int, largest: int) -> None:
+    def __init__(
+        self,
+        factories: Factories,
+        *,
+        details: bool,
+        keep: int,
+        largest: int,
+        privacy: PrivacyPolicy | None = None,
+    ) -> None:
         self._factories = factories
+        self._privacy = privacy
         self._details = details
         self._keep = keep
         self._largest = largest
@@ -124,8 +142,7 @@ class Node:
             key = (context.run_id, request.session, request.worker)
             kept = _WORKERS.pop(key, None)  # put back below; one that raises is made again
             if kept is None:
-                factory = self._factories(request.description, request.worker, context.node_config)
-                kept = _Kept(factory())
+                kept = _Kept(self._make(request, context.node_config))
             wire.read_content(records, request, self._largest)
             self._continue(kept, request)
             if request.action == wire.HANDLE:
@@ -139,6 +156,24 @@ class Node:
                 raise
             response.content = as_exception(error)
         return response
+
+    def _make(self, request: wire.Request, node_config: Mapping[str, Any]) -> WorkerMachine:
+        """Make the worker as the node's policy allows; a node that has one answers as itself alone."""
+        policy, number = self._policy(node_config), which_worker(node_config)
+        if policy is not None and number not in {-1, request.worker}:
+            raise refused(f"this node is worker {number}, and was asked as worker {request.worker}")
+        if policy is not None and number < 0 and PLACE in policy.ledger:
+            raise refused(
+                f'its ledger is one for each worker, and the node has no number: add "{NAMES[0]}=0"'
+            )
+        factory = self._factories(request.description, request.worker, node_config)
+        return make_under(policy, factory, number if number >= 0 else 0)
+
+    def _policy(self, node_config: Mapping[str, Any]) -> PrivacyPolicy | None:
+        """The node's own policy, else that of the app."""
+        path = node_config.get(POLICY)
+        own = policy_at_worker(str(path) if path is not None else None)
+        return self._privacy if own is None else own
 
     def _continue(self, kept: _Kept, request: wire.Request) -> None:
         """Restore the worker to what the master knows of it, unless it is there already."""

@@ -24,6 +24,7 @@ from fdro_core.engines.wall_clock import (
 )
 from fdro_core.engines.wall_clock.host import Host, SharedMessage
 from fdro_core.errors import ClusterLost, InvalidProblem, InvalidSetting
+from fdro_core.privacy.policy import asked_for
 
 BATCH = 0.01  # seconds of work that may go to a host in one call
 
@@ -138,6 +139,7 @@ class RayEngine(WallEngine):
         places = cluster.whereabouts()
         self._watch = None if places is None else HeadWatch(*places)
         self._factories = list(factories)
+        self._private = [asked_for(factory) is not None for factory in factories]
         self._latest_shared: Request | None = None
         self._shared_reference: SharedMessage | None = None
         self._actors = self._ray.remote(Host)
@@ -154,7 +156,9 @@ class RayEngine(WallEngine):
             return
         if host.actor is None:
             host.actor = self._actors.options(**host.options).remote(self._ray.get)
-        ref = host.actor.make.remote({j: (self._pack(j), record) for j, record in records.items()}, afresh)
+        ref = host.actor.make.remote(
+            {j: (self._pack(j), record, self._private[j]) for j, record in records.items()}, afresh
+        )
         first = all(record is None for record in records.values())
         self._calls[ref] = _Call(host, [], [] if first else list(records))
 

@@ -8,10 +8,11 @@ from time import monotonic
 from typing import Any
 
 from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.failures import traceback_of, words
+from fdro_core.contracts.failures import as_exception, traceback_of, words
 from fdro_core.contracts.messages import Reply, Request, copied
 from fdro_core.contracts.replies import checked
 from fdro_core.engines.wall_clock.records import WorkerRecord, make_worker, restore_worker
+from fdro_core.privacy.gate import hushed, passed
 
 RAISED_AT = "Where it was raised:\n"
 
@@ -43,15 +44,17 @@ class Host:
         self._fetched: tuple[str, Request] | None = None
 
     def make(
-        self, workers: Mapping[int, tuple[bytes, WorkerRecord | None]], afresh: bool = True
+        self, workers: Mapping[int, tuple[bytes, WorkerRecord | None, bool]], afresh: bool = True
     ) -> dict[int, Exception]:
         """Make workers from their pickled factories and records; return the exceptions of those that failed.
+
+        The third part says whether the worker is private: what its pickle raises stays here.
 
         Unless `afresh`, a worker that exists is kept and restored from its record.
         """
         copies: dict[int, Request] = {}  # by id: workers share the arrays of one opening message
         failed = {}
-        for j, (packed, read_only) in workers.items():
+        for j, (packed, read_only, private) in workers.items():
             record = None
             try:
                 if read_only is not None:
@@ -62,13 +65,13 @@ class Host:
                     )
                 if afresh or j not in self._workers:
                     self._workers.pop(j, None)
-                    factory: WorkerFactory = pickle.loads(packed)
+                    factory = _unpacked(j, packed, private=private)
                     self._workers[j] = make_worker(factory, record)
                 elif record is not None:
                     restore_worker(self._workers[j], record)
                 self._errors.pop(j, None)
-            except Exception as error:
-                failed[j] = self._errors[j] = portable(error)
+            except (Exception, SystemExit) as error:
+                failed[j] = self._errors[j] = portable(as_exception(error))
         return failed
 
     def handle(
@@ -90,13 +93,20 @@ class Host:
             mine = self._shared(message) if isinstance(message, SharedMessage) else copied(message)
             # The engine checks again; here it keeps a reply that cannot be pickled from failing the others.
             return checked(worker, mine, self._workers[worker].handle(mine))
-        except Exception as error:
-            return portable(error)
+        except (Exception, SystemExit) as error:
+            return portable(as_exception(error))
 
     def _shared(self, message: SharedMessage) -> Request:
         if self._fetched is None or self._fetched[0] != message.key:
             self._fetched = (message.key, copied(self._fetch(message.reference)))
         return self._fetched[1]
+
+
+def _unpacked(worker: int, packed: bytes, *, private: bool) -> WorkerFactory:
+    if private:
+        return passed(worker, lambda: hushed(worker, lambda: pickle.loads(packed)))
+    factory: WorkerFactory = pickle.loads(packed)
+    return factory
 
 
 def portable(error: Exception) -> Exception:

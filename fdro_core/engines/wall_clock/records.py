@@ -13,6 +13,7 @@ from typing import Any
 
 from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
 from fdro_core.contracts.messages import Reply, Request, from_fields, to_fields
+from fdro_core.privacy.policy import admitted
 
 
 class WorkerRecord:
@@ -56,8 +57,8 @@ class InFlight:
 
 
 def make_worker(factory: WorkerFactory, record: WorkerRecord | None) -> WorkerMachine:
-    """Make a worker; with a record, restore it to where it was."""
-    worker = factory()
+    """Make a worker as this machine allows (`privacy.policy`); with a record, restore it to where it was."""
+    worker = admitted(factory)
     if record is not None:
         restore_worker(worker, record)
     return worker
