@@ -1,14 +1,16 @@
 """What a conic solver has to do to be a backend.
 
-A backend is one file in this folder with one subclass of `Backend`. What it can do is data on the
-class; the solver's own package is imported when a program is first compiled for it, never before.
+A backend is one file with one subclass of `Backend`, in this folder or in another package. What it can do is
+data on the class; the solver's own package is imported when a program is first compiled for it, never before.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from uncertainty_sets.discovery import Registry
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
@@ -57,6 +59,10 @@ class Backend(ABC):
     options: ClassVar[str] = ""
     """What may follow the name and a colon, given to the constructor; "" for nothing."""
 
+    def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        BACKENDS.define(cls, replace=replace)
+
     @classmethod
     def installed(cls) -> bool:
         """Whether the package is there, found without importing it."""
@@ -65,3 +71,11 @@ class Backend(ABC):
     @abstractmethod
     def compile(self, program: ConicProgram) -> Solver:
         """Hand the program to the solver, whose package is imported here or later."""
+
+
+CLOSED_FORM = "closed-form"
+
+BACKENDS: Registry[Backend] = Registry(
+    "backend", Backend, ["uncertainty_sets.backends"], reserved=["auto", CLOSED_FORM]
+)
+"""Every backend with a name; their files import no solver."""
