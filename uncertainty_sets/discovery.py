@@ -129,16 +129,16 @@ class Registry(Generic[T]):
             raise self.unknown(name)
         return found
 
-    def unknown(self, name: Any, more: str = "") -> UnknownName:
+    def unknown(self, name: Any, more: str = "", parameter: str = "name") -> UnknownName:
         """The error for a name that no class has, with its cause; `more` ends the list of names."""
         failure = self._failed.get(_bare(name)) if isinstance(name, str) else None
         if failure is not None:
-            error = UnknownName(failure[0], parameter="name", value=name)
+            error = UnknownName(failure[0], parameter=parameter, value=name)
             error.__cause__ = failure[1]
             return error
         known = sorted([*self.classes(), *self.reserved])
         text = f"no {self.kind} is called {name!r}{instead(name, known)}{more}"
-        return UnknownName(text, parameter="name", value=name)
+        return UnknownName(text, parameter=parameter, value=name)
 
     # -- definition ------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def select(name: str, program: ConicProgram) -> Backend:
     base, colon, option = str(name).partition(":")
     cls = BACKENDS.find(base)
     if cls is None or (colon and not cls.options):
-        raise BACKENDS.unknown(name, "; and cvxpy:NAME for any solver that cvxpy finds")
+        raise BACKENDS.unknown(name, "; and cvxpy:NAME for any solver that cvxpy finds", "backend")
     if not cls.installed():
         raise BackendMissing(f"backend {base!r} needs the package {cls.package}: pip install {cls.install}")
     lacking = program.kinds - cls.cones
