@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from uncertainty_sets.conic.program import CONES
 from uncertainty_sets.discovery import Registry
+from uncertainty_sets.names import join_names
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
@@ -61,12 +63,25 @@ class Backend(ABC):
 
     def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if vars(cls).get("name"):
+            lacking = [data for data in ("package", "install", "cones") if not hasattr(cls, data)]
+            if lacking:
+                raise TypeError(f"the backend {cls.__name__} must set {join_names(lacking)}")
+            unknown = set(cls.cones) - set(CONES)
+            if unknown or not set(cls.cones) >= {"zero", "nonneg"}:
+                raise TypeError(
+                    f"the cones of the backend {cls.__name__} must include zero and nonneg, and be of "
+                    f"{', '.join(CONES)}: got {', '.join(sorted(cls.cones)) or 'none'}"
+                )
         BACKENDS.define(cls, replace=replace)
 
     @classmethod
     def installed(cls) -> bool:
         """Whether the package is there, found without importing it."""
-        return find_spec(cls.package) is not None
+        try:
+            return find_spec(cls.package) is not None
+        except ModuleNotFoundError:  # the package that it is in
+            return False
 
     @abstractmethod
     def compile(self, program: ConicProgram) -> Solver:
