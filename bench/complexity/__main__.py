@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bench.complexity import grid, overall, peers, plots, report, summary
 from bench.complexity.variants import Variant, found, parameter_count
 from bench.display import style
+from bench.experiments.runs import plugins
 from bench.measuring import memory
 from bench.measuring.store import Store
 from uncertainty_sets.conic import oracle as conic
@@ -27,6 +28,7 @@ MINUTES = {True: 0.65, False: 13.0}
 def main(arguments: list[str]) -> int:
     """Measure what is not measured yet, then write and print tables and plots. Ctrl-C keeps what is done."""
     options = _parse(arguments)
+    plugins.load(options.plugins)
     settings = _settings(options)
     folder = options.out or OUT / ("complexity-quick" if options.quick else "complexity")
     minutes = MINUTES[options.quick] if options.minutes is None else options.minutes
@@ -162,6 +164,15 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--fresh", action="store_true", help="discard an earlier, unfinished run in that folder"
     )
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="only these sets")
+    parser.add_argument(
+        "--with",
+        dest="plugins",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="MODULE",
+        help="modules or Python files with sets and backends of your own",
+    )
     parser.add_argument("--largest", type=int, metavar="N", help="no N above this")
     parser.add_argument("--minutes", type=float, help="stop measuring after this; a second run continues")
     parser.add_argument("--seed", type=int, default=0)

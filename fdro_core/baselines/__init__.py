@@ -24,13 +24,21 @@ from fdro_core.baselines.mix_even import MixEven as MixEven
 from fdro_core.baselines.q_ffl import QFFL as QFFL
 from fdro_core.baselines.scaff_pd import ScaffPD as ScaffPD
 from fdro_core.baselines.scaffold import Scaffold as Scaffold
-from fdro_core.contracts.algorithm import ALGORITHMS
+from fdro_core.contracts.algorithm import ALGORITHMS, AlgorithmTraits
 
 
 def _found() -> dict[str, type[Any]]:
     """Every algorithm with a name that the files of this folder define, by its class's name."""
     for file in pkgutil.iter_modules(__path__, f"{__name__}."):
-        importlib.import_module(file.name)
+        for own in vars(importlib.import_module(file.name)).values():
+            if (
+                not isinstance(own, type)
+                or not issubclass(own, AlgorithmTraits)
+                or own.__module__ != file.name
+            ):
+                continue
+            if not vars(own).get("name") and not own.__name__.startswith("_"):
+                raise TypeError(f"{own.__module__}.{own.__name__} must set `name`, as run files spell it")
     found: dict[str, type[Any]] = {}
     for cls in ALGORITHMS.defined():
         if cls.__module__.startswith(f"{__name__}."):
