@@ -23,6 +23,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
+from uncertainty_sets.discovery import Registry
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, example_center
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
     from uncertainty_sets.conic.program import ConicProgram
     from uncertainty_sets.ragged import Ragged
-
-NAMED: dict[str, type[UncertaintySet]] = {}
-"""Every class with a name, from the moment it is defined; the registry looks sets up here."""
-
 
 FROM_CONSTRAINTS = (
     "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
@@ -48,7 +45,8 @@ class UncertaintySet(Oracle):
     """A convex set of probability vectors with a worst-case oracle.
 
     A new set needs only `constraints` (docs/add-a-set.md). A set with a faster method overrides
-    `_closed_form`. A subclass with a `name` is found by the registry.
+    `_closed_form`. A subclass with a `name` is found by the registry; if another class has that name, the
+    definition is an error, unless it says ``class Mine(UncertaintySet, replace=True)``.
     """
 
     name: ClassVar[str] = ""
@@ -81,7 +79,7 @@ class UncertaintySet(Oracle):
     """Set by a class whose `_closed_form` measures value and violation from p: its answers are not measured
     again (recheck.py). A subclass that overrides `_closed_form` has to set it anew."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "constraints" in vars(cls):
             cls._drop_methods_of_another_set()
@@ -90,10 +88,7 @@ class UncertaintySet(Oracle):
         maker = next(each for each in cls.__mro__ if "ragged" in vars(each))
         cls.has_ragged = vars(maker)["ragged"] is not vars(UncertaintySet)["ragged"]
         cls._certifies_itself = vars(owner).get("_certifies_itself", False)
-        if "name" in cls.__dict__ and cls.name:
-            if not isinstance(cls.name, str):
-                raise TypeError(f"{cls.__name__}.name must be a string, got {cls.name!r}")
-            NAMED[cls.name] = cls
+        SETS.define(cls, replace=replace)
 
     @classmethod
     def _drop_methods_of_another_set(cls) -> None:
@@ -224,7 +219,7 @@ class UncertaintySet(Oracle):
         form have it. Others would take a conic program per row, milliseconds each, and their parameters are
         not known to be cut by rows: for them call `worst_case` of a set per row.
         """
-        able = ", ".join(sorted(each.__name__ for each in NAMED.values() if each.has_ragged))
+        able = ", ".join(sorted(each.__name__ for each in SETS.classes().values() if each.has_ragged))
         raise BackendUnsuitable(
             f"{cls.__name__} has no closed form for ragged rows (sets that have one: {able}); make a "
             f"{cls.__name__} for each row and call its worst_case with values[indices[indptr[b]:indptr[b+1]]]"
@@ -361,3 +356,7 @@ class UncertaintySet(Oracle):
                 f"p must be finite, got {point[~np.isfinite(point)][0]}", parameter="p", value=p
             )
         return point
+
+
+SETS: Registry[UncertaintySet] = Registry("uncertainty set", UncertaintySet, ["uncertainty_sets.sets"])
+"""Every set with a name; the files of `uncertainty_sets.sets` are imported at the first look-up."""

@@ -178,9 +178,7 @@ class ClippedBall:
             far = np.where(base != q, (base - q) * ((base - q) / s), 0.0).sum(axis=1)
         return room / rest, np.asarray(far)
 
-    def _check_not_empty(
-        self, q: Array, nearest: Array, rho: Array, room: Array, off: Array
-    ) -> None:
+    def _check_not_empty(self, q: Array, nearest: Array, rho: Array, room: Array, off: Array) -> None:
         """Raise if the nearest point is outside the ball by more than the rounding of p and of q."""
         rounded = (np.abs(nearest - q).max(axis=1) <= UNMOVED) & (off <= SLACK * np.maximum(1.0, rho))
         outside = (room < -SLACK * (rho if self._is_kl else 1.0)) & ~rounded

@@ -7,7 +7,8 @@
     │   ├── InvalidLosses                 NaN, infinite, wrong length or shape
     │   ├── InvalidParameter              a set's parameter: sign, shape, sum, symmetry
     │   ├── EmptySet                      the parameters leave no distribution at all
-    │   └── UnknownName (LookupError)     no set or backend has that name
+    │   └── UnknownName (LookupError)     no set or backend has that name, or its package cannot be loaded
+    ├── NameTaken (TypeError)             two classes want one name
     ├── BrokenSet (RuntimeError)          a set's own code breaks what every set promises
     └── BackendError (RuntimeError)       a solver cannot do, or did not do, what was asked
         ├── BackendMissing (ImportError)  a package that this needs is not installed
@@ -37,6 +38,7 @@ __all__ = [
     "InvalidInput",
     "InvalidLosses",
     "InvalidParameter",
+    "NameTaken",
     "SolverFailed",
     "UnknownName",
 ]
@@ -73,7 +75,11 @@ class EmptySet(InvalidInput):
 
 
 class UnknownName(InvalidInput, LookupError):
-    """No set or backend has that name."""
+    """No set or backend has that name, or its package cannot be loaded: then the error has a cause."""
+
+
+class NameTaken(FdroError, TypeError):
+    """Another set, backend, algorithm or engine has that name already (`uncertainty_sets.discovery`)."""
 
 
 class BrokenSet(FdroError, RuntimeError):

@@ -1,74 +1,19 @@
-"""Finding sets by name: the files of sets/, other packages' entry points, and any named subclass.
-
-A set reaches the registry in one of three ways, none of which edits a list:
-
-- a file in `uncertainty_sets/sets/`;
-- an entry point of another package in the group ``uncertainty_sets``;
-- a subclass of `UncertaintySet` with a `name`, from the moment it is defined.
-"""
+"""Sets by their names: which there are, and made from a name and parameters (discovery.py finds them)."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-import threading
-import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import sets
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.base import NAMED, UncertaintySet
+from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.building import build
-from uncertainty_sets.errors import InvalidInput, InvalidParameter, UnknownName
+from uncertainty_sets.errors import InvalidInput, InvalidParameter
 from uncertainty_sets.failures import OnFailure
-from uncertainty_sets.names import instead, join_names
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-ENTRY_POINTS = "uncertainty_sets"
-
-_sets = NAMED  # a later class of the same name replaces an earlier one
-_failed: dict[str, Exception] = {}  # what entry points raised, by their name
-_lock = threading.RLock()
-_discovered = False
-
-
-def _discover() -> None:
-    from importlib.metadata import entry_points  # a third of the time that `import uncertainty_sets` took
-
-    global _discovered  # noqa: PLW0603 - whether discovery has run is the one piece of module state here
-    with _lock:
-        if _discovered:
-            return
-        for module in pkgutil.iter_modules(sets.__path__, f"{sets.__name__}."):
-            importlib.import_module(module.name)
-        for point in entry_points(group=ENTRY_POINTS):
-            _load(point)
-        _discovered = True
-
-
-def _load(point: EntryPoint) -> None:
-    """Register another package's set; one that cannot be loaded must not take the other sets with it."""
-    try:
-        cls = point.load()
-        if not (isinstance(cls, type) and issubclass(cls, UncertaintySet)):
-            raise TypeError(f"{point.value} is not a subclass of UncertaintySet")
-    except Exception as error:  # another package's code may raise anything
-        _failed[point.name] = error
-        package = point.dist.name if point.dist else "another package"
-        warnings.warn(
-            f"the uncertainty set {point.name!r} of {package} cannot be loaded: "
-            f"{type(error).__name__}: {error}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    else:
-        _sets.setdefault(cls.name or point.name, cls)
+from uncertainty_sets.names import join_names
 
 
 def available_sets() -> list[str]:
@@ -77,8 +22,7 @@ def available_sets() -> list[str]:
     >>> {"box", "kl", "wasserstein-1"} <= set(available_sets())
     True
     """
-    _discover()
-    return sorted(_sets)
+    return sorted(SETS.classes())
 
 
 def get_set(name: str) -> type[UncertaintySet]:
@@ -87,15 +31,7 @@ def get_set(name: str) -> type[UncertaintySet]:
     >>> get_set("kl")
     <class 'uncertainty_sets.sets.kl.KL'>
     """
-    _discover()
-    try:
-        return _sets[name]
-    except (KeyError, TypeError):
-        raise UnknownName(
-            f"no uncertainty set is called {name!r}{instead(name, available_sets())}",
-            parameter="name",
-            value=name,
-        ) from (_failed.get(name) if isinstance(name, str) else None)
+    return SETS.get(name)
 
 
 def make_set(

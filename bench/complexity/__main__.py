@@ -16,11 +16,11 @@ from bench.complexity import grid, overall, peers, plots, report, summary
 from bench.complexity.paper import CLAIMS
 from bench.complexity.variants import Variant, found, parameter_count
 from bench.display import style
+from bench.experiments.runs import plugins
 from bench.measuring import memory
 from bench.measuring.command import Parser
 from bench.measuring.store import Store
 from bench.measuring.timing import one_thread
-from fdro_core.app.references import load_module
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import FdroError
 
@@ -34,11 +34,10 @@ def main(arguments: list[str]) -> int:
     """Measure what is not measured yet, then write and print tables and plots. Ctrl-C keeps what is done."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    plugins.load(options.plugins)
     try:
-        for module in options.modules:
-            load_module(module, Path.cwd())
         variants, without = found(options.sets)
-    except FdroError as error:  # a set or module that is not there: the message says what is
+    except FdroError as error:  # a set that is not there: the message says what is
         parser.error(str(error))
     settings = _settings(options)
     folder = options.out or OUT / ("complexity-quick" if options.quick else "complexity")
@@ -192,11 +191,12 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--with",
-        dest="modules",
+        dest="plugins",
         nargs="+",
+        type=Path,
         default=[],
         metavar="MODULE",
-        help="import these first, from this folder or installed: their sets and backends are measured too",
+        help="modules or Python files with sets and backends of your own, measured too",
     )
     parser.add_argument("--largest", type=int, metavar="N", help="no N above this")
     parser.add_argument(

@@ -105,7 +105,9 @@ def _made(draw: Draw, scale: Array | None, inside: NDArray[np.bool_]) -> tuple[A
     filled = np.clip(left - (np.cumsum(room, axis=1) - room), 0.0, room)
     best = low.copy()
     np.put_along_axis(best, order, np.take_along_axis(low, order, axis=1) + filled, axis=1)
-    most = np.asarray(divergence(q.astype(np.longdouble), scale, best.astype(np.longdouble)), dtype=np.float64)
+    most = np.asarray(
+        divergence(q.astype(np.longdouble), scale, best.astype(np.longdouble)), dtype=np.float64
+    )
     most = np.where(np.isfinite(most), most, 1e300)
     between = least + np.maximum(most - least, 0.0) * 10.0 ** rng.uniform(-12.0, 0.0, rows)
     usual = np.where(rng.random(rows) < 0.6, between, 10.0 ** rng.uniform(-8.0, 1.0, rows))

@@ -12,6 +12,7 @@ from bench.soak import intersections, plugins
 from bench.soak.drawing import Draw, Made, Maker
 from uncertainty_sets.arrays import Array
 
+
 def box(draw: Draw) -> Made:
     """Multiples of the centre, tail-risk boxes, boxes with no room at all, unbounded ones."""
     rng, q, rows = draw.rng, draw.q, len(draw.f)

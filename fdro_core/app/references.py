@@ -13,16 +13,6 @@ from fdro_core.errors import InvalidSetting
 from uncertainty_sets.names import nearest
 
 
-def is_reference(text: str) -> bool:
-    """Whether a text is "module:name".
-
-    >>> is_reference("hospital.data:load"), is_reference("digits")
-    (True, False)
-    """
-    module, colon, name = text.partition(":")
-    return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in module.split("."))
-
-
 def load_reference(text: str, folder: Path, kind: str = "function") -> Any:
     """Import the function or class of "module:name"; `folder` is searched before the installed packages.
 

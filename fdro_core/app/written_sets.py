@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.app.references import is_reference, load_reference
+from fdro_core.app.references import load_reference
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.discovery import is_reference
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.registry import get_set, make_set
 

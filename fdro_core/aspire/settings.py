@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from fdro_core.aspire.adaptive import Adaptive
+from fdro_core.contracts.algorithm import AlgorithmTraits
 from fdro_core.contracts.settings import Instance, OneOf, Whole, WorkerCount, check_settings, setting
 from fdro_core.errors import InvalidSetting
 from fdro_core.federation import settings as shared
@@ -17,7 +18,7 @@ from fdro_core.federation.roster import RosterSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class AspireSettings:
+class AspireSettings(AlgorithmTraits):
     """What `AspireEase` and `AspireModels` share: asynchrony, planes, local steps and faults."""
 
     active_workers: int = setting(

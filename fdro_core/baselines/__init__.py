@@ -2,13 +2,12 @@
 
 Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. They work in synchronous rounds
 (`baselines/rounds`), or use every update as it arrives (`baselines/arrivals`). Each file of this folder
-defines one baseline, which is found without a list.
+defines one baseline, which is found by its `name` without a list.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 from typing import Any
 
@@ -25,26 +24,30 @@ from fdro_core.baselines.mix_even import MixEven as MixEven
 from fdro_core.baselines.q_ffl import QFFL as QFFL
 from fdro_core.baselines.scaff_pd import ScaffPD as ScaffPD
 from fdro_core.baselines.scaffold import Scaffold as Scaffold
-
-ALGORITHM = ("check", "worker", "master", "restore")
-"""The methods by which a class is known to be an algorithm."""
+from fdro_core.contracts.algorithm import ALGORITHMS, AlgorithmTraits
 
 
 def _found() -> dict[str, type[Any]]:
-    """Every baseline by its name: the public algorithms that the files of this folder define."""
-    found: dict[str, type[Any]] = {}
+    """Every algorithm with a name that the files of this folder define, by its class's name."""
     for file in pkgutil.iter_modules(__path__, f"{__name__}."):
-        if file.ispkg:  # what baselines share
-            continue
-        for name, cls in vars(importlib.import_module(file.name)).items():
-            own = inspect.isclass(cls) and cls.__module__ == file.name and not name.startswith("_")
-            if own and all(hasattr(cls, method) for method in ALGORITHM):
-                if name in found:
-                    raise TypeError(
-                        f"two baselines are called {name}, in {found[name].__module__} and {file.name}: "
-                        "rename one"
-                    )
-                found[name] = cls
+        for own in vars(importlib.import_module(file.name)).values():
+            if (
+                not isinstance(own, type)
+                or not issubclass(own, AlgorithmTraits)
+                or own.__module__ != file.name
+            ):
+                continue
+            if not vars(own).get("name") and not own.__name__.startswith("_"):
+                raise TypeError(f"{own.__module__}.{own.__name__} must set `name`, as run files spell it")
+    found: dict[str, type[Any]] = {}
+    for cls in ALGORITHMS.defined():
+        if cls.__module__.startswith(f"{__name__}."):
+            other = found.setdefault(cls.__name__, cls)
+            if other is not cls:
+                raise TypeError(
+                    f"two baselines are called {cls.__name__}, in {other.__module__} and {cls.__module__}: "
+                    "rename one"
+                )
     return dict(sorted(found.items()))
 
 

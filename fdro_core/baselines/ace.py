@@ -61,6 +61,7 @@ class ACE(Arrivals):
         letter="τ_algo",
     )
 
+    name: ClassVar[str] = "ace"
     label: ClassVar[str] = "ACE"
     year: ClassVar[int] = 2025
     tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP}  # with one local step η and β are one number

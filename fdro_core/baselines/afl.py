@@ -34,6 +34,7 @@ class AFL(Rounds):
 
     weight_step: float = setting(0.1, Number(), "step of λ", letter="γ")
 
+    name: ClassVar[str] = "afl"
     adapts: ClassVar[bool] = True
     label: ClassVar[str] = "AFL"
     year: ClassVar[int] = 2019

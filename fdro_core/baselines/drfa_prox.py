@@ -42,6 +42,7 @@ class DRFAProx(Rounds):
     )
     clients: int | None = setting(None, Whole(), "workers drawn per phase; None: N", letter="m")
 
+    name: ClassVar[str] = "drfa-prox"
     phases: ClassVar[int] = 2
     adapts: ClassVar[bool] = True
     label: ClassVar[str] = "DRFA-Prox"

@@ -42,6 +42,7 @@ class FedAsync(Arrivals):
         0.0, Number(inclusive=True), "weight of the proximal term in the local steps", letter="ρ"
     )
 
+    name: ClassVar[str] = "fed-async"
     label: ClassVar[str] = "FedAsync"
     year: ClassVar[int] = 2019
     tunable: ClassVar[Mapping[str, Tunable]] = {

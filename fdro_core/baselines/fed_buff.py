@@ -41,6 +41,7 @@ class FedBuff(Arrivals):
     buffer: int = setting(10, Whole(), "updates that make a new model", letter="K", why="the paper's")
     server_step: float = setting(1.0, Number(), "step along the mean update", letter="η_g")
 
+    name: ClassVar[str] = "fed-buff"
     label: ClassVar[str] = "FedBuff"
     year: ClassVar[int] = 2022
     tunable: ClassVar[Mapping[str, Tunable]] = {

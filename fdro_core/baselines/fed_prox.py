@@ -35,6 +35,7 @@ class FedProx(FedAvg):
         0.1, Number(inclusive=True), "weight of the proximal term; 0 is FedAvg", letter="μ"
     )
 
+    name: ClassVar[str] = "fed-prox"
     label: ClassVar[str] = "FedProx"
     year: ClassVar[int] = 2020
     tunable: ClassVar[Mapping[str, Tunable]] = {

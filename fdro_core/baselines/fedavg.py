@@ -39,6 +39,7 @@ class FedAvg(Rounds):
         None, WorkerCount(), "workers that take part in a round, drawn evenly; None: all"
     )
 
+    name: ClassVar[str] = "fed-avg"
     label: ClassVar[str] = "FedAvg"
     year: ClassVar[int] = 2017
     tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP, "local_steps": LOCAL_STEPS}

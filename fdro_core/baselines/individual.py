@@ -31,6 +31,7 @@ class Individual(Rounds):
 
     worker_index: int = setting(0, WorkerIndex(), "the worker whose data is used", letter="j")
 
+    name: ClassVar[str] = "individual"
     label: ClassVar[str] = "max{Ind}"
     year: ClassVar[int] = 0
     tunable: ClassVar[Mapping[str, Tunable]] = {

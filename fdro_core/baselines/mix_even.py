@@ -33,6 +33,7 @@ class MixEven(Rounds):
     0.8
     """
 
+    name: ClassVar[str] = "mix-even"
     label: ClassVar[str] = "Mix_Even"
     year: ClassVar[int] = 0
     tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP}

@@ -54,6 +54,7 @@ class QFFL(Rounds):
         letter="q",
     )
 
+    name: ClassVar[str] = "qffl"
     adapts: ClassVar[bool] = True
     keeps: ClassVar[tuple[str, ...]] = ("metric",)
     label: ClassVar[str] = "q-FFL"

@@ -69,6 +69,7 @@ class ScaffPD(Rounds):
         1.0, Number(), "step of w along the mean of the workers' moves", letter="η_g"
     )
 
+    name: ClassVar[str] = "scaff-pd"
     phases: ClassVar[int] = 2
     adapts: ClassVar[bool] = True
     keeps: ClassVar[tuple[str, ...]] = ("metric", "controls")

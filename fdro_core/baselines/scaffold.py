@@ -47,6 +47,7 @@ class Scaffold(FedAvg):
         1.0, Number(), "step of w along the mean of the workers' moves", letter="η_g"
     )
 
+    name: ClassVar[str] = "scaffold"
     keeps: ClassVar[tuple[str, ...]] = ("metric", "controls")
     label: ClassVar[str] = "SCAFFOLD"
     year: ClassVar[int] = 2020

@@ -1,13 +1,14 @@
 """What `solve` asks of an algorithm: settings that make a master and workers.
 
-`AspireModels` is one; a baseline is another. Nothing in the driver's loop knows which.
+`AspireModels` is one; a baseline is another. Nothing in the driver's loop knows which. Run files find those
+that have a name (`ALGORITHMS`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from fdro_core.contracts.engine import Event, WorkerFactory
 from fdro_core.contracts.messages import Reply, Request
 from fdro_core.contracts.problem import ProblemSource
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.discovery import Registry
 
 Ask = Callable[[Mapping[int, Request]], dict[int, Reply | Exception]]
 
@@ -121,3 +123,31 @@ class Algorithm(Protocol):
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> MasterMachine:
         """The master of a snapshot."""
         ...
+
+
+class AlgorithmTraits:
+    """What an algorithm class declares about itself, besides its settings.
+
+    `AspireModels`, `Rounds` and `Arrivals` derive from it. An algorithm that does not is still one for
+    `solve`, and run files find it as an entry point.
+
+    Attributes:
+        name: the algorithm's name in run files. Only classes that set it themselves are listed. If another
+            algorithm has that name, the definition is an error, unless it says
+            ``class Mine(Rounds, replace=True)``.
+    """
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        ALGORITHMS.define(cls, replace=replace)
+
+
+ALGORITHMS: Registry[Any] = Registry(
+    "algorithm",
+    object,
+    ["fdro_core.baselines", "fdro_core.aspire.admm", "fdro_core.aspire.models"],
+    needs=["check", "worker", "master", "restore"],
+)
+"""Every algorithm with a name."""

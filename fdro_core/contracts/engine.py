@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol
 
 from fdro_core.contracts.failures import words
 from fdro_core.contracts.messages import Reply, Request
+from uncertainty_sets.discovery import Registry
 
 
 class WorkerMachine(Protocol):
@@ -140,7 +141,8 @@ class EngineTraits:
 
     Attributes:
         name: the engine's name in config files and tests. Only classes that set it themselves are listed; a
-            base class leaves it "".
+            base class leaves it "". If another engine has that name, the definition is an error, unless it
+            says ``class Mine(WallEngine, replace=True)``.
         wall_clock: whether times are real. Then lost workers are made again, checkpoints pass to other
             engines on a wall clock, and the constructor takes the settings of `WallEngine`.
         own_processes: whether workers live in other processes: problems must be picklable, and a process can
@@ -157,6 +159,16 @@ class EngineTraits:
     survives_hangs: ClassVar[bool] = False
     package: ClassVar[str] = ""
     extra: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        ENGINES.define(cls, replace=replace)
+
+
+ENGINES: Registry[EngineTraits] = Registry(
+    "engine", EngineTraits, ["fdro_core.engines"], needs=["start", "send", "receive", "ask", "stop"]
+)
+"""Every engine with a name."""
 
 
 class Engine(Protocol):

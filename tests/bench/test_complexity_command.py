@@ -12,7 +12,8 @@ import pytest
 from bench.complexity import __main__ as complexity
 from bench.complexity import compare, grid, page, paper, peers, report, summary, variants
 from bench.measuring.store import Store, load
-from uncertainty_sets import UncertaintySet, registry
+from uncertainty_sets import UncertaintySet
+from uncertainty_sets.base import SETS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -154,7 +155,7 @@ def test_a_plug_in_is_found_and_measured_without_being_listed(tmp_path):
         assert (row["method"], row["formulation"], row["parameters"]) == ("highs", "LP", "N + 1")
         assert row["paper_cost"] == ""
     finally:
-        registry._sets.pop(Near.name)
+        SETS.forget(Near.name)
 
 
 def test_a_set_without_an_example_is_named(monkeypatch):
@@ -172,7 +173,7 @@ def test_a_set_without_an_example_is_named(monkeypatch):
         assert without == [Strange.name]
         assert Strange.name not in {each.name for each in found}
     finally:
-        registry._sets.pop(Strange.name)
+        SETS.forget(Strange.name)
 
 
 def made_cell(size, first, method="closed-form"):

@@ -54,6 +54,7 @@ from fdro_core.contracts.tuning import STEP, Choice, Tunable
 class ThreeSteps(FedAvg):
     """FedAvg with two or three local steps."""
 
+    name: ClassVar[str] = "three-steps"
     label: ClassVar[str] = "Three-Steps"
     year: ClassVar[int] = 2018
     tunable: ClassVar[Mapping[str, Tunable]] = {

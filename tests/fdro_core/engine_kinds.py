@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fdro_core.engines import engines_by_name
+from fdro_core.contracts.engine import ENGINES as REGISTRY
 from fdro_core.engines.wall_clock import WallEngine
 from tests.fdro_core.helpers import FORMS, Quadratic
 
@@ -17,7 +17,7 @@ N = 4
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason='needs ray: pip install "fdro[ray]"')
 
-ENGINES = engines_by_name()
+ENGINES = REGISTRY.classes()
 VIRTUAL, THREAD, RAY, FLOWER = "virtual", "thread", "ray", "flower"  # for tests of one engine
 HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 needs_flower = pytest.mark.skipif(not HAS_FLOWER, reason='needs flwr: pip install "fdro[flower]"')

@@ -37,6 +37,7 @@ class WorstFirst(Rounds):
 
     share: float = setting(0.1, Number(inclusive=True), "weight of the other workers")
 
+    name: ClassVar[str] = "worst-first"
     adapts: ClassVar[bool] = True
 
     def close(
@@ -59,6 +60,7 @@ WITHOUT_ROUNDS = '''\
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fdro_core.baselines.arrivals import Arrival, Arrivals, ArrivalState
 from fdro_core.contracts.settings import Number, documented, setting
@@ -71,6 +73,8 @@ class DelayScaled(Arrivals):
     """w ← w + (w_j - w_sent)/(1 + age)^power."""
 
     power: float = setting(1.0, Number(inclusive=True), "how much less an old update moves w")
+
+    name: ClassVar[str] = "delay-scaled"
 
     def combine(self, state: ArrivalState, arrival: Arrival) -> Array | None:
         """Scale the update."""
@@ -119,11 +123,24 @@ def test_a_copied_file_is_a_baseline(name, text, tmp_path):
     assert "18 passed" in answer.stdout
 
 
-def test_two_baselines_of_one_name_are_refused(tmp_path):
-    """The second would replace the first in run files and in imports."""
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            'name: ClassVar[str] = "worst-first"', 'name: ClassVar[str] = "FedAvg"',
+            "two algorithms are called 'FedAvg': fdro_core.baselines.fedavg.FedAvg has the name (as 'fed-avg'), "
+            "and fdro_core.baselines.worst_first.WorstFirst wants it",
+        ),
+        ("class WorstFirst", "class FedAvg", "two baselines are called FedAvg, in fdro_core.baselines.fedavg"),
+    ],
+    ids=["name", "class"],
+)  # fmt: skip
+def test_two_baselines_of_one_name_are_refused(old, new, words, tmp_path):
+    """The second would replace the first in run files or in imports."""
     shutil.copytree(ROOT / "fdro_core", tmp_path / "fdro_core", ignore=shutil.ignore_patterns("__pycache__"))
+    assert old in PLUG_IN
     (tmp_path / "fdro_core" / "baselines" / "worst_first.py").write_text(
-        PLUG_IN.replace("class WorstFirst", "class FedAvg"), encoding="utf-8"
+        PLUG_IN.replace(old, new), encoding="utf-8"
     )
     done = subprocess.run(
         [sys.executable, "-c", "import fdro_core.baselines"],
@@ -133,4 +150,4 @@ def test_two_baselines_of_one_name_are_refused(tmp_path):
         text=True,
         check=False,
     )
-    assert "two baselines are called FedAvg, in fdro_core.baselines.fedavg and" in done.stderr
+    assert words in done.stderr

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import pytest
 
+from fdro_core import AspireEase, AspireModels, baselines
 from fdro_core.app.runs import catalogue
+from fdro_core.baselines import FedAvg
+from fdro_core.contracts.algorithm import ALGORITHMS
+from fdro_core.contracts.engine import ENGINES
 from fdro_core.errors import InvalidSetting
 
 
 def test_the_names_of_what_fdro_has():
     assert {"afl", "aspire-ease", "drfa-prox", "fed-avg", "individual", "mix-even"} <= set(
-        catalogue.algorithms()
+        ALGORITHMS.classes()
     )
-    assert {"ray", "thread", "virtual"} <= set(catalogue.engines())
+    assert {"ray", "thread", "virtual"} <= set(ENGINES.classes())
     assert {"constant", "exponential", "log-normal", "trace"} <= set(catalogue.delay_laws())
 
 
+def test_run_files_spell_an_algorithm_as_its_class():
+    ours = [cls for cls in ALGORITHMS.classes().values() if cls.__module__.startswith("fdro_core.")]
+    assert {AspireModels, AspireEase, *(getattr(baselines, each) for each in baselines.__all__)} == set(ours)
+    assert [cls.name for cls in ours] == [catalogue.kebab(cls.__name__) for cls in ours]
+
+
 def test_spelling_does_not_matter():
-    known = catalogue.algorithms()
     for text in ("FedAvg", "fed_avg", "FED-AVG", "fedavg"):
-        assert catalogue.find("algorithm", text, known) == ("fed-avg", known["fed-avg"])
+        assert catalogue.find_class(ALGORITHMS, text) == ("fed-avg", FedAvg)
     with pytest.raises(InvalidSetting, match="no algorithm is called 'fedavgg'; did you mean 'fed-avg'"):
-        catalogue.find("algorithm", "fedavgg", known)
+        catalogue.find_class(ALGORITHMS, "fedavgg")

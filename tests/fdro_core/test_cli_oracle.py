@@ -10,6 +10,7 @@ import pytest
 
 from tests.fdro_core.command import asked, fdro
 from uncertainty_sets import KL, CDNorm, UncertaintySet, Wasserstein1
+from uncertainty_sets.base import SETS
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -127,9 +128,7 @@ def test_oracle_finds_plug_in_sets():
         assert "half_width must be numbers" in fdro(*common, "wide", code=2).stderr
         assert "half_width" in fdro("sets", "test-cli-fixed").stdout
     finally:
-        from uncertainty_sets import registry
-
-        registry._sets.pop("test-cli-fixed")
+        SETS.forget("test-cli-fixed")
 
 
 @pytest.mark.parametrize(

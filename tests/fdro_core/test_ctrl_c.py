@@ -26,7 +26,7 @@ MASTER = (
 import sys
 from pathlib import Path
 from fdro_core import AspireModels, solve
-from fdro_core.engines import engines_by_name
+from fdro_core.contracts.engine import ENGINES
 from tests.fdro_core.helpers import Mishap, begin_calls, middle_box
 kind, stage, folder = sys.argv[1:4]
 slow = dict(patience=3600.0, deadline_floor=3600.0)
@@ -34,7 +34,7 @@ iterations = 30 if stage == "last round" else 10**9
 config = AspireModels(active_workers=2, iterations=iterations, report_interval=20, tolerance=0.0)
 calls = {"start": 2, "run": 40, "last round": begin_calls(config) + 30 + 2, "busy": 10**9}[stage]
 problems = [Mishap([float(j)], folder, "hang", at=calls) for j in range(2)]
-engine = engines_by_name()[kind]
+engine = ENGINES.get(kind)
 engine = engine(**slow) if engine.wall_clock else engine()
 def busy(run, entry):
     Path(folder, "busy").touch()

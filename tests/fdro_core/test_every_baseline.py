@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fdro_core import Crash, LogNormal, ThreadEngine, VirtualEngine, baselines, resume, solve
-from fdro_core.app.runs.catalogue import kebab
 from fdro_core.baselines.arrivals import Arrivals
 from fdro_core.contracts.tuning import PRECONDITIONED
 from fdro_core.errors import CheckpointMismatch, InvalidSetting
@@ -18,7 +17,7 @@ from tests.fdro_core.command import RUN_FILE, asked
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 
 N = 5
-FOUND = {kebab(name): getattr(baselines, name) for name in baselines.__all__}
+FOUND = {cls.name: cls for cls in (getattr(baselines, name) for name in baselines.__all__)}
 METHODS = {name: cls() for name, cls in FOUND.items()} | {
     "individual-2": baselines.Individual(worker_index=2),
     "fed-avg-sampled": baselines.FedAvg(clients=3, local_steps=3, batch_size=4),

@@ -25,7 +25,7 @@ from tests.fdro_core.command import ROOT, RUN_FILE, asked, furnish
 from tests.fdro_core.helpers import FORMS, in_form, softmax_problems
 from tests.uncertainty_sets.plugins import TotalVariation as Sized
 from tests.uncertainty_sets.sizeless import EVERY, Tail, TotalVariation
-from uncertainty_sets import registry
+from uncertainty_sets.base import SETS
 from uncertainty_sets.errors import InvalidInput
 
 every_kind = pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
@@ -154,9 +154,11 @@ class TwoEntries(Tail):
 @pytest.fixture
 def named(monkeypatch):
     """A plug-in in the registry, for as long as the test."""
-    registry.available_sets()
-    monkeypatch.setattr(registry, "_sets", dict(registry._sets))
-    registry._sets["tail"] = Tail
+    for cls in (Tail, TwoEntries):
+        monkeypatch.setattr(cls, "name", "tail")
+    SETS.define(Tail)
+    yield
+    SETS.forget("tail")
 
 
 @pytest.mark.usefixtures("named")
@@ -195,7 +197,7 @@ def installed(tmp_path, monkeypatch):
     info.mkdir(parents=True)
     (site / "my_sets.py").write_text(PACKAGE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-sets\nVersion: 1.0\n")
-    points = "[uncertainty_sets]\nmy-tail = my_sets:Tail\nmy-near = my_sets:Near\n"
+    points = "[uncertainty_sets.sets]\nmy-tail = my_sets:Tail\nmy-near = my_sets:Near\n"
     (info / "entry_points.txt").write_text(points)
     return f"{site}:{ROOT}"
 
@@ -250,7 +252,8 @@ def test_a_config_file(tmp_path, monkeypatch):
     furnish()
     Path("run.toml").write_text(RUN_FILE.replace('name = "kl"\nradius = 0.1', 'name = "tail"'))
     assert load(Path("run.toml")).uncertainty_set.size == 3
-    registry._sets["tail"] = TwoEntries
+    SETS.forget("tail")
+    SETS.define(TwoEntries)
     Path("run.toml").write_text(RUN_FILE.replace('name = "kl"\nradius = 0.1', 'name = "tail"\nlevel = 0.5'))
     with pytest.raises(InvalidConfig, match="the set has 2 entries, and there are 3 workers"):
         load(Path("run.toml"))

@@ -13,7 +13,8 @@ from scipy import sparse
 from tests import tolerances
 from tests.uncertainty_sets.plugins import ALL, Entropic, Euclidean, TotalVariation
 from uncertainty_sets import backends
-from uncertainty_sets.backends import available_backends, base, clarabel_, cvxpy_, highs_, registry, scs_
+from uncertainty_sets.backends import available_backends, base, clarabel_, cvxpy_, highs_, scs_
+from uncertainty_sets.backends.base import BACKENDS
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.conic.program import CONES, ConicProgram
@@ -37,7 +38,7 @@ def test_finding_backends_imports_no_solver():
 
 
 def test_capabilities_are_data():
-    for cls in registry.classes().values():
+    for cls in BACKENDS.classes().values():
         assert cls.cones <= set(CONES)
         assert {"zero", "nonneg"} <= cls.cones
         assert cls.package
@@ -89,7 +90,7 @@ def test_backends_agree_within_their_gaps(cls):
     q, f = rng.dirichlet(np.ones(6)), rng.normal(size=6)
     uncertainty_set = cls(q, 0.1)
     kinds = conic.program(uncertainty_set).kinds
-    able = [name for name in SOLVERS if kinds <= registry.classes()[name].cones]
+    able = [name for name in SOLVERS if kinds <= BACKENDS.classes()[name].cones]
     able += ["cvxpy:CLARABEL", "cvxpy:SCS"] + ["cvxpy:HIGHS"] * (kinds <= {"zero", "nonneg"})
     answers = [uncertainty_set.worst_case(f, backend=name) for name in able]
     for name, r in zip(able, answers, strict=True):

@@ -11,16 +11,15 @@ import pytest
 
 from tests import tolerances
 from tests.uncertainty_sets.plugins import Euclidean, TotalVariation
-from uncertainty_sets import Box, Ellipsoid, Polyhedron, UncertaintySet, registry
-from uncertainty_sets.backends import registry as backends
-from uncertainty_sets.backends.base import Solution, Solver
+from uncertainty_sets import Box, Ellipsoid, Polyhedron, UncertaintySet, available_backends, registry
+from uncertainty_sets.backends.base import BACKENDS, Solution, Solver
 from uncertainty_sets.backends.clarabel_ import Clarabel
 from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.errors import EmptySet, InvalidInput, InvalidLosses, SolverFailed
 
 CENTER = np.array([0.4, 0.3, 0.2, 0.1])
 F = np.array([[1.0, 2.0, 3.0, 5.0], [4.0, -1.0, 0.5, 2.0], [0.0, 1.0, 0.0, 7.0], [2.0, 2.5, -3.0, 1.0]])
-SOLVERS = [name for name in backends.available_backends() if name != "closed-form"]
+SOLVERS = [name for name in available_backends() if name != "closed-form"]
 
 
 class Caps(UncertaintySet):
@@ -167,7 +166,7 @@ class GivesUp(Solver):
 
 
 @pytest.fixture
-def moody(monkeypatch):
+def moody():
     """A backend from elsewhere, for as long as the test runs."""
 
     class Moody(Clarabel):
@@ -177,8 +176,8 @@ def moody(monkeypatch):
         def compile(self, program):
             return GivesUp(super().compile(program))
 
-    monkeypatch.setitem(backends.classes(), "moody", Moody)
-    return "moody"
+    yield Moody.name
+    BACKENDS.forget(Moody.name)
 
 
 def test_a_backend_that_fails_for_some_rows_of_one_set(moody):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.uncertainty_sets.cases import NAMES
 from uncertainty_sets import KL, check_set, get_set, registry
-from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.robust import support
 
@@ -20,18 +20,17 @@ from uncertainty_sets.robust import support
 @pytest.fixture
 def empty_shelf():
     """What a test names is forgotten after it."""
-    registry.available_sets()
-    before = dict(registry._sets)
+    before = set(registry.available_sets())
     yield
-    registry._sets.clear()
-    registry._sets.update(before)
+    for name in set(registry.available_sets()) - before:
+        SETS.forget(name)
 
 
 def make_cvar():
     """The distributions behind CVaR: p <= center / (1 - level)."""
 
     class ConditionalValueAtRisk(UncertaintySet):
-        name = "cvar"
+        name = "tail-mean"
 
         def __init__(self, level, center=None):
             self.level, self.center = float(level), center
@@ -45,13 +44,15 @@ def make_cvar():
 
 def test_by_name(empty_shelf):
     cls = make_cvar()
-    assert registry.get_set("cvar") is cls
-    assert "cvar" in registry.available_sets()
+    assert registry.get_set("tail-mean") is cls
+    assert "tail-mean" in registry.available_sets()
     losses = [5.0, 1.0, 3.0, 2.0]
     # The mean of the worst half.
-    assert registry.worst_case("cvar", losses, level=0.5).value == pytest.approx(4.0)
-    with pytest.raises(InvalidParameter, match=r"cvar has no parameter 'radius'\. It takes: level, center"):
-        registry.worst_case("cvar", losses, radius=0.5)
+    assert registry.worst_case("tail-mean", losses, level=0.5).value == pytest.approx(4.0)
+    with pytest.raises(
+        InvalidParameter, match=r"tail-mean has no parameter 'radius'\. It takes: level, center"
+    ):
+        registry.worst_case("tail-mean", losses, radius=0.5)
 
 
 def test_a_set_without_a_repr_of_its_own_shows_its_parameters(empty_shelf):
@@ -152,7 +153,7 @@ def test_from_another_package(tmp_path):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-sets\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[uncertainty_sets]\nnear = my_sets:Near\nnear-by-point = my_sets:Nameless\n"
+        "[uncertainty_sets.sets]\nnear = my_sets:Near\nnear-by-point = my_sets:Nameless\n"
     )
     code = f"""
         import sys
@@ -178,18 +179,20 @@ def test_a_broken_entry_point_leaves_the_other_sets(tmp_path):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mistaken\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[uncertainty_sets]\nmissing = mistaken:Nope\nnumber = mistaken:number\nabsent = no_such:Set\n"
+        "[uncertainty_sets.sets]\nmissing = mistaken:Nope\nnumber = mistaken:number\nabsent = no_such:Set\n"
     )
     code = f"""
         import sys, warnings
         sys.path.insert(0, {str(tmp_path)!r})
-        from uncertainty_sets import errors, get_set, worst_case
+        from uncertainty_sets import available_sets, errors, get_set, worst_case
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert worst_case("kl", [1.0, 2.0], center=[0.5, 0.5], radius=0.1).value > 1.5
+            assert not caught and "kl" in available_sets()
         told = sorted(str(each.message) for each in caught)
         assert [each.split(" cannot")[0] for each in told] == [
-            f"the uncertainty set {{name!r}} of mistaken" for name in ("absent", "missing", "number")
+            f"the uncertainty set {{name!r}} of the package mistaken"
+            for name in ("absent", "missing", "number")
         ], told
         for name, cause in (("missing", AttributeError), ("number", TypeError), ("absent", ImportError)):
             try:

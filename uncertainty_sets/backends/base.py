@@ -1,14 +1,18 @@
 """What a conic solver has to do to be a backend.
 
-A backend is one file in this folder with one subclass of `Backend`. What it can do is data on the
-class; the solver's own package is imported when a program is first compiled for it, never before.
+A backend is one file with one subclass of `Backend`, in this folder or in another package. What it can do is
+data on the class; the solver's own package is imported when a program is first compiled for it, never before.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from uncertainty_sets.conic.program import CONES
+from uncertainty_sets.discovery import Registry
+from uncertainty_sets.names import join_names
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
@@ -57,11 +61,36 @@ class Backend(ABC):
     options: ClassVar[str] = ""
     """What may follow the name and a colon, given to the constructor; "" for nothing."""
 
+    def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if vars(cls).get("name"):
+            lacking = [data for data in ("package", "install", "cones") if not hasattr(cls, data)]
+            if lacking:
+                raise TypeError(f"the backend {cls.__name__} must set {join_names(lacking)}")
+            unknown = set(cls.cones) - set(CONES)
+            if unknown or not set(cls.cones) >= {"zero", "nonneg"}:
+                raise TypeError(
+                    f"the cones of the backend {cls.__name__} must include zero and nonneg, and be of "
+                    f"{', '.join(CONES)}: got {', '.join(sorted(cls.cones)) or 'none'}"
+                )
+        BACKENDS.define(cls, replace=replace)
+
     @classmethod
     def installed(cls) -> bool:
         """Whether the package is there, found without importing it."""
-        return find_spec(cls.package) is not None
+        try:
+            return find_spec(cls.package) is not None
+        except ModuleNotFoundError:  # the package that it is in
+            return False
 
     @abstractmethod
     def compile(self, program: ConicProgram) -> Solver:
         """Hand the program to the solver, whose package is imported here or later."""
+
+
+CLOSED_FORM = "closed-form"
+
+BACKENDS: Registry[Backend] = Registry(
+    "backend", Backend, ["uncertainty_sets.backends"], reserved=["auto", CLOSED_FORM]
+)
+"""Every backend with a name; their files import no solver."""

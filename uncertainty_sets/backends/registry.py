@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uncertainty_sets.backends.base import Backend
-from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, UnknownName
-from uncertainty_sets.names import instead
+from uncertainty_sets.backends.base import BACKENDS, CLOSED_FORM, Backend
+from uncertainty_sets.errors import BackendMissing, BackendUnsuitable
 
 if TYPE_CHECKING:
     from uncertainty_sets.conic.program import ConicProgram
 
-CLOSED_FORM = "closed-form"
-
 _cold: ContextVar[bool] = ContextVar("uncertainty_sets_cold", default=False)
-
-
-@cache
-def classes() -> dict[str, type[Backend]]:
-    """Every backend of this folder by name; their files import no solver."""
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}."):
-        importlib.import_module(module.name)
-    return {cls.name: cls for cls in _with_subclasses(Backend.__subclasses__()) if cls.name}
-
-
-def _with_subclasses(found: Iterable[type[Backend]]) -> Iterator[type[Backend]]:
-    for cls in found:
-        yield cls
-        yield from _with_subclasses(cls.__subclasses__())
 
 
 def available_backends() -> list[str]:
@@ -45,7 +24,7 @@ def available_backends() -> list[str]:
     >>> {"clarabel", "closed-form", "cvxpy", "highs"} <= set(available_backends())
     True
     """
-    return sorted([CLOSED_FORM, *(name for name, cls in classes().items() if cls.installed())])
+    return sorted([CLOSED_FORM, *(name for name, cls in BACKENDS.classes().items() if cls.installed())])
 
 
 def in_order(program: ConicProgram) -> list[str]:
@@ -53,9 +32,10 @@ def in_order(program: ConicProgram) -> list[str]:
 
     If none is, the first that could solve the program, so that `select` can say what to install.
     """
-    ranked = sorted((cls.preference, name) for name, cls in classes().items() if cls.preference is not None)
-    able = [name for _, name in ranked if program.kinds <= classes()[name].cones]
-    return [name for name in able if classes()[name].installed()] or able[:1]
+    known = BACKENDS.classes()
+    ranked = sorted((cls.preference, name) for name, cls in known.items() if cls.preference is not None)
+    able = [name for _, name in ranked if program.kinds <= known[name].cones]
+    return [name for name in able if known[name].installed()] or able[:1]
 
 
 def select(name: str, program: ConicProgram) -> Backend:
@@ -63,20 +43,14 @@ def select(name: str, program: ConicProgram) -> Backend:
     if name == "auto":
         name = in_order(program)[0]
     base, colon, option = str(name).partition(":")
-    cls = classes().get(base)
+    cls = BACKENDS.find(base)
     if cls is None or (colon and not cls.options):
-        known = sorted([CLOSED_FORM, *classes()])
-        raise UnknownName(
-            f"no backend is called {name!r}{instead(base, known)}; and cvxpy:NAME for any solver that cvxpy "
-            "finds",
-            parameter="backend",
-            value=name,
-        )
+        raise BACKENDS.unknown(name, "; and cvxpy:NAME for any solver that cvxpy finds", "backend")
     if not cls.installed():
         raise BackendMissing(f"backend {base!r} needs the package {cls.package}: pip install {cls.install}")
     lacking = program.kinds - cls.cones
     if lacking:
-        able = [each for each, other in sorted(classes().items()) if program.kinds <= other.cones]
+        able = [each for each, other in BACKENDS.classes().items() if program.kinds <= other.cones]
         raise BackendUnsuitable(
             f"backend {base!r} has no {', '.join(sorted(lacking))} cone, which this set needs; "
             f"these have it: {', '.join(able)}"

@@ -1,11 +1,12 @@
-"""Plug-ins: Python files that register methods or data sets, given to a command with `--with`.
+"""Plug-ins: modules or Python files, given to a command with `--with`.
 
-The file is run in the command and in each of its processes. It calls `methods.register(Method(...))`, or has
-functions that carry `@dataset(name)`.
+They are run in the command and in each of its processes. They define sets, backends or baselines with a name,
+call `methods.register(Method(...))`, or have functions that carry `@dataset(name)`.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -13,9 +14,15 @@ from pathlib import Path
 
 
 def load(paths: Sequence[Path]) -> None:
-    """Run the files, each once per process."""
+    """Import the modules and run the files, each once per process."""
     for path in paths:
         file = Path(path).resolve()
+        if not file.exists() and all(part.isidentifier() for part in str(path).split(".")):
+            try:
+                importlib.import_module(str(path))
+            except ModuleNotFoundError as error:
+                raise SystemExit(f"--with {path}: {error}") from error
+            continue
         name = f"bench plugin {file}"
         if name in sys.modules:
             continue

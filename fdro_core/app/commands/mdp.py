@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -14,7 +13,7 @@ import typer
 
 from fdro_core.app.commands.guard import FAILED, INTERRUPTED, guarded
 from fdro_core.app.commands.mdp_output import Asked, as_data, show
-from fdro_core.app.commands.output import AsJson, Output, Quiet
+from fdro_core.app.commands.output import AsJson, Output, Quiet, noting
 from fdro_core.app.commands.set_options import Param, given_parameters, set_names
 
 if TYPE_CHECKING:
@@ -280,16 +279,6 @@ def solve(output: Output, problem: RobustMDP, method: Method, tolerance: float) 
             line(f"sweep {sweep.number}: bounds {sweep.width:.3g} apart, {sweep.seconds:.1f} s")
 
         return problem.solve(method.value, tolerance=tolerance, on_sweep=on_sweep)
-
-
-@contextmanager
-def noting(output: Output) -> Iterator[None]:
-    """Print warnings as notes, each once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for message in dict.fromkeys(str(each.message) for each in caught):
-        output.warn(message)
 
 
 @contextmanager

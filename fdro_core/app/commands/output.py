@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,6 +69,16 @@ class Output:
         """Print the JSON object of `--json`."""
         if self.as_json:
             typer.echo(json.dumps(to_json(content), allow_nan=False))
+
+
+@contextmanager
+def noting(output: Output) -> Iterator[None]:
+    """Print warnings as notes, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(each.message) for each in caught):
+        output.warn(message)
 
 
 def table(*columns: str, title: str | None = None, left: int = 1) -> Table:

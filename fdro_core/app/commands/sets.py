@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fdro_core.app.commands.guard import guarded
-from fdro_core.app.commands.output import AsJson, Output, Quiet, table
+from fdro_core.app.commands.output import AsJson, Output, Quiet, noting, table
 from fdro_core.app.commands.set_options import set_names
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from uncertainty_sets.base import UncertaintySet
 
 
@@ -20,14 +22,25 @@ def sets(
     name: Annotated[
         str | None, typer.Argument(help="One set, with its parameters explained.", autocompletion=set_names)
     ] = None,
+    backends: Annotated[
+        bool,
+        typer.Option("--backends", help="List the conic solvers: cones, whether installed."),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """List the uncertainty sets: parameters, cost, backends."""
     from fdro_core.app.written_sets import set_class
-    from uncertainty_sets.registry import available_sets, get_set
+    from uncertainty_sets.base import SETS
 
     output = Output(quiet=quiet, as_json=as_json)
+    if backends:
+        with noting(output):
+            able = backend_facts()
+        output.data(able)
+        output.only_quiet("\n".join(each["name"] for each in able))
+        output.say(_backends(able))
+        return
     if name is not None:
         cls = set_class(name)
         facts = facts_of(name, cls)
@@ -35,7 +48,9 @@ def sets(
         output.only_quiet(name)
         explain(output, cls, facts)
         return
-    found = {each: facts_of(each, get_set(each)) for each in available_sets()}
+    with noting(output):  # of other packages' sets and solvers that cannot be loaded
+        found = {each: facts_of(each, cls) for each, cls in SETS.classes().items()}
+        able = backend_facts()
     output.data(list(found.values()))
     output.only_quiet("\n".join(found))
     listing = table("set", "parameters", "distributions p with", "one call costs", "backends", left=5)
@@ -44,7 +59,8 @@ def sets(
             facts["name"], _signature(facts), facts["formula"], facts["cost"], ", ".join(facts["backends"])
         )
     output.say(listing)
-    output.say("All sets also require p >= 0 and Σp = 1. [x] is optional; the default centre is uniform.")
+    output.say("All sets also require p >= 0 and Σp = 1. [x] is optional; the default centre is uniform.\n")
+    output.say(_backends(able))
     output.say("`fdro sets NAME` explains one set; `fdro choose` recommends one.")
 
 
@@ -71,16 +87,50 @@ def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
     }
 
 
+def backend_facts() -> list[dict[str, Any]]:
+    """Every backend: its cones, whether it is installed, and when "auto" tries it."""
+    from uncertainty_sets.backends.base import BACKENDS
+    from uncertainty_sets.conic.program import CONES
+
+    return [
+        {
+            "name": name,
+            "class": f"{cls.__module__}.{cls.__qualname__}",
+            "cones": [each for each in CONES if each in cls.cones],
+            "installed": cls.installed(),
+            "install": cls.install,
+            "preference": cls.preference,
+        }
+        for name, cls in BACKENDS.classes().items()
+    ]
+
+
+def _backends(facts: list[dict[str, Any]]) -> Table:
+    """The backends as a table."""
+    listing = table("backend", "cones", "tried by auto", "installed", left=4)
+    ranked = sorted(each["preference"] for each in facts if each["preference"] is not None)
+    for each in facts:
+        preference, there = each["preference"], each["installed"]
+        place = "by name only" if preference is None else str(1 + ranked.index(preference))
+        listing.add_row(
+            each["name"],
+            ", ".join(each["cones"]),
+            place,
+            "yes" if there else f"pip install {each['install']}",
+        )
+    return listing
+
+
 def backends_of(cls: type[UncertaintySet]) -> list[str]:
     """The closed form first if there is one, then every installed solver with the set's cones."""
     from uncertainty_sets.backends.registry import CLOSED_FORM, available_backends, select
     from uncertainty_sets.conic.oracle import program
-    from uncertainty_sets.errors import BackendError, InvalidInput
+    from uncertainty_sets.errors import BackendError
 
     able = [CLOSED_FORM] if cls.has_closed_form else []
     try:
         compiled = program(cls.example(4), 4)
-    except InvalidInput:  # a plug-in without an example: what its constraints need is not known
+    except Exception:  # a plug-in without an example, or with a mistake: what it needs is not known
         return able
     for name in available_backends():
         try:

@@ -5,30 +5,11 @@ from __future__ import annotations
 from dataclasses import is_dataclass
 from typing import Any
 
-from fdro_core.engines import delays, engines_by_name
+from fdro_core.engines import delays
 from fdro_core.errors import InvalidSetting
+from uncertainty_sets.discovery import Registry
+from uncertainty_sets.errors import UnknownName
 from uncertainty_sets.names import instead
-
-
-def algorithms() -> dict[str, type[Any]]:
-    """Every algorithm by its name in run files.
-
-    >>> algorithms()["aspire-ease"].__name__
-    'AspireEase'
-    """
-    from fdro_core import AspireEase, AspireModels, baselines
-
-    found = [AspireModels, AspireEase, *(getattr(baselines, name) for name in baselines.__all__)]
-    return {kebab(cls.__name__): cls for cls in found}
-
-
-def engines() -> dict[str, type[Any]]:
-    """Every engine by its name in run files, which is the `name` of its class.
-
-    >>> engines()["virtual"].__name__
-    'VirtualEngine'
-    """
-    return dict(engines_by_name())
 
 
 def delay_laws() -> dict[str, type[Any]]:
@@ -53,6 +34,22 @@ def kebab(name: str) -> str:
         starts = letter.isupper() and place and (name[place - 1].islower() or after.islower())
         parts.append(f"-{letter}" if starts else letter)
     return "".join(parts).lower().replace("_", "-")
+
+
+def find_class(registry: Registry[Any], name: str) -> tuple[str, type[Any]]:
+    """The name of an algorithm or engine as its class has it, and the class; "module:Class" is one too.
+
+    Hyphens and capitals do not matter.
+
+    >>> from fdro_core.contracts.engine import ENGINES
+    >>> find_class(ENGINES, "Virtual")
+    ('virtual', <class 'fdro_core.engines.virtual.VirtualEngine'>)
+    """
+    try:
+        found = registry.get(name, exact=False)
+    except UnknownName as error:
+        raise InvalidSetting(str(error)) from error.__cause__
+    return vars(found).get("name") or name, found
 
 
 def find(kind: str, name: str, known: dict[str, type[Any]]) -> tuple[str, type[Any]]:

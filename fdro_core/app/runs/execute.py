@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from fdro_core.app.formatting import to_json
-from fdro_core.app.runs.catalogue import algorithms, find
+from fdro_core.app.runs.catalogue import find_class
 from fdro_core.app.runs.evaluate import Evaluate
 from fdro_core.app.runs.folder import CHECKPOINT, HISTORY, ORIGIN, RUN_FILE, RunFolder
 from fdro_core.app.runs.run_file import FOLDER, USUAL_ALGORITHM, RunSetup, load
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import read_source
 from fdro_core.app.runs.summary import summary
+from fdro_core.contracts.algorithm import ALGORITHMS
 from fdro_core.contracts.observer import Observer
 from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
 from fdro_core.observers import Checkpoint, HistoryFile
@@ -45,11 +46,11 @@ def train(
 
 def check_against(run_file: Path, output: Path | None, algorithm: str, *, force: bool) -> str:
     """Raise before the first of two runs if the second could not begin; return its algorithm's name."""
-    name, _ = find("algorithm", algorithm, algorithms())
+    name, _ = find_class(ALGORITHMS, algorithm)
     source, base = read_source(run_file), _base(run_file) or run_file.parent
     setting = Section(source, source.values)
     own = setting.section("algorithm").read("name", str, USUAL_ALGORITHM)
-    if find("algorithm", own, algorithms())[0] == name:
+    if find_class(ALGORITHMS, own)[0] == name:
         raise InvalidSetting(f"--against {algorithm}: the run file has this algorithm too; name another")
     folder = base / setting.section("output").read("folder", str, FOLDER) if output is None else output
     if not force:

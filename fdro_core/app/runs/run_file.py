@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from fdro_core.app.reading.arrays import read_value
-from fdro_core.app.runs.catalogue import algorithms, delay_laws, engines, find, kebab
+from fdro_core.app.runs.catalogue import delay_laws, find_class
 from fdro_core.app.runs.data import load_data
 from fdro_core.app.runs.section import Section
 from fdro_core.app.runs.source import Source, read_source, with_algorithm
 from fdro_core.app.runs.workers import Workers, make_workers
 from fdro_core.app.written_sets import set_class, written_set
 from fdro_core.aspire.adaptive import Adaptive
+from fdro_core.contracts.algorithm import ALGORITHMS
+from fdro_core.contracts.engine import ENGINES
 from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from fdro_core.privacy.settings import Privacy
@@ -125,7 +127,7 @@ def _set(section: Section, cls: type[UncertaintySet], workers: Workers, folder: 
 def _algorithm(section: Section) -> tuple[str, Any]:
     name = section.read("name", str, USUAL_ALGORITHM)
     with section.at("name"):
-        name, cls = find("algorithm", name, algorithms())
+        name, cls = find_class(ALGORITHMS, name)
     given: dict[str, Any] = {}
     _check_method(section, name, cls)
     known = set(section.values) & set(inspect.signature(cls).parameters)
@@ -138,11 +140,13 @@ def _algorithm(section: Section) -> tuple[str, Any]:
 
 def _check_method(section: Section, name: str, cls: type[Any]) -> None:
     """Raise if a field is another algorithm's: the nearest name would mislead, since the field is right."""
-    for field in section.rest():
+    for field in set(section.rest()) - set(inspect.signature(cls).parameters):
         owners = [
-            each for each, other in algorithms().items() if field in inspect.signature(other).parameters
+            each
+            for each, other in ALGORITHMS.classes().items()
+            if field in inspect.signature(other).parameters
         ]
-        if owners and kebab(cls.__name__) not in owners:
+        if owners:
             raise section.error(
                 f'name = "{name}" has no `{field}`, which is a field of {join_names(owners)}: take the line '
                 "out, or change the name",
@@ -153,7 +157,7 @@ def _check_method(section: Section, name: str, cls: type[Any]) -> None:
 def _engine(section: Section) -> tuple[str, Any]:
     name = section.read("name", str, "virtual")
     with section.at("name"):
-        name, cls = find("engine", name, engines())
+        name, cls = find_class(ENGINES, name)
     known = inspect.signature(cls).parameters
     given: dict[str, Any] = {}
     if "delays" in known and "delays" in section.values:

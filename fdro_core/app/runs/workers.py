@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.app.references import is_reference, load_reference
+from fdro_core.app.references import load_reference
 from fdro_core.app.runs.data import Data, WorkerData
 from fdro_core.errors import InvalidData
 from fdro_core.problems import LeastSquares, SoftmaxRegression
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.discovery import is_reference
 
 if TYPE_CHECKING:
     from fdro_core.app.runs.section import Section

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from fdro_core.aspire.admm.master import Master
 from fdro_core.aspire.admm.worker import Worker
@@ -38,6 +38,8 @@ class AspireEase(AspireSettings):
     Traceback (most recent call last):
     fdro_core.errors.InvalidSetting: active_workers (S) must be in 1..8, the number of workers, got 9
     """
+
+    name: ClassVar[str] = "aspire-ease"
 
     penalty: float | None = setting(
         None,

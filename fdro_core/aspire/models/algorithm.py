@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from fdro_core.aspire.models.clipping import FEWEST
 from fdro_core.aspire.models.master import ModelMaster
@@ -38,6 +38,8 @@ class AspireModels(AspireSettings):
     Traceback (most recent call last):
     fdro_core.errors.InvalidSetting: clip compares a worker with the median of the others and needs 3 ...
     """
+
+    name: ClassVar[str] = "aspire-models"
 
     model_step: float = setting(
         0.006,

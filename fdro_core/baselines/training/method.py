@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fdro_core.contracts.algorithm import AlgorithmTraits
 from fdro_core.contracts.settings import Number, OneOf, Whole, setting
 from fdro_core.contracts.tuning import PRECONDITIONED, Tunable, Variant
 from fdro_core.federation import preconditioner
@@ -15,7 +16,7 @@ from fdro_core.federation.roster import RosterSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingMethod(ABC):
+class TrainingMethod(AlgorithmTraits, ABC):
     """A method whose workers take local steps from the master's model. Its kinds have fields of their own."""
 
     iterations: int = setting(1500, Whole(), "models that the master makes")
