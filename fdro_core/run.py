@@ -18,10 +18,10 @@ import numpy as np
 from fdro_core.contracts.algorithm import Assessment, MasterMachine
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer
-from fdro_core.errors import DriverError, ObserverFailed, WorkerSilent, WorkerWarning
+from fdro_core.errors import DriverError, ObserverFailed, ProofWarning, WorkerSilent, WorkerWarning
 from fdro_core.federation import checkpoint
 from fdro_core.observers.failures import Failure, find_exit, observer_failed
-from fdro_core.result import Result
+from fdro_core.result import CONVERGED, Result
 from uncertainty_sets.backends import cold
 
 
@@ -54,6 +54,7 @@ class Run:
         self.failures: list[Failure] = []
         self.broken = False
         self._warned: set[tuple[int, str]] = set()
+        self._last: Assessment | None = None  # the one on which the run ended
 
     def objective(self) -> float:
         """The robust objective at z on all data, by a round of probes: two evaluations per worker."""
@@ -65,6 +66,33 @@ class Run:
 
     def _probe(self) -> Assessment:
         return self.master.assess(self.engine.ask(self.master.probes()))
+
+    def conclude(self, reason: str) -> str:
+        """The reason to end where the master says so; a master that can is asked once more, "" is to go on.
+
+        Its answer rests on a round of probes, which are those of the result if the run ends.
+        """
+        judge = getattr(self.master, "conclude", None)
+        if judge is None or reason != CONVERGED:
+            return reason
+        self._last = self._probe()
+        found: str = judge(self._last)
+        if not found:
+            self._last = None
+        return found
+
+    def _final(self) -> Assessment:
+        """The assessment of the model at the end, or of the start if the master finds that one better."""
+        master, end = self.master, self._last or self._probe()
+        above = getattr(master, "above_start", None)
+        if above is None or not above(end):
+            return end
+        master.at_start = True  # type: ignore[attr-defined]  # a master that can tell has it
+        start = self._probe()
+        if np.isfinite(start.losses).all() and start.objective < end.objective:
+            return start
+        master.at_start = False  # type: ignore[attr-defined]
+        return end
 
     def save(self, path: str | Path) -> None:
         """Write everything that `resume` needs."""
@@ -109,6 +137,9 @@ class Run:
         """Warn once per worker that failed (with its traceback), and once if its numbers look wrong."""
         if entry["event"] == "worker-silent":
             warnings.warn(_silence(entry), WorkerSilent, stacklevel=4)
+        if entry["event"] == "contradiction" and (-1, entry["event"]) not in self._warned:
+            self._warned.add((-1, entry["event"]))
+            warnings.warn(entry["reason"], ProofWarning, stacklevel=4)
         numbers = entry["event"] if entry["event"] in {"suspicious", "clipped"} else ""
         if not (numbers or "traceback" in entry or entry["event"] == "worker-dropped"):
             return
@@ -133,7 +164,7 @@ class Run:
     def result(self) -> Result:
         """The state as a Result, by a round of probes."""
         master = self.master
-        assessment = self._probe()
+        assessment = self._final()
         for notice in master.take_notices():  # the observers have finished: history and warning only
             self.history.append(notice)
             self._warn(notice)
@@ -189,8 +220,7 @@ def _loop(run: Run) -> None:
     master = run.master
     receive, handle, send = run.engine.receive, master.handle, run.engine.send
     while not run.stop_reason:
-        finished = getattr(master, "finished", "")
-        if finished:
+        if finished := run.conclude(getattr(master, "finished", "")):
             run.stop_reason = run.stop_reason or finished
             return
         if master.iteration >= master.last:

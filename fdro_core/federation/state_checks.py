@@ -262,6 +262,9 @@ def _planes(saved: Saved, at: str) -> NDArray[np.float64]:
     size = saved.count(f"{at}.size", least=1)
     if size > saved.sizes["capacity"]:
         raise saved.error(f"{at}.size", f"is {size}, with room for {saved.sizes['capacity']}")
+    if saved.get(f"{at}.kept") is not None:
+        saved.listing(f"{at}.kept", "N")
+        saved.array(f"{at}.whole", "N", "capacity")
     planes = table[:, :size]
     if np.abs(planes.sum(axis=0) - 1.0).max() > AGREE or planes.min() < -AGREE:
         raise saved.error(f"{at}.table", "holds a plane that is not a distribution")
@@ -282,7 +285,7 @@ def _models(saved: Saved) -> None:
     numbers = (
         "objective",
         "value",
-        *(f"convergence.{name}" for name in ("epochs", "highest", "scale", "floor")),
+        *(f"convergence.{name}" for name in ("epochs", "highest", "scale", "size", "floor")),
     )
     for name in numbers:
         saved.number(f"master.{name}")
@@ -295,6 +298,17 @@ def _models(saved: Saved) -> None:
         raise saved.error("master.metric", "must be > 0")
     for name in ("master.sent_points", f"{at}.X", f"{at}.G"):
         saved.array(name, "N", "p")
+    saved.array("master.start_point", "p")
+    begun = saved.get("master.start_losses")
+    if not isinstance(begun, np.ndarray) or begun.shape != (saved.sizes["N"],) or np.isinf(begun).any():
+        raise saved.error("master.start_losses", "must be a number or NaN for every worker")
+    if not isinstance(saved.get("master.start_objective"), float) or np.isnan(
+        saved.get("master.start_objective")
+    ):
+        raise saved.error("master.start_objective", "must be a number")
+    left = saved.get("master.convergence.left")
+    if not isinstance(left, float) or not left >= 0.0:
+        raise saved.error("master.convergence.left", f"must be a number >= 0, got {left!r}")
     for name in ("master.reach", f"{at}.losses"):
         saved.array(name, "N")
     planes = _planes(saved, "master.planes")

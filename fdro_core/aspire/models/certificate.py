@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from fdro_core.result import EPS, SPARE
 from uncertainty_sets.arrays import Array
 
-EPS = float(np.finfo(np.float64).eps)
 OUTSIDE = 1e-9  # weights that violate the set by more are not in it; the same as in `UncertaintySet.contains`
-SPARE = 64  # operations per number that rounding is allowed for, beside those of the sums here
 
 
 def lower_bound(
