@@ -174,7 +174,7 @@ class ObserverFailed(DriverError):
 
 
 class ProofWarning(RuntimeWarning):
-    """The lower bound on the optimum is above the objective: something that both rest on is wrong."""
+    """The lower bound on the optimum is above the objective: the uncertainty set contradicts itself."""
 
 
 class WorkerWarning(RuntimeWarning):

@@ -152,9 +152,9 @@ def contradiction(losses: Array, answer: Any, lower_bound: float) -> str:
     if not lower_bound - upper > _rounding(losses):
         return ""
     return (
-        f"the lower bound on the optimum, {lower_bound:.6g}, is above the objective, at most {upper:.6g}: the "
-        "strong_convexity of a problem or its gradient is wrong, its losses differ from call to call, or the "
-        "set's answers are wrong. Nothing is proved"
+        f"the lower bound on the optimum, {lower_bound:.6g}, is above the objective, at most {upper:.6g}: "
+        "weights that the set calls its own give more than its worst case does, so its worst_case or its "
+        "violation is wrong (`check_set` says which). Nothing is proved"
     )
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.driver.baselines import planes_lbfgs, subgradient
+from bench.driver.claims import claims
 from bench.driver.convergence import gradients, models, stressed, trace
 from bench.driver.networks import networks
 from bench.driver.overhead import overhead
@@ -220,7 +221,7 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireModels) -> f
 SECTIONS = {
     part.__name__: part
     for part in (
-        models, gradients, eight, fifty, stress, planes, iteration, overhead, scale, iteration_models,
+        models, gradients, eight, fifty, stress, claims, planes, iteration, overhead, scale, iteration_models,
         scale_models, traffic, network, networks,
     )
 }  # fmt: skip

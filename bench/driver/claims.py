@@ -8,7 +8,6 @@ optimum is that of a conic program for all workers at once (`robust.support`), w
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import warnings
 from collections import Counter
@@ -61,9 +60,8 @@ class Case:
             path, first = Path(folder) / "run.npz", self.chosen if self.other is None else self.other
             begun = AspireModels(**self.settings | {"iterations": self.stop})
             solve(self.problems, first, algorithm=begun, engine=engine(), observers=[Checkpoint(path)])
-            return resume(
-                path, self.problems, self.chosen, algorithm=whole, engine=engine(), force=self.other is not None
-            )
+            forced = self.other is not None
+            return resume(path, self.problems, self.chosen, algorithm=whole, engine=engine(), force=forced)
 
 
 def draw(number: int) -> Case:
@@ -158,7 +156,7 @@ def faults(case: Case, result: Result, best: float) -> list[str]:
 
 
 def claims(count: int = 500, first: int = 0) -> list[str]:
-    """Run so many cases; what was wrong, by number. Prints how they ended."""
+    """500 random convex runs against a direct solve: what they claim, and how they end."""
     wrong, ends, worst, unsolved = [], Counter[str](), 0.0, 0
     far = Counter[str]()
     for number in range(first, first + count):
@@ -167,7 +165,9 @@ def claims(count: int = 500, first: int = 0) -> list[str]:
             best = optimum(case)
         except RuntimeError:
             unsolved += 1
-            best = np.inf  # the run's own value then counts as the optimum: its start and its bound are judged
+            best = (
+                np.inf
+            )  # the run's own value then counts as the optimum: its start and its bound are judged
         result = case.run()
         wrong += [f"case {number}: {what}" for what in faults(case, result, best)]
         ends[result.stop_reason] += 1
