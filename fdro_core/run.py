@@ -5,11 +5,8 @@ The loop knows no algorithm and no engine, only their contracts.
 
 from __future__ import annotations
 
-import signal
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from fdro_core.errors import DriverError, ObserverFailed, ProofWarning, WorkerSi
 from fdro_core.federation import checkpoint
 from fdro_core.observers.failures import Failure, find_exit, observer_failed
 from fdro_core.result import CONVERGED, Result
+from fdro_core.signals import SIGNALS
 from uncertainty_sets.backends import cold
 
 
@@ -192,7 +190,7 @@ class Run:
 def execute(run: Run) -> Result:
     """Drive a run to its end; errors carry the last good state and what observers raised."""
     # cold(): an oracle that remembers earlier calls could not be resumed bit for bit.
-    with _interrupts(run), cold():
+    with SIGNALS.put_off(run), cold():
         try:
             _loop(run)
         except DriverError as error:
@@ -212,6 +210,7 @@ def execute(run: Run) -> Result:
             raise
         run.finish()
         _raise_failures(run)
+        SIGNALS.leave()
         return run.result()
 
 
@@ -258,7 +257,7 @@ def _attach_result(run: Run, error: DriverError) -> None:
 
 
 def _nothing(*_: Any) -> None:
-    """Stand in for an observer's `finish` or an engine's `hurry` that does not exist."""
+    """Stand in for an observer's `finish` that does not exist."""
 
 
 def _silence(entry: dict[str, Any]) -> str:
@@ -267,29 +266,3 @@ def _silence(entry: dict[str, Any]) -> str:
         f"worker {entry['worker']} has been {entry['reason']}. It is asked again; if it stays silent it "
         "counts as dead until it answers (`deadline` of the algorithm: seconds, or None to wait forever)"
     )
-
-
-@contextmanager
-def _interrupts(run: Run) -> Iterator[None]:
-    """Make Ctrl-C end the run between two events; a second one ends it at once.
-
-    An exception in the middle of an update would leave the master's sums inconsistent, so the signal only
-    sets the stop reason.
-    """
-    usual = threading.current_thread() is threading.main_thread() and (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if not usual:
-        yield
-        return
-
-    def handler(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        run.stop_reason = run.stop_reason or "interrupted"
-        getattr(run.engine, "hurry", _nothing)()
-
-    signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
