@@ -17,6 +17,7 @@ from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer
 from fdro_core.errors import DriverError, ObserverFailed, ProofWarning, WorkerSilent, WorkerWarning
 from fdro_core.federation import checkpoint
+from fdro_core.history import History
 from fdro_core.observers.failures import Failure, find_exit, observer_failed
 from fdro_core.result import CONVERGED, Result
 from fdro_core.signals import SIGNALS
@@ -30,7 +31,6 @@ class Run:
         master: the master's state machine.
         engine: the engine.
         belongs_to: what this is a run of (`federation/identity.py`); checkpoints keep it.
-        history: the reports and notices so far.
         stop_reason: why the run ended, "" while it goes on.
         failures: what observers raised.
         broken: whether the run ended in the middle of an update; then there is no state to save.
@@ -47,7 +47,7 @@ class Run:
         self.engine = engine
         self.belongs_to = belongs_to
         self.observers = list(observers)
-        self.history: list[dict[str, Any]] = []
+        self._history = History()
         self.stop_reason = ""
         self.failures: list[Failure] = []
         self.broken = False
@@ -94,26 +94,26 @@ class Run:
 
     def save(self, path: str | Path) -> None:
         """Write everything that `resume` needs."""
-        reports = [entry for entry in self.history if "losses" in entry]
         state = {
             "belongs_to": self.belongs_to,
             "master": self.master.snapshot(),
             "engine": self.engine.snapshot(),
-            "history": [{**entry, "losses": None} if "losses" in entry else entry for entry in self.history],
-            "losses": np.array([entry["losses"] for entry in reports]),  # one array instead of one per report
+            "history": self._history.snapshot(),
         }
         checkpoint.write(path, state)
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The reports and notices so far; of a long run not all (`fdro_core.history`)."""
+        return self._history.entries
+
     def restore_history(self, state: dict[str, Any]) -> None:
         """Set the history to that of a checkpoint."""
-        self.history = state["history"]
-        reports = [entry for entry in self.history if "losses" in entry]
-        for entry, losses in zip(reports, state["losses"], strict=True):
-            entry["losses"] = losses
+        self._history = History.restored(state["history"])
 
     def record(self, entry: dict[str, Any]) -> None:
         """Append a report or notice to the history and call every observer; one that raises ends the run."""
-        self.history.append(entry)
+        self._history.add(entry)
         self._warn(entry)
         for place, observer in enumerate(self.observers):
             try:
@@ -164,7 +164,7 @@ class Run:
         master = self.master
         assessment = self._final()
         for notice in master.take_notices():  # the observers have finished: history and warning only
-            self.history.append(notice)
+            self._history.add(notice)
             self._warn(notice)
         return Result(
             w=master.z.copy(),

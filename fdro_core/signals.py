@@ -5,8 +5,8 @@ worker's own code, where what the handler raises would be taken for a failure of
 called at once, but what it raises is kept until the run has ended between two events and its observers have
 finished; then it is raised from `solve`. A second signal is not put off.
 
-Ctrl-C without a handler of the program's own ends the run, and `solve` returns its result. SIGTERM without one
-ends the run, and then the process as SIGTERM does.
+Ctrl-C without a handler of the program's own ends the run, and `solve` returns its result. SIGTERM without
+one ends the run, and then the process as SIGTERM does.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ def _running(engine: Engine, factories: Sequence[WorkerFactory]) -> Iterator[Non
     with _LOCK:
         if id(engine) in _BUSY:
             raise InvalidSetting(
-                f"{engine!r:.80} is the engine of another run that has not ended: make an engine for each run, "
-                "or use it again after that run",
+                f"{engine!r:.80} is the engine of another run that has not ended: make an engine for each "
+                "run, or use it again after that run",
                 parameter="engine",
                 value=engine,
             )

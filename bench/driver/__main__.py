@@ -18,6 +18,7 @@ from rich.table import Table
 from bench.driver.baselines import planes_lbfgs, subgradient
 from bench.driver.claims import claims
 from bench.driver.convergence import gradients, models, stressed, trace
+from bench.driver.endurance import checkpoints, trials
 from bench.driver.networks import networks
 from bench.driver.overhead import overhead
 from bench.driver.problems import (
@@ -221,7 +222,7 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireModels) -> f
 SECTIONS = {
     part.__name__: part
     for part in (
-        models, gradients, eight, fifty, stress, claims, planes, iteration, overhead, scale, iteration_models,
+        models, gradients, eight, fifty, stress, claims, trials, checkpoints, planes, iteration, overhead, scale, iteration_models,
         scale_models, traffic, network, networks,
     )
 }  # fmt: skip
