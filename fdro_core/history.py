@@ -1,11 +1,11 @@
-"""The history of a run: its reports and notices, fewer of them in a long run, and how a checkpoint keeps them.
+"""The history of a run: reports and notices, fewer of them if it is long, and how a checkpoint keeps them.
 
-Up to `REPORTS` reports are all kept. Beyond that every second one is left out, then three of four, and so on, so
-that those left are evenly spaced; the first and the last are always among them. Of `NOTICES` notices the older
-half is left out, except those that a result is judged by. So a run of any length needs bounded memory.
+Up to `REPORTS` reports are all kept. Beyond that every second one is left out, then three of four, and so on,
+so that those left are evenly spaced; the first and the last are always among them. Of `NOTICES` notices the
+older half is left out, except those that a result is judged by. So a run of any length needs bounded memory.
 
-In a checkpoint the reports are rows of one array. A row is made once, so a checkpoint after every report costs
-the same at any time of a run.
+In a checkpoint the reports are rows of one array. A row is made once, so a checkpoint after every report
+costs the same at any time of a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXACT = 2**53  # whole numbers below that are the same as a float
 
 Entry = dict[str, Any]
 Layout = list[list[Any]]
-"""Of every key of a report its name, its kind ("text", "whole", "number" or "vector"), and its text or size."""
+"""Of every key of a report its name, its kind ("text", "whole", "number", "vector"), and its text or size."""
 
 
 class History:

@@ -62,8 +62,8 @@ class Result:
             of the set by s can change in it. It needs the strong convexity μ_j of every problem
             (`Problem.strong_convexity`), an answer of every worker, and `AspireModels`; -inf without.
         model: which model w is: "z", "average" for a running mean of z (mini-batches with `AspireModels`), or
-            "start" for the model that the run began with, if the objective is lower there than at z at the end
-            (full batches with `AspireModels`).
+            "start" for the model that the run began with, if the objective is lower there than at z at the
+            end (full batches with `AspireModels`).
         privacy: what the run promises about the workers' data, a `PrivacyReport`; None without
             `AspireModels(privacy=...)`. In a private run `losses` are NaN: no worker tells them.
     """

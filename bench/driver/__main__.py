@@ -222,8 +222,8 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireModels) -> f
 SECTIONS = {
     part.__name__: part
     for part in (
-        models, gradients, eight, fifty, stress, claims, trials, checkpoints, planes, iteration, overhead, scale, iteration_models,
-        scale_models, traffic, network, networks,
+        models, gradients, eight, fifty, stress, claims, trials, checkpoints, planes, iteration, overhead,
+        scale, iteration_models, scale_models, traffic, network, networks,
     )
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Long runs and awkward ones: a checkpoint after every report, one engine for two runs, signals in between."""
+"""Long runs and awkward ones: a checkpoint after every report, two runs on one engine, signals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXIT = 7
 
 
 def checkpoints() -> None:
-    """Checkpoint(every=1) over 20,000 rounds of four workers: milliseconds per report, by tenths of the run."""
+    """Checkpoint(every=1) over 20,000 rounds of four workers: milliseconds per report, by tenths."""
     problems, times = regression(4, seed=1), []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.npz"

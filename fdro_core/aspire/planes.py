@@ -4,8 +4,8 @@ A plane is stored as its distribution p_l, since the paper's nominal p̄ cancels
 p_lᵀf <= h. The planes stand in the columns of an (N, capacity) array, so that one worker's entries lie
 together, and P·f follows every loss as it comes: an iteration costs O(|A|), a plane update O(N|A|).
 
-While workers are left out, a plane in use is that of the set with their weight given to the others. It need not
-be in the set, so the set's own plane is kept beside it, for the time when the workers are back.
+While workers are left out, a plane in use is that of the set with their weight given to the others. It need
+not be in the set, so the set's own plane is kept beside it, for the time when the workers are back.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ class Planes:
         return True
 
     def settle(self) -> None:
-        """Scale λ to a sum of 1: a plane that was removed may have had some; the last one, if none has any."""
+        """Scale λ to a sum of 1, since a plane that was removed may have had some; if none is left, the last
+        plane has all.
+        """
         total = float(self.multipliers.sum())
         if total > 0:
             self.multipliers[:] /= total

@@ -185,8 +185,8 @@ def _reference(oracle: Oracle, workers: int) -> Array:
     off = float(measure(reference)) if callable(measure) else 0.0
     if not off <= OUTSIDE:
         raise InvalidSetting(
-            f"the set's reference() is {reference!s:.80}, which is not in the set: its violation is {off:.3g}. "
-            "Every run starts there, so it must be a distribution in the set"
+            f"the set's reference() is {reference!s:.80}, which is not in the set: its violation is "
+            f"{off:.3g}. Every run starts there, so it must be a distribution in the set"
         )
     return reference
 

@@ -324,17 +324,7 @@ def _models(saved: Saved) -> None:
         raise saved.error("master.metric", "must be > 0")
     for name in ("master.sent_points", f"{at}.X", f"{at}.G"):
         saved.array(name, "N", "p")
-    saved.array("master.start_point", "p")
-    begun = saved.get("master.start_losses")
-    if not isinstance(begun, np.ndarray) or begun.shape != (saved.sizes["N"],) or np.isinf(begun).any():
-        raise saved.error("master.start_losses", "must be a number or NaN for every worker")
-    if not isinstance(saved.get("master.start_objective"), float) or np.isnan(
-        saved.get("master.start_objective")
-    ):
-        raise saved.error("master.start_objective", "must be a number")
-    left = saved.get("master.convergence.left")
-    if not isinstance(left, float) or not left >= 0.0:
-        raise saved.error("master.convergence.left", f"must be a number >= 0, got {left!r}")
+    _claims(saved)
     for name in ("master.reach", f"{at}.losses"):
         saved.array(name, "N")
     planes = _planes(saved, "master.planes")
@@ -351,6 +341,21 @@ def _models(saved: Saved) -> None:
         saved.agree(f"{at}.C", off, curvature.max(), words)
     else:
         _plane_losses(saved, f"{at}.losses", "master.planes", planes)
+
+
+def _claims(saved: Saved) -> None:
+    """Check what the end of a run is judged by."""
+    saved.array("master.start_point", "p")
+    begun = saved.get("master.start_losses")
+    if not isinstance(begun, np.ndarray) or begun.shape != (saved.sizes["N"],) or np.isinf(begun).any():
+        raise saved.error("master.start_losses", "must be a number or NaN for every worker")
+    if not isinstance(saved.get("master.start_objective"), float) or np.isnan(
+        saved.get("master.start_objective")
+    ):
+        raise saved.error("master.start_objective", "must be a number")
+    left = saved.get("master.convergence.left")
+    if not isinstance(left, float) or not left >= 0.0:
+        raise saved.error("master.convergence.left", f"must be a number >= 0, got {left!r}")
 
 
 def _rounds(saved: Saved) -> None:

@@ -43,7 +43,7 @@ class HistoryFile:
         return os.path.exists(self.path) and not os.path.isfile(self.path)
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
-        """Write the new entry, and those that could not be written; a resumed run begins with its checkpoint's."""
+        """Write the new entry, and what could not be written; a resumed run begins with its checkpoint's."""
         if self._left is None:
             self._left = [*run.history]
         elif not (self._left and self._left[-1] is entry):

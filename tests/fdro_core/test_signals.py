@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -50,7 +49,7 @@ def leave(number, frame):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("at", [1, 2, 5, 20])
 def test_a_handler_that_leaves_ends_the_process_with_its_code(number, at, tmp_path):
-    """Call 1 and 2 are of the handshake, whose workers would have been blamed; later a checkpoint is written."""
+    """Calls 1 and 2 are of the handshake, where a worker was blamed; later a checkpoint is written."""
     path, box = tmp_path / "run.npz", middle_box(3)
     problems = [Killed([0.0], at, number), Quadratic([1.0]), Quadratic([2.0])]
     with handling(number, leave), pytest.raises(SystemExit) as left:

@@ -8,6 +8,8 @@ If f_j - μ_j/2·‖·‖² is convex for every j, then for any s in P and any m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fdro_core.result import EPS, SPARE
@@ -51,3 +53,12 @@ def lower_bound(
     value = float(s @ losses) - off * float(np.ptp(losses))
     bound: float = value - fall - rounding * (float(s @ np.abs(losses)) + fall)
     return bound
+
+
+def best_bound(
+    candidates: Sequence[tuple[Array, float]], losses: Array, gradients: Array, convexities: Array
+) -> float:
+    """The best of the bounds by several weights, each with its violation."""
+    if not np.isfinite(convexities).all():
+        return -np.inf
+    return max(lower_bound(s, off, losses, gradients, convexities) for s, off in candidates)

@@ -47,7 +47,8 @@ def look_ahead(evaluate: Evaluator, z: Array, scale: Array, shift: Array, steps:
     """Take steps - 1 local steps; the last point, its loss and gradient, and the gradient at z.
 
     Costs `steps` gradients. The steps minimise φ(y) = f_j(y) + (d - v_j)ᵀy + ½μc‖y - z‖²_D. One after which φ
-    is higher is undone, and those that follow are a quarter as long: c may be too small, far from z above all.
+    is higher is undone, and those that follow are a quarter as long: c may be too small, far from z above
+    all.
     """
     loss, gradient = evaluate(z, 0)
     y, gradient = z, gradient.copy()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdro_core.aspire.models import kernels
-from fdro_core.aspire.models.certificate import lower_bound
+from fdro_core.aspire.models.certificate import best_bound
 from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.local import long_step
@@ -71,7 +71,8 @@ class ModelMaster(PlaneMaster):
 
     reply_kind = Evaluation
     own_state: ClassVar[tuple[str, ...]] = (
-        "objective", "value", "metric", "reach", "violation", "start_point", "start_losses", "start_objective",
+        "objective", "value", "metric", "reach", "violation", "start_point", "start_losses",
+        "start_objective",
     )  # fmt: skip
     at_start = False
 
@@ -292,7 +293,7 @@ class ModelMaster(PlaneMaster):
         self.finished = CONVERGED if self.convergence.reached else ""
 
     def conclude(self, assessment: Assessment) -> str:
-        """Whether the run is at its end, now that it seems so and all workers were asked: why, "" to go on."""
+        """Why the run ends, now that it seems to be at its end and all workers were asked; "" to go on."""
         if self.finished != CONVERGED:
             return self.finished
         losses, values = assessment.losses, self.models.values()
@@ -389,27 +390,17 @@ class ModelMaster(PlaneMaster):
         measure += float((slope * slope) @ (1.0 / self.metric))
         if any(self.roster.alive[j] and weights[j] > 0 for j in replies if j not in answered):
             measure = np.inf
-        bound = self._lower_bound(weights, answered, losses, answer)
+        bound = -np.inf
+        if len(answered) == self.plan.workers:
+            everyone = [answered[j] for j in range(self.plan.workers)]
+            gradients = np.array([reply.gradient for reply in everyone])
+            convexities = np.array([reply.strong_convexity for reply in everyone])
+            bound = best_bound(
+                [(weights, self._violation(weights)), _worst(answer)], losses, gradients, convexities
+            )
         if wrong := contradiction(losses, answer, bound):
             self.notice("contradiction", reason=wrong)
         return Standing(weights, self._planes.matrix(), measure, bound, model)
-
-    def _lower_bound(
-        self, weights: Array, answered: Mapping[int, Inspected], losses: Array, answer: Any
-    ) -> float:
-        """The better of the bounds by s and by the worst case at the model; -inf unless everyone answered."""
-        if len(answered) < self.plan.workers:
-            return -np.inf
-        everyone = [answered[j] for j in range(self.plan.workers)]
-        convexities = np.array([reply.strong_convexity for reply in everyone])
-        if not np.isfinite(convexities).all():
-            return -np.inf
-        gradients = np.array([reply.gradient for reply in everyone])
-        p, off = np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
-        return max(
-            lower_bound(weights, self._violation(weights), losses, gradients, convexities),
-            lower_bound(p, off, losses, gradients, convexities),
-        )
 
     def _violation(self, weights: Array) -> float:
         """How far outside the set the weights are; the most that the planes may be, if the set cannot say."""
@@ -471,6 +462,11 @@ class ModelMaster(PlaneMaster):
             return False
         self.convergence.restart()
         return True
+
+
+def _worst(answer: Any) -> tuple[Array, float]:
+    """The worst case of an answer, and how far outside the set it may be."""
+    return np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
 
 
 def _check_form(plan: Plan, state: Mapping[str, Any]) -> None:

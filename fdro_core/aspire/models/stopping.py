@@ -9,10 +9,11 @@ measures how far the models are from a saddle point, and from the losses that th
 in units of the loss. A slow worker keeps δ large until it was heard near z. If δ falls by the factor ρ² per
 epoch, about δ/(1 - ρ) of the objective is still to be gained: while δ hardly falls, a small δ means nothing.
 
-This is an estimate. It proves nothing, and on a plateau of a network it can be wrong. So when it says that the
-run is at its end, all workers are asked for loss and gradient at the model. The run has converged if they prove
-a small gap, and the losses are what the models say. If they do not, it goes on as long as that helps: until the
-gap has not halved since the last time, or at once if a gap cannot be proved and the models are right.
+This is an estimate. It proves nothing, and on a plateau of a network it can be wrong. So when it says that
+the run is at its end, all workers are asked for loss and gradient at the model. The run has converged if they
+prove a small gap, and the losses are what the models say. If they do not, it goes on as long as that helps:
+until the gap has not halved since the last time, or at once if a gap cannot be proved and the models are
+right.
 """
 
 from __future__ import annotations
