@@ -173,6 +173,10 @@ class ObserverFailed(DriverError):
     """
 
 
+class ProofWarning(RuntimeWarning):
+    """The lower bound on the optimum is above the objective: the uncertainty set contradicts itself."""
+
+
 class WorkerWarning(RuntimeWarning):
     """A worker was lost because of an exception, was dropped, or sends suspicious numbers."""
 

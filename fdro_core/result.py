@@ -13,12 +13,17 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import join_names
 
 CONVERGED = "converged"
-"""The stop reason of a run that ends because more iterations would gain nothing."""
+"""The stop reason of a run that ends because it is proved to be at the optimum, as near as was asked."""
+
+STOPPED = "stopped: no further progress"
+"""The stop reason of a run that ends because more iterations seem to gain nothing. That is not proved."""
 
 BUDGET_SPENT = "privacy budget"
 """The stop reason of a private run that ends because a worker may not answer again."""
 
 NAMED = 8  # how many workers a sentence names at most
+EPS = float(np.finfo(np.float64).eps)
+SPARE = 64  # operations per number that rounding is allowed for, beside those of a sum over the workers
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class Result:
         iterations: master iterations done.
         gradients: the number of gradients in all workers' steps; those of the handshake before the first
             step and of the final round are not counted (docs/driver.md).
-        stop_reason: "converged" (see `tolerance` of `AspireModels`), "iterations", "interrupted", or what an
-            observer returned.
+        stop_reason: "converged" if a small gap is proved, "stopped: no further progress" if it only seems so
+            (both: `tolerance` of `AspireModels`), "iterations", "interrupted", or what an observer returned.
         planned: the iterations that the run would have made if nothing had stopped it.
         lower_bound: a proven lower bound on the optimum, min over w of max over p in P of pᵀf(w):
 
@@ -56,8 +61,9 @@ class Result:
             with s the better of `weights` and `worst_case.p`, less what rounding and the certified violation
             of the set by s can change in it. It needs the strong convexity μ_j of every problem
             (`Problem.strong_convexity`), an answer of every worker, and `AspireModels`; -inf without.
-        model: which model w is: "z", or "average" for a running mean of z (mini-batches with
-            `AspireModels`).
+        model: which model w is: "z", "average" for a running mean of z (mini-batches with `AspireModels`), or
+            "start" for the model that the run began with, if the objective is lower there than at z at the
+            end (full batches with `AspireModels`).
         privacy: what the run promises about the workers' data, a `PrivacyReport`; None without
             `AspireModels(privacy=...)`. In a private run `losses` are NaN: no worker tells them.
     """
@@ -84,11 +90,15 @@ class Result:
     def gap(self) -> float:
         """How far the objective at w is above the optimum at most, proved; infinite if there is no proof.
 
-        `worst_case.upper_bound` - `lower_bound`, in which the upper bound is proved as well.
+        `worst_case.upper_bound` - `lower_bound`, in which the upper bound is proved as well. Two bounds that
+        contradict each other prove nothing (`contradiction`).
         """
-        if not (self.proved and np.isfinite(self.lower_bound)):
-            return np.inf
-        return max(float(self.worst_case.upper_bound) - self.lower_bound, 0.0)
+        return proved_gap(self.losses, self.worst_case, self.lower_bound)
+
+    @property
+    def contradiction(self) -> str:
+        """What is wrong if the lower bound is above the objective by more than rounding, else ""."""
+        return contradiction(self.losses, self.worst_case, self.lower_bound)
 
     @property
     def proved(self) -> bool:
@@ -113,6 +123,8 @@ class Result:
 
     def __repr__(self) -> str:
         proof = "" if self.proved else f" {self.caveat()}"
+        if self.contradiction:
+            proof = " (contradicts its lower bound)"
         if np.isfinite(self.gap):
             proof = f" (at most {self.gap:.2g} above the optimum)"
         known = self.losses[np.isfinite(self.losses)]
@@ -122,6 +134,33 @@ class Result:
             f"stationarity={self.stationarity:.3g}, planes={len(self.planes)}, iterations={self.iterations}, "
             f"clock={self.clock:.6g}, stop_reason={self.stop_reason!r})"
         )
+
+
+def proved_gap(losses: Array, answer: Any, lower_bound: float) -> float:
+    """The upper bound less the lower one; infinite if one is missing, or they contradict each other."""
+    if not (np.isfinite(losses).all() and np.isfinite(lower_bound)):
+        return np.inf
+    gap = float(answer.upper_bound) - lower_bound
+    return max(gap, 0.0) if gap >= -_rounding(losses) else np.inf
+
+
+def contradiction(losses: Array, answer: Any, lower_bound: float) -> str:
+    """What is wrong if the lower bound is above the objective by more than rounding, else ""."""
+    if not np.isfinite(losses).all():
+        return ""
+    upper = float(answer.upper_bound)
+    if not lower_bound - upper > _rounding(losses):
+        return ""
+    return (
+        f"the lower bound on the optimum, {lower_bound:.6g}, is above the objective, at most {upper:.6g}: "
+        "weights that the set calls its own give more than its worst case does, so its worst_case or its "
+        "violation is wrong (`check_set` says which). Nothing is proved"
+    )
+
+
+def _rounding(losses: Array) -> float:
+    """What rounding can change in a sum of the losses with weights."""
+    return (losses.size + SPARE) * EPS * float(np.abs(losses).max())
 
 
 ENDS = {
@@ -145,6 +184,9 @@ def ending(stop_reason: str, iterations: int, planned: int) -> str:
     if stop_reason == CONVERGED:
         done = f"converged after {iterations:,} of {planned:,} iterations"
         return f"{done}: the rest would not change the objective noticeably"
+    if stop_reason == STOPPED:
+        done = f"stopped after {iterations:,} of {planned:,} iterations"
+        return f"{done}: no further progress. That this is the optimum is not proved"
     return ENDS.get(stop_reason, f"stopped by {stop_reason}")
 
 

@@ -5,11 +5,8 @@ The loop knows no algorithm and no engine, only their contracts.
 
 from __future__ import annotations
 
-import signal
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,12 @@ import numpy as np
 from fdro_core.contracts.algorithm import Assessment, MasterMachine
 from fdro_core.contracts.engine import Engine
 from fdro_core.contracts.observer import Observer
-from fdro_core.errors import DriverError, ObserverFailed, WorkerSilent, WorkerWarning
+from fdro_core.errors import DriverError, ObserverFailed, ProofWarning, WorkerSilent, WorkerWarning
 from fdro_core.federation import checkpoint
+from fdro_core.history import History
 from fdro_core.observers.failures import Failure, find_exit, observer_failed
-from fdro_core.result import Result
+from fdro_core.result import CONVERGED, Result
+from fdro_core.signals import SIGNALS
 from uncertainty_sets.backends import cold
 
 
@@ -32,7 +31,6 @@ class Run:
         master: the master's state machine.
         engine: the engine.
         belongs_to: what this is a run of (`federation/identity.py`); checkpoints keep it.
-        history: the reports and notices so far.
         stop_reason: why the run ended, "" while it goes on.
         failures: what observers raised.
         broken: whether the run ended in the middle of an update; then there is no state to save.
@@ -49,11 +47,12 @@ class Run:
         self.engine = engine
         self.belongs_to = belongs_to
         self.observers = list(observers)
-        self.history: list[dict[str, Any]] = []
+        self._history = History()
         self.stop_reason = ""
         self.failures: list[Failure] = []
         self.broken = False
         self._warned: set[tuple[int, str]] = set()
+        self._last: Assessment | None = None  # the one on which the run ended
 
     def objective(self) -> float:
         """The robust objective at z on all data, by a round of probes: two evaluations per worker."""
@@ -66,28 +65,55 @@ class Run:
     def _probe(self) -> Assessment:
         return self.master.assess(self.engine.ask(self.master.probes()))
 
+    def conclude(self, reason: str) -> str:
+        """The reason to end where the master says so; a master that can is asked once more, "" is to go on.
+
+        Its answer rests on a round of probes, which are those of the result if the run ends.
+        """
+        judge = getattr(self.master, "conclude", None)
+        if judge is None or reason != CONVERGED:
+            return reason
+        self._last = self._probe()
+        found: str = judge(self._last)
+        if not found:
+            self._last = None
+        return found
+
+    def _final(self) -> Assessment:
+        """The assessment of the model at the end, or of the start if the master finds that one better."""
+        master, end = self.master, self._last or self._probe()
+        above = getattr(master, "above_start", None)
+        if above is None or not above(end):
+            return end
+        master.at_start = True  # type: ignore[attr-defined]  # a master that can tell has it
+        start = self._probe()
+        if np.isfinite(start.losses).all() and start.objective < end.objective:
+            return start
+        master.at_start = False  # type: ignore[attr-defined]
+        return end
+
     def save(self, path: str | Path) -> None:
         """Write everything that `resume` needs."""
-        reports = [entry for entry in self.history if "losses" in entry]
         state = {
             "belongs_to": self.belongs_to,
             "master": self.master.snapshot(),
             "engine": self.engine.snapshot(),
-            "history": [{**entry, "losses": None} if "losses" in entry else entry for entry in self.history],
-            "losses": np.array([entry["losses"] for entry in reports]),  # one array instead of one per report
+            "history": self._history.snapshot(),
         }
         checkpoint.write(path, state)
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The reports and notices so far; of a long run not all (`fdro_core.history`)."""
+        return self._history.entries
+
     def restore_history(self, state: dict[str, Any]) -> None:
         """Set the history to that of a checkpoint."""
-        self.history = state["history"]
-        reports = [entry for entry in self.history if "losses" in entry]
-        for entry, losses in zip(reports, state["losses"], strict=True):
-            entry["losses"] = losses
+        self._history = History.restored(state["history"])
 
     def record(self, entry: dict[str, Any]) -> None:
         """Append a report or notice to the history and call every observer; one that raises ends the run."""
-        self.history.append(entry)
+        self._history.add(entry)
         self._warn(entry)
         for place, observer in enumerate(self.observers):
             try:
@@ -109,6 +135,9 @@ class Run:
         """Warn once per worker that failed (with its traceback), and once if its numbers look wrong."""
         if entry["event"] == "worker-silent":
             warnings.warn(_silence(entry), WorkerSilent, stacklevel=4)
+        if entry["event"] == "contradiction" and (-1, entry["event"]) not in self._warned:
+            self._warned.add((-1, entry["event"]))
+            warnings.warn(entry["reason"], ProofWarning, stacklevel=4)
         numbers = entry["event"] if entry["event"] in {"suspicious", "clipped"} else ""
         if not (numbers or "traceback" in entry or entry["event"] == "worker-dropped"):
             return
@@ -133,9 +162,9 @@ class Run:
     def result(self) -> Result:
         """The state as a Result, by a round of probes."""
         master = self.master
-        assessment = self._probe()
+        assessment = self._final()
         for notice in master.take_notices():  # the observers have finished: history and warning only
-            self.history.append(notice)
+            self._history.add(notice)
             self._warn(notice)
         return Result(
             w=master.z.copy(),
@@ -161,7 +190,7 @@ class Run:
 def execute(run: Run) -> Result:
     """Drive a run to its end; errors carry the last good state and what observers raised."""
     # cold(): an oracle that remembers earlier calls could not be resumed bit for bit.
-    with _interrupts(run), cold():
+    with SIGNALS.put_off(run), cold():
         try:
             _loop(run)
         except DriverError as error:
@@ -181,6 +210,7 @@ def execute(run: Run) -> Result:
             raise
         run.finish()
         _raise_failures(run)
+        SIGNALS.leave()
         return run.result()
 
 
@@ -189,8 +219,7 @@ def _loop(run: Run) -> None:
     master = run.master
     receive, handle, send = run.engine.receive, master.handle, run.engine.send
     while not run.stop_reason:
-        finished = getattr(master, "finished", "")
-        if finished:
+        if finished := run.conclude(getattr(master, "finished", "")):
             run.stop_reason = run.stop_reason or finished
             return
         if master.iteration >= master.last:
@@ -228,7 +257,7 @@ def _attach_result(run: Run, error: DriverError) -> None:
 
 
 def _nothing(*_: Any) -> None:
-    """Stand in for an observer's `finish` or an engine's `hurry` that does not exist."""
+    """Stand in for an observer's `finish` that does not exist."""
 
 
 def _silence(entry: dict[str, Any]) -> str:
@@ -237,29 +266,3 @@ def _silence(entry: dict[str, Any]) -> str:
         f"worker {entry['worker']} has been {entry['reason']}. It is asked again; if it stays silent it "
         "counts as dead until it answers (`deadline` of the algorithm: seconds, or None to wait forever)"
     )
-
-
-@contextmanager
-def _interrupts(run: Run) -> Iterator[None]:
-    """Make Ctrl-C end the run between two events; a second one ends it at once.
-
-    An exception in the middle of an update would leave the master's sums inconsistent, so the signal only
-    sets the stop reason.
-    """
-    usual = threading.current_thread() is threading.main_thread() and (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if not usual:
-        yield
-        return
-
-    def handler(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        run.stop_reason = run.stop_reason or "interrupted"
-        getattr(run.engine, "hurry", _nothing)()
-
-    signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

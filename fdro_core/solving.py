@@ -5,6 +5,7 @@ The module is not called `solve`: a module and a function of one name in one pac
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from fdro_core.aspire.models.algorithm import AspireModels
 from fdro_core.contracts.algorithm import Algorithm
-from fdro_core.contracts.engine import Engine
+from fdro_core.contracts.engine import Engine, WorkerFactory
 from fdro_core.contracts.observer import Observer
 from fdro_core.contracts.oracle import sized
 from fdro_core.contracts.problem import ProblemSource, check_sources
@@ -29,8 +30,12 @@ from fdro_core.federation.identity import check as check_identity
 from fdro_core.federation.state_checks import check as check_state
 from fdro_core.result import Result
 from fdro_core.run import Run, execute
+from fdro_core.signals import SIGNALS
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import FdroError
+
+_BUSY: set[int] = set()  # the ids of engines with a run under way, which keep their ids that long
+_LOCK = threading.Lock()
 
 
 def solve(
@@ -67,8 +72,7 @@ def solve(
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     point = None if start is None else _as_point(start)
     _begin(observers)
-    runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
-    try:
+    with _running(runner, [algorithm.worker(j, source) for j, source in enumerate(sources)]):
         ask = RollCall(runner.ask, len(sources))
         master = algorithm.master(uncertainty_set, len(sources), ask, point)
         belongs_to = identify(algorithm, uncertainty_set, runner, ask.problems)
@@ -76,8 +80,6 @@ def solve(
         for worker, message in master.start():
             runner.send(worker, message)
         return execute(run)
-    finally:
-        runner.stop()
 
 
 def resume(
@@ -102,8 +104,7 @@ def resume(
     sources, uncertainty_set = _checked(problems, uncertainty_set, algorithm)
     state = checkpoint.read(path)
     _begin(observers)
-    runner.start([algorithm.worker(j, source) for j, source in enumerate(sources)])
-    try:
+    with _running(runner, [algorithm.worker(j, source) for j, source in enumerate(sources)]):
         ask = RollCall(runner.ask, len(sources))
         greet(ask, len(sources), algorithm, state)  # answering does not change a worker's state
         belongs_to = identify(algorithm, uncertainty_set, runner, ask.problems)
@@ -115,8 +116,30 @@ def resume(
             run = Run(master, runner, observers, belongs_to)
             run.restore_history(state)
         return execute(run)
+
+
+@contextmanager
+def _running(engine: Engine, factories: Sequence[WorkerFactory]) -> Iterator[None]:
+    """Start an engine that no other run uses, and stop it at the end; signals are heard in between."""
+    with _LOCK:
+        if id(engine) in _BUSY:
+            raise InvalidSetting(
+                f"{engine!r:.80} is the engine of another run that has not ended: make an engine for each "
+                "run, or use it again after that run",
+                parameter="engine",
+                value=engine,
+            )
+        _BUSY.add(id(engine))
+    try:
+        with SIGNALS.heard():
+            engine.start(factories)
+            try:
+                yield
+            finally:
+                engine.stop()
     finally:
-        runner.stop()
+        with _LOCK:
+            _BUSY.discard(id(engine))
 
 
 def _observers(given: Any) -> list[Observer]:

@@ -16,7 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.driver.baselines import planes_lbfgs, subgradient
+from bench.driver.claims import claims
 from bench.driver.convergence import gradients, models, stressed, trace
+from bench.driver.endurance import checkpoints, trials
 from bench.driver.networks import networks
 from bench.driver.overhead import overhead
 from bench.driver.problems import (
@@ -221,8 +223,8 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireModels) -> f
 SECTIONS = {
     part.__name__: part
     for part in (
-        models, gradients, eight, fifty, stress, planes, iteration, overhead, scale, iteration_models,
-        scale_models, traffic, network, networks, settings,
+        models, gradients, eight, fifty, stress, claims, trials, settings, checkpoints, planes, iteration,
+        overhead, scale, iteration_models, scale_models, traffic, network, networks,
     )
 }  # fmt: skip
 

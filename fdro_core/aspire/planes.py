@@ -3,21 +3,26 @@
 A plane is stored as its distribution p_l, since the paper's nominal p̄ cancels: the constraint is
 p_lᵀf <= h. The planes stand in the columns of an (N, capacity) array, so that one worker's entries lie
 together, and P·f follows every loss as it comes: an iteration costs O(|A|), a plane update O(N|A|).
+
+While workers are left out, a plane in use is that of the set with their weight given to the others. It need
+not be in the set, so the set's own plane is kept beside it, for the time when the workers are back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.aspire.admm.kernels import weight_of
+from fdro_core.federation.missing import redistribute
 from uncertainty_sets.arrays import Array
 
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that
 VIEWS = ("multipliers", "previous", "losses")
+STRAY = 1e-7  # a plane that violates the set by more is none of its planes; conic answers reach 1e-8
 SAME = 1e-6  # planes closer than this in every entry are the same plane coming back
 DUST = 1e-16  # what rounding leaves of a zero in an answer; a true zero saves a pass over all parameters
 
@@ -27,6 +32,8 @@ class Planes:
 
     Attributes:
         table: the planes as columns, (N, capacity); the first `size` are in use.
+        whole: the same as the set has them, None if that is `table`.
+        kept: which workers are not left out, None for all.
         multipliers: λ, a view of `size` entries, like the next two.
         previous: λ of the iteration before.
         losses: P·f.
@@ -46,6 +53,8 @@ class Planes:
         capacity = 8 if keep_all else limit
         self.table = np.zeros((first.size, capacity))
         self.table[:, 0] = first
+        self.whole: Array | None = None
+        self.kept: list[bool] | None = None
         self._multipliers = np.zeros(capacity)
         self._multipliers[0] = 1.0
         self._previous = np.zeros(capacity)
@@ -92,6 +101,63 @@ class Planes:
         """s_j = Σ_l λ_l p_{l,j}."""
         return weight_of(self.table[j], self.multipliers)
 
+    def in_use(self, p: Array) -> Array:
+        """The plane p as it is used: the weight of workers that are left out goes to the others."""
+        return p if self.kept is None else redistribute(p, self.kept)
+
+    def leave_out(self, kept: Sequence[bool] | None) -> bool:
+        """Leave out all workers but those kept, None: none, from planes that are there and those to come.
+
+        Returns whether the planes changed. P·f is to be refreshed.
+        """
+        kept = None if kept is None or all(kept) else list(kept)
+        if kept == self.kept:
+            return False
+        whole = self.table if self.whole is None else self.whole
+        self.kept, self.whole = kept, None if kept is None else whole
+        self.table = whole
+        self._use()
+        return True
+
+    def _use(self) -> None:
+        """Derive the planes in use from those of the set."""
+        if self.whole is not None:
+            self.table = self.whole.copy()
+            for column in range(self.size):
+                self.table[:, column] = self.in_use(self.whole[:, column])
+
+    def check(self, violation: Callable[[Array], float] | None, reference: Array) -> bool:
+        """Remove the planes that are not in the set, after a resume with another one; whether there were any.
+
+        A set that cannot measure a violation has none but its reference, which takes the place of the last
+        plane removed.
+        """
+        whole = self.table if self.whole is None else self.whole
+        columns = whole.T[: self.size]
+        if violation is None:
+            outside = ~(columns == reference).all(axis=1)
+        else:
+            outside = np.array([not violation(column.copy()) <= STRAY for column in columns])
+        if not outside.any():
+            return False
+        if outside.all():
+            whole[:, 0], outside[0] = reference, False
+        self._remove(np.flatnonzero(outside), remember=False)
+        self.dropped = self.dropped[:0]
+        self._use()
+        self.settle()
+        return True
+
+    def settle(self) -> None:
+        """Scale λ to a sum of 1, since a plane that was removed may have had some; if none is left, the last
+        plane has all.
+        """
+        total = float(self.multipliers.sum())
+        if total > 0:
+            self.multipliers[:] /= total
+        else:
+            self.multipliers[-1] = 1.0
+
     def update(self, p: Array, losses: Array) -> bool:
         """Add the oracle's answer p if it is violated, Eq. (19)-(20), and remove inactive planes, Eq. (21).
 
@@ -99,7 +165,8 @@ class Planes:
         """
         self.refresh(losses)
         spread = float(np.ptp(losses))
-        violated = float(p @ losses) > float(self.losses.max()) + VIOLATION * spread
+        value = float(self.in_use(p) @ losses)
+        violated = value > float(self.losses.max()) + VIOLATION * spread
         idle = np.zeros(0, dtype=np.intp)
         if not self.keep_all:
             idle = np.flatnonzero((self.multipliers == 0) & (self.previous == 0))
@@ -108,7 +175,10 @@ class Planes:
         if idle.size:
             self._remove(idle)
         if violated:
-            self._add(p, float(p @ losses))
+            self._add(p, value)
+        if self.whole is not None:
+            self._use()
+            self.refresh(losses)
         return violated or idle.size > 0
 
     def _add(self, p: Array, loss: float) -> None:
@@ -118,12 +188,15 @@ class Planes:
             self._merge()
         if self.size == self.table.shape[1]:
             self.table = np.concatenate([self.table, np.zeros_like(self.table)], axis=1)
+            if self.whole is not None:
+                self.whole = np.concatenate([self.whole, np.zeros_like(self.whole)], axis=1)
             self._multipliers, self._previous, self._losses = (
                 np.concatenate([part, np.zeros_like(part)])
                 for part in (self._multipliers, self._previous, self._losses)
             )
         last = self.size
-        self.table[:, last] = np.where(p > DUST, p, 0.0)
+        for table in self._tables():
+            table[:, last] = np.where(p > DUST, p, 0.0)
         self._multipliers[last] = self._previous[last] = 0.0
         self._losses[last] = loss
         self.size += 1
@@ -140,7 +213,8 @@ class Planes:
         total = self._multipliers[a] + self._multipliers[b]
         if total > 0:
             share = self._multipliers[b] / total
-            self.table[:, b] = (1 - share) * self.table[:, a] + share * self.table[:, b]
+            for table in self._tables():
+                table[:, b] = (1 - share) * table[:, a] + share * table[:, b]
             self._losses[b] = (1 - share) * self._losses[a] + share * self._losses[b]
             self._multipliers[b] = total
             self._previous[b] += self._previous[a]
@@ -148,13 +222,18 @@ class Planes:
 
     def _remove(self, which: NDArray[np.intp], *, remember: bool = True) -> None:
         if remember:
-            removed = self.table[:, which].T
+            removed = self._tables()[-1][:, which].T
             self.dropped = np.concatenate([self.dropped, removed])[-self.limit :]
         keep = np.ones(self.size, dtype=bool)
         keep[which] = False
         left = int(keep.sum())
-        self.table[:, :left] = self.table[:, : self.size][:, keep]
+        for table in self._tables():
+            table[:, :left] = table[:, : self.size][:, keep]
         for part in (self._multipliers, self._previous, self._losses):
             part[:left] = part[: self.size][keep]
         self.size = left
         self._view()
+
+    def _tables(self) -> list[Array]:
+        """The planes in use and those of the set; one table if they are the same."""
+        return [self.table] if self.whole is None else [self.table, self.whole]

@@ -14,14 +14,17 @@ class RunView(Protocol):
     """A run in progress, as observers see it.
 
     Attributes:
-        history: the reports and notices so far.
         stop_reason: why the run ended, "" while it goes on.
         broken: whether the run ended in the middle of an update; then there is no state to save.
     """
 
-    history: list[dict[str, Any]]
     stop_reason: str
     broken: bool
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The reports and notices so far; of a long run not all."""
+        ...
 
     @property
     def master(self) -> MasterMachine:

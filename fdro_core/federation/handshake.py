@@ -28,6 +28,7 @@ from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.names import join_names
 
 METRIC_FLOOR = 1e-12  # of the largest entry
+OUTSIDE = 1e-7  # a reference that violates the set by more is not in it; conic answers reach 1e-8
 
 Kind = TypeVar("Kind", bound=Reply)
 
@@ -179,6 +180,13 @@ def _reference(oracle: Oracle, workers: int) -> Array:
         raise InvalidSetting(
             f"the set's reference() has shape {reference.shape} and there are {workers} problems: "
             "it must have one entry per worker"
+        )
+    measure = getattr(oracle, "violation", None)
+    off = float(measure(reference)) if callable(measure) else 0.0
+    if not off <= OUTSIDE:
+        raise InvalidSetting(
+            f"the set's reference() is {reference!s:.80}, which is not in the set: its violation is "
+            f"{off:.3g}. Every run starts there, so it must be a distribution in the set"
         )
     return reference
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fdro_core.contracts.forms import LARGEST, LARGEST_INT, LARGEST_SQ
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
+from fdro_core.history import largest_loss
 
 SQUARES = ("_sq", "squares")  # in the names of what may be as large as squares are
 AGREE = 1e-6  # of what was summed: running sums lose a few digits to rounding in a long run, not ten
@@ -183,13 +184,38 @@ def check(
 
 
 def _history(saved: Saved) -> None:
-    history = saved.listing("history")
-    if not all(isinstance(entry, Mapping) and "event" in entry for entry in history):
-        raise saved.error("history", "must be a list of dicts, each with its event")
-    reports = sum("losses" in entry for entry in history)
-    losses = saved.get("losses")
-    if not isinstance(losses, np.ndarray) or len(losses) != reports:
-        raise saved.error("losses", f"must be an array with a row for each of {reports} reports")
+    for name in ("count", "stride"):
+        saved.count(f"history.{name}", least=int(name == "stride"))
+    layout = saved.listing("history.layout")
+    kinds = {"text": str, "whole": int, "number": int, "vector": int}
+    if not all(
+        isinstance(part, list)
+        and len(part) == 3
+        and part[1] in kinds
+        and type(part[0]) is str
+        and type(part[2]) is kinds[part[1]]
+        for part in layout
+    ):
+        raise saved.error("history.layout", "must be lists of a name, a kind and its text or size")
+    rows = saved.get("history.rows")
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.float64 or rows.ndim != 2:
+        raise saved.error("history.rows", "must be an array of reports by columns of float64")
+    width = sum(size for _, kind, size in layout if kind != "text")
+    if len(rows) and rows.shape[1] != width:
+        raise saved.error("history.rows", f"has {rows.shape[1]} columns where {width} are needed")
+    others = saved.listing("history.others")
+    total = len(rows) + len(others)
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in others):
+        raise saved.error("history.others", "must be pairs of a place and an entry")
+    places = [place for place, _ in others]
+    if not all(type(place) is int and 0 <= place < total for place in places) or len(set(places)) < len(
+        places
+    ):
+        raise saved.error("history.others", f"must name places below {total}, each once")
+    if not all(isinstance(entry, Mapping) and "event" in entry for _, entry in others):
+        raise saved.error("history.others", "must hold dicts, each with its event")
+    if len(rows) and ["event", "text", "report"] not in layout:
+        raise saved.error("history.layout", "must be one of reports")
 
 
 def _counts(saved: Saved) -> None:
@@ -300,6 +326,9 @@ def _planes(saved: Saved, at: str) -> NDArray[np.float64]:
     size = saved.count(f"{at}.size", least=1)
     if size > saved.sizes["capacity"]:
         raise saved.error(f"{at}.size", f"is {size}, with room for {saved.sizes['capacity']}")
+    if saved.get(f"{at}.kept") is not None:
+        saved.listing(f"{at}.kept", "N")
+        saved.array(f"{at}.whole", "N", "capacity")
     planes = table[:, :size]
     if np.abs(planes.sum(axis=0) - 1.0).max() > AGREE or planes.min() < -AGREE:
         raise saved.error(f"{at}.table", "holds a plane that is not a distribution")
@@ -310,7 +339,7 @@ def _plane_losses(saved: Saved, name: str, at: str, planes: NDArray[np.float64])
     """Check P·f against the workers' losses."""
     losses = saved.get(name)
     off = np.abs(losses @ planes - saved.get(f"{at}._losses")[: planes.shape[1]]).max()
-    scale = max(np.abs(losses).max(), np.abs(saved.get("losses")).max(initial=1.0))  # as large as they were
+    scale = max(np.abs(losses).max(), largest_loss(saved.get("history")), 1.0)  # as large as they were
     saved.agree(f"{at}._losses", off, scale, "do not agree with the planes and the workers' losses")
 
 
@@ -320,7 +349,7 @@ def _models(saved: Saved) -> None:
     numbers = (
         "objective",
         "value",
-        *(f"convergence.{name}" for name in ("epochs", "highest", "scale", "floor")),
+        *(f"convergence.{name}" for name in ("epochs", "highest", "scale", "size", "floor")),
     )
     for name in numbers:
         saved.number(f"master.{name}")
@@ -333,6 +362,7 @@ def _models(saved: Saved) -> None:
         raise saved.error("master.metric", "must be > 0")
     for name in ("master.sent_points", f"{at}.X", f"{at}.G"):
         saved.array(name, "N", "p")
+    _claims(saved)
     for name in ("master.reach", f"{at}.losses"):
         saved.array(name, "N")
     planes = _planes(saved, "master.planes")
@@ -349,6 +379,21 @@ def _models(saved: Saved) -> None:
         saved.agree(f"{at}.C", off, curvature.max(), words)
     else:
         _plane_losses(saved, f"{at}.losses", "master.planes", planes)
+
+
+def _claims(saved: Saved) -> None:
+    """Check what the end of a run is judged by."""
+    saved.array("master.start_point", "p")
+    begun = saved.get("master.start_losses")
+    if not isinstance(begun, np.ndarray) or begun.shape != (saved.sizes["N"],) or np.isinf(begun).any():
+        raise saved.error("master.start_losses", "must be a number or NaN for every worker")
+    if not isinstance(saved.get("master.start_objective"), float) or np.isnan(
+        saved.get("master.start_objective")
+    ):
+        raise saved.error("master.start_objective", "must be a number")
+    left = saved.get("master.convergence.left")
+    if not isinstance(left, float) or not left >= 0.0:
+        raise saved.error("master.convergence.left", f"must be a number >= 0, got {left!r}")
 
 
 def _rounds(saved: Saved) -> None:

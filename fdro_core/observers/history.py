@@ -25,12 +25,14 @@ class HistoryFile:
     notice has event, iteration, clock and its own facts.
 
     Args:
-        path: the file; a new run replaces it, a resumed one continues it.
+        path: the file; a new run replaces it, a resumed one too, beginning with what its checkpoint has. The
+            file has every entry since, also of a run that is so long that its history has not.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = check_path("HistoryFile.path", path)
-        self._written: int | None = None
+        self._left: list[dict[str, Any]] | None = None  # what is to be written; None: the run's history
+        self._began = False
 
     def begin(self) -> None:
         """Raise `FileNotWritten` if the file cannot be written; a pipe or a screen is not tried."""
@@ -41,15 +43,19 @@ class HistoryFile:
         return os.path.exists(self.path) and not os.path.isfile(self.path)
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
-        """Write the new entries; a resumed run first writes those of its checkpoint."""
+        """Write the new entry, and what could not be written; a resumed run begins with its checkpoint's."""
+        if self._left is None:
+            self._left = [*run.history]
+        elif not (self._left and self._left[-1] is entry):
+            self._left.append(entry)
         if self._special():
             with self.path.open("w", encoding="utf-8") as file:
-                file.write(_lines(run.history[self._written or 0 :]))
-        elif self._written is None:  # replaced as a whole: a crash here must not lose the previous lines
-            files.write_text(self.path, _lines(run.history))
+                file.write(_lines(self._left))
+        elif not self._began:  # replaced as a whole: a crash here must not lose the previous lines
+            files.write_text(self.path, _lines(self._left))
         else:
-            self._append(_lines(run.history[self._written :]).encode())
-        self._written = len(run.history)
+            self._append(_lines(self._left).encode())
+        self._left, self._began = [], True
 
     def _append(self, lines: bytes) -> None:
         """Append all lines or none: half a line would hide those that follow."""

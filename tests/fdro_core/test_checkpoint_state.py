@@ -173,8 +173,11 @@ CHANGES = {
     "no metric": (["q-ffl", *CORRECTED], "master.state.metric", lambda D: None, "metric, which .* needs"),
     "a look at delays": (["afl", "scaffold"], "master.roster.look_at", lambda t: 2.5, "None in rounds"),
     "earlier losses": (["scaff-pd"], "master.state.earlier", lambda f: f * np.nan, "NaN"),
-    "history": (METHODS, "history", lambda h: [3], "dicts"),
-    "losses": (METHODS, "losses", lambda f: f[:-1], "a row for each"),
+    "history": (METHODS, "history.others", lambda h: [[0, 3]], "dicts"),
+    "an entry twice": (METHODS, "history.others", lambda h: [*h, h[-1]], "each once"),
+    "a column": (METHODS, "history.rows", lambda r: r[:, :-1], "columns where"),
+    "a layout": (METHODS, "history.layout", lambda h: [["losses", "vector", "x"]], "name, a kind"),
+    "a stride": (METHODS, "history.stride", lambda h: 0, "whole number >= 1"),
 }  # fmt: skip
 
 
@@ -235,7 +238,7 @@ def test_whatever_is_missing_is_missed_in_words(sound):
             words.append(str(error))
         else:
             assert np.isfinite(result.objective)
-    assert {("master",), ("engine",), ("history",), ("losses",), ("belongs_to",)} <= set(refused)
+    assert {("master",), ("engine",), ("history",), ("belongs_to",)} <= set(refused)
     assert ("master", "roster") in refused
     assert len(refused) > 20
     assert min(map(len, words)) > 40

@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.driver.problems import reference, regression, relative_gap, robust_value, six_sets
+from bench.driver.problems import (
+    Scaled,
+    classification,
+    reference,
+    regression,
+    relative_gap,
+    robust_value,
+    six_sets,
+)
 from fdro_core import (
     AspireModels,
+    HuberRegression,
     Straggler,
     VirtualEngine,
     resume,
@@ -64,9 +73,10 @@ def test_full_batches_step_on_the_corrected_loss():
         reply = worker.handle(message)
         assert fault(message, reply) == ""
         d, y = planes.weights() @ G, z
+        longest = max(c[j], planes.weights() @ c)  # no step is longer than one of the whole objective
         for _ in range(E - 1):
             slope = problems[j].loss_and_gradient(y)[1] - G[j] + d
-            y = y - (slope / metric / c[j] + local.DAMPING * (y - z)) / (1.0 + local.DAMPING)
+            y = y - (slope / metric / longest + local.DAMPING * (y - z)) / (1.0 + local.DAMPING)
         np.testing.assert_allclose(reply.point, y, rtol=1e-10)
         loss, gradient = problems[j].loss_and_gradient(reply.point)
         assert reply.loss == loss
@@ -178,6 +188,60 @@ def test_mini_batches_stay_at_the_optimum(corrected):
         state.step(5 / 2)
     moved = float(np.abs(state.z - z).max())
     assert moved < 1e-12 if corrected else moved > 1e-3
+
+
+@pytest.mark.parametrize("curvature", [1.0, 30.0, 1e3, 1e6])
+def test_a_local_step_that_raises_its_loss_is_undone(curvature):
+    """With a c_j that is too small by any factor, φ at the end is never above φ at z."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        problem, z = Quadratic(rng.normal(size=P), curvature), 3.0 * rng.normal(size=P)
+        scale, shift = rng.uniform(0.5, 2.0, size=P), rng.normal(size=P)
+
+        def value(y, problem=problem, z=z, scale=scale, shift=shift):
+            away = y - z
+            return (
+                problem.loss_and_gradient(y)[0]
+                + (shift / scale) @ away
+                + 0.25 * away**2 @ (1.0 / scale) / 1.5
+            )
+
+        reply = ModelWorker(0, problem, seed=0, batch_size=None, local_steps=8).handle(
+            EvaluateAhead(1, z, scale, shift)
+        )
+        assert value(reply.point) <= value(z) + 1e-12 * abs(value(z))
+        assert reply.loss == problem.loss_and_gradient(reply.point)[0]
+        np.testing.assert_array_equal(reply.gradient, problem.loss_and_gradient(reply.point)[1])
+
+
+@pytest.mark.parametrize("factor", [900.0, 1e4])
+@pytest.mark.parametrize("make", [regression, classification])
+def test_workers_in_other_units_reach_the_optimum_as_without_local_steps(make, factor):
+    problems = [Scaled(each, factor if j == 0 else 1.0) for j, each in enumerate(make(4, seed=0))]
+    chosen = six_sets(4, seed=0)["kl"]
+    plain = solve(problems, chosen, algorithm=models(iterations=800))
+    start = robust_value(problems, chosen, np.zeros(problems[0].dimension))
+    for steps in (2, 5, 10):
+        result = solve(problems, chosen, algorithm=models(iterations=800, local_steps=steps))
+        assert result.objective == pytest.approx(plain.objective, rel=1e-6)
+        assert not result.suspicious.keys() - plain.suspicious.keys()
+        reports = [entry for entry in result.history if entry["event"] == "report"]
+        assert max(entry["objective"] for entry in reports) < 3.0 * start
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("far", [1e2, 1e6])
+def test_a_far_start_where_losses_are_linear(workers, far):
+    rng = np.random.default_rng(0)
+    problems = [
+        HuberRegression(rng.normal(size=(30, 3)), rng.normal(size=30), epsilon=1.0) for _ in range(workers)
+    ]
+    everyone, start = Box(np.zeros(workers), np.ones(workers)), np.full(4, far)
+    ends = [
+        solve(problems, everyone, algorithm=models(local_steps=steps, iterations=900), start=start).objective
+        for steps in (1, 2, 5)
+    ]
+    np.testing.assert_allclose(ends, ends[0], rtol=1e-7)
 
 
 # -- messages -----------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from fdro_core.contracts.messages import Update
 from fdro_core.contracts.settings import step_at
 from fdro_core.errors import DriverError
 from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.missing import redistribute
 from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
@@ -140,8 +139,7 @@ class Adversary:
                 f"[{config.value_floor:g}, {config.value_bound:g}], where h cannot follow it: widen that "
                 "range (value_floor=-inf if losses can be negative)"
             )
-        if weighed is not None:
-            p = redistribute(p, weighed)
+        self.leave_out(weighed)
         returned = planes.returned
         planes.update(p, self.losses)
         if planes.returned > returned:
@@ -169,12 +167,12 @@ class Adversary:
         else:
             self.step = self.caution * share / norm if norm > 0 else 1.0
 
-    def drop(self, alive: Sequence[bool]) -> None:
-        """Leave the losses of lost workers out: their weight in every plane goes to the others."""
-        planes = self.planes
-        for column in range(planes.size):
-            planes.table[:, column] = redistribute(planes.table[:, column], alive)
-        planes.refresh(self.losses)
+    def leave_out(self, weighed: Sequence[bool] | None) -> None:
+        """Leave out the losses of all workers but those weighed, None: of none; their weight in every plane
+        goes to the others.
+        """
+        if self.planes.leave_out(weighed):
+            self.planes.refresh(self.losses)
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""

@@ -55,7 +55,7 @@ class Master(PlaneMaster):
         self.outliers = self._outliers()
         self._enter_handshake(handshake)
         if handshake.failures:
-            self.adversary.drop(self._may_weigh() or self.roster.alive)
+            self.adversary.leave_out(self._may_weigh() or self.roster.alive)
             self.weights = self.adversary.planes.weights()
         live = np.array(self.roster.alive)
         self.consensus.penalty = config.penalty or step_sizes.penalty(
@@ -224,12 +224,14 @@ class Master(PlaneMaster):
         super()._lose(j, reason, for_good=for_good, error=error)
         self.consensus.remove(j)
         if self.plan.config.dead_losses == "drop" and self.roster.live:
-            self.adversary.drop(self.roster.alive)
+            self.adversary.leave_out(self.roster.alive)
 
     def _rejoin(self, j: int) -> None:
-        """Put worker j back into the sums, with the φ_j it had."""
+        """Put worker j back into the sums, with the φ_j it had, and its loss into the planes."""
         super()._rejoin(j)
         self.consensus.add(j)
+        if self.plan.config.dead_losses == "drop":
+            self.adversary.leave_out(self._may_weigh())
 
     # -- reports, assessment, checkpoints -------------------------------------------------------------
 
@@ -283,4 +285,7 @@ class Master(PlaneMaster):
         master.adversary = Adversary.restored(plan.config, oracle, state["adversary"])
         master.outliers = master._outliers()
         master._restore(plan.roster(), oracle, state)
+        if master.adversary.planes.check(getattr(oracle, "violation", None), oracle.reference()):
+            master.adversary.planes.refresh(master.adversary.losses)
+            master.adversary.set_step(master.consensus.penalty, *master._pace())
         return master

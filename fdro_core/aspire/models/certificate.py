@@ -8,13 +8,14 @@ If f_j - μ_j/2·‖·‖² is convex for every j, then for any s in P and any m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from fdro_core.result import EPS, SPARE
 from uncertainty_sets.arrays import Array
 
-EPS = float(np.finfo(np.float64).eps)
 OUTSIDE = 1e-9  # weights that violate the set by more are not in it; the same as in `UncertaintySet.contains`
-SPARE = 64  # operations per number that rounding is allowed for, beside those of the sums here
 
 
 def lower_bound(
@@ -52,3 +53,12 @@ def lower_bound(
     value = float(s @ losses) - off * float(np.ptp(losses))
     bound: float = value - fall - rounding * (float(s @ np.abs(losses)) + fall)
     return bound
+
+
+def best_bound(
+    candidates: Sequence[tuple[Array, float]], losses: Array, gradients: Array, convexities: Array
+) -> float:
+    """The best of the bounds by several weights, each with its violation."""
+    if not np.isfinite(convexities).all():
+        return -np.inf
+    return max(lower_bound(s, off, losses, gradients, convexities) for s, off in candidates)

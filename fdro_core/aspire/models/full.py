@@ -136,7 +136,8 @@ class FullModels:
     def local_step(self, j: int, steps: int) -> tuple[Array, Array]:
         """a and b of worker j's local steps (`models.local`); `steps` matters to `SampledModels` only."""
         assert self.controls is not None
-        scale: Array = self.inverse / ((1.0 + DAMPING) * self.curvature[j])
+        c = max(float(self.curvature[j]), float(self.C @ self.planes.multipliers))
+        scale: Array = self.inverse / ((1.0 + DAMPING) * c)
         return scale, scale * self.controls.correction(j)
 
     def step(self, share: float) -> None:

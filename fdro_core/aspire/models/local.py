@@ -27,6 +27,8 @@ from uncertainty_sets.arrays import Array
 CHUNK = 64  # workers at a time when planes are summed anew
 DAMPING = 0.5  # μ, full batches: pull back to z, of c_j; without it many steps overshoot where workers differ
 RETURN = DAMPING / (1.0 + DAMPING)  # θ
+SHORTER = 0.25  # a step after one that was undone, full batches
+ROUNDING = 1e-14  # of the losses
 CLIP = 2.0  # κ, mini-batches
 
 STATE = {"gradients": "N p", "slopes": "planes p"}
@@ -44,14 +46,23 @@ def long_step(step: float, steps: int) -> float:
 def look_ahead(evaluate: Evaluator, z: Array, scale: Array, shift: Array, steps: int) -> Any:
     """Take steps - 1 local steps; the last point, its loss and gradient, and the gradient at z.
 
-    Costs `steps` gradients. The steps minimise f_j(y) + (d - v_j)ᵀy + ½μc_j‖y - z‖²_D.
+    Costs `steps` gradients. The steps minimise φ(y) = f_j(y) + (d - v_j)ᵀy + ½μc‖y - z‖²_D. One after which φ
+    is higher is undone, and those that follow are a quarter as long: c may be too small, far from z above
+    all.
     """
-    y, (loss, gradient) = z, evaluate(z, 0)
-    first = gradient.copy()
+    loss, gradient = evaluate(z, 0)
+    y, gradient = z, gradient.copy()
+    first, length, value = gradient, 1.0, loss
     for step in range(1, steps):
-        y = y - scale * gradient - shift - RETURN * (y - z)
-        loss, gradient = evaluate(y, step)
-    return y, loss, gradient.copy(), first
+        ahead = y - length * (scale * gradient + shift + RETURN * (y - z))
+        new_loss, slope = evaluate(ahead, step)
+        away = ahead - z
+        new_value = new_loss + float(((shift + 0.5 * RETURN * away) / scale) @ away)
+        if new_value <= value + ROUNDING * (abs(value) + abs(new_loss) + abs(loss)):
+            y, loss, gradient, value = ahead, new_loss, slope.copy(), new_value
+        else:
+            length *= SHORTER
+    return y, loss, gradient, first
 
 
 def mean_gradient(

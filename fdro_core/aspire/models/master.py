@@ -6,13 +6,13 @@ is; a plane update, once per epoch, sees all N.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.models import kernels
-from fdro_core.aspire.models.certificate import lower_bound
+from fdro_core.aspire.models.certificate import best_bound
 from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.local import long_step
@@ -29,9 +29,9 @@ from fdro_core.aspire.models.resting import Resting
 from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.models.stopping import Convergence
 from fdro_core.aspire.plane_master import PlaneMaster
-from fdro_core.aspire.planes import Planes
+from fdro_core.aspire.planes import VIOLATION, Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.contracts.algorithm import Oracle
+from fdro_core.contracts.algorithm import Assessment, Oracle
 from fdro_core.contracts.engine import Event
 from fdro_core.contracts.forms import LARGEST, LARGEST_SQ
 from fdro_core.contracts.messages import Reply, Request
@@ -39,9 +39,8 @@ from fdro_core.errors import CheckpointMismatch
 from fdro_core.federation.handshake import Handshake
 from fdro_core.federation.kernels import norm_sq
 from fdro_core.federation.master import Figures, Outgoing, Standing
-from fdro_core.federation.missing import redistribute
 from fdro_core.federation.outliers import Outliers
-from fdro_core.result import CONVERGED
+from fdro_core.result import CONVERGED, contradiction, proved_gap
 from uncertainty_sets.arrays import Array
 
 SUBJECT = "its gradient leads to"  # in notices of suspicious workers
@@ -61,14 +60,21 @@ class ModelMaster(PlaneMaster):
         metric: D of the handshake.
         reach: 1/L_j with L_j of the handshake: the step of worker j's own gradient; 0 if L_j is 0.
         sent_points: x_j, where each worker was last asked.
-        violation: how far outside the uncertainty set a plane may be: the largest certified violation of the
-            oracle's answers, infinite once weight was moved from lost workers to others.
+        violation: how far outside the uncertainty set one of its planes may be: the largest certified
+            violation of the oracle's answers.
+        start_point, start_losses: z⁰ and every worker's loss there, NaN if it was not measured.
+        start_objective: the set's value at those losses, with full batches; infinite if one is not known.
+        at_start: whether the result is z⁰.
         convergence: the rule that ends a run with full batches.
         clip: the bounds on replies, None without `clip`.
     """
 
     reply_kind = Evaluation
-    own_state: ClassVar[tuple[str, ...]] = ("objective", "value", "metric", "reach", "violation")
+    own_state: ClassVar[tuple[str, ...]] = (
+        "objective", "value", "metric", "reach", "violation", "start_point", "start_losses",
+        "start_objective",
+    )  # fmt: skip
+    at_start = False
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
         super().__init__(plan.roster(), oracle, handshake)
@@ -78,6 +84,9 @@ class ModelMaster(PlaneMaster):
         losses, gradient_sq, curvature = handshake.measured()
         self.reach = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0)
         self.metric = handshake.metric
+        self.start_point = handshake.z
+        self.start_losses = np.where([first is None for first in handshake.first], np.nan, losses)
+        self.start_objective = np.inf
         nothing = np.zeros_like(handshake.z)
         gradients = np.array([nothing if first is None else first.gradient for first in handshake.first])
         self.clip: Clip | None = None
@@ -100,7 +109,7 @@ class ModelMaster(PlaneMaster):
         self.sent_steps: list[Array] = [nowhere] * (plan.workers if config.local_steps > 1 else 0)
         self._enter_handshake(handshake)
         if handshake.failures:
-            self._drop(self._may_weigh() or self.roster.alive)
+            self._leave_out(self._may_weigh() or self.roster.alive)
 
     def _models(
         self, z: Array, losses: Array, gradients: Array, curvature: Array
@@ -132,7 +141,7 @@ class ModelMaster(PlaneMaster):
     @property
     def z(self) -> Array:
         """The model: z with full batches, its running average with mini-batches."""
-        return self.models.average
+        return self.start_point if self.at_start else self.models.average
 
     @property
     def planes(self) -> Planes:
@@ -153,6 +162,8 @@ class ModelMaster(PlaneMaster):
         """
         if self.plan.config.batch_size is None:
             self._update_planes()
+            if self.clip is None and not self.never:
+                self.start_objective = self.objective
             self.models.step(1.0)
         return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
 
@@ -253,22 +264,16 @@ class ModelMaster(PlaneMaster):
         answer = self.oracle.worst_case(values)
         self.objective = float(answer.value)
         p = np.asarray(answer.p, dtype=np.float64)
-        weighed = self._may_weigh()
         self.violation = max(self.violation, float(getattr(answer, "violation", np.inf)))
-        if weighed is not None:
-            p, self.violation = redistribute(p, weighed), np.inf
-        self._look_for_the_end(p, values)
+        self._planes.leave_out(self._may_weigh())
+        self._look_for_the_end(self._planes.in_use(p), values)
         self._planes.update(p, values)
-        total = float(self._planes.multipliers.sum())
-        if total > 0:
-            self._planes.multipliers[:] /= total  # a plane that was dropped may have had some
-        else:
-            self._planes.multipliers[-1] = 1.0
+        self._planes.settle()
         self.models.recentre()
         self.value = float(self._planes.losses @ self._planes.multipliers)
 
     def _look_for_the_end(self, p: Array, values: Array) -> None:
-        """Set `finished` if the run has converged.
+        """Set `finished` if the run seems to have converged.
 
         A lost worker counts like any other as long as its loss is in the objective. One that will return is
         waited for.
@@ -286,6 +291,23 @@ class ModelMaster(PlaneMaster):
         ahead = float((p - self._planes.weights()) @ values)
         self.convergence.look(self.objective, values, ahead, float(strayed.max()))
         self.finished = CONVERGED if self.convergence.reached else ""
+
+    def conclude(self, assessment: Assessment) -> str:
+        """Why the run ends, now that it seems to be at its end and all workers were asked; "" to go on."""
+        if self.finished != CONVERGED:
+            return self.finished
+        losses, values = assessment.losses, self.models.values()
+        asked = np.isfinite(losses)
+        apart = float(np.abs(losses - values)[asked].max(initial=0.0))
+        gap = proved_gap(losses, assessment.worst_case, assessment.lower_bound)
+        reason = self.convergence.conclude(gap, apart)
+        if not reason:
+            self.finished = ""
+        return reason
+
+    def above_start(self, assessment: Assessment) -> bool:
+        """Whether the objective was lower at z⁰; False if one of the two is not known."""
+        return bool(np.isfinite(assessment.losses).all() and assessment.objective > self.start_objective)
 
     # -- messages -------------------------------------------------------------------------------------
 
@@ -313,15 +335,19 @@ class ModelMaster(PlaneMaster):
         super()._lose(j, reason, for_good=for_good, error=error)
         self.resting.forget(j)
         if self.plan.config.dead_losses == "drop" and self.roster.live:
-            self._drop(self.roster.alive)
+            self._leave_out(self.roster.alive)
 
-    def _drop(self, kept: Any) -> None:
-        """Give the weight of the others in every plane to the workers that are kept."""
-        planes = self._planes
-        for column in range(planes.size):
-            planes.table[:, column] = redistribute(planes.table[:, column], kept)
-        self.violation = np.inf
-        self.models.recentre()
+    def _rejoin(self, j: int) -> None:
+        """Go on with worker j; with its model, if that was dropped."""
+        super()._rejoin(j)
+        if self.plan.config.dead_losses == "drop":
+            self._leave_out(self._may_weigh())
+
+    def _leave_out(self, kept: Sequence[bool] | None) -> None:
+        """Give the weight of the others in every plane to the workers that are kept, None: to all its own."""
+        if self._planes.leave_out(kept):
+            self.convergence.restart()
+            self.models.recentre()
 
     # -- reports, assessment, checkpoints -------------------------------------------------------------
 
@@ -355,7 +381,7 @@ class ModelMaster(PlaneMaster):
         It is infinite if a live worker with weight did not answer.
         """
         weights = self._planes.weights()
-        model = "z" if isinstance(self.models, FullModels) else "average"
+        model = "start" if self.at_start else "z" if isinstance(self.models, FullModels) else "average"
         answered = {j: reply for j, reply in replies.items() if isinstance(reply, Inspected)}
         slope = np.zeros_like(self.z)
         for j, reply in answered.items():
@@ -364,30 +390,24 @@ class ModelMaster(PlaneMaster):
         measure += float((slope * slope) @ (1.0 / self.metric))
         if any(self.roster.alive[j] and weights[j] > 0 for j in replies if j not in answered):
             measure = np.inf
-        bound = self._lower_bound(weights, answered, losses, answer)
+        bound = -np.inf
+        if len(answered) == self.plan.workers:
+            everyone = [answered[j] for j in range(self.plan.workers)]
+            gradients = np.array([reply.gradient for reply in everyone])
+            convexities = np.array([reply.strong_convexity for reply in everyone])
+            bound = best_bound(
+                [(weights, self._violation(weights)), _worst(answer)], losses, gradients, convexities
+            )
+        if wrong := contradiction(losses, answer, bound):
+            self.notice("contradiction", reason=wrong)
         return Standing(weights, self._planes.matrix(), measure, bound, model)
 
-    def _lower_bound(
-        self, weights: Array, answered: Mapping[int, Inspected], losses: Array, answer: Any
-    ) -> float:
-        """The better of the bounds by s and by the worst case at the model; -inf unless everyone answered."""
-        if len(answered) < self.plan.workers:
-            return -np.inf
-        everyone = [answered[j] for j in range(self.plan.workers)]
-        convexities = np.array([reply.strong_convexity for reply in everyone])
-        if not np.isfinite(convexities).all():
-            return -np.inf
-        gradients = np.array([reply.gradient for reply in everyone])
-        p, off = np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
-        return max(
-            lower_bound(weights, self._violation(weights), losses, gradients, convexities),
-            lower_bound(p, off, losses, gradients, convexities),
-        )
-
     def _violation(self, weights: Array) -> float:
-        """How far outside the set the weights may be; the set is asked only if the planes do not tell."""
+        """How far outside the set the weights are; the most that the planes may be, if the set cannot say."""
         measure = getattr(self.oracle, "violation", None)
-        return float(measure(weights)) if np.isinf(self.violation) and callable(measure) else self.violation
+        if callable(measure):
+            return float(measure(weights))
+        return self.violation if self._planes.kept is None else np.inf
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
@@ -425,8 +445,28 @@ class ModelMaster(PlaneMaster):
         master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N), SUBJECT)
         master._restore(plan.roster(), oracle, state)
         master.convergence = Convergence.restored(master._tolerance(), state["convergence"])
-        master.finished = CONVERGED if master.convergence.reached else ""
+        if master._planes.check(getattr(oracle, "violation", None), oracle.reference()):
+            master.models.recentre()
+            master.convergence.restart()
+        if np.isfinite(master.start_objective):  # perhaps in another set
+            master.start_objective = float(oracle.worst_case(master.start_losses).value)
+        master.finished = CONVERGED if master.convergence.reached and not master._has_new_plane() else ""
         return master
+
+    def _has_new_plane(self) -> bool:
+        """Whether the set, perhaps another one than before, has a worst case that the planes do not show."""
+        values = self.models.values()
+        p = self._planes.in_use(np.asarray(self.oracle.worst_case(values).p, dtype=np.float64))
+        ahead = float((p - self._planes.weights()) @ values) - 2.0 * VIOLATION * float(np.ptp(values))
+        if ahead <= self.convergence.records[-1][1] + self.convergence.floor:
+            return False
+        self.convergence.restart()
+        return True
+
+
+def _worst(answer: Any) -> tuple[Array, float]:
+    """The worst case of an answer, and how far outside the set it may be."""
+    return np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
 
 
 def _check_form(plan: Plan, state: Mapping[str, Any]) -> None:

@@ -8,7 +8,12 @@ minimises Σ_j s_jm_j,
 measures how far the models are from a saddle point, and from the losses that they stand for. Both parts are
 in units of the loss. A slow worker keeps δ large until it was heard near z. If δ falls by the factor ρ² per
 epoch, about δ/(1 - ρ) of the objective is still to be gained: while δ hardly falls, a small δ means nothing.
-This is an estimate. It proves nothing, and on a plateau of a network it can be wrong.
+
+This is an estimate. It proves nothing, and on a plateau of a network it can be wrong. So when it says that
+the run is at its end, all workers are asked for loss and gradient at the model. The run has converged if they
+prove a small gap, and the losses are what the models say. If they do not, it goes on as long as that helps:
+until the gap has not halved since the last time, or at once if a gap cannot be proved and the models are
+right.
 """
 
 from __future__ import annotations
@@ -20,12 +25,17 @@ from typing import Any
 import numpy as np
 
 from fdro_core.aspire.planes import VIOLATION
+from fdro_core.result import CONVERGED, STOPPED
 from uncertainty_sets.arrays import Array
 
 WINDOW = 3  # values of δ of which the largest counts: one small value can be luck
 ROUNDING = 1e-14  # of the largest |m_j(z)|: below it δ is rounding
+PROVED = 1e-5  # of the scale: a gap that is called converged; one that seems to be 1e-8 is proved to 1e-6
+EXACT = (
+    1e-12  # of the size: the same where the scale is 0, for a run that began at the optimum, or if that is 0
+)
 
-STATE = ("epochs", "highest", "records", "scale", "floor")
+STATE = ("epochs", "highest", "records", "scale", "size", "floor", "left")
 
 
 class Convergence:
@@ -39,7 +49,9 @@ class Convergence:
         scale: what the tolerance is relative to: the objective or its fall from `highest`, whichever is
             smaller. The first does not depend on the starting point, the second not on a constant that is
             added to all losses.
+        size: the objective or its fall, whichever is larger.
         floor: the size of rounding in δ.
+        left: the gap when the rule last was at its end and the run went on; infinite before.
     """
 
     def __init__(self, tolerance: float, objective: float) -> None:
@@ -47,7 +59,8 @@ class Convergence:
         self.epochs = 0.0
         self.highest = objective
         self.records: list[list[float]] = []
-        self.scale = self.floor = 0.0
+        self.scale = self.size = self.floor = 0.0
+        self.left = np.inf
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values."""
@@ -73,7 +86,7 @@ class Convergence:
         self.highest = max(self.highest, objective)
         if self.epochs == 0.0 or (self.records and self.epochs - self.records[-1][0] < 1.0 - 1e-9):
             return
-        self.scale = min(abs(objective), self.highest - objective)
+        self.scale, self.size = sorted((abs(objective), self.highest - objective))
         self.floor = ROUNDING * float(np.abs(values).max())
         # Planes that are ahead by less than VIOLATION of the losses' range are never added.
         unseen = 2.0 * VIOLATION * float(np.ptp(values))
@@ -100,3 +113,20 @@ class Convergence:
         epochs = self.records[-1][0] - self.records[WINDOW - 1][0]
         rate = sqrt((level / before) ** (1.0 / epochs))
         return level <= self.tolerance * self.scale * (1.0 - rate)
+
+    def conclude(self, gap: float, apart: float) -> str:
+        """The reason to end, now that the rule says so and all workers were asked; "" to go on.
+
+        Args:
+            gap: what is proved, infinite if nothing is.
+            apart: how far a worker's loss is from its model, at most.
+        """
+        level = max(PROVED, self.tolerance) * self.scale + EXACT * self.size + self.floor
+        if max(gap, apart) <= level:
+            return CONVERGED
+        left = max(gap, apart) if np.isfinite(gap) else apart
+        if left <= level or not left <= 0.5 * self.left:
+            return STOPPED
+        self.left = left
+        self.restart()
+        return ""
