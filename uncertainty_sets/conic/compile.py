@@ -71,7 +71,7 @@ def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
 
 
 def _announce(name: str, size: int, constraints: Sequence[Any]) -> None:
-    """Log, before it starts, that a compile takes long and why; without a logging set-up this is on stderr."""
+    """Log before it starts that a compile takes long, and why; on stderr unless logging is set up."""
     seen: dict[int, int] = {}
     left = list(constraints)
     while left:
@@ -91,8 +91,8 @@ def _announce(name: str, size: int, constraints: Sequence[Any]) -> None:
     )
     logging.getLogger("uncertainty_sets").warning(
         f"compiling {name} for N = {size:,}, once: its constraints are {len(seen):,} cvxpy expressions with "
-        f"{sum(seen.values()):,} entries, and cvxpy takes about a millisecond per expression and some "
-        f"microseconds per entry{remedy}"
+        f"{sum(seen.values()):,} entries, and cvxpy takes up to a millisecond per expression and "
+        f"some microseconds per entry{remedy}"
     )
 
 
