@@ -123,3 +123,30 @@ def test_errors_of_the_constructor_are_located(own):
     Path("run.toml").write_text(RUN_FILE.replace('"kl"\nradius = 0.1', f'"{own}:Halved"\nmost = 0.1'))
     message = fdro("train", "run.toml", code=2).stderr
     assert message.startswith("error: run.toml:7: set: Halved: most must be above 0.4")
+
+
+OWN_METHOD = """
+from dataclasses import dataclass
+
+from fdro_core import ThreadEngine
+from fdro_core.baselines import FedAvg
+
+@dataclass(frozen=True, kw_only=True)
+class Own(FedAvg):
+    extra: float = 1.0
+
+class OwnEngine(ThreadEngine):
+    pass
+"""
+
+
+def test_an_algorithm_and_an_engine_beside_the_run_file():
+    Path("own_method.py").write_text(OWN_METHOD)
+    text = RUN_FILE.replace("iterations = 120", 'name = "own_method:Own"\niterations = 5\nextra = 2.0')
+    text = text.partition("[engine]")[0] + '[engine]\nname = "own_method:OwnEngine"\n'
+    Path("run.toml").write_text(text)
+    numbers = asked("train", "run.toml")
+    assert numbers["algorithm"]["name"] == "own_method:Own"
+    assert numbers["engine"]["name"] == "own_method:OwnEngine"
+    Path("run.toml").write_text(text.replace('own_method:Own"', 'own_method:Owm"'))
+    assert "own_method has no class 'Owm'" in fdro("train", "run.toml", code=2).stderr

@@ -153,6 +153,20 @@ def test_the_order_of_auto_is_data(monkeypatch):
     assert backends.in_order(program)[0] == "highs"
 
 
+def test_large_sparse_linear_programs_go_to_interior_points_first():
+    def posed(rows, entries):
+        A = sparse.random_array((rows, 3_000), density=entries / 3_000, rng=np.random.default_rng(0))
+        return ConicProgram(sparse.csc_array(A), np.ones(rows), (("nonneg", rows),), np.arange(10))
+
+    assert backends.in_order(posed(4_000, 6))[0] == "highs"
+    assert backends.in_order(posed(8_000, 6))[0] == "clarabel"
+    assert "highs" in backends.in_order(posed(8_000, 6))
+    assert backends.in_order(posed(8_000, 60))[0] == "highs"
+    bounds = sparse.vstack([sparse.eye_array(3_000)] * 3)
+    program = ConicProgram(sparse.csc_array(bounds), np.ones(9_000), (("nonneg", 9_000),), np.arange(10))
+    assert backends.in_order(program)[0] == "highs"
+
+
 def test_highs_keeps_its_basis_and_drops_it_for_other_losses():
     rng = np.random.default_rng(1)
     uncertainty_set = TotalVariation(rng.dirichlet(np.ones(40)), 0.2)

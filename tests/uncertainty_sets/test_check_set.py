@@ -141,7 +141,12 @@ def test_one_kind_of_losses_does_not_hide_the_rest():
 
 
 def test_the_report_is_a_table():
-    lines = str(check_set(KL.example(3))).splitlines()
+    report = check_set(KL.example(3))
+    *lines, tried, answered = str(report).splitlines()
+    assert repr(report) == str(report)
+    assert tried.startswith("tried on 15 loss vectors: normal, normal again, ties, ")
+    assert {"clarabel", "closed-form", "cvxpy"} <= set(answered.removeprefix("answered by ").split(", "))
+    assert "highs" not in answered  # it has no exponential cone
     assert lines[0] == "KL(center=[0.3333, 0.3333, 0.3333], radius=0.1), N = 3"
     assert [line.split("  ")[0].strip() for line in lines[1:]] == list(EVERY)
     assert all("  holds  " in line for line in lines[1:])

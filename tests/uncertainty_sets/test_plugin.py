@@ -13,6 +13,7 @@ import pytest
 from tests.uncertainty_sets.cases import NAMES
 from uncertainty_sets import KL, check_set, get_set, registry
 from uncertainty_sets.base import SETS, UncertaintySet
+from uncertainty_sets.conic import compile
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.robust import support
 
@@ -125,6 +126,40 @@ def test_a_set_with_its_own_method_and_the_solver_agree(empty_shelf):
 
     losses = np.array([5.0, 1.0, 3.0, 2.0])
     assert Half(0.5).worst_case(losses).value == pytest.approx(4.0)
+
+
+class InLoops(UncertaintySet):
+    """Gini's mean difference with an expression per pair."""
+
+    def constraints(self, p):
+        pairs = [(i, j) for i in range(p.size) for j in range(i)]
+        return [sum(cp.abs(p[i] - p[j]) for i, j in pairs) <= 0.3 * p.size]
+
+
+class InArrays(UncertaintySet):
+    """The same in one expression."""
+
+    def constraints(self, p):
+        i, j = np.triu_indices(p.size, 1)
+        return [cp.sum(cp.abs(p[i] - p[j])) <= 0.3 * p.size]
+
+
+def test_a_slow_compile_says_so_before_it_starts(monkeypatch, caplog):
+    monkeypatch.setattr(compile, "MANY", 100)
+    losses = np.random.default_rng(0).normal(size=8)
+    plain = InArrays().worst_case(losses)
+    assert not caplog.records
+    monkeypatch.setattr(cp.Problem, "__init__", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        InLoops().worst_case(losses)
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line.startswith("compiling InLoops for N = 8, once: its constraints are ")
+    assert "np.triu_indices" in line
+    monkeypatch.undo()
+    assert InLoops().worst_case(losses).value == pytest.approx(plain.value, abs=1e-9)
+    monkeypatch.setattr(compile, "LARGE", 100)
+    assert InArrays().worst_case(losses).value == plain.value
+    assert "compiling InArrays for N = 8" in caplog.records[-1].getMessage()
 
 
 PACKAGE = '''

@@ -83,6 +83,11 @@ class Backend(ABC):
         except ModuleNotFoundError:  # the package that it is in
             return False
 
+    @classmethod
+    def suits(cls, program: ConicProgram) -> bool:
+        """Whether "auto" tries it for that program in the order of `preference`; if not, after the others."""
+        return True
+
     @abstractmethod
     def compile(self, program: ConicProgram) -> Solver:
         """Hand the program to the solver, whose package is imported here or later."""

@@ -33,6 +33,9 @@ LONGER, SHORT = 1.5, 50
 """A start from the basis of unrelated losses is repeated if it took at most LONGER times the iterations of a
 cold start, or SHORT more. Measured at N = 10 to 3,000: it then takes 0.07 to 0.9 of the cold start's time."""
 
+MANY, SPARSE = 5_000, 10
+"""From so many rows, with at most so many entries in each, interior points are faster."""
+
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 
 
@@ -161,6 +164,17 @@ class Highs(Backend):
     install: ClassVar[str] = '"fdro[conic]"'
     cones: ClassVar[frozenset[str]] = frozenset({"zero", "nonneg"})
     preference: ClassVar[int | None] = 1
+
+    @classmethod
+    def suits(cls, program: ConicProgram) -> bool:
+        """Whether the simplex method is likely to be faster than interior points.
+
+        Not with thousands of sparse rows. Measured in seconds against Clarabel: the pairs of Gini's mean
+        difference 1.9 to 43 against 0.1 to 0.3 (N = 100, 9,902 rows), total variation 16.8 against 0.7
+        (N = 10,000); dense rows 4.5 against 10.2 (10,001 rows).
+        """
+        rows = int((np.diff(program.A.tocsr().indptr) > 1).sum())  # the others are bounds
+        return rows <= MANY or program.A.nnz > SPARSE * rows
 
     def compile(self, program: ConicProgram) -> Solver:
         """The program in HiGHS."""

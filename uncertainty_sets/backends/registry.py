@@ -28,14 +28,19 @@ def available_backends() -> list[str]:
 
 
 def in_order(program: ConicProgram) -> list[str]:
-    """The backends that "auto" tries for that program, by `preference`: those that are installed.
+    """The backends that "auto" tries for that program: those that are installed, by `suits` and `preference`.
 
     If none is, the first that could solve the program, so that `select` can say what to install.
     """
     known = BACKENDS.classes()
-    ranked = sorted((cls.preference, name) for name, cls in known.items() if cls.preference is not None)
-    able = [name for _, name in ranked if program.kinds <= known[name].cones]
-    return [name for name in able if known[name].installed()] or able[:1]
+    able = {name: cls for name, cls in known.items() if program.kinds <= cls.cones}
+    ranked = sorted(
+        (not cls.suits(program), cls.preference, name)
+        for name, cls in able.items()
+        if cls.preference is not None
+    )
+    order = [name for _, _, name in ranked]
+    return [name for name in order if known[name].installed()] or order[:1]
 
 
 def select(name: str, program: ConicProgram) -> Backend:

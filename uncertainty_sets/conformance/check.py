@@ -52,6 +52,7 @@ def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed:
     sized = uncertainty_set.with_size(entries)  # type: ignore[arg-type]  # one of both is there
     assert sized.size is not None
     subject = Subject(sized, trial_losses(sized.size, np.random.default_rng(seed)), seed)
+    tried = tuple(subject.losses)
     findings = {"form": _findings("form", subject)}
     subject.drop_unanswered()  # reported once, not again by every property
     findings |= {
@@ -60,7 +61,7 @@ def check_set(uncertainty_set: UncertaintySet, size: int | None = None, *, seed:
         if name != "form" and (subject.losses or name in ASK_NOTHING)
     }
     promises = {name: (each.__doc__ or "").splitlines()[0] for name, each in EVERY.items()}
-    report = SetReport(_printed(sized), sized.size, findings, promises)
+    report = SetReport(_printed(sized), sized.size, findings, promises, tried, tuple(subject.backends))
     if report.broken:
         error = BrokenSet(
             f"{type(uncertainty_set).__name__} breaks {len(report.broken)} of {len(EVERY)} properties: "

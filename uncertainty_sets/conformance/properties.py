@@ -262,6 +262,7 @@ def backends(subject: Subject) -> Findings:
         for backend in available_backends():
             try:
                 answers.append(subject.set.worst_case(unit, backend=backend))
+                subject.backends[backend] = None
             except BackendUnsuitable:
                 continue
             except SolverFailed as failure:  # no answer is no wrong answer, unless all are far off the set

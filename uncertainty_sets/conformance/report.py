@@ -7,7 +7,7 @@ from dataclasses import dataclass
 SHOWN = 3  # findings per property in the table; `findings` has all
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SetReport:
     """What `check_set` tried; prints as a table.
 
@@ -17,12 +17,16 @@ class SetReport:
         findings: for each tested property, what is wrong; empty if it holds. If the oracle gives no answer at
             all, most properties are not tested.
         promises: every property in one line, including those that were not tested.
+        losses: the kinds of losses that it was tried on.
+        backends: those that answered.
     """
 
     subject: str
     size: int
     findings: dict[str, tuple[str, ...]]
     promises: dict[str, str]
+    losses: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
 
     @property
     def broken(self) -> list[str]:
@@ -39,4 +43,8 @@ class SetReport:
             lines += [f"{'':{width}}    {each}" for each in found[:SHOWN]]
             if len(found) > SHOWN:
                 lines.append(f"{'':{width}}    … and {len(found) - SHOWN} more")
+        lines.append(f"tried on {len(self.losses)} loss vectors: {', '.join(self.losses)}")
+        lines.append(f"answered by {', '.join(self.backends) or 'no backend'}")
         return "\n".join(lines)
+
+    __repr__ = __str__  # so that a notebook shows what was checked

@@ -60,6 +60,7 @@ class Subject:
         self.size = next(iter(losses.values())).size
         self.state = state(uncertainty_set)
         self.overwritten: dict[str, Array] = {}  # losses that the set wrote into
+        self.backends: dict[str, None] = {}  # those that answered
         self._answers: dict[str, WorstCase] = {}
 
     @property

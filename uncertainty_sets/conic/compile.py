@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
     from uncertainty_sets.contract import SetContract
+
+
+MANY, LARGE = 3_000, 1_000_000
+"""From so many expressions, or entries in them, cvxpy compiles for seconds or minutes."""
 
 
 def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
@@ -26,9 +31,9 @@ def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
     # 1. State the problem. The coefficients 1 … N mark the columns of p in the compiled objective: cvxpy's
     # own map, var_id_to_col, misses variables with attributes, and a Parameter costs seconds at N = 10,000.
     marks = np.arange(1.0, size + 1.0)
-    problem = cp.Problem(
-        cp.Minimize(marks @ p), [cp.sum(p) == 1, p >= 0, *set_constraints(uncertainty_set, p)]
-    )
+    stated = set_constraints(uncertainty_set, p)
+    _announce(name, size, stated)
+    problem = cp.Problem(cp.Minimize(marks @ p), [cp.sum(p) == 1, p >= 0, *stated])
     if problem.is_mixed_integer():
         raise InvalidParameter(
             f"the constraints of {name} have integer variables; an uncertainty set is convex"
@@ -62,6 +67,32 @@ def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
         np.asarray(data["b"], dtype=np.float64),
         tuple((kind, int(rows)) for kind, rows in cones if rows),
         columns,
+    )
+
+
+def _announce(name: str, size: int, constraints: Sequence[Any]) -> None:
+    """Log before it starts that a compile takes long, and why; on stderr unless logging is set up."""
+    seen: dict[int, int] = {}
+    left = list(constraints)
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen[id(each)] = getattr(each, "size", 1)
+            left += getattr(each, "args", ())
+    if len(seen) <= MANY and sum(seen.values()) <= LARGE:
+        return
+    import logging
+
+    remedy = (
+        "; with arrays they would be few: cp.abs(p[i] - p[j]) with i, j = np.triu_indices(p.size, 1) is one "
+        "expression for all pairs"
+        if len(seen) > MANY
+        else ""
+    )
+    logging.getLogger("uncertainty_sets").warning(
+        f"compiling {name} for N = {size:,}, once: its constraints are {len(seen):,} cvxpy expressions with "
+        f"{sum(seen.values()):,} entries, and cvxpy takes up to a millisecond per expression and "
+        f"some microseconds per entry{remedy}"
     )
 
 

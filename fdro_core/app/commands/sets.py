@@ -123,7 +123,8 @@ def _backends(facts: list[dict[str, Any]]) -> Table:
 
 def backends_of(cls: type[UncertaintySet]) -> list[str]:
     """The closed form first if there is one, then every installed solver with the set's cones."""
-    from uncertainty_sets.backends.registry import CLOSED_FORM, available_backends, select
+    from uncertainty_sets.backends.base import CLOSED_FORM
+    from uncertainty_sets.backends.registry import available_backends, select
     from uncertainty_sets.conic.oracle import program
     from uncertainty_sets.errors import BackendError
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
+from fdro_core.app.references import load_reference
 from fdro_core.engines import delays
 from fdro_core.errors import InvalidSetting
-from uncertainty_sets.discovery import Registry
+from uncertainty_sets.discovery import Registry, is_reference
 from uncertainty_sets.errors import UnknownName
 from uncertainty_sets.names import instead
 
@@ -36,15 +38,18 @@ def kebab(name: str) -> str:
     return "".join(parts).lower().replace("_", "-")
 
 
-def find_class(registry: Registry[Any], name: str) -> tuple[str, type[Any]]:
-    """The name of an algorithm or engine as its class has it, and the class; "module:Class" is one too.
+def find_class(registry: Registry[Any], name: str, folder: Path | None = None) -> tuple[str, type[Any]]:
+    """The name of an algorithm or engine as its class has it, and the class.
 
-    Hyphens and capitals do not matter.
+    Hyphens and capitals do not matter. "module:Class" is a name too, of a module in `folder`, which is the
+    current one by default, or of an installed package.
 
     >>> from fdro_core.contracts.engine import ENGINES
     >>> find_class(ENGINES, "Virtual")
     ('virtual', <class 'fdro_core.engines.virtual.VirtualEngine'>)
     """
+    if is_reference(name):
+        load_reference(name, Path.cwd() if folder is None else folder, "class")
     try:
         found = registry.get(name, exact=False)
     except UnknownName as error:

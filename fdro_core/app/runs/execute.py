@@ -50,7 +50,7 @@ def check_against(run_file: Path, output: Path | None, algorithm: str, *, force:
     source, base = read_source(run_file), _base(run_file) or run_file.parent
     setting = Section(source, source.values)
     own = setting.section("algorithm").read("name", str, USUAL_ALGORITHM)
-    if find_class(ALGORITHMS, own)[0] == name:
+    if find_class(ALGORITHMS, own, base)[0] == name:
         raise InvalidSetting(f"--against {algorithm}: the run file has this algorithm too; name another")
     folder = base / setting.section("output").read("folder", str, FOLDER) if output is None else output
     if not force:

@@ -82,8 +82,10 @@ def load(path: Path, folder: Path | None = None, algorithm_instead: str | None =
     if every < 1:
         raise output.error(f"must be at least 1, got {every}", "checkpoint_every")
     output.finish()
-    algorithm_name, algorithm = _algorithm(parts["algorithm"])  # before reading data, which takes longer
-    engine_name, engine = _engine(parts["engine"])
+    algorithm_name, algorithm = _algorithm(
+        parts["algorithm"], base
+    )  # before reading data, which takes longer
+    engine_name, engine = _engine(parts["engine"], base)
     stops = _stops(parts["stop"])
     set_section = parts["set"]
     set_name = set_section.read("name", str)
@@ -124,10 +126,10 @@ def _set(section: Section, cls: type[UncertaintySet], workers: Workers, folder: 
     return made
 
 
-def _algorithm(section: Section) -> tuple[str, Any]:
+def _algorithm(section: Section, folder: Path) -> tuple[str, Any]:
     name = section.read("name", str, USUAL_ALGORITHM)
     with section.at("name"):
-        name, cls = find_class(ALGORITHMS, name)
+        name, cls = find_class(ALGORITHMS, name, folder)
     given: dict[str, Any] = {}
     _check_method(section, name, cls)
     known = set(section.values) & set(inspect.signature(cls).parameters)
@@ -154,10 +156,10 @@ def _check_method(section: Section, name: str, cls: type[Any]) -> None:
             )
 
 
-def _engine(section: Section) -> tuple[str, Any]:
+def _engine(section: Section, folder: Path) -> tuple[str, Any]:
     name = section.read("name", str, "virtual")
     with section.at("name"):
-        name, cls = find_class(ENGINES, name)
+        name, cls = find_class(ENGINES, name, folder)
     known = inspect.signature(cls).parameters
     given: dict[str, Any] = {}
     if "delays" in known and "delays" in section.values:
