@@ -53,7 +53,7 @@ def support(
     expression adds one variable per row of the set's conic program. If the set has no interior
     relative to its constraints (a radius of 1e-12), the dual optimum may be far away and solvers lose
     digits; a set known to be one point is exact. They may also stop short, and cvxpy says so, at a penalty of
-    KL with a weight far above the losses (1 of 48 at 1,000 to 10,000 times, 5 of 12 at a million).
+    KL whose weight is a million times the losses.
 
     >>> import cvxpy as cp, numpy as np
     >>> from uncertainty_sets import Polyhedron
