@@ -134,10 +134,15 @@ def _dual(oracle: Penalised, losses: Any) -> tuple[Any, list[Any]]:
 
 
 def _kl(losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
-    """ν with Σ q·exp((f-ν)/τ) <= 1, in units of the losses and with q in the exponent: solvers fail least."""
+    """ν with Σ q·exp((f-ν)/τ) <= 1, written as solvers fail least.
+
+    At a small τ in units of the losses and with q in the exponent, at a large one in units of τ.
+    """
     import cvxpy
 
     nu, terms = cvxpy.Variable(), cvxpy.Variable(q.size)
+    if weight > 1.0:
+        return nu, [cvxpy.ExpCone((losses - nu) / weight, np.ones(q.size), terms), q @ terms <= 1.0]
     cone = cvxpy.ExpCone(losses - nu + weight * np.log(q), np.full(q.size, weight), terms)
     return nu, [cone, cvxpy.sum(terms) <= weight]
 

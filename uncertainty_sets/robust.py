@@ -52,7 +52,8 @@ def support(
     would give those with a quadratic objective to OSQP, which often stops short of an answer. The
     expression adds one variable per row of the set's conic program. If the set has no interior
     relative to its constraints (a radius of 1e-12), the dual optimum may be far away and solvers lose
-    digits; a set known to be one point is exact.
+    digits; a set known to be one point is exact. They may also stop short, and cvxpy says so, at a penalty of
+    KL whose weight is a million times the losses.
 
     >>> import cvxpy as cp, numpy as np
     >>> from uncertainty_sets import Polyhedron
