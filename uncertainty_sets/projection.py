@@ -11,7 +11,7 @@ import numpy as np
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic.membership import projection_of
 from uncertainty_sets.contract import SetContract
-from uncertainty_sets.errors import InvalidInput, SolverFailed
+from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.layout import PROMISE
 
 if TYPE_CHECKING:
@@ -73,16 +73,16 @@ def project(subject: Projectable, point: Array) -> Nearest:
         found = _proved(subject, point, exact(towards), "closed-form")
         if _is_usable(found, far, PROMISE):
             return found
-    if far <= FAR:
-        found = _proved(subject, point, projection_of(subject, point), "conic")
-    else:
-        # Beside so large a point p hardly counts: the worst case, and a few steps from there.
-        start = subject.worst_case(towards)
-        found = _proved(subject, point, start.p, start.backend)
-        if far <= FARTHEST and found.gap > 64.0 * EPS * far:
-            steps = Projection(subject, found.p, most=MOST_STEPS)
-            steps.exact = None
-            found = _proved(subject, point, steps.nearest(towards, 16.0 * EPS * far), "oracle")
+    best = _by_solver(subject, point) if far <= FAR else None
+    if best is not None and _is_usable(best, far, USABLE):
+        return best
+    # Beside so large a point p hardly counts: the worst case, and some steps from there.
+    start = subject.worst_case(towards)
+    found = _proved(subject, point, start.p, start.backend)
+    if far <= FARTHEST and found.gap > 64.0 * EPS * far:
+        steps = Projection(subject, found.p, most=MOST_STEPS)
+        steps.exact = None
+        found = _proved(subject, point, steps.nearest(towards, 16.0 * EPS * far), "oracle")
     if not _is_usable(found, far, USABLE):
         raise SolverFailed(
             f"no usable projection onto {subject!r}: the best point has a gap of {found.gap:.2g} and a "
@@ -90,6 +90,14 @@ def project(subject: Projectable, point: Array) -> Nearest:
             "numbers nearer to 1"
         )
     return found
+
+
+def _by_solver(subject: Projectable, point: Array) -> Nearest | None:
+    """A conic solver's answer; None if it has none, or takes the set for empty, of which this is no proof."""
+    try:
+        return _proved(subject, point, projection_of(subject, point), "conic")
+    except (SolverFailed, EmptySet):
+        return None
 
 
 def _proved(subject: Projectable, point: Array, p: Array, backend: str) -> Nearest:

@@ -97,7 +97,7 @@ def residual(case: Case, key: str, extent: Any, p: Any) -> Any:
 
 def most(case: Case, key: str, extent: Array) -> tuple[Any, Any]:
     """The bound on pᵀf by the oracle's multipliers at those radii, and how far p is below it; NaN if none."""
-    at = resized(case, key, extent)
+    at = resized(case, key, extent) if key else case
     bound, gap = np.full(case.rows, np.nan, LONG), np.full(case.rows, np.nan, LONG)
     answers = ask(at)
     if len(answers.rows):
