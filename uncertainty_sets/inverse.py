@@ -241,13 +241,13 @@ class _Tried(NamedTuple):
         return float(max(0.0, extent) ** (1.0 / self.power))
 
     def multiplier(self, under: _Tried | None = None) -> float:
-        """By how much the radius grows per unit of the target; at the largest pᵀf, grew since `under`."""
+        """By how much the radius grows per unit of the target; at the largest pᵀf, what it grew by below."""
         if self.slope is None:
             return np.nan
         slope = self.slope * self.power * self.radius ** (self.power - 1.0)
-        if not slope > 0.0 and under is not None:
-            slope = (self.value - under.value) / (self.radius - under.radius)
-        return 1.0 / slope if slope > 0.0 else np.inf
+        if slope > 0.0:
+            return 1.0 / slope
+        return np.inf if under is None else under.multiplier()
 
     def moved(self, center: Array, mean: float) -> Self:
         """The mix with the centre that just reaches the target: its distance is at most that share of p's."""
@@ -288,7 +288,8 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
         if low == np.inf:
             return _nowhere(f.size, calls)
         if not now.reaches():
-            under = now if under is None or radius > under.radius else under
+            if now.slope and (under is None or radius > under.radius):
+                under = now
             short = max(short, radius)
         else:
             now = now.moved(center, mean)
@@ -303,7 +304,8 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
             continue
         # Where the line of an answer reaches the target; if p is short of it by its gap, past that.
         line, past = low * (1.0 + 1e-13), short * (1.0 + growth)
-        if now.slope is not None and short * (1.0 + CLOSE) < line < most:
+        if now.slope is not None and past < line < most:
+            growth *= 8.0 if line < short * (1.0 + PROMISE) else 1.0
             radius = line
         elif now.slope is not None and short > 0.0 and past < most:
             radius, growth = past, 8.0 * growth
