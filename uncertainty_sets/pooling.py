@@ -23,7 +23,10 @@ from uncertainty_sets.parameters import as_array, as_center
 
 EPS = 2.0**-52
 MOST_STEPS, MOST_TRIALS = 300, 100
-AIM, FLOOR = 1e-13, 1e-17  # of a view's row: where a search may end that no longer improves, and where any ends
+AIM, FLOOR = (
+    1e-13,
+    1e-17,
+)  # of a view's row: where a search may end that no longer improves, and where any ends
 RIDGE, HUGE = 1e-12, 1e150  # of the curvature, in units of each view's variance; of a direction
 FAR = 1500.0  # of a tilt: beyond it a weight is 0 beside another
 CONSTANT = 1e-14  # of the size of a row: entries that differ by less are equal
@@ -251,7 +254,8 @@ def _newton(views: _Views, now: _Point) -> Array:
         if pull.max(initial=0.0) <= RIDGE:
             break
         fixed[int(pull.argmax())] = False
-    return np.clip(change / scale, -HUGE, HUGE)
+    with np.errstate(over="ignore"):
+        return np.clip(change / scale, -HUGE, HUGE)
 
 
 def _climb(views: _Views, now: _Point, change: Array) -> _Point:
@@ -293,7 +297,9 @@ def _climb(views: _Views, now: _Point, change: Array) -> _Point:
 
 def _is_proof_of_nothing(views: _Views, now: _Point) -> bool:
     """Whether y·rows < 0 at every atom, beyond rounding, while every p that agrees has a mean >= 0."""
-    return bool((now.x + 2.0 * np.abs(now.y) @ (ULPS * np.abs(views.rows) + views.rounding[:, None]) < 0.0).all())
+    return bool(
+        (now.x + 2.0 * np.abs(now.y) @ (ULPS * np.abs(views.rows) + views.rounding[:, None]) < 0.0).all()
+    )
 
 
 def _divergence(p: Array, q: Array) -> float:

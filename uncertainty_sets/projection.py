@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
 
 NEGLIGIBLE = 1e-13  # a weight that counts as zero
-USABLE, FEASIBLE = 1e-6, 1e-9  # the largest gap, in units of the point's size, and violation that are returned
+USABLE, FEASIBLE = (
+    1e-6,
+    1e-9,
+)  # the largest gap, in units of the point's size, and violation that are returned
 FAR, FARTHEST = 1e4, 1e15  # points for conic solvers; points beside which p still has a digit
 EPS, LARGEST = 2.0**-52, 1e300
 MOST_STEPS = 200
@@ -101,8 +104,7 @@ def _by_solver(subject: Projectable, point: Array) -> Nearest | None:
 
 
 def _proved(subject: Projectable, point: Array, p: Array, backend: str) -> Nearest:
-    towards = point - p
-    towards -= towards.mean()  # Σ(p' - p) = 0: a constant changes nothing but the rounding
+    towards = (point - point.mean()) - p  # Σ(p' - p) = 0: a constant changes nothing but the rounding
     answer = subject.worst_case(towards)
     size = max(float(np.abs(point).max()), 1.0)
     gap, far = float(answer.upper_bound - p @ towards), size * float(np.linalg.norm((point - p) / size))

@@ -7,6 +7,7 @@ direction, found here by a search of its own.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from uncertainty_sets.mdp.model import MDP
 
 KINDS = {"kl": KL, "chi-square": ChiSquare, "total-variation": TotalVariation}
 GENERATORS = tuple(
-    f"{kind}: {what}" for kind in KINDS for what in ("plain", "concentrated", "corner", "zeros", "ties", "units")
+    f"{kind}: {what}"
+    for kind in KINDS
+    for what in ("plain", "concentrated", "corner", "zeros", "ties", "units")
 )
 STATES, ACTIONS = 60, 4
 GAP, FEASIBLE = 1e-9, 1e-10
@@ -48,9 +51,8 @@ def batch(rng: Rng, generator: str) -> Batch:
         policy = rng.dirichlet(np.full(ACTIONS, 0.5), STATES).ravel()
         for question in ("improve", "evaluate"):
             call = f"{generator}, turn {turn}, {question}"
-            answer = asked(
-                (lambda: updates.improve(v)) if question == "improve" else (lambda: updates.evaluate(policy, v))
-            )
+            given = (v,) if question == "improve" else (policy, v)
+            answer = asked(partial(getattr(updates, question), *given))
             found.cases += STATES
             if isinstance(answer, Exception):
                 found.failed(answer, n, call)

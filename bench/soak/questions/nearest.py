@@ -87,7 +87,9 @@ def judge(found: Batch, case: Case, X: Array, P: Array, answers: list) -> None:
     distance = np.sqrt(((x - p) / far.clip(1e-300)[:, None]) ** 2 @ np.ones(case.size)) * far.clip(1e-300)
     for b, answer in enumerate(answers):
         closed = answer.backend == "closed-form"
-        allowed = (GAP if closed else USABLE) * max(1.0, float(far[b])) + 64.0 * EPS * float(np.abs(X[b]).max())
+        allowed = (GAP if closed else USABLE) * max(1.0, float(far[b])) + 64.0 * EPS * float(
+            np.abs(X[b]).max()
+        )
         found.saw(float(gap[b] / max(1.0, far[b])), float(outside[b]))
         found.check(
             {
@@ -107,5 +109,7 @@ def call_of(case: Case, row: int, point: Array) -> str:
     """Python for one row."""
     if case.size > 10:
         return ""
-    given = ", ".join(f"{key}={written(value)}" for key, value in case.row_parameters(row).items() if value is not None)
+    given = ", ".join(
+        f"{key}={written(value)}" for key, value in case.row_parameters(row).items() if value is not None
+    )
     return f"{MAKERS[case.name].build.__name__}({given}).project({written(point)})"

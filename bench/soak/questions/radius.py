@@ -133,7 +133,8 @@ def judge(found: Batch, case: Case, key: str, T: Array, answer: Any) -> None:
     distance = residual(case, key, np.zeros(case.rows), P)
     worth = np.where(np.isfinite(answer.multiplier) & (answer.multiplier > 0.0), answer.multiplier, np.inf)
     short = T - (P * f).sum(axis=1) - (1.0 - P.sum(axis=1)) * T
-    below = np.where(reached, np.maximum(answer.lower_bound - GAP * r, 0.0) * (1.0 - 1e-9), 1e13)
+    low, finite = (np.where(reached, each, 0.0) for each in (answer.lower_bound, r))
+    below = np.where(reached, np.maximum(low - GAP * finite, 0.0) * (1.0 - 1e-9), 1e13)
     bound, slack = most(case, key, below)
     # A target above all that the set reaches is beyond the bound too, up to rounding.
     room = 64.0 * EPS * size + 2.0 * np.abs(slack)
