@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uncertainty_sets.packages import lazily
 
 if TYPE_CHECKING:
-    from uncertainty_sets.answer import RaggedWorstCase, WorstCase
+    from uncertainty_sets.answer import BestCase, RaggedWorstCase, WorstCase
     from uncertainty_sets.backends import available_backends
     from uncertainty_sets.base import UncertaintySet
     from uncertainty_sets.conformance.check import check_set
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from uncertainty_sets.sets.weighted_l1 import WeightedL1
 
 __all__ = [
+    "BestCase",
     "KL",
     "Box",
     "Burg",
@@ -85,7 +86,7 @@ __all__ = [
 _find = lazily(
     __name__,
     {
-        "answer": "RaggedWorstCase WorstCase",
+        "answer": "BestCase RaggedWorstCase WorstCase",
         "backends": "available_backends",
         "base": "UncertaintySet",
         "conformance.check": "check_set",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,35 @@ class WorstCase:
             f"WorstCase(value={self.value:.10g}, p={p}, gap={self.gap:.2g}, "
             f"violation={self.violation:.2g}, backend={self.backend!r})"
         )
+
+
+@dataclass(frozen=True)
+class BestCase:
+    """A best-case distribution and its proof: the least pᵀf over a set.
+
+    For losses of shape (B, N) every field except `backend` has a leading axis of length B.
+
+    Attributes:
+        p: the distribution, feasible up to `violation`.
+        value: pᵀf, an upper bound on the minimum.
+        lower_bound: a lower bound on the minimum, from the multipliers in `dual` alone.
+        gap: value - lower_bound, before both are rounded. Never clipped.
+        violation: as in `WorstCase`.
+        dual: the multipliers of `worst_case(-losses)`, whose upper bound is -lower_bound.
+        backend: which solver answered.
+        iterations: as in `WorstCase`.
+        failed: the rows without an answer and why, only with `on_failure="nan"`.
+    """
+
+    p: Array
+    value: Any
+    lower_bound: Any
+    gap: Any
+    violation: Any
+    dual: Mapping[str, Any]
+    backend: str
+    iterations: Any
+    failed: Mapping[int, str]
 
 
 class RaggedWorstCase(WorstCase):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback, inverse, paths, projection, recheck
-from uncertainty_sets.answer import WorstCase
+from uncertainty_sets import failures, fallback, inverse, paths, projection, recheck
+from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
@@ -122,12 +122,31 @@ class UncertaintySet(Oracle):
             answer = conic.worst_case(self, f, backend, warm_start)
         return answer
 
+    def best_case(
+        self, losses: ArrayLike, *, backend: str = "auto", on_failure: failures.OnFailure = "raise"
+    ) -> BestCase:
+        """Return the distribution in the set with the smallest expected loss, with its certificate.
+
+        It is the worst case of -losses, and keeps the promises of `worst_case`.
+
+        >>> from uncertainty_sets import KL
+        >>> ball = KL([0.5, 0.3, 0.2], 0.1)
+        >>> best, worst = ball.best_case([1.0, 2.0, 4.0]), ball.worst_case([1.0, 2.0, 4.0])
+        >>> round(best.value, 4), round(worst.value, 4), bool(best.lower_bound <= best.value)
+        (1.4388, 2.4389, True)
+        """
+        found = self.worst_case(-self._check_losses(losses), backend=backend, on_failure=on_failure)
+        return BestCase(
+            found.p, -found.value, -found.upper_bound, found.gap, found.violation, found.dual, found.backend,
+            found.iterations, found.failed,
+        )  # fmt: skip
+
     def radius_for(self, losses: ArrayLike, target: ArrayLike) -> inverse.LeastRadius:
         """Return the least radius (or budget) at which the largest pᵀf reaches a target.
 
         The set's own radius does not matter. The radius is 0 if the centre's mean reaches the target, and
-        infinite if no radius does. KL, TotalVariation and ChiSquare have a closed form; other sets need 3 or
-        4 oracle calls per target.
+        infinite if no radius does: `reached` is False then. KL, TotalVariation, ChiSquare, Burg, Hellinger and
+        CressieRead have a closed form; other sets need a few oracle calls per target.
 
         Args:
             losses: finite numbers, shape (N,) or (B, N).

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 NARROW, ENOUGH = 1e-11, 1e-5  # of the radius: the gap that is aimed at, and the largest by a conic solver
 EPS = 2.0**-52
-CLOSE, LARGEST = 1e-12, 1e300  # the first step past a bound, of the radius; the largest radius tried
+CLOSE = 1e-12  # of the radius: the first step past a bound
+TINY, LARGEST = 1e-40, 1e300  # the least radius above 0 that is tried, and the largest
 MOST_CALLS = 100
 
 
@@ -73,7 +74,8 @@ class LeastRadius:
         radius: the least radius; infinite if no radius reaches the target (`reached` says so).
         lower_bound: no radius below this one reaches the target, by the multiplier alone.
         gap: radius - lower_bound, computed before both are rounded. Never clipped.
-        p: a distribution within `radius` that reaches the target up to rounding; NaN if there is none.
+        p: a distribution within `radius` that reaches the target, up to rounding or what 1e-9 of the radius is
+            worth; NaN if there is none.
         value: pᵀf.
         multiplier: by how much the radius grows per unit of the target; NaN if the set does not tell it.
         backend: "closed-form", or "oracle" if the set's oracle was called for several radii.
@@ -238,22 +240,24 @@ class _Tried(NamedTuple):
         extent = self.radius**self.power + over / self.slope
         return float(max(0.0, extent) ** (1.0 / self.power))
 
-    def multiplier(self) -> float:
-        """By how much the radius grows per unit of the target."""
+    def multiplier(self, under: _Tried | None = None) -> float:
+        """By how much the radius grows per unit of the target; at the largest pᵀf, what it grew by below."""
         if self.slope is None:
             return np.nan
         slope = self.slope * self.power * self.radius ** (self.power - 1.0)
-        return 1.0 / slope if slope > 0.0 else np.inf
+        if slope > 0.0:
+            return 1.0 / slope
+        return np.inf if under is None else under.multiplier()
 
     def moved(self, center: Array, mean: float) -> Self:
         """The mix with the centre that just reaches the target: its distance is at most that share of p's."""
         share = min(1.0, mean / (mean - self.value)) if self.value > mean else 1.0
-        radius = self.radius * share ** (1.0 / self.power)
-        return self._replace(radius=radius, p=center + share * (self.p - center))
+        radius, value = self.radius * share ** (1.0 / self.power), mean + share * (self.value - mean)
+        return self._replace(radius=radius, p=center + share * (self.p - center), value=value)
 
-    def is_near(self, low: float, share: float, times: float) -> bool:
+    def is_near(self, low: float, share: float, times: float, under: _Tried | None = None) -> bool:
         """Whether the bound is as near as this share of the radius, or as so many times the rounding."""
-        multiplier = self.multiplier()
+        multiplier = self.multiplier(under)
         known = times * multiplier * self.rounding if multiplier < np.inf else 0.0
         return 0.0 <= self.radius - low <= max(share * self.radius, known)
 
@@ -270,7 +274,9 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     if top < 0.0:
         return _nowhere(f.size, 0)
     rounding = ULPS * (float(np.abs(g).max()) + top - float(g.min()))
-    low, short, growth, best = 0.0, 0.0, CLOSE, None
+    low, short, growth = 0.0, 0.0, CLOSE
+    best: _Tried | None = None
+    under: _Tried | None = None
     radius = float(getattr(subject, subject.sized_by)) or 1e-3
     warm = None
     for calls in range(1, MOST_CALLS + 1):
@@ -282,16 +288,24 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
         if low == np.inf:
             return _nowhere(f.size, calls)
         if not now.reaches():
+            if now.slope and (under is None or radius > under.radius):
+                under = now
             short = max(short, radius)
         else:
             now = now.moved(center, mean)
             best = now if best is None or now.radius < best.radius else best
         if best is not None and best.is_near(low, NARROW if now.slope is not None else PROMISE, 4.0):
-            return _settled(best, low, f, calls)
+            return _settled(subject, best, under, low, f, g, calls)
         most = np.inf if best is None else best.radius
+        if best is not None and low == 0.0 and most < TINY:
+            if radius == 0.0:
+                return _settled(subject, best, under, low, f, g, calls)
+            radius = 0.0  # which reaches the target if mass moves for nothing
+            continue
         # Where the line of an answer reaches the target; if p is short of it by its gap, past that.
         line, past = low * (1.0 + 1e-13), short * (1.0 + growth)
-        if now.slope is not None and short * (1.0 + CLOSE) < line < most:
+        if now.slope is not None and past < line < most:
+            growth *= 8.0 if line < short * (1.0 + PROMISE) else 1.0
             radius = line
         elif now.slope is not None and short > 0.0 and past < most:
             radius, growth = past, 8.0 * growth
@@ -304,8 +318,8 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
         if not short < radius < min(most, LARGEST):
             break
     enough = PROMISE if best is not None and best.answer.backend == "closed-form" else ENOUGH
-    if best is not None and best.is_near(low, enough, 64.0):
-        return _settled(best, low, f, calls)
+    if best is not None and best.is_near(low, enough, 64.0, under):
+        return _settled(subject, best, under, low, f, g, calls)
     reached = "is not reached" if best is None else f"is reached at {best.radius:.6g}"
     raise SolverFailed(
         f"no certified least {subject.sized_by} of {subject!r}: after {calls} oracle calls the target "
@@ -320,9 +334,14 @@ def _nowhere(size: int, calls: int) -> LeastRadius:
     return LeastRadius(np.inf, np.inf, 0.0, np.full(size, np.nan), np.nan, np.inf, "oracle", calls)
 
 
-def _settled(best: _Tried, low: float, f: Array, calls: int) -> LeastRadius:
+def _settled(
+    subject: Sized, best: _Tried, under: _Tried | None, low: float, f: Array, g: Array, calls: int
+) -> LeastRadius:
+    """The answer, with the oracle's own p if that reaches the target: a mix has a rounding more."""
     p, radius = best.p, best.radius
-    return LeastRadius(radius, low, radius - low, p, float(p @ f), best.multiplier(), "oracle", calls)
+    own = resized(subject, radius).worst_case(g, warm_start=best.answer).p
+    p, multiplier = own if _exactly(own, g) >= -best.rounding else p, best.multiplier(under)
+    return LeastRadius(radius, low, radius - low, p, float(p @ f), multiplier, "oracle", calls + 1)
 
 
 def _exactly(p: Array, g: Array) -> float:

@@ -254,7 +254,8 @@ def _newton(views: _Views, now: _Point) -> Array:
         if pull.max(initial=0.0) <= RIDGE:
             break
         fixed[int(pull.argmax())] = False
-    return np.clip(change / scale, -HUGE, HUGE)
+    with np.errstate(over="ignore"):
+        return np.clip(change / scale, -HUGE, HUGE)
 
 
 def _climb(views: _Views, now: _Point, change: Array) -> _Point:

@@ -11,13 +11,20 @@ import numpy as np
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic.membership import projection_of
 from uncertainty_sets.contract import SetContract
-from uncertainty_sets.errors import InvalidInput, SolverFailed
+from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
+from uncertainty_sets.kernels.layout import PROMISE
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
 
 NEGLIGIBLE = 1e-13  # a weight that counts as zero
-USABLE = 1e-6  # the largest gap and violation that are returned, for a point whose largest entry is 1 or less
+USABLE, FEASIBLE = (
+    1e-6,
+    1e-9,
+)  # the largest gap, in units of the point's size, and violation that are returned
+FAR, FARTHEST = 1e4, 1e15  # points for conic solvers; points beside which p still has a digit
+EPS, LARGEST = 2.0**-52, 1e300
+MOST_STEPS = 200
 
 
 class Projectable(SetContract, Protocol):
@@ -41,7 +48,7 @@ class Nearest:
         gap: by how much half the squared distance may be above the least one: with d = point - p, the
             largest p'ᵀd over the set (an upper bound on it) minus pᵀd. Never clipped.
         violation: the largest residual of p over the simplex and the set's constraints.
-        backend: "closed-form" or "conic".
+        backend: "closed-form", "conic", or for a far point "oracle" or the worst case's own.
     """
 
     p: Array
@@ -54,11 +61,32 @@ class Nearest:
 
 def project(subject: Projectable, point: Array) -> Nearest:
     """Answer `UncertaintySet.project`."""
-    exact = subject._projection()
-    found = _proved(subject, point, exact(point), "closed-form") if exact is not None else None
-    if found is None or not _is_usable(found, point):
-        found = _proved(subject, point, projection_of(subject, point), "conic")
-    if not _is_usable(found, point):
+    size = float(np.abs(point).max())
+    if size > LARGEST:
+        raise InvalidInput(
+            f"a point must have entries up to {LARGEST:g}, got one of {size:g}; divide by the size for a "
+            "direction, and ask worst_case",
+            parameter="point",
+            value=point,
+        )
+    towards = point - point.mean()  # the same nearest point, without the digits that a constant takes
+    far = float(np.abs(towards).max())
+    exact = subject._projection() if far <= FARTHEST else None
+    if exact is not None:
+        found = _proved(subject, point, exact(towards), "closed-form")
+        if _is_usable(found, far, PROMISE):
+            return found
+    best = _by_solver(subject, point) if far <= FAR else None
+    if best is not None and _is_usable(best, far, USABLE):
+        return best
+    # Beside so large a point p hardly counts: the worst case, and some steps from there.
+    start = subject.worst_case(towards)
+    found = _proved(subject, point, start.p, start.backend)
+    if far <= FARTHEST and found.gap > 64.0 * EPS * far:
+        steps = Projection(subject, found.p, most=MOST_STEPS)
+        steps.exact = None
+        found = _proved(subject, point, steps.nearest(towards, 16.0 * EPS * far), "oracle")
+    if not _is_usable(found, far, USABLE):
         raise SolverFailed(
             f"no usable projection onto {subject!r}: the best point has a gap of {found.gap:.2g} and a "
             f"violation of {found.violation:.2g}. Give a point nearer to the set, or constraints with "
@@ -67,18 +95,26 @@ def project(subject: Projectable, point: Array) -> Nearest:
     return found
 
 
+def _by_solver(subject: Projectable, point: Array) -> Nearest | None:
+    """A conic solver's answer; None if it has none, or takes the set for empty, of which this is no proof."""
+    try:
+        return _proved(subject, point, projection_of(subject, point), "conic")
+    except (SolverFailed, EmptySet):
+        return None
+
+
 def _proved(subject: Projectable, point: Array, p: Array, backend: str) -> Nearest:
-    towards = point - p
-    towards -= towards.mean()  # Σ(p' - p) = 0: a constant changes nothing but the rounding
+    towards = (point - point.mean()) - p  # Σ(p' - p) = 0: a constant changes nothing but the rounding
     answer = subject.worst_case(towards)
-    gap, far = float(answer.upper_bound - p @ towards), float(np.linalg.norm(point - p))
+    size = max(float(np.abs(point).max()), 1.0)
+    gap, far = float(answer.upper_bound - p @ towards), size * float(np.linalg.norm((point - p) / size))
     lower = max(0.0, far - max(gap, 0.0) / far) if far > 0.0 else 0.0
     return Nearest(p, far, lower, gap, subject.violation(p), backend)
 
 
-def _is_usable(found: Nearest, point: Array) -> bool:
-    size = max(1.0, float(np.abs(point).max()))
-    return abs(found.gap) <= USABLE * size and found.violation <= max(1e-9, 1e-15 * size)
+def _is_usable(found: Nearest, far: float, gap: float) -> bool:
+    """Whether the gap keeps that promise, in units of the distances, and p is in the set."""
+    return abs(found.gap) <= gap * max(1.0, far) and found.violation <= FEASIBLE
 
 
 def prox(subject: Projectable, point: Array, step: float) -> Array:
@@ -160,7 +196,7 @@ class Projection:
             free = _nearest_in_plane(self.products, towards)
             negative = free <= NEGLIGIBLE
             if not negative.any():
-                self.weights = free
+                self.weights = free / free.sum()
                 return towards
             # From the old weights as far towards the free ones as all stay >= 0; drop those that are 0 there.
             fall = np.where(negative, self.weights - free, 0.0)

@@ -172,7 +172,7 @@ def test_public_names():
     assert set(uncertainty_sets.__all__) == sets | {
         *("UncertaintySet", "WorstCase", "available_backends", "available_sets", "get_set", "worst_case"),
         *("check_set", "Ragged", "RaggedWorstCase", "Penalised", "entropy_pooling", "LeastRadius", "Nearest"),
-        "Pooled",
+        *("Pooled", "BestCase"),
     }
     assert all(hasattr(uncertainty_sets, name) for name in uncertainty_sets.__all__)
 

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from tests import tolerances
 from tests.uncertainty_sets.plugins import TotalVariation
-from uncertainty_sets import KL, Box, CDNorm, Ellipsoid, Wasserstein1
+from uncertainty_sets import KL, Box, CDNorm, CressieRead, Ellipsoid, Wasserstein1, WeightedL1, get_set
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
 from uncertainty_sets.inverse import _by_oracle
 
@@ -210,3 +210,83 @@ def test_scaled_sets_and_paths():
             assert path.gap[k] <= tolerances.gap(F)
     with pytest.raises(InvalidInput, match="a path needs one loss vector"):
         ball.worst_case_path([F, F], radii)
+
+
+SIZED = [
+    *(get_set(name) for name in ("kl", "total-variation", "chi-square", "burg", "hellinger")),
+    lambda q, r: CressieRead(q, r, power=1.5),
+    lambda q, r: CressieRead(q, r, power=-1.0),
+    lambda q, r: WeightedL1(q, [1.0, 1.0], r),
+    lambda q, r: CDNorm(q, q, r),
+    lambda q, r: Ellipsoid(q, [0.5, 2.0], r),
+    Wasserstein1,
+]
+FORMULAS = [
+    lambda p, q: p * np.log(p / q),
+    lambda p, q: 0.5 * abs(p - q),
+    lambda p, q: (p - q) ** 2 / q,
+    lambda p, q: q * np.log(q / p),
+    lambda p, q: 0.5 * (np.sqrt(p) - np.sqrt(q)) ** 2,
+    lambda p, q: (q * (p / q) ** 1.5 - 1.5 * (p - q) - q) / 0.75,
+    lambda p, q: (q * q / p + p - 2.0 * q) / 2.0,
+    lambda p, q: abs(p - q),
+    lambda p, q: abs(p - q) / q,
+    lambda p, q: (p - q) ** 2 / np.array([0.5, 2.0]),
+    lambda p, q: 0.5 * abs(p - q),
+]
+
+
+@pytest.mark.parametrize(("make", "formula"), list(zip(SIZED, FORMULAS, strict=True)))
+def test_two_losses_leave_one_distribution(make, formula):
+    """pᵀf = T decides p, and so the radius: from targets near the mean to those near the largest loss."""
+    q, f = np.array([0.75, 0.25]), np.array([-1.0, 3.0])
+    for share in (1e-6, 1e-3, 0.1, 0.5, 0.9):
+        target = share * 3.0  # the mean is 0
+        p1 = (np.longdouble(target) + 1.0) / 4.0
+        least = float(formula(np.array([1.0 - p1, p1]), q.astype(np.longdouble)).sum())
+        found = make(q, 0.1).radius_for(f, target)
+        # The losses are known to an ulp, by which the target may be nearer or further.
+        slack = 1e-9 * least + 1e-13 * (1.0 if np.isnan(found.multiplier) else found.multiplier)
+        if p1 - 0.25 > 0.25 and isinstance(make(q, 0.1), CDNorm):
+            assert not found.reached
+            continue
+        assert found.radius == pytest.approx(least, abs=slack)
+        assert found.lower_bound == pytest.approx(least, abs=slack)
+        assert found.gap >= -1e-12 * found.radius
+        np.testing.assert_allclose(found.p, [1.0 - p1, p1], atol=1e-12)
+
+
+def test_a_target_that_no_radius_reaches_says_so():
+    for target, make in ((4.0, get_set("burg")), (4.5, get_set("burg")), (4.0, CressieRead), (4.5, KL)):
+        subject = make(Q, 0.1, power=-0.5) if make is CressieRead else make(Q, 0.1)
+        found = subject.radius_for(F, target)
+        assert not found.reached
+        assert (found.radius, found.lower_bound, found.gap) == (np.inf, np.inf, 0.0)
+        assert repr(found).startswith("LeastRadius(no radius reaches the target")
+    several = KL(Q, 0.1).radius_for(F, [2.5, 9.0])
+    assert several.reached.tolist() == [True, False]
+    assert "2 targets" in repr(several)
+    assert "1 that no radius reaches" in repr(several)
+
+
+def test_mass_that_moves_for_nothing_needs_no_radius():
+    free = Wasserstein1([0.3, 0.3, 0.4], 0.1, cost=[0.0, 0.0, 1.0])
+    found = free.radius_for([0.0, 1.0, 0.5], 0.6)
+    assert found.lower_bound == 0.0
+    assert found.radius <= 1e-13
+    assert found.p @ [0.0, 1.0, 0.5] == pytest.approx(0.6)
+
+
+def test_the_best_case_is_the_worst_of_the_opposite():
+    rng = np.random.default_rng(2)
+    losses = rng.normal(size=(4, 3))
+    for subject in (KL(Q, 0.1), CDNorm(Q, Q, 1.0), Wasserstein1(Q, 0.2)):
+        best, worst = subject.best_case(losses), subject.worst_case(-losses)
+        np.testing.assert_array_equal(best.value, -worst.value)
+        np.testing.assert_array_equal(best.lower_bound, -worst.upper_bound)
+        np.testing.assert_allclose((best.p * losses).sum(axis=1), best.value, atol=1e-12)
+        assert (best.value <= losses @ Q).all()
+        assert (best.lower_bound <= best.value + 1e-12).all()
+        assert (best.gap >= -1e-12).all()
+    with pytest.raises(InvalidLosses):
+        KL(Q, 0.1).best_case([1.0, np.nan, 0.0])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from uncertainty_sets import KL, entropy_pooling
-from uncertainty_sets.errors import EmptySet, InvalidParameter
+from uncertainty_sets.errors import EmptySet, InvalidParameter, SolverFailed
 
 
 def recomputed(q, answer, A_eq, b_eq, A_ub, b_ub):
@@ -73,3 +74,70 @@ def test_what_is_refused():
         entropy_pooling([0.5, 0.5], A_ub=[1.0, 0.0, 1.0], b_ub=1.0)
     with pytest.raises(InvalidParameter, match="one probability vector"):
         entropy_pooling([[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("size", [2, 100, 1000])
+def test_an_event_and_its_probability(size):
+    q, event = np.full(size, 1.0 / size), np.eye(size)[0]
+    for wanted in (1e-12, 0.9, 1.0 - 1e-9, 1.0):
+        parts = np.array([wanted, 1.0 - wanted]), np.array([1.0 / size, 1.0 - 1.0 / size])
+        least = sum(a * np.log(a / b) for a, b in zip(*parts, strict=True) if a > 0.0)
+        for sign in (1.0, -1.0):
+            given = {"A_eq": sign * event, "b_eq": sign * wanted}
+            if wanted > 1.0 / size:
+                given = given if sign > 0.0 else {"A_ub": -event, "b_ub": -wanted}
+            answer = entropy_pooling(q, **given)
+            assert answer.divergence == pytest.approx(least, rel=1e-9)
+            assert abs(answer.gap) <= 1e-9 * answer.divergence
+            assert answer.p[0] == pytest.approx(wanted, rel=1e-9)
+            np.testing.assert_allclose(answer.p[1:], (1.0 - answer.p[0]) / (size - 1), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_view_is_one_equation(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([2, 5, 50]))
+    q, row = rng.dirichlet(np.full(n, rng.choice([0.1, 1.0]))) + 1e-12, rng.normal(size=n) ** 3
+    q, unit = q / q.sum(), 10.0 ** rng.uniform(-200.0, 200.0)
+    value = row.min() + rng.uniform(0.001, 0.999) * np.ptp(row)
+
+    def mean(y):
+        weight = q * np.exp(y * (row - value) - (y * (row - value)).max())
+        return weight @ (row - value) / weight.sum()
+
+    y = brentq(mean, -1e7, 1e7, xtol=1e-15, rtol=1e-15, maxiter=1000)
+    x = y * (row - value)
+    least = -(np.log(q @ np.exp(x - x.max())) + x.max())
+    answer = entropy_pooling(q, A_eq=unit * row, b_eq=unit * value)
+    assert answer.divergence == pytest.approx(least, rel=1e-7, abs=1e-12)
+    assert answer.dual["eq"][0] == pytest.approx(y / unit, rel=1e-5)
+
+
+def test_an_atom_of_hardly_any_mass():
+    for tiny in (1e-20, 1e-300):
+        all_of_it = entropy_pooling([tiny, 0.5, 0.5], A_eq=[1.0, 0.0, 0.0], b_eq=1.0)
+        np.testing.assert_array_equal(all_of_it.p, [1.0, 0.0, 0.0])
+        assert all_of_it.divergence == pytest.approx(-np.log(tiny), rel=1e-12)
+        some = entropy_pooling([tiny, 0.5, 0.5], A_eq=np.eye(3)[:2], b_eq=[0.3, 0.7])
+        least = 0.3 * np.log(0.3 / tiny) + 0.7 * np.log(1.4)
+        assert some.divergence == pytest.approx(least, rel=1e-12)
+        assert abs(some.gap) <= 1e-9 * least
+
+
+def test_views_that_contradict_each_other():
+    q, rows = np.array([0.2, 0.3, 0.5]), np.eye(3)[:2]
+    for off in (0.3, 1e-3, 1e-9):
+        with pytest.raises(EmptySet, match="contradict every distribution"):
+            entropy_pooling(q, A_eq=rows, b_eq=[0.6, 0.4 + off])
+    nearly = entropy_pooling(q, A_eq=rows, b_eq=[0.6, 0.4 + 1e-15])
+    np.testing.assert_allclose(nearly.p, [0.6, 0.4, 0.0], atol=1e-12)
+    with pytest.raises(EmptySet, match=r"row 1 of A_ub is between 0 and 1e-200, and its b is -1e-201"):
+        entropy_pooling(q, A_ub=[[1.0, 0.0, 0.0], [0.0, 1e-200, 0.0]], b_ub=[0.5, -1e-201])
+
+
+def test_a_gap_beyond_the_promise_is_an_error(monkeypatch):
+    monkeypatch.setattr("uncertainty_sets.pooling.MOST_STEPS", 1)
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(3, 20))
+    with pytest.raises(SolverFailed, match="no distribution with a proof found"):
+        entropy_pooling(np.full(20, 0.05), A_eq=A, b_eq=A @ rng.dirichlet(np.full(20, 0.2)))

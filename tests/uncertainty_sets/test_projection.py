@@ -19,6 +19,7 @@ from uncertainty_sets import (
     get_set,
 )
 from uncertainty_sets import TotalVariation as TotalVariationBall
+from uncertainty_sets.errors import EmptySet, InvalidInput
 from uncertainty_sets.projection import Projection
 
 RNG = np.random.default_rng(0)
@@ -185,3 +186,57 @@ def test_points_very_far_away_and_nearly_tied(kind, share):
         far = target - p
         best = ball.worst_case(far - far.mean())
         assert best.upper_bound - p @ (far - far.mean()) <= 1e-6 * np.abs(target).max(), trial
+
+
+FAR_SETS = [
+    Box([0.1, 0.1, 0.1], [0.6, 0.6, 0.6]),
+    CDNorm([0.5, 0.3, 0.2], 0.2, 1.0),
+    KL([0.5, 0.3, 0.2], 0.1),
+    ChiSquare([0.5, 0.3, 0.2], 0.1),
+    TotalVariationBall([0.5, 0.3, 0.2], 0.1),
+    Ellipsoid([0.5, 0.3, 0.2], [1.0, 0.5, 2.0], 0.01),
+    Polyhedron([[1.0, 0.0, 0.0]], [0.4]),
+    Wasserstein1([0.5, 0.3, 0.2], radius=0.1),
+    get_set("hellinger")([0.5, 0.3, 0.2], 0.05),
+    get_set("weighted-l1")([0.5, 0.3, 0.2], [1.0, 2.0, 1.0], 0.1),
+]
+
+
+@pytest.mark.parametrize("subject", FAR_SETS, ids=lambda each: type(each).__name__)
+def test_the_nearest_of_a_far_point_is_the_worst_case(subject):
+    direction = np.array([0.3, -0.7, 1.1])
+    worst = subject.worst_case(direction).p
+    for exponent in (6, 9, 12, 15, 100, 200, 299):
+        found = subject.project(10.0**exponent * direction)
+        assert found.p.sum() == pytest.approx(1.0, abs=1e-12)
+        assert found.violation <= 1e-12
+        np.testing.assert_allclose(found.p, worst, atol=2.0 * 10.0**-exponent + 1e-13)
+        assert abs(found.gap) <= 1e-14 * 10.0**exponent
+        assert found.lower_bound == pytest.approx(found.distance, rel=1e-12)
+        assert np.isfinite(found.distance)
+    with pytest.raises(InvalidInput, match=r"entries up to 1e\+300, got one of 1\.1e\+308"):
+        subject.project(1e308 * direction)
+
+
+def test_ties_of_a_far_point_share_alike():
+    tied = np.array([1.0, 1.0, 0.0])
+    for subject in (Box([0.0, 0.0, 0.0], [1.0, 1.0, 1.0]), TotalVariationBall([0.4, 0.4, 0.2], 0.5)):
+        for size in (1e3, 1e9, 1e14):
+            np.testing.assert_allclose(subject.project(size * tied).p, [0.5, 0.5, 0.0], atol=1e-12)
+
+
+def test_a_common_constant_changes_nothing():
+    ball, x = Ellipsoid([0.5, 0.3, 0.2], [1.0, 0.5, 2.0], 0.01), np.array([4.0, -1.0, 0.5])
+    plain, shifted = ball.project(x), ball.project(x + 2.0**50)
+    np.testing.assert_allclose(shifted.p, plain.p, atol=1e-12)
+    assert shifted.gap == pytest.approx(plain.gap, abs=1e-12)
+
+
+def test_a_solver_that_finds_no_distribution_is_no_proof(monkeypatch):
+    def empty(subject, point):
+        raise EmptySet("infeasible, says the solver")
+
+    monkeypatch.setattr("uncertainty_sets.projection.projection_of", empty)
+    found = Polyhedron([[1.0, 0.0, 0.0]], [0.4]).project([0.5, 0.9, -1.0])
+    np.testing.assert_allclose(found.p, [0.3, 0.7, 0.0], atol=1e-12)
+    assert found.backend == "oracle"

@@ -16,6 +16,8 @@ import numpy as np
 from uncertainty_sets.arrays import Array, Vector
 from uncertainty_sets.kernels.jit import entry, summing
 
+EPS = 2.0**-52
+
 
 @summing
 def _place(
@@ -40,25 +42,42 @@ def _place(
 def balance(
     t: Array, q: Array, lower: Array, upper: Array, rate: Array, pi: float, nu: float, p: Array
 ) -> Any:
-    """The ν with Σp = 1, from a start; ν and the budget spent there."""
-    low, high = np.inf, -np.inf
+    """The ν with Σp = 1, from a start; ν and the budget spent there.
+
+    A far point leaves ν few digits: then p is the mix of those at the two neighbouring ν.
+    """
+    low, high, room, far = np.inf, -np.inf, 1.0, 1.0
     for i in range(t.size):
-        low = min(low, t[i] - upper[i] - pi * rate[i])
-        high = max(high, t[i] - lower[i] + pi * rate[i])
+        room -= lower[i]
+        far = max(far, abs(t[i]) + pi * rate[i])
+    slack = 8.0 * EPS * far
+    for i in range(t.size):
+        low = min(low, t[i] - min(upper[i], lower[i] + max(room, 0.0)) - pi * rate[i] - slack)
+        high = max(high, t[i] - lower[i] + pi * rate[i] + slack)
     nu = min(max(nu, low), high)
-    spent = 0.0
+    spent, total = 0.0, 1.0
     for _ in range(200):
         total, free, spent = _place(t, q, lower, upper, rate, nu, pi, p)
         over = total - 1.0
-        if abs(over) <= 1e-15 * t.size or high - low <= 1e-16 * max(abs(low), abs(high)):
-            break
+        if abs(over) <= 1e-15 * t.size:
+            return nu, spent
         if over > 0.0:
             low = nu
         else:
             high = nu
         step = nu + over / free if free else 0.5 * (low + high)
         nu = step if low < step < high else 0.5 * (low + high)
-    return nu, spent
+        if not low < nu < high:
+            break
+    other = np.empty(t.size)
+    more, _, _ = _place(t, q, lower, upper, rate, low, pi, other)
+    total, _, spent = _place(t, q, lower, upper, rate, high, pi, p)
+    if more > 1.0 and total < 1.0:
+        share, spent = (1.0 - total) / (more - total), 0.0
+        for i in range(t.size):
+            p[i] += share * (other[i] - p[i])
+            spent += rate[i] * abs(p[i] - q[i])
+    return high, spent
 
 
 def nearest(t: Array, q: Array, lower: Array, upper: Array, rate: Array, budget: float) -> Array:
@@ -80,7 +99,8 @@ def project(
     low, low_excess = 0.0, spent - budget
     high, high_excess, scale = 0.0, low_excess, 0.0
     for i in range(t.size):
-        scale = max(scale, abs(t[i] - nu - q[i]) / max(rate[i], 1e-300))
+        if rate[i] > 0.0:
+            scale = max(scale, abs(t[i] - nu - q[i]) / rate[i])
     high = max(scale, 1e-300)
     for _ in range(100):
         nu, spent = balance(t, q, lower, upper, rate, high, nu, p)
@@ -109,4 +129,11 @@ def project(
             if side == -1:
                 low_excess *= 0.5
             side = -1
-    balance(t, q, lower, upper, rate, high, nu, p)  # the end that is within the budget
+    # The end that is within the budget, mixed with the other one: a far point leaves π few digits too.
+    other = np.empty(t.size)
+    _, more = balance(t, q, lower, upper, rate, low, nu, other)
+    _, spent = balance(t, q, lower, upper, rate, high, nu, p)
+    if spent < budget < more:
+        share = (budget - spent) / (more - spent)
+        for i in range(t.size):
+            p[i] += share * (other[i] - p[i])

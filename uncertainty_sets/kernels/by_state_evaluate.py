@@ -157,7 +157,7 @@ def solve(
     # 3. The largest losses of every row that counts, the centres, or a search.
     saturated, spent, passes, bound = budget >= highest, 0.0, 1, nominal
     if saturated:
-        bound = 0.0
+        bound, spent = 0.0, highest
     elif budget > 0.0:
         eta, spent, logs, passes = search(
             mode, F, q, indptr, start, count, table, highest, budget, warm * spread
@@ -179,7 +179,7 @@ def solve(
     for a in range(count):
         value += policy[a] * (table[a, SPREAD] * (table[a, CENTER] + table[a, FIRST]))
     violation = max(off, (spent - budget) / max(1.0, budget))
-    finish(one, reference, min(value, bound), bound, violation, passes * count, spread)
+    finish(one, reference, value, bound, violation, passes * count, spread)
 
 
 @kernel

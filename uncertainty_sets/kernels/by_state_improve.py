@@ -41,6 +41,7 @@ from uncertainty_sets.kernels.by_state_tilt import (
     pull_in,
     reach,
     read,
+    share_within,
     stay,
     step,
     write,
@@ -248,7 +249,7 @@ def mean_of_rows(
     mode: int, table: Array, count: int, at_top: float, budget: float, spent: float
 ) -> tuple[float, float]:
     """What `write_rows` returns, from the sums of the last pass instead of p itself."""
-    share = np.sqrt(budget / spent) if mode != KL and spent > budget else 1.0
+    share = share_within(mode, budget, spent) if spent > budget else 1.0
     value = np.inf
     for a in range(count):
         center, first = table[a, CENTER], table[a, FIRST]
@@ -257,7 +258,8 @@ def mean_of_rows(
         if share < 1.0:
             first = (1.0 - share) * (table[a, MEAN] - center) + share * first
         value = min(value, table[a, HEIGHT] + table[a, SPREAD] * (center + first))
-    return value, (share * share * spent - budget) / max(1.0, budget)
+    kept = spent * (share if mode == KL else share * share)
+    return value, (kept - budget) / max(1.0, budget)
 
 
 @kernel
@@ -374,7 +376,7 @@ def solve(
         simple_policy(table, count, HEIGHT, policy)
     else:
         share_out(table, count, policy, column)
-    finish(one, low, min(value, bound), bound, violation, int(passes), spread)
+    finish(one, low, value, bound, violation, int(passes), spread)
     one[DUAL] = SATURATED if at_top == width else value
     for a in range(count):
         tilts[a] = table[a, X] * table[a, SCALE]

@@ -182,8 +182,8 @@ def keep_budget(table: Array, count: int, excess: float) -> None:
 def write_row(
     q: Array, i: int, n: int, order: Integers, work: Array, at: int, top: float, below: int, moved: float,
     P: Array,
-) -> float:  # fmt: skip
-    """Move mass from the smallest losses of a row to its largest one; return what the mean gains.
+) -> tuple[float, float]:  # fmt: skip
+    """Move mass from the smallest losses of a row to its largest one; (what the mean gains, the mass).
 
     An empty P is not written.
     """
@@ -201,7 +201,7 @@ def write_row(
         k += 1
     if wanted:
         P[i + order[i + n - 1]] += moved - left
-    return gained
+    return gained, moved - left
 
 
 @kernel
@@ -241,14 +241,15 @@ def solve(
             t = after
         keep_budget(table, count, spent - budget)
     # 3. Write p, which moves no more than the budget, and the policy.
-    value, weight, chosen, least = np.inf, 0.0, 0, np.inf
+    value, weight, chosen, least, spent = np.inf, 0.0, 0, np.inf, 0.0
     for a in range(count):
         i, n = indptr[start + a], indptr[start + a + 1] - indptr[start + a]
         mean = table[a, HEIGHT] + table[a, SPREAD] * table[a, MEAN]
-        gained = write_row(
+        gained, moved = write_row(
             q, i, n, order, work, i - base, table[a, TOP], int(table[a, BELOW]), table[a, X], P
         )
         value = min(value, mean + gained)
+        spent += moved
         weight += table[a, THETA]
         at = mean if budget == 0.0 else table[a, HEIGHT]
         if at < least:
@@ -260,7 +261,8 @@ def solve(
     if budget == 0.0:
         bound = value
     # 4. Judge them.
-    finish(one, low, min(value, bound), bound, 0.0, steps * count, spread)
+    violation = (spent - budget) / max(1.0, budget)
+    finish(one, low, value, bound, max(violation, 0.0), steps * count, spread)
     one[DUAL] = np.nan if idle else value
 
 
@@ -309,8 +311,10 @@ def beyond(gain: Array, q: Array, t: float) -> tuple[float, float]:
 
 
 @kernel
-def shift(f: Array, q: Array, gain: Array, top: float, t: float, share: float, p: Array) -> float:
-    """Move the entries above t, and a share of those at t, to the top; return the gain."""
+def shift(f: Array, q: Array, gain: Array, top: float, t: float, share: float, p: Array) -> tuple[
+    float, float
+]:  # fmt: skip
+    """Move the entries above t, and a share of those at t, to the top; (the gain, the mass)."""
     moved, gained, place = 0.0, 0.0, 0
     for i in range(f.size):
         part = 1.0 if gain[i] > t else (share if gain[i] == t else 0.0)
@@ -321,7 +325,7 @@ def shift(f: Array, q: Array, gain: Array, top: float, t: float, share: float, p
         if f[i] == top:
             place = i
     p[place] += moved
-    return gained
+    return gained, moved
 
 
 @entry("P", "out")
@@ -368,11 +372,14 @@ def evaluate(
                 rest, _ = beyond(gain, q, t)
                 bound = nominal + budget[s] * t + rest
             # 3. Write p, and judge it.
-            value = nominal
+            value, spent = nominal, 0.0
             for b in range(start, stop):
                 i, j = indptr[b], indptr[b + 1]
                 part = slice(i - base, j - base)
-                value += shift(work[0][part], q[part], gain[part], tops[b - start], t, share, P[i:j])
-            finish(one, reference, min(value, bound), bound, 0.0, 2 * (stop - start), spread)
+                gained, moved = shift(work[0][part], q[part], gain[part], tops[b - start], t, share, P[i:j])
+                value += gained
+                spent += moved
+            violation = max((spent - budget[s]) / max(1.0, budget[s]), 0.0)
+            finish(one, reference, value, bound, violation, 2 * (stop - start), spread)
         one[DUAL] = np.nan
         put(one, out, s)

@@ -328,15 +328,20 @@ def pull_in(
 
     For χ², with an entry of nearly all the mass where p/q begins: there p has fewer digits than q.
     """
-    if mode == KL:
-        return spent
     i, j = indptr[start], indptr[start + count]
-    found = distance(P[i:j], q[i:j])
+    found = spent if mode == KL else distance(P[i:j], q[i:j])
     if not found > budget:
         return found
-    share = np.sqrt(budget / found)
+    share = share_within(mode, budget, found)
     for k in range(i, j):
         P[k] = q[k] + share * (P[k] - q[k])
     for a in range(count):
         table[a, FIRST] = (1.0 - share) * (table[a, MEAN] - table[a, CENTER]) + share * table[a, FIRST]
     return budget
+
+
+@kernel
+def share_within(mode: int, budget: float, spent: float) -> float:
+    """How much of the way from the centres keeps the budget: χ² is a square, KL at most its share."""
+    share: float = budget / spent
+    return share if mode == KL else np.sqrt(share)

@@ -63,6 +63,7 @@ def conclude(
     known = 8.0 * multiplier * rounding
     proved = gap <= max(PROMISE * radius, known) and gap >= -max(FEASIBLE * radius, known)
     proved = proved and abs(total - 1.0) <= FEASIBLE and short <= max(PROMISE, rounding)
+    proved = proved and multiplier * short <= max(PROMISE * radius, known)
     out[RADIUS], out[LOWER], out[GAP] = max(radius, 0.0), lower, gap
     out[VALUE], out[MULTIPLIER], out[PASSES] = top + spread * value, multiplier * scale, passes
     out[STATUS] = OK if proved else NOT_SOLVED

@@ -168,7 +168,7 @@ def solve(f: Array, q: Array, target: float, power: float, p: Array, out: Array)
         lower, value = pole(f, q, top, scale, mass, power, aim, p)
         if not np.isnan(lower):
             radius, total = measured(q, p, power), p.sum()
-            price = -(1.0 + power * slope * lower) / (slope * aim)
+            price = (1.0 + power * slope * lower) / (slope * aim)
             conclude(
                 out, top, spread, radius, lower, radius - lower, value, aim - value, total, price, 2
             )  # fmt: skip

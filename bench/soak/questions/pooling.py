@@ -1,4 +1,4 @@
-"""Views for `entropy_pooling`: every certificate recomputed in long double, one and two views solved apart."""
+"""Views for `entropy_pooling`: certificates recomputed in long double, one and two views solved apart."""
 
 from __future__ import annotations
 
