@@ -158,8 +158,11 @@ class Certifier:
         y[self._simplex_rows] = 0.0
         if self.program.auxiliary.size == 0:
             return y
-        # Lifted again: if y left the cone by rounding only, that puts only rounding into (Aᵀy).
-        candidate = self.cone.lift(self._with_own_rows(self._flattened(y, self._every_row)))
+        # Lifted again, and a second time: if y left the cone by rounding only, that puts only rounding into
+        # (Aᵀy), and the second time less than the first.
+        candidate = y
+        for _ in range(2):
+            candidate = self.cone.lift(self._with_own_rows(self._flattened(candidate, self._every_row)))
         if self._feasible(candidate):
             return candidate
         center_point, live = self._center
