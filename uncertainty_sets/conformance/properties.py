@@ -22,6 +22,7 @@ from uncertainty_sets.conformance.subject import (
     FEASIBLE,
     FIRST_ORDER,
     MODEL,
+    PROVED,
     Subject,
     allowed_gap,
     in_units,
@@ -116,8 +117,22 @@ def maximum(subject: Subject) -> Findings:
             yield f"{name}: value is {answer.value:.9g}, and cvxpy finds a maximum of {best:.9g}"
         if not answer.upper_bound >= best - room:
             yield f"{name}: upper_bound is {answer.upper_bound:.9g}, below cvxpy's maximum of {best:.9g}"
+        yield from _proved(subject, name, unit, middle, scale)
     if not solved:
         yield f"cvxpy solved none of the problems; its last status is {subject.model.problem.status!r}"
+
+
+def _proved(subject: Subject, name: str, unit: Any, middle: float, scale: float) -> Findings:
+    """What bounds from both sides say, which see what cvxpy's tolerance hides."""
+    found, answer = subject.proof.between(unit), subject.answer(name)
+    if found is None:
+        return
+    low, high = (middle + scale * each for each in found)
+    room = PROVED * scale + allowed_gap(subject.losses[name], answer)
+    if not answer.upper_bound >= low - room:
+        yield f"{name}: upper_bound is {answer.upper_bound:.12g}, and a p in the set reaches {low:.12g}"
+    if not answer.value <= high + room + 200.0 * answer.violation * scale:
+        yield f"{name}: value is {answer.value:.12g}, and no p in the set exceeds {high:.12g}"
 
 
 def members(subject: Subject) -> Findings:
