@@ -280,9 +280,12 @@ def backends(subject: Subject) -> Findings:
             except BackendUnsuitable:
                 continue
             except SolverFailed as failure:  # no answer is no wrong answer, unless all are far off the set
-                off.append(np.inf if failure.answer is None else float(failure.answer.violation))
+                nearest = failure.answer
+                gap = np.inf if nearest is None else 0.5 * abs(float(nearest.gap))
+                off.append(np.inf if nearest is None else max(gap, float(nearest.violation)))
         if off and min(off) > FIRST_ORDER and all(answer.backend == "closed-form" for answer in answers):
-            yield f"{name}: no solver has an answer, and the nearest is off the set by {min(off):.3g}"
+            least = f"{min(off):.3g}"
+            yield f"{name}: no solver has an answer, and the nearest is off the set or its bound by {least}"
         for one in answers:
             # p may be off the set by its violation v, and its value then above the maximum by about v, or by
             # a few √v if the set has no interior (KL of radius 0).
