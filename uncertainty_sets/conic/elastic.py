@@ -59,10 +59,10 @@ def least_miss(certifier: Certifier) -> float:
     y, plus = np.zeros(program.b.size), zero.size
     y[zero] = found.y[:plus] - found.y[plus : 2 * plus]
     y[nonneg] = found.y[2 * plus : 2 * plus + nonneg.size]
-    at = 2 * plus + nonneg.size + 1
+    start = 2 * plus + nonneg.size + 1
     for _, places in cones:
-        y[places] = found.y[at : at + places.size]
-        at += places.size
+        y[places] = found.y[start : start + places.size]
+        start += places.size
     _, bound = certifier.prove(np.zeros(program.size), y, found.x[:-1])
     return -bound
 

@@ -289,7 +289,9 @@ def moved_inside(uncertainty_set: SetContract, p: Array, enough: float = PROVED)
     """p, moved towards the inside of the set by the smallest of STEPS that is enough."""
     best, off = p, uncertainty_set.violation(p)
     inner = interior(uncertainty_set, p.size) if off > enough else None
-    for step in STEPS if inner is not None else ():
+    if inner is None:
+        return p
+    for step in STEPS:
         moved = (1.0 - step) * p + step * inner
         violation = uncertainty_set.violation(moved)
         if violation < off:
