@@ -25,7 +25,7 @@ class WorstCase:
         gap: upper_bound - value, computed before both are rounded to the size of the losses; p is at most
             this far from optimal. Never clipped: a negative gap of rounding size stays negative.
         violation: the largest residual of p over the simplex and the set's constraints, each scaled
-            by max(1, |right-hand side|).
+            by max(1, |right-hand side|), or in units of p if the set has only `constraints`.
         dual: the multipliers; the set's docstring has the keys and the bound's formula. A multiplier beyond
             the largest float is infinite.
         backend: which solver answered.

@@ -247,9 +247,10 @@ class UncertaintySet(Oracle):
     def violation(self, p: ArrayLike) -> float:
         """Return the largest residual of p over the simplex and the set's constraints, at least 0.
 
-        Each residual is scaled by max(1, |right-hand side|); auxiliary variables (a transport plan)
-        are minimised out. The rounding of p itself (a few units in the last place of its entries, times a
-        long distance or divided by a small spread) is not counted as a violation.
+        Each residual is scaled by max(1, |right-hand side|). For a set that has only `constraints` it is in
+        units of p, so that multiplying a constraint by 1e-8 changes nothing; auxiliary variables (a transport
+        plan) are minimised out. The rounding of p itself (a few units in the last place of its entries, times
+        a long distance or divided by a small spread) is not counted as a violation.
         """
         point = self._check_point(p)
         simplex = max(float(-point.min()), abs(float(point.sum()) - 1.0), 0.0)

@@ -18,6 +18,7 @@ from bench.soak import intersections
 from bench.soak.cases import Case
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic.oracle import program
+from uncertainty_sets.conic.program import ConicProgram
 
 Long = NDArray[np.longdouble]
 
@@ -90,8 +91,10 @@ def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[
     else:
         bound = np.full(len(h), np.nan, dtype=np.longdouble)
     if "y" in dual and "y" not in keys:
+        shared = None if case.by_row else program(case.subject(), case.size)
         for b in np.flatnonzero(np.isnan(bound) & ~np.isnan(dual["y"][:, 0])):
-            bound[b] = _by_program(case, int(b), h[b], dual["y"][b])
+            conic = shared or program(case.subject(int(b)), case.size)
+            bound[b] = _by_program(conic, h[b], dual["y"][b])
     return bound
 
 
@@ -169,9 +172,8 @@ def _nu_within(dual: dict[str, Array], keys: tuple[str, ...], rows: Any) -> list
     return [{**part, "nu": part["nu"] + sign * half} for sign in (-1.0, 0.0, 1.0)]
 
 
-def _by_program(case: Case, row: int, h: Long, y: Array) -> np.longdouble:
+def _by_program(conic: ConicProgram, h: Long, y: Array) -> np.longdouble:
     """bᵀy + max(h - (Aᵀy)[columns]) if y is in the dual cone and Aᵀy = 0 elsewhere, otherwise ∞."""
-    conic = program(case.subject(row), case.size)
     y = y[: conic.b.size]
     if not np.isfinite(y).all():
         return np.longdouble(np.inf)

@@ -263,6 +263,14 @@ def plugin(draw: Draw) -> Made:
     return {"center": q / q.sum(), "radius": float(10.0 ** draw.rng.uniform(-3.0, 0.5))}, ()
 
 
+def in_units(draw: Draw) -> Made:
+    """The same with the constraint in units of 1e-8 to 1e8; half of them by way of variables in another."""
+    made, _ = plugin(draw)
+    scale, link = 10.0 ** draw.rng.uniform(-8.0, 8.0, 2)
+    link = float(link) if draw.rng.random() < 0.5 else 0.0
+    return made | {"scale": float(scale), "link": link}, ()
+
+
 def example(draw: Draw) -> Made:
     """What `example` of the class needs; for sets of the registry without a maker here."""
     return {"size": draw.f.shape[1], "seed": int(draw.rng.integers(2**32))}, ()
@@ -290,6 +298,9 @@ MAKERS = {
     "plug-in tv": Maker(plugins.TotalVariation, plugin, (), largest=25, rows=3, conic=True),
     "plug-in euclidean": Maker(plugins.Euclidean, plugin, (), largest=25, rows=3, conic=True),
     "plug-in entropic": Maker(plugins.Entropic, plugin, (), largest=25, rows=3, conic=True),
+    "units tv": Maker(plugins.TotalVariationInUnits, in_units, (), largest=25, rows=20, conic=True),
+    "units euclidean": Maker(plugins.EuclideanInUnits, in_units, (), largest=25, rows=20, conic=True),
+    "units entropic": Maker(plugins.EntropicInUnits, in_units, (), largest=25, rows=20, conic=True),
 }
 
 

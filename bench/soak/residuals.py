@@ -234,4 +234,7 @@ RESIDUALS: dict[str, Residual] = {
     "plug-in tv": total_variation,
     "plug-in euclidean": euclidean,
     "plug-in entropic": kl,
+    "units tv": total_variation,
+    "units euclidean": euclidean,
+    "units entropic": kl,
 }

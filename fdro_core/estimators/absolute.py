@@ -46,9 +46,10 @@ def minimise(
         losses, _ = exact.evaluate(start)
         answer = sized(oracle, losses.size).worst_case(losses)
         slack = answer.value - found.worst_case.value  # what the smoothing changes at this point
-        if best is None or answer.value + ridge < best[0]:
-            best = answer.value + ridge, start, losses, answer
-        proved = found.worst_case.value + ridge - found.gap
+        objective = max(float(answer.value), float(answer.upper_bound)) + ridge
+        if best is None or objective < best[0]:
+            best = objective, start, losses, answer
+        proved = max(found.worst_case.value, found.worst_case.upper_bound) + ridge - found.gap
         if weights.size == 0 or l2 == 0.0 or proved > lower:
             lower, weights = proved, found.weights
         upper = best[0]
@@ -59,7 +60,8 @@ def minimise(
             settled = found.converged and accuracy <= 0.5 * tolerance and slack <= 0.5 * target
         if settled or spent >= budget or not found.converged:
             _, w, losses, answer = best
-            return central.Optimum(w, losses, answer, weights, upper - lower, spent, settled)
+            gap = max(upper - lower, 0.0)
+            return central.Optimum(w, losses, answer, weights, gap, spent, settled)
         signs = smooth.samples(smooth.scores(start))[1][:, 0]
         accuracy = min(accuracy, max(0.25 * tolerance, 0.1 * slack / max(1.0, upper)))
         if slack > 0.3 * before:

@@ -104,7 +104,7 @@ class _Search:
 
     @property
     def upper(self) -> float:
-        """The objective at the best point."""
+        """A proved upper bound on the objective at the best point."""
         return np.inf if self.best is None else self.best[3]
 
     @property
@@ -121,8 +121,10 @@ class _Search:
         self.oracle = sized(self.oracle, losses.size)  # known only from the first losses
         answer = self.oracle.worst_case(losses)
         ridge = 0.5 * self.l2 * float(w @ w)
-        if answer.value + ridge < self.upper:
-            self.best = w.copy(), losses, answer, answer.value + ridge
+        # A conic answer's bound is above its value by as much as its proof lacks, and so is what is proved.
+        objective = max(float(answer.value), float(answer.upper_bound)) + ridge
+        if objective < self.upper:
+            self.best = w.copy(), losses, answer, objective
         return losses, pull, answer, ridge
 
     def prove(self, value: float, gradient: Array, p: Array, slack: float = 0.0) -> float:
@@ -158,9 +160,8 @@ def minimise(
     assert search.best is not None
     assert search.weights is not None
     w, losses, answer, value = search.best
-    return Optimum(
-        w, losses, answer, search.weights, value - search.lower, search.evaluations, search.settled
-    )
+    gap = max(value - search.lower, 0.0)
+    return Optimum(w, losses, answer, search.weights, gap, search.evaluations, search.settled)
 
 
 def _lbfgs(
@@ -186,10 +187,11 @@ def _directly(search: _Search, start: Array | None) -> None:
     """
 
     def nominal(w: Array) -> tuple[float, Array]:
-        losses, pull, _, ridge = search.look(w)
+        losses, pull, answer, ridge = search.look(w)
         reference = search.reference
         value, gradient = float(reference @ losses) + ridge, pull(reference) + search.l2 * w
-        search.prove(value, gradient, reference, search.upper - value)
+        proved = min(value, answer.upper_bound + ridge)
+        search.prove(proved, gradient, reference, search.upper - value)
         return value, gradient
 
     if start is None:
@@ -199,10 +201,12 @@ def _directly(search: _Search, start: Array | None) -> None:
     path: list[tuple[float, float]] = []
 
     def objective(w: Array) -> tuple[float, Array]:
-        _, pull, answer, ridge = search.look(w)
+        losses, pull, answer, ridge = search.look(w)
         gradient = pull(answer.p) + search.l2 * w
         value = answer.value + ridge
-        search.prove(value, gradient, answer.p)
+        # p may be off the set by its violation, and pᵀf above the maximum by that much of the spread.
+        off = float(answer.violation) * float(np.ptp(losses))
+        search.prove(min(answer.value, answer.upper_bound) + ridge - off, gradient, answer.p)
         path.append((search.upper, min(float(gradient @ gradient), path[-1][1] if path else np.inf)))
         if len(path) > WINDOW:
             (early, steep), (late, flat) = path[-1 - WINDOW], path[-1]
@@ -236,7 +240,8 @@ def _by_multipliers(search: _Search) -> None:
             expected = float(p @ losses)
             slack = answer.value - expected
             last = w.copy(), p, slack
-            if search.prove(expected + ridge, gradient, p, slack) <= 0.2 * slack:
+            proved = min(expected, answer.upper_bound) + ridge
+            if search.prove(proved, gradient, p, slack) <= 0.2 * slack:
                 raise _Next  # w is now as accurate as p̂
             move = p - center
             return expected - 0.5 * softness * float(move @ move) + ridge, gradient

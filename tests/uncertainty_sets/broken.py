@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets import UncertaintySet, WorstCase
+from uncertainty_sets import Ellipsoid, UncertaintySet, WorstCase
 from uncertainty_sets.conic.program import polyhedral_program
 
 
@@ -251,3 +251,38 @@ class Empty(Tail):
 
     def _closed_form(self, losses, warm_start):
         return None
+
+
+class NearlyEuclidean(UncertaintySet):
+    """{p : ‖p - q‖ <= radius}, with a closed form whose radius is wrong by a millionth, in any unit."""
+
+    share, unit = 1.0 - 1e-6, 1.0
+
+    def __init__(self, size):
+        self.size, self.center, self.radius = size, np.full(size, 1.0 / size), 0.1
+
+    def constraints(self, p):
+        import cvxpy
+
+        return [cvxpy.norm(self.unit * (p - self.center)) <= self.unit * self.radius]
+
+    def _closed_form(self, losses, warm_start):
+        answer = Ellipsoid(self.center, 1.0, (self.share * self.radius) ** 2).worst_case(losses)
+        if self.share > 1.0:
+            answer.violation = answer.violation + self.radius * 1e-6
+        return answer
+
+
+class NearlyEuclideanSmallUnit(NearlyEuclidean):
+    """The same with rows of size 1e-4."""
+
+    unit = 1e-4
+
+
+class TooFar(NearlyEuclidean):
+    """A closed form whose p is outside by a tenth, which rows of size 1e-4 hide."""
+
+    share, unit = 2.0, 1e-4
+
+    def _residual(self, p):
+        return 0.0

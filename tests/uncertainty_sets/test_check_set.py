@@ -44,6 +44,9 @@ DEFECTS = {
     broken.HIGH: ("form", r"value is 100\.\d+, and pᵀf is 0\.\d+"),
     broken.Overflowing: ("form", "1e150 times: BrokenSet: .* value is NaN"),
     broken.FalseBound: ("maximum", r"value is .*, and cvxpy finds a maximum of .*"),
+    broken.NearlyEuclidean: ("maximum", "upper_bound is .*, and a p in the set reaches .*"),
+    broken.NearlyEuclideanSmallUnit: ("maximum", "upper_bound is .*, and a p in the set reaches .*"),
+    broken.TooFar: ("feasible", r"p misses the constraints by 0\.0\d+"),
     broken.Blind: ("outsiders", r"is outside, since pᵀf exceeds the maximum by .*, and violation gives 0"),
     broken.Strict: ("members", r"a mix of members is in the set, and violation gives 0\.1"),
     broken.OtherSet: ("feasible", r"p misses the constraints by 0\.1"),
@@ -59,7 +62,10 @@ DEFECTS = {
     broken.Nameless: ("repr", "RuntimeError: no words"),
     broken.AnyLength: ("sizes", "worst_case took 6 numbers, and the set has 5 entries"),
     broken.OtherProgram: ("support", r"the least support is 1 \(optimal\), the worst case 0\.\d+"),
-    broken.OtherBackend: ("backends", r"no solver has an answer, and the nearest is off the set by"),
+    broken.OtherBackend: (
+        "backends",
+        r"no solver has an answer, and the nearest is off the set or its bound by",
+    ),
     broken.Empty: ("form", "EmptySet"),
 }
 

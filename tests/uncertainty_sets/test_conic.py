@@ -296,6 +296,37 @@ def test_unusable_constraints():
         Stated(lambda p: [cp.diag(p) << 0.7 * np.eye(2)]).worst_case(losses)
 
 
+NO_CONE_PROGRAM = {
+    "not convex": lambda p: [cp.norm(p) >= 0.5],
+    "bilinear": lambda p: [p[0] * p[1] <= 0.1],
+    "quasiconvex": lambda p: [cp.length(p) <= 2],
+    "integer": lambda p: [p[0] <= cp.Variable(integer=True)],
+    "boolean": lambda p: [p <= cp.Variable(3, boolean=True)],
+    "semidefinite": lambda p: [cp.diag(p) << 0.7 * np.eye(3)],
+    "semidefinite variable": lambda p: [cp.diag(cp.Variable((3, 3), PSD=True)) == p],
+    "power cone": lambda p: [cp.PowCone3D(p[0], p[1], p[2], 0.5)],
+}
+
+
+@pytest.mark.parametrize("kind", NO_CONE_PROGRAM)
+def test_what_the_oracle_refuses_every_question_refuses(kind):
+    ask = {
+        "worst_case": lambda each: each.worst_case([1.0, 2.0, 3.0]),
+        "violation": lambda each: each.violation([0.2, 0.3, 0.5]),
+        "contains": lambda each: each.contains([0.2, 0.3, 0.5]),
+        "reference": lambda each: each.reference(),
+        "project": lambda each: each.project([3.0, 0.0, 0.0]),
+    }
+    said = set()
+    for question in ask.values():
+        subject = Stated(NO_CONE_PROGRAM[kind])
+        subject.size = 3
+        with pytest.raises((InvalidParameter, BackendUnsuitable)) as caught:
+            question(subject)
+        said.add((caught.type, str(caught.value).split(":")[0]))
+    assert len(said) == 1, said
+
+
 def test_a_doubtful_answer_is_refused(monkeypatch):
     uncertainty_set = Euclidean([0.5, 0.5], 0.1)
     solver = compiled(uncertainty_set, 2).solver("clarabel")

@@ -22,6 +22,7 @@ from uncertainty_sets.conformance.subject import (
     FEASIBLE,
     FIRST_ORDER,
     MODEL,
+    PROVED,
     Subject,
     allowed_gap,
     in_units,
@@ -116,8 +117,22 @@ def maximum(subject: Subject) -> Findings:
             yield f"{name}: value is {answer.value:.9g}, and cvxpy finds a maximum of {best:.9g}"
         if not answer.upper_bound >= best - room:
             yield f"{name}: upper_bound is {answer.upper_bound:.9g}, below cvxpy's maximum of {best:.9g}"
+        yield from _proved(subject, name, unit, middle, scale)
     if not solved:
         yield f"cvxpy solved none of the problems; its last status is {subject.model.problem.status!r}"
+
+
+def _proved(subject: Subject, name: str, unit: Any, middle: float, scale: float) -> Findings:
+    """What bounds from both sides say, which see what cvxpy's tolerance hides."""
+    found, answer = subject.proof.between(unit), subject.answer(name)
+    if found is None:
+        return
+    low, high = (middle + scale * each for each in found)
+    room = PROVED * scale + allowed_gap(subject.losses[name], answer)
+    if not answer.upper_bound >= low - room:
+        yield f"{name}: upper_bound is {answer.upper_bound:.12g}, and a p in the set reaches {low:.12g}"
+    if not answer.value <= high + room + 200.0 * answer.violation * scale:
+        yield f"{name}: value is {answer.value:.12g}, and no p in the set exceeds {high:.12g}"
 
 
 def members(subject: Subject) -> Findings:
@@ -266,9 +281,12 @@ def backends(subject: Subject) -> Findings:
             except BackendUnsuitable:
                 continue
             except SolverFailed as failure:  # no answer is no wrong answer, unless all are far off the set
-                off.append(np.inf if failure.answer is None else float(failure.answer.violation))
+                nearest = failure.answer
+                gap = np.inf if nearest is None else 0.5 * abs(float(nearest.gap))
+                off.append(np.inf if nearest is None else max(gap, float(nearest.violation)))
         if off and min(off) > FIRST_ORDER and all(answer.backend == "closed-form" for answer in answers):
-            yield f"{name}: no solver has an answer, and the nearest is off the set by {min(off):.3g}"
+            least = f"{min(off):.3g}"
+            yield f"{name}: no solver has an answer, and the nearest is off the set or its bound by {least}"
         for one in answers:
             # p may be off the set by its violation v, and its value then above the maximum by about v, or by
             # a few √v if the set has no interior (KL of radius 0).

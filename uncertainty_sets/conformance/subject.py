@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from uncertainty_sets.errors import FdroError
 from uncertainty_sets.recheck import PROMISE, expected_loss
 
 if TYPE_CHECKING:
+    import cvxpy
+
     from uncertainty_sets.answer import WorstCase
     from uncertainty_sets.arrays import Array
     from uncertainty_sets.base import UncertaintySet
@@ -28,6 +31,10 @@ FIRST_ORDER = 1e-3
 MODEL = 1e-5
 """How far cvxpy's own answer may be from the maximum, relative to the spread: solvers stop at 1e-8 on scaled
 data, and exponential cones are the hardest of them."""
+
+
+PROVED = 1e-8
+"""By how much an answer may exceed what is proved, relative to half the spread: rounding, and room for p."""
 
 
 def trial_losses(size: int, rng: np.random.Generator) -> dict[str, Array]:
@@ -84,9 +91,48 @@ class Subject:
         self.losses = {name: f for name, f in self.losses.items() if name in self._answers}
 
     @cached_property
+    def proof(self) -> Proof:
+        """The same problem, for bounds that are proved."""
+        return Proof(self.set, self.size)
+
+    @cached_property
     def model(self) -> Model:
         """The same problem, for cvxpy alone to solve."""
         return Model(self.set, self.size)
+
+
+class Proof:
+    """Bounds on the maximum from both sides, from the constraints alone: a p inside, and checked multipliers.
+
+    cvxpy's own answer is known to 1e-5 or so, and hides a radius that is wrong by 1e-6.
+    """
+
+    def __init__(self, uncertainty_set: UncertaintySet, size: int) -> None:
+        self.plain = _plain(uncertainty_set, size)
+
+    def between(self, losses: Array) -> tuple[float, float] | None:
+        """(what a p in the set reaches, what none exceeds) for losses in [-1, 1]; None without such a p."""
+        from uncertainty_sets.conic.membership import moved_inside
+
+        try:
+            answer = self.plain.worst_case(losses)
+        except FdroError:
+            return None
+        p = moved_inside(self.plain, answer.p, enough=0.0)
+        return (float(p @ losses), float(answer.upper_bound)) if self.plain.violation(p) == 0.0 else None
+
+
+def _plain(uncertainty_set: UncertaintySet, size: int) -> UncertaintySet:
+    """A set that has nothing but the other's constraints."""
+    from uncertainty_sets.base import UncertaintySet
+
+    class Plain(UncertaintySet):
+        def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
+            return uncertainty_set.constraints(p)
+
+    plain = Plain()
+    plain.size = size
+    return plain
 
 
 NOTHING = 1e-7

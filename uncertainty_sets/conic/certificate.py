@@ -40,6 +40,9 @@ ROUNDING = 1e-13
 UNIT = 2.0**-53
 """The relative error of one sum or product."""
 
+TOO_LARGE = 1e100
+"""Multipliers beyond this, of a program with entries near 1, prove nothing: their squares would overflow."""
+
 CENTER_PRICE = 1e-6
 """A cone is pushed into its interior unless a unit of push costs more than 1/CENTER_PRICE in the bound."""
 
@@ -152,14 +155,17 @@ class Certifier:
 
     def repair(self, y: Array) -> Array | None:
         """A multiplier near y that satisfies both conditions; None if none is found."""
-        if not np.isfinite(y).all():
+        if not np.abs(y).max(initial=0.0) <= TOO_LARGE:  # or NaN
             return None
         y = self.cone.lift(y)
         y[self._simplex_rows] = 0.0
         if self.program.auxiliary.size == 0:
             return y
-        # Lifted again: if y left the cone by rounding only, that puts only rounding into (Aᵀy).
-        candidate = self.cone.lift(self._with_own_rows(self._flattened(y, self._every_row)))
+        # Lifted again, and a second time: if y left the cone by rounding only, that puts only rounding into
+        # (Aᵀy), and the second time less than the first.
+        candidate = y
+        for _ in range(2):
+            candidate = self.cone.lift(self._with_own_rows(self._flattened(candidate, self._every_row)))
         if self._feasible(candidate):
             return candidate
         center_point, live = self._center

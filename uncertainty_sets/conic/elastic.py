@@ -59,10 +59,10 @@ def least_miss(certifier: Certifier) -> float:
     y, plus = np.zeros(program.b.size), zero.size
     y[zero] = found.y[:plus] - found.y[plus : 2 * plus]
     y[nonneg] = found.y[2 * plus : 2 * plus + nonneg.size]
-    at = 2 * plus + nonneg.size + 1
+    start = 2 * plus + nonneg.size + 1
     for _, places in cones:
-        y[places] = found.y[at : at + places.size]
-        at += places.size
+        y[places] = found.y[start : start + places.size]
+        start += places.size
     _, bound = certifier.prove(np.zeros(program.size), y, found.x[:-1])
     return -bound
 
@@ -70,8 +70,9 @@ def least_miss(certifier: Certifier) -> float:
 def inside(program: ConicProgram) -> Array | None:
     """A distribution with room in every inequality and cone, each of its own; None if there is none.
 
-    maximise m + the mean of t_k, m <= t_k <= 1, with t_k the room in cone k. A row p_j >= 0 has 1/N at most,
-    and little weight: these rows are many, and a uniform p says nothing of the others.
+    With t_k the room in cone k: the largest m <= t_k <= 1, and then, for at least half of that, the largest
+    mean of t_k, since the cone with the least room should not decide how much the others have. A row p_j >= 0
+    has 1/N at most, and little weight: these rows are many, and a uniform p says nothing of the others.
     """
     from scipy import sparse
 
@@ -97,17 +98,22 @@ def inside(program: ConicProgram) -> Array | None:
     rows.add("nonneg", wide(A[nonneg], room(np.arange(nonneg.size), share)), program.b[nonneg])
     rows.add("nonneg", wide(none, each), ones)
     rows.add("nonneg", wide(none, -each, 1.0), np.zeros(total))
-    rows.add("nonneg", _unit_row(width + total + 1, width + total, -1.0), np.zeros(1))
     for k, (kind, at) in enumerate(cones):
         towards = np.zeros(at.size)
         towards[2 if kind == "exp" else 0] = 1.0
         rows.add(kind, wide(A[at], room(np.full(at.size, nonneg.size + k), towards)), program.b[at])
     weight = np.append(np.where(alone, 0.0, 1.0), np.ones(len(cones)))
     weight = weight / max(weight.sum(), 1.0) + 0.01 / total
-    cost = np.concatenate([np.zeros(width), -weight, [-1.0]])
-    found = _solved(rows.program(), cost)
-    if found is None or not found.x[-1] > 1e-12:
-        return None
+    least, found = _unit_row(width + total + 1, width + total, -1.0), None
+    for cost, half in ((np.zeros(total), 0.0), (weight, 0.5)):
+        most = 0.0 if found is None else float(found.x[-1])
+        stage = rows.copy()
+        stage.add("nonneg", least, np.full(1, -half * most))
+        better = _solved(stage.program(), np.concatenate([np.zeros(width), -cost, [-1.0 + 2.0 * half]]))
+        found = better or found
+        if found is None or not found.x[width : width + total].min() > 1e-12:
+            return None
+    assert found is not None
     p = np.maximum(found.x[program.columns], 0.0)
     return np.asarray(p / p.sum())
 
@@ -230,6 +236,12 @@ class _Rows:
     def add(self, kind: str, A: Any, b: Array) -> None:
         if b.size:
             self.parts[kind].append((A, b))
+
+    def copy(self) -> _Rows:
+        """The same blocks, to add others."""
+        twin = _Rows()
+        twin.parts = {kind: list(parts) for kind, parts in self.parts.items()}
+        return twin
 
     def program(self, columns: NDArray[np.intp] | None = None) -> ConicProgram:
         from scipy import sparse

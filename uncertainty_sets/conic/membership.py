@@ -285,15 +285,17 @@ STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
 the whole way costs little."""
 
 
-def moved_inside(uncertainty_set: SetContract, p: Array) -> Array:
-    """p, moved towards the inside of the set by the smallest of STEPS that makes it feasible."""
-    inner = interior(uncertainty_set, p.size)
+def moved_inside(uncertainty_set: SetContract, p: Array, enough: float = PROVED) -> Array:
+    """p, moved towards the inside of the set by the smallest of STEPS that is enough."""
     best, off = p, uncertainty_set.violation(p)
-    for step in STEPS if inner is not None else ():
+    inner = interior(uncertainty_set, p.size) if off > enough else None
+    if inner is None:
+        return p
+    for step in STEPS:
         moved = (1.0 - step) * p + step * inner
         violation = uncertainty_set.violation(moved)
         if violation < off:
             best, off = moved, violation
-        if off <= PROVED:
+        if off <= enough:
             break
     return best

@@ -53,6 +53,9 @@ may exceed the bound by that much times the multipliers."""
 FEASIBLE = 1e-9
 """A violation this small, or a gap as little below zero, is left alone."""
 
+OUTSIDE = 10.0
+"""Of two answers the better has the smaller gap, or violation times this: a p in the set proves more."""
+
 CLOSE = 1e-8
 """Beyond this violation it is tried whether a p inside the set does as well."""
 
@@ -152,7 +155,7 @@ class _Candidate(NamedTuple):
     @property
     def shortfall(self) -> float:
         """How far from usable, to find the best of several."""
-        worst = max(self.gap, -self.gap, self.violation)
+        worst = max(self.gap, -self.gap, OUTSIDE * self.violation)
         return np.inf if np.isnan(worst) else worst
 
     @property

@@ -192,7 +192,9 @@ def in_natural_units(program: ConicProgram) -> ConicProgram:
         total = fixed + np.bincount(group[row], size + own[column], minlength=group.size)
         factor = -total / np.maximum(count, 1)
         means = np.bincount(column, size + factor[group[row]], minlength=own.size) / np.maximum(entries, 1)
-        own = np.where(free, -means, 0.0)
+        before, own = own, np.where(free, -means, 0.0)
+        if np.abs(own - before).max(initial=0.0) < 0.1:
+            break
     if not np.abs(own).max(initial=0.0) > ORDINARY:
         return program
     units = np.ldexp(1.0, np.clip(np.rint(own), -500, 500).astype(int))
