@@ -8,6 +8,8 @@ from traceback import format_exception
 from fdro_core.errors import NoWorkersLeft
 from uncertainty_sets.names import join_names
 
+LONGEST_NAME, LONGEST_TEXT, LONGEST_TRACEBACK = 200, 2_000, 20_000  # characters
+
 
 def words(error: BaseException) -> str:
     """The exception in a line or so, whatever its own `__str__` does.
@@ -19,7 +21,20 @@ def words(error: BaseException) -> str:
         text = str(error)
     except Exception as other:
         text = f"(its message cannot be shown: {type(other).__name__} in __str__)"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name = shortened(type(error).__name__, LONGEST_NAME)
+    return f"{name}: {shortened(text, LONGEST_TEXT)}" if text else name
+
+
+def shortened(text: str, most: int) -> str:
+    """Beginning and end of a text that is too long to keep: an exception may quote all of its data.
+
+    >>> shortened("a" * 50 + "z" * 50, 20)
+    'aaaaaaaaaa… (80 characters) …zzzzzzzzzz'
+    """
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}… ({len(text) - 2 * half:,} characters) …{text[-half:]}"
 
 
 def as_exception(error: BaseException) -> Exception:
@@ -36,7 +51,7 @@ def traceback_of(error: BaseException) -> str:
 
     An exception that came from another process has lost its traceback; its host has added that as a note.
     """
-    return "".join(format_exception(error))
+    return shortened("".join(format_exception(error)), LONGEST_TRACEBACK)
 
 
 def no_workers_left(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core.contracts.forms import FLOAT, LARGEST, LARGEST_SQ
-from fdro_core.contracts.messages import Message, Reply, Request, Step, Update
+from fdro_core.contracts.messages import Message, Reply, Request, Step, Update, copied
 from fdro_core.errors import InvalidReply
 
 __all__ = ["LARGEST", "LARGEST_SQ", "checked", "fault", "in_range"]
@@ -47,12 +47,47 @@ def fault(request: Request, reply: Any) -> str:
 
 
 def checked(worker: int, request: Request, reply: Any) -> Reply:
-    """Return the reply, or raise `InvalidReply`."""
+    """Return the reply as the master's kernels take it, or raise `InvalidReply`.
+
+    A worker in this process may send any kind of float and of array. Of a subclass only the number and the
+    entries are taken, before they are compared: it could compare as it likes. An array that has gaps, runs
+    backwards or cannot be written to is copied once its size is known to be right.
+    """
+    reply = _of_plain_types(reply)
     wrong = fault(request, reply)
     if wrong:
         raise InvalidReply(f"worker {worker} replied {wrong}")
     answer: Reply = reply
+    for name in answer._slots:
+        value = getattr(answer, name)
+        if type(value) is np.ndarray and not value.flags.carray:
+            plain: Reply = copied(answer)
+            return plain
     return answer
+
+
+def _of_plain_types(reply: Any) -> Any:
+    """The reply, or one like it if a field is of a subclass of float or of arrays."""
+    if not isinstance(reply, Message):
+        return reply
+    for name in reply._slots:
+        value = getattr(reply, name, None)
+        kind = type(value)
+        if kind is not float and kind is not np.ndarray and isinstance(value, float | np.ndarray):
+            break
+    else:
+        return reply
+    cls = type(reply)
+    plain = cls.__new__(cls)
+    for name, value in reply.fields().items():
+        setattr(plain, name, _plain(value))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float.__pos__(value)
+    return np.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def in_range(update: Update) -> bool:

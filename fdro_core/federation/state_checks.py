@@ -234,6 +234,10 @@ def _roster(saved: Saved) -> None:
         )
     for name, kind in ROSTER_LISTS.items():
         saved.entries(f"master.roster.{name}", saved.listing(f"master.roster.{name}", "N"), kind)
+    for name in ("sent_in", "visited"):
+        latest, now = max(saved.get(f"master.roster.{name}")), saved.get("master.iteration")
+        if latest > now:
+            raise saved.error(f"master.roster.{name}", f"has iteration {latest}, and the run is at {now}")
     for name in ("dropped", "under_way"):
         saved.workers(f"master.roster.{name}")
     for name in ("pending", "asked"):

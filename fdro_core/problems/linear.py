@@ -20,6 +20,8 @@ class LinearRegression(ABC):
     def __init__(self, X: ArrayLike, y: ArrayLike, l2: float = 0.0, intercept: bool = True) -> None:
         name = type(self).__name__
         self.X = as_matrix(name, X, intercept)
+        if np.iscomplexobj(y):
+            raise InvalidProblem(f"{name}: y must be real numbers, got complex ones")
         self.y = np.array(y, dtype=np.float64)
         if self.y.shape != (len(self.X),) or not np.isfinite(self.y).all():
             raise InvalidProblem(

@@ -14,6 +14,8 @@ from uncertainty_sets.arrays import Array
 def as_matrix(name: str, X: ArrayLike, intercept: bool) -> Array:
     """A float64 copy of X, with a column of ones if there is an intercept."""
     try:
+        if np.iscomplexobj(X):
+            raise ValueError("complex numbers, of which the imaginary part would be lost")
         matrix = np.array(X, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidProblem(f"{name}: X must be a matrix of numbers: {error}") from error

@@ -349,3 +349,42 @@ def test_without_flower_the_error_names_the_extra(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BackendMissing, match=r"fdro\[flower\]"):
         client_app([quadratic])
+
+
+# -- two nodes with one number ------------------------------------------------------------------------
+
+
+def test_who_claims_the_same_worker():
+    nodes = Nodes(2)
+    nodes.seen([3, 5, 8, 9])
+    assert nodes.unanswered
+    for node, says in ((3, 0), (5, 1), (8, 7), (9, -1)):
+        nodes.introduced(node, says)
+    assert not nodes.unanswered
+    assert nodes.rivals() is None
+    nodes.seen([3, 5, 8, 9, 11])
+    assert nodes.unanswered
+    assert "it is left out" in nodes.introduced(11, 1)
+    assert nodes.rivals() == (1, [5, 11])
+    nodes.gone(5)
+    assert nodes.rivals() is None
+    fixed = Nodes(2, [3, 5])
+    fixed.seen([3, 5, 8])
+    assert not fixed.unanswered
+
+
+@needs_flower
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_two_live_nodes_with_one_number_end_the_run_before_the_first_step(first, local):
+    """Whichever of them answers first: the genuine one must not be left out by chance."""
+    nodes = local(0)
+    genuine = [] if first else [nodes.join({"worker": j}) for j in range(3)]
+    other = nodes.join({"worker": 0})
+    genuine += [nodes.join({"worker": j}) for j in range(3)] if first else []
+    with pytest.raises(InvalidSetting, match="both say that they are worker 0") as caught:
+        solve(PROBLEMS, middle_box(3), algorithm=AspireModels(iterations=5), engine=engine(nodes))
+    assert str(other) in str(caught.value)
+    assert str(genuine[0]) in str(caught.value)
+    named = engine(nodes, nodes=genuine)
+    result = solve(PROBLEMS, middle_box(3), algorithm=AspireModels(iterations=5), engine=named)
+    assert not [entry for entry in result.history if entry["event"] != "report"]

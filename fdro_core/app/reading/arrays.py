@@ -92,7 +92,7 @@ def _written_out(text: str, origin: str) -> Any:
     If some entries are numbers, one that is not is an error.
     """
     if text.lstrip().startswith("["):
-        return _parse(text, origin)
+        return _without_flags(_parse(text, origin), origin)
     rows = [row.split(",") for row in text.split(";")]
     cells = [cell.strip() for row in rows for cell in row]
     wrong = [place for place, cell in enumerate(cells) if not is_number(cell)]
@@ -142,10 +142,8 @@ def _squeeze(matrix: Array) -> Array:
 
 
 def _numbers(content: Any, origin: str) -> Array:
-    if isinstance(content, list) and _has_flags(content):
-        raise InvalidData(f"{origin} has true or false among its numbers: write 1 and 0 if that is meant")
     try:
-        array = np.array(content, dtype=np.float64)
+        array = np.array(_without_flags(content, origin), dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidData(
             f"{origin}: a list of numbers, or of lists of one length, is needed: {error}"
@@ -153,6 +151,12 @@ def _numbers(content: Any, origin: str) -> Array:
     if array.size == 0:
         raise InvalidData(f"{origin} has no numbers in it")
     return np.atleast_1d(array)
+
+
+def _without_flags(content: Any, origin: str) -> Any:
+    if isinstance(content, list) and _has_flags(content):
+        raise InvalidData(f"{origin} has true or false among its numbers: write 1 and 0 if that is meant")
+    return content
 
 
 def _has_flags(content: list[Any]) -> bool:
@@ -177,7 +181,7 @@ def _npy(content: bytes, origin: str) -> Array:
         raise InvalidData(
             f"{origin} is a damaged npy file, or has no plain numbers in it: {error}"
         ) from error
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "iuf":
         raise InvalidData(f"{origin} holds {array.dtype}, and real numbers are needed")
     return _numbers(array, origin)
 

@@ -29,6 +29,7 @@ from fdro_core.errors import ClusterUnreachable, InvalidSetting, MalformedMessag
 
 LOG = logging.getLogger("flwr")  # Flower's own, so that its user sees who is waited for
 TELL_AFTER = 10.0  # seconds between two lines while nodes are waited for
+SETTLE = 30.0  # seconds for which nodes that are not needed may still say who they are
 LOOK_AFTER = 1.0  # seconds between two looks at which nodes are there
 
 
@@ -44,7 +45,8 @@ class FlowerEngine(WallEngine):
 
     Args:
         grid: of the ServerApp.
-        nodes: the node id of every worker; by default each node says which worker it is.
+        nodes: the node id of every worker; by default each node says which worker it is, and two that say
+            the same end the run before its first step.
         poll: seconds between two looks for replies.
         ttl: seconds after which Flower gives up a message that is not answered; its worker is then lost.
         join_timeout: seconds to wait for a node for every worker before the run begins.
@@ -122,11 +124,12 @@ class FlowerEngine(WallEngine):
         return describe(worker, factory)
 
     def _wait_for_nodes(self) -> None:
-        begin = told = monotonic()
-        while not self._nodes.complete:
+        begin = told = complete = monotonic()
+        while not self._nodes.complete or (self._nodes.unanswered and monotonic() - complete < SETTLE):
             self._look_for_nodes()
             self._pull_due()
             now, missing = monotonic(), self._nodes.missing
+            complete = now if missing else complete
             if missing and now - begin >= self.join_timeout:
                 raise ClusterUnreachable(
                     f"{_count(len(missing), 'worker')} of {len(self._pasts)} had no node within "
@@ -139,8 +142,7 @@ class FlowerEngine(WallEngine):
                     "fdro waits for nodes: %s of %s still without one (worker %s)",
                     _count(len(missing), "worker"), len(self._pasts), _some(missing),
                 )  # fmt: skip
-            if missing:
-                sleep(min(self.poll, 0.25))
+            sleep(min(self.poll, 0.25))
 
     def _look_for_nodes(self) -> None:
         """Learn which nodes are there, and ask new ones which worker they are."""
@@ -248,6 +250,15 @@ class FlowerEngine(WallEngine):
             LOG.warning("fdro leaves out node %s: %s", sent.node, words(response.content))
             return
         left_out = self._nodes.introduced(sent.node, response.worker)
+        rivals = self._nodes.rivals() if self._opening else None
+        if rivals is not None:
+            worker, nodes = rivals
+            raise InvalidSetting(
+                f"nodes {' and '.join(map(str, nodes))} both say that they are worker {worker}: give every "
+                "SuperNode a number of its own (one that was just started again: wait a minute), or say "
+                "which node is which worker, FlowerEngine(grid, nodes=[...])",
+                parameter="nodes",
+            )
         if left_out:
             LOG.warning("fdro: %s", left_out)
 

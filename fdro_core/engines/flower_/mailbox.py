@@ -138,9 +138,10 @@ def superlink_there() -> Iterator[None]:
         if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in NETWORK:
             raise ClusterLost(
                 f"the SuperLink does not answer any more ({type(error).__name__}: {error!s:.200}), and all "
-                "workers are lost with it. Start it again, make the nodes known and start them "
-                "(docs/flower.md has the commands); then resume(path, ..., engine=FlowerEngine(grid)) in a "
-                "new run continues from the file of a Checkpoint, if this run had one among its observers"
+                "workers are lost with it. Start it again: on the same --database the nodes find it by "
+                "themselves, without one make them known and start them too (docs/flower.md). "
+                "Then resume(path, ..., engine=FlowerEngine(grid)) in a new run continues from the file of a "
+                "Checkpoint, if this run had one among its observers"
             ) from error
         raise
 

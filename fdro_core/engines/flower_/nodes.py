@@ -2,7 +2,8 @@
 
 A node says which worker it is (`--node-config "worker=3"`; in a simulation its partition). Nodes without a
 number take the free places in the order in which they answered. A node that returns may have another id: what
-counts is the number that it says, and a place is given away only while its node is away.
+counts is the number that it says, and a place is given away only while its node is away. Of two nodes that
+say one number nobody can tell which is the right one, so before the first step that ends the run.
 """
 
 from __future__ import annotations
@@ -50,6 +51,20 @@ class Nodes:
     def missing(self) -> list[int]:
         """The workers without a node that is there."""
         return [worker for worker in range(len(self.of_worker)) if not self.present(worker)]
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a node that is there was asked and has not said yet which worker it is."""
+        return any(self._says.get(node, 0) is None for node in self._online) and not self.fixed
+
+    def rivals(self) -> tuple[int, list[int]] | None:
+        """A worker that two nodes say they are, both of them there, and these nodes; None if none."""
+        claims: dict[int, list[int]] = {}
+        for node in sorted(self._online):
+            says = self._says.get(node)
+            if says is not None and 0 <= says < len(self.of_worker):
+                claims.setdefault(says, []).append(node)
+        return next(((worker, nodes) for worker, nodes in claims.items() if len(nodes) > 1), None)
 
     def present(self, worker: int) -> bool:
         """Whether a worker has a node that is there."""

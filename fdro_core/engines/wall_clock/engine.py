@@ -276,7 +276,8 @@ class WallEngine(Transport, EngineTraits):
             if not returns:
                 self.answer_times.forget(j)
                 if j in self._round:
-                    self._round_replies.setdefault(j, _given_up(j, reason, error))
+                    tries = self._restarts.failures[j] - 1
+                    self._round_replies.setdefault(j, _given_up(j, reason, error, tries))
         if self._held is not None and not self._restarts.pending:
             self._events.appendleft(self._held)  # nobody will come back
             self._held = None
@@ -323,8 +324,9 @@ class WallEngine(Transport, EngineTraits):
     def ask(self, messages: Mapping[int, Request]) -> dict[int, Reply | Exception]:
         """Return every worker's reply or exception; a worker answers after the step it has under way.
 
-        A worker that is being made again is waited for. If no answer at all comes for `patience` seconds, the
-        missing workers count as silent; for workers that may hang, and after `hurry`, the wait is shorter.
+        A worker that is being made again is waited for: before the first step until it is given up
+        (`restarts`), later for a few attempts. If no answer at all comes for `patience` seconds, the missing
+        workers count as silent; for workers that may hang, and after `hurry`, the wait is shorter.
         """
         self._round, self._round_replies = {j: copied(m) if m.live else m for j, m in messages.items()}, {}
         hung = list(self._may_hang)  # before the round: that was reported
@@ -353,14 +355,15 @@ class WallEngine(Transport, EngineTraits):
             arrivals = self._collect(POLL)
             for arrival in arrivals:
                 self._process(arrival)
-            if len(self._round_replies) > before:
-                last = monotonic()
+            if len(self._round_replies) > before or (self._opening and self._restarts.next_due is not None):
+                last = monotonic()  # before the first step a worker is waited for as often as `restarts` says
             elif not arrivals:
                 self._give_up_making()
                 missing = [j for j in self._round if j not in self._round_replies]
-                hasty = self._hurried or all(
+                hopeless = all(
                     self._may_hang[j] or self._restarts.failures[j] > PATIENT_ATTEMPTS for j in missing
                 )
+                hasty = self._hurried or (hopeless and not self._opening)
                 if monotonic() - last >= self.answer_times.round_limit(self.patience, hasty=hasty):
                     if hasty or not self._relieve(missing):
                         break
@@ -424,8 +427,9 @@ class WallEngine(Transport, EngineTraits):
                 last = monotonic()
 
 
-def _given_up(worker: int, reason: str, error: Exception | None) -> Away:
+def _given_up(worker: int, reason: str, error: Exception | None, tries: int) -> Away:
     """The answer of a worker that is given up during a round."""
-    away = Away(f"worker {worker} is lost: {reason}")
+    again = f"; it was made again {tries} times in a row (`restarts`)" if tries else ""
+    away = Away(f"worker {worker} is lost: {reason}{again}")
     away.__cause__ = error
     return away

@@ -103,9 +103,11 @@ class Host:
 
 
 def _unpacked(worker: int, packed: bytes, *, private: bool) -> WorkerFactory:
+    factory: WorkerFactory
     if private:
-        return passed(worker, lambda: hushed(worker, lambda: pickle.loads(packed)))
-    factory: WorkerFactory = pickle.loads(packed)
+        factory = passed(worker, lambda: hushed(worker, lambda: pickle.loads(packed)))
+    else:
+        factory = pickle.loads(packed)
     return factory
 
 
