@@ -281,7 +281,9 @@ def remarks(document: dict[str, Any]) -> list[str]:
         f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s per cell."
         + (" This was a quick run; the full one has more repeats and larger programs." * settings["quick"])
     )
-    lines.append("Measured on " + machine.line(document["machine"]) + ".")
+    lines.append(
+        f"Measured on {machine.line(document['machine'])}. {machine.busy(document['machine'])}".rstrip()
+    )
     return lines
 
 

@@ -286,6 +286,7 @@ def test_the_page_is_written_from_the_results(folder, document, tmp_path, capsys
     oracles = {
         "schema": 1,
         "command": "oracles",
+        "quick": True,
         "machine": document["machine"],
         "rows": [
             {
