@@ -14,13 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.complexity import grid, overall, peers, plots, report, summary
 from bench.complexity.paper import CLAIMS
-from bench.complexity.variants import Variant, found, parameter_count
+from bench.complexity.variants import Variant, found, load_module, parameter_count
 from bench.display import style
 from bench.measuring import memory
 from bench.measuring.command import Parser
 from bench.measuring.store import Store
 from bench.measuring.timing import one_thread
-from fdro_core.app.references import load_module
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import FdroError
 
@@ -36,7 +35,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         for module in options.modules:
-            load_module(module, Path.cwd())
+            load_module(module)
         variants, without = found(options.sets)
     except FdroError as error:  # a set or module that is not there: the message says what is
         parser.error(str(error))

@@ -177,9 +177,9 @@ def test_what_was_left_out_is_one_line(document):
     [
         (["--sets", "klx"], "no uncertainty set is called 'klx'; did you mean 'kl'?"),
         (["--sets", "box", "wasserstien"], "did you mean 'wasserstein'?"),
-        (["--sets", "bench.complexity.grid:Settings"], "a subclass of uncertainty_sets.UncertaintySet"),
-        (["--sets", "uncertainty_sets.sets.kl:KLL"], "has no class 'KLL'; did you mean 'KL'?"),
-        (["--with", "no_such_module_here"], "there is no module 'no_such_module_here'"),
+        (["--sets", "bench.complexity.grid:Settings"], "has no subclass of UncertaintySet called 'Settings'"),
+        (["--sets", "uncertainty_sets.sets.kl:KLL"], "called 'KLL'; did you mean 'KL'?"),
+        (["--with", "no_such_module_here"], "the module 'no_such_module_here' cannot be imported"),
         (["--fresch"], "there is no option --fresch; did you mean '--fresh'?"),
         (["--larges=10", "--seets", "box"], "there is no option --seets; did you mean '--sets'?"),
     ],
