@@ -13,9 +13,12 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
     >>> nearest("radus", ["radius", "center"])
     "; did you mean 'radius'?"
+    >>> nearest("Kl", ["Box", "KL"])
+    "; did you mean 'KL'?"
     """
-    close = get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.4)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    written = {each.lower(): each for each in known}
+    close = get_close_matches(str(name).lower(), written, n=1, cutoff=0.4)
+    return f"; did you mean {written[close[0]]!r}?" if close else ""
 
 
 def instead(name: object, known: Iterable[str], lead: str = "There are") -> str:

@@ -44,7 +44,7 @@ def _filled(low: Array, high: Array) -> Expert:
 
 def cvar_mixture(mixture: Any) -> Expert:
     """Sort once; each CVaR takes its share of the largest losses."""
-    q = mixture.center
+    q: Array = mixture.center
 
     def solve(f: Array) -> Array:
         order = np.argsort(-f)
@@ -62,7 +62,7 @@ def cvar_mixture(mixture: Any) -> Expert:
 
 def total_variation(ball: Any) -> Expert:
     """Move mass from the smallest losses to the largest one."""
-    q = ball.center
+    q: Array = ball.center
 
     def solve(f: Array) -> Array:
         order = np.argsort(f)
@@ -172,7 +172,7 @@ def _dense(q: Array, shape: Array, radius: float) -> Expert:
             wrong[at] = prices[1:] > CLOSE
             p[at] = 0.0
             if not wrong.any():
-                return p
+                return np.asarray(p)
             count = int(wrong.sum())
             patience = 3 if count < fewest else patience - 1
             fewest = min(fewest, count)
@@ -275,7 +275,7 @@ def wasserstein_1(ball: Any) -> Expert:
     def at_price(f: Array, price: float) -> Tangent:
         to, distance = nearest(f, price)
         spent = q @ distance
-        p = np.bincount(to, q, q.size)
+        p = np.asarray(np.bincount(to, q, q.size), dtype=np.float64)
         return Tangent(price, float(p @ f + price * (radius - spent)), float(radius - spent), p)
 
     def solve(f: Array) -> Array:

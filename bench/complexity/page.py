@@ -79,7 +79,8 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
         parts.append(f"![{PICTURES['runs']}]({folder}/runs.svg)\n")
     if oracles is not None:
         parts += [ORACLES, _promises(oracles["rows"])]
-        parts.append("Measured on " + machine.line(oracles["machine"]) + ".\n")
+        quick = "A quick run, with fewer repeats and smaller programs. " if oracles["quick"] else ""
+        parts.append(f"{quick}{_measured_on(oracles)}\n")
     parts += [f"## Related work: the paper's Table I\n\n{paper.RELATED_TEXT}"]
     parts += [_table(paper.RELATED_HEADINGS, paper.RELATED)]
     parts += [f"## Rates: the paper's Table III\n\n{paper.RATES_TEXT}"]
@@ -93,7 +94,11 @@ def short_table(results: dict[str, Any]) -> str:
     """Return the README's table of times, with the machine it was measured on."""
     _, _, entries = report.tables(results)[0]
     table = _table(report.SHORT, report.short(entries, report.SHORT))
-    return f"{table}\nMeasured on {machine.line(results['machine'])}.\n"
+    return f"{table}\n{_measured_on(results)}\n"
+
+
+def _measured_on(results: dict[str, Any]) -> str:
+    return f"Measured on {machine.line(results['machine'])}. {machine.busy(results['machine'])}".rstrip()
 
 
 def with_times(text: str, results: dict[str, Any]) -> str:

@@ -227,9 +227,7 @@ def rich_tables(document: dict[str, Any], width: int, *, everything: bool = Fals
             show_edge=False,
         )
         for name in names:
-            table.add_column(
-                name, overflow="fold", max_width=WIDTHS.get(name) if headings is HEADINGS else None
-            )
+            table.add_column(name, overflow="fold", width=WIDTHS.get(name) if headings is HEADINGS else None)
         last = ""
         for full in entries:
             entry = short([full], names)[0] if headings is HEADINGS else full
@@ -283,7 +281,9 @@ def remarks(document: dict[str, Any]) -> list[str]:
         f"Repeats: up to {settings['rounds']} interleaved rounds and {settings['budget']:g} s per cell."
         + (" This was a quick run; the full one has more repeats and larger programs." * settings["quick"])
     )
-    lines.append("Measured on " + machine.line(document["machine"]) + ".")
+    lines.append(
+        f"Measured on {machine.line(document['machine'])}. {machine.busy(document['machine'])}".rstrip()
+    )
     return lines
 
 
@@ -329,7 +329,7 @@ def _late(late: list[list[Any]]) -> str:
         by_size[size].append(title)
     parts = [f"{_some(titles)} from N = {power(size)} on" for size, titles in sorted(by_size.items()) if size]
     runs = sum(size == 0 for _, size in late)
-    return ", ".join([*parts, *([f"{runs} whole runs"] if runs else [])])
+    return ", ".join([*parts, *([f"{runs} whole run{'s' * (runs > 1)}"] if runs else [])])
 
 
 def _some(titles: list[str]) -> str:

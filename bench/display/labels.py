@@ -45,9 +45,16 @@ def _label(axes: Any, ends: list[End], size: float, column: float | None) -> Non
         wanted[order] = move_apart([float(wanted[k]) for k in order], height)
     back = axes.transData.inverted()
     for k, (x, y, text, colour) in enumerate(ends):
-        moved = abs(wanted[k] - pixels[k, 1]) > 0.3 * height or starts[k] > pixels[k, 0]
+        moved = abs(wanted[k] - pixels[k, 1]) > 0.3 * height or column is not None
         to = back.transform((starts[k] + (14.0 if moved else 6.0) * dpi / 100.0, wanted[k]))
-        leader = {"arrowstyle": "-", "color": "#b0b0b0", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+        leader = {
+            "arrowstyle": "-",
+            "color": "#b0b0b0",
+            "linewidth": 0.5,
+            "shrinkA": 0,
+            "shrinkB": 2,
+            "relpos": (0.0, 0.5),
+        }
         axes.annotate(
             text,
             xy=(x, y),

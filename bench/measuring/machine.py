@@ -36,6 +36,23 @@ def line(machine: dict[str, Any]) -> str:
     )
 
 
+def busy(machine: dict[str, Any]) -> str:
+    """A sentence for under a table if other programs ran meanwhile, else "".
+
+    >>> busy({"load": 9.5, "cores": 2})
+    'The machine was busy (load 9.5 on 2 cores): compare ratios, which are medians of interleaved rounds.'
+    >>> busy({"load": 1.2, "cores": 2})
+    ''
+    """
+    load, count = machine.get("load"), machine["cores"]
+    if load is None or load <= count:
+        return ""
+    return (
+        f"The machine was busy (load {load:g} on {count} cores): compare ratios, which are medians of "
+        "interleaved rounds."
+    )
+
+
 def cores() -> int:
     """Return the number of processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)

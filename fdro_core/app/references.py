@@ -22,7 +22,7 @@ def load_reference(text: str, folder: Path, kind: str = "function") -> Any:
         kind: what is wanted, for messages: "function" or "class".
     """
     module_name, _, name = text.partition(":")
-    module = load_module(module_name, folder)
+    module = _load_module(module_name, folder)
     found = getattr(module, name, None)
     if not callable(found):
         public = [each for each, value in vars(module).items() if callable(value) and each[0] != "_"]
@@ -30,7 +30,7 @@ def load_reference(text: str, folder: Path, kind: str = "function") -> Any:
     return found
 
 
-def load_module(name: str, folder: Path) -> ModuleType:
+def _load_module(name: str, folder: Path) -> ModuleType:
     """Import a module; whatever it raises becomes an error that names the line."""
     sys.path.insert(0, str(folder))
     try:

@@ -61,6 +61,25 @@ def test_without_large_sizes_the_last_four_count():
     assert (found.first, found.last, found.points) == (30, 1_000, 4)
 
 
+def test_large_sizes_that_are_near_each_other_are_not_enough():
+    sizes = np.array([100, 1_000, 10_000, 32_000, 100_000])
+    found = fit.exponent(sizes, 1e-9 * sizes)
+    assert (found.first, found.last, found.points) == (1_000, 100_000, 4)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "error", "sure"),
+    [
+        (100, 3_200, 0.1, True),
+        (100, 3_000, 0.01, False),
+        (10, 1_000, 0.11, False),
+        (10**4, 10**6, 0.05, True),
+    ],
+)
+def test_an_exponent_is_sure_over_a_decade_and_a_half_with_a_small_error(first, last, error, sure):
+    assert fit.Fit(1.0, error, first, last, 4).sure is sure
+
+
 def test_too_few_points_give_no_exponent():
     assert fit.exponent([10, 100], [1.0, 10.0]) is None
     assert fit.exponent([10, 100, 1_000], [1.0, np.nan, 10.0]) is None

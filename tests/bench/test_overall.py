@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.complexity import overall
+from bench.complexity import overall, variants
 
 
 class Counter:
@@ -29,7 +29,8 @@ def test_a_stopwatch_passes_everything_through():
 
 
 def test_the_parts_of_a_run_add_up():
-    found = overall.measure("box", True, 0)
+    box = variants.found(["box"])[0][0]
+    found = overall.measure(box, True, 0)
     assert found["gradient"] + found["oracle"] + found["driver"] == pytest.approx(found["total"])
     assert found["iterations"] == overall.QUICK.workers * overall.QUICK.epochs
     assert min(found["gradient_calls"], found["oracle_calls"]) > 0
