@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.soak.asking import Answers
-from bench.soak import intersections, residuals
+from bench.soak import intersections, penalties, residuals
 from bench.soak.bounds import POWERS, power_of
 from bench.soak.cases import Case
 from bench.soak.certificates import KEYS, bounds, worth_of_last_digits
@@ -25,7 +25,12 @@ from uncertainty_sets.conic import oracle as conic
 
 Long = NDArray[np.longdouble]
 
-RESIDUALS = residuals.RESIDUALS | intersections.RESIDUALS
+RESIDUALS = residuals.RESIDUALS | intersections.RESIDUALS | penalties.RESIDUALS
+
+LEAVE_ZEROS = {
+    "kl", "evar", "kl with box", "chi-square with box", "penalised kl", "penalised chi-square",
+}  # fmt: skip
+"""Those that allow no mass where q = 0, beside the divergences of a power above 1."""
 
 GAP, ULPS, VIOLATION = 1e-9, 8, 1e-10
 """The closed forms' promise: gap over the spread (or so many ulp of the largest loss), residual of p."""
@@ -86,6 +91,9 @@ def judge(case: Case, answers: Answers) -> Assessment:
     half = 0.5 * np.spacing(np.abs(answers.p)).astype(np.longdouble)
     violation = np.maximum(simplex(p), _residual(asked, given, p, half))
     value = (p * h).sum(axis=1)
+    if case.name in penalties.COSTS:
+        cost = penalties.COSTS[case.name](given, p)
+        value = value - np.where(cost > 0.0, cost * given["weight"][:, 0], 0.0)
     bound = bounds(asked, given, h, anchor, answers.dual)
     if unknown:
         bound = answers.upper_bound - anchor[:, 0]
@@ -137,7 +145,7 @@ def _leaves_zeros(name: str, given: dict[str, Any]) -> bool:
     """Whether the set leaves no mass where q = 0, so that those losses do not count."""
     if name in POWERS or "power" in given:
         return power_of(name, given)[0] > 1.0
-    return name in {"kl", "evar", "kl with box", "chi-square with box"}
+    return name in LEAVE_ZEROS
 
 
 def by_solver(case: Case, answers: Answers) -> NDArray[np.bool_]:
@@ -196,7 +204,7 @@ def public_parameters(case: Case) -> dict[str, Any]:
             given["matrix"] = array
         elif array.ndim == 0:
             given[key] = np.full((1, size if key in {"shape", "spread", "weights"} else 1), array)
-        elif key in {"radius", "budget", "tail"}:
+        elif key in {"radius", "budget", "tail", "weight"}:
             given[key] = array[:, None]
         elif key in {"D", "distortion"}:
             given[key] = array
