@@ -20,6 +20,7 @@ LEAST = 1e-305  # of χ²'s scaled weight: below, all mass is at the largest los
 ROUNDING = 1e-14  # of Σp, beyond which p is divided by it
 BAND = 1e-15  # the rounding of χ²'s threshold, relative to what it is the sum of
 PASSES = 100  # of χ²'s search, which takes 7 at most in practice
+HALVINGS = 400  # of its threshold's bracket, if that search fails
 
 
 @summing
@@ -153,6 +154,65 @@ def totals(f: Array, q: Array, p: Array, top: float, scale: float) -> tuple[floa
     return value, total, divergence
 
 
+@summing
+def excess(f: Array, q: Array, top: float, scale: float, t: float) -> float:
+    """Σ q·max(g - t, 0): terms >= 0, of which the small ones keep their digits."""
+    total = 0.0
+    for i in range(f.size):
+        total += q[i] * larger((f[i] - top) * scale - t, 0.0)
+    return total
+
+
+@kernel
+def halve(f: Array, q: Array, top: float, scale: float, tau: float) -> tuple[float, int]:
+    """The threshold by halving a bracket down to neighbouring numbers, and the passes that took."""
+    low, high, passes = -1.0 - 2.0 * tau, 0.0, 0
+    while passes < HALVINGS:
+        t = -np.sqrt(-low) * np.sqrt(max(-high, -1e-40 * low)) if low < 4.0 * high else 0.5 * low + 0.5 * high
+        if not (t > low and t < high):
+            break
+        passes += 1
+        if excess(f, q, top, scale, t) > 2.0 * tau:
+            low = t
+        else:
+            high = t
+    return low, passes
+
+
+@kernel
+def write_chi_square(
+    f: Array, q: Array, top: float, scale: float, tau: float, t: float, passes: int, p: Array, out: Array
+) -> None:
+    """Write p and the certificate for a threshold that is right up to its rounding."""
+    # 1. A large mass within the rounding of t belongs to what lies above it, unless the others suffice.
+    mass, first, _ = above(f, q, top, scale, t)
+    band = BAND * (2.0 * tau - first) / mass
+    cut, c = t, heaviest(f, q, top, scale, t - band)
+    g = (c - top) * scale
+    if g <= t + band:
+        cut = g if first_about(f, q, top, scale, g, c) > 2.0 * tau else np.nextafter(g, -np.inf)
+    mass, _, rest = above(f, q, top, scale, cut)
+    spread = 1.0 / scale
+    # 2. p and the bound t + τ + Σ q·(g-t)₊²/4τ about the mean of what lies above t, which keeps the digits.
+    c = heaviest(f, q, top, scale, cut)
+    mean = first_about(f, q, top, scale, cut, c) / mass
+    base, rate = rest / mass, 0.5 / tau
+    fill_chi_square(f, q, top, scale, cut, c, mean, base, rate, p)
+    value, total, divergence = totals(f, q, p, top, scale)
+    if abs(total - 1.0) > ROUNDING:  # at a small weight, `rate` magnifies the rounding of the losses
+        for i in range(p.size):
+            p[i] /= total
+        value, total, divergence = totals(f, q, p, top, scale)
+    least = mean - 2.0 * tau / mass
+    nu = c + spread * least
+    off = (nu - c) * scale - least  # by which ν is rounded
+    bound = ((c - top) * scale + (mean - tau * base)) + 0.5 * rate * (
+        variation(f, q, top, scale, cut, c, mean) + mass * off * off
+    )
+    finish(out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread)
+    out[DUAL] = nu
+
+
 @kernel
 def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
     """Solve one row for χ²: p = q·(f-t)₊/2τ with Σ q·(f-t)₊ = 2τ; losses where q = 0 as in `solve_kl`."""
@@ -196,31 +256,10 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
             break
         t, passes = g, passes + 1
         mass, first, rest = above(f, q, top, scale, t)
-    # A large mass within the rounding of t belongs to what lies above it, unless the others suffice.
-    band = BAND * (2.0 * tau - first) / mass
-    cut, c = t, heaviest(f, q, top, scale, t - band)
-    g = (c - top) * scale
-    if g <= t + band:
-        cut = g if first_about(f, q, top, scale, g, c) > 2.0 * tau else np.nextafter(g, -np.inf)
-    mass, first, rest = above(f, q, top, scale, cut)
-    # 3. p and the bound t + τ + Σ q·(g-t)₊²/4τ about the mean of what lies above t, which keeps the digits.
-    c = heaviest(f, q, top, scale, cut)
-    mean = first_about(f, q, top, scale, cut, c) / mass
-    base, rate = rest / mass, 0.5 / tau
-    fill_chi_square(f, q, top, scale, cut, c, mean, base, rate, p)
-    value, total, divergence = totals(f, q, p, top, scale)
-    if abs(total - 1.0) > ROUNDING:  # at a small weight, `rate` magnifies the rounding of the losses
-        for i in range(p.size):
-            p[i] /= total
-        value, total, divergence = totals(f, q, p, top, scale)
-    least = mean - 2.0 * tau / mass
-    nu = c + spread * least
-    off = (nu - c) * scale - least  # by which ν is rounded
-    bound = ((c - top) * scale + (mean - tau * base)) + 0.5 * rate * (
-        variation(f, q, top, scale, cut, c, mean) + mass * off * off
-    )
-    finish(out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread)
-    out[DUAL] = nu
+    write_chi_square(f, q, top, scale, tau, t, passes, p, out)
+    if out[STATUS] != OK:  # masses of too many sizes for Newton's sums
+        t, more = halve(f, q, top, scale, tau)
+        write_chi_square(f, q, top, scale, tau, t, passes + more, p, out)
 
 
 @summing
