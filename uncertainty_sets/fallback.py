@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncertainty_sets.answer import name_rows, padded
-from uncertainty_sets.errors import FdroError, SolverFailed
+from uncertainty_sets.errors import EmptySet, FdroError, SolverFailed
 from uncertainty_sets.failures import blank_rows
 
 if TYPE_CHECKING:
@@ -30,16 +30,19 @@ def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backe
     errors: dict[int, FdroError | None] = {}
     empty: set[int] = set()
     for row in answer.unproved:
+        try:
+            owner = uncertainty_set if losses.ndim == 1 else uncertainty_set._row(row)
+        except EmptySet as error:
+            errors[row] = error
+            empty.add(row)
+            continue
         if backend == "closed-form":
             errors[row] = None
             continue
         try:
             # A solver may also find a set of extreme numbers empty or unusable.
             if losses.ndim == 1:
-                return by_solver(uncertainty_set, losses)
-            empty.add(row)  # unless it can be made
-            owner = uncertainty_set._row(row)
-            empty.discard(row)
+                return by_solver(owner, losses)
             _put_row(answer, row, by_solver(owner, losses[row]))
         except FdroError as error:
             errors[row] = error

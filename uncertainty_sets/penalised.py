@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import cvxpy
 
 
+MOST = 5e307
+"""The largest weight for χ²."""
+
+
 class Penalised(Oracle):
     """The worst case at a price: the largest pᵀf - weight·D(p‖q) over all distributions p.
 
@@ -77,6 +81,13 @@ class Penalised(Oracle):
         self.divergence = _name_of(divergence)
         q = as_center(center)
         self._center, self._weight = same_rows(q, as_scalar_rows("weight", weight, len(q)))
+        if self.divergence == "chi-square" and (self._weight > MOST).any():
+            raise InvalidParameter(
+                f"weight must be at most {MOST:g} for chi-square, since ν is about -2·weight, got "
+                f"{self._weight.max():g}; from 1e20 times the spread of the losses on, p is the centre",
+                parameter="weight",
+                value=weight,
+            )
         self.size = self._center.shape[1]
         self.rows = len(self._center) if np.ndim(center) == 2 or np.ndim(weight) == 1 else None
 
@@ -116,7 +127,7 @@ class Penalised(Oracle):
         )
         if self.divergence == "chi-square":  # a weight that is infinite once the losses are scaled
             far = np.isneginf(found.dual["nu"])
-            if np.any(far):
+            if np.any(far):  # then ν is about mean - 2·weight
                 nu = np.where(far, found.value - 2.0 * self._weight, found.dual["nu"])
                 found.dual["nu"] = float(nu[0]) if f.ndim == 1 else nu
         return fallback.settle(self, f, found, backend) if found.unproved else found

@@ -195,7 +195,7 @@ class BoxAlone:
 
     def worst_case(self, losses: Array, warm_start: WorstCase | None, out: Array | None) -> WorstCase:
         """The box's answer."""
-        return self._box.worst_case(losses, backend="closed-form", warm_start=warm_start, out=out)
+        return self._box._closed_form(losses, warm_start, out)
 
 
 class RowByRow:
