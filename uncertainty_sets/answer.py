@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.layout import BOUND, DUAL, GAP, ITERATIONS, VALUE, VIOLATION
+from uncertainty_sets.parameters import as_index
 
 
 class WorstCase:
@@ -173,7 +174,7 @@ class RaggedWorstCase(WorstCase):
         >>> Box.ragged(0.1, 0.8, indptr=[0, 2, 5]).worst_case([0.0, 1.0, 3.0, 0.0, 1.0]).row(1).p.round(12)
         array([0.8, 0.1, 0.1])
         """
-        index = range(self.value.size)[index]
+        index = as_index("row", index, self.value.size)
         if index in self.by_solver:
             return self.by_solver[index]
         return WorstCase(

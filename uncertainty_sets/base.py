@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from uncertainty_sets.conic import sizing
 from uncertainty_sets.discovery import Registry
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput
 from uncertainty_sets.oracle import Oracle
-from uncertainty_sets.parameters import as_floats, example_center
+from uncertainty_sets.parameters import as_floats, as_number, example_center
 
 if TYPE_CHECKING:
     import cvxpy
@@ -39,6 +40,22 @@ FROM_CONSTRAINTS = (
     "_singleton", "_projection", "ragged", "_closed_radius", "_slope", "_distance", "_concave_in_power",
 )  # fmt: skip
 """What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
+
+
+def _named(function: Any, name: str) -> Any:
+    """The same function under another name: Python's error for a missing argument then names this class."""
+    if not isinstance(function, FunctionType):
+        return function
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__, copy.__doc__, copy.__module__ = (
+        function.__kwdefaults__, function.__doc__, function.__module__
+    )  # fmt: skip
+    copy.__annotations__ = function.__annotations__
+    copy.__dict__.update(function.__dict__)
+    copy.__qualname__ = name
+    return copy
 
 
 class UncertaintySet(Oracle):
@@ -81,6 +98,8 @@ class UncertaintySet(Oracle):
 
     def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "__init__" not in vars(cls) and cls.__init__ is not object.__init__:
+            cls.__init__ = _named(cls.__init__, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
         if "constraints" in vars(cls):
             cls._drop_methods_of_another_set()
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
@@ -228,7 +247,8 @@ class UncertaintySet(Oracle):
         >>> Box([0.0, 0.0], [1.0, 1.0]).prox([3.0, 0.0], step=1.0)
         array([2., 0.])
         """
-        return projection.prox(self, self._check_point(point), step)
+        size = as_number("step", step, "positive and finite", lambda number: number > 0.0, InvalidInput)
+        return projection.prox(self, self._check_point(point), size)
 
     @classmethod
     def ragged(cls, *parameters: Any, **named: Any) -> Ragged:
@@ -258,7 +278,8 @@ class UncertaintySet(Oracle):
 
     def contains(self, p: ArrayLike, tol: float = 1e-9) -> bool:
         """Whether p is in the set, up to a violation of tol."""
-        return self.violation(p) <= tol
+        limit = as_number("tol", tol, "a finite number >= 0", lambda number: number >= 0.0, InvalidInput)
+        return self.violation(p) <= limit
 
     def with_size(self, size: int) -> Self:
         """Return the set with that many entries: itself if it has that size, a copy if it has no size.

@@ -75,8 +75,8 @@ class ClippedBall:
                 held = inside & (s * unit[:, None] < NARROWEST) & (low < high)
         lower_in_force, upper_in_force = np.where(held, base, low), np.where(held, base, high)
         least, most = (np.where(held, 0.0, end - y) for end in ends)
-        self._check_not_empty(q, base, rho, room, off)
-        point = (rho < LEAST) | (room <= 0.0)
+        self._check_not_empty(q, s, base, rho, room, off)
+        point = (rho < LEAST) | ~(room > 0.0)
         numbers = np.zeros((len(q), 8))
         numbers[:, 0] = np.maximum(0.0, 1.0 - lower_in_force.sum(axis=1))
         numbers[:, 1], numbers[:, 2], numbers[:, 3] = c, room, unit
@@ -152,7 +152,7 @@ class ClippedBall:
             better = shift + np.divide(excess, slope, out=np.zeros_like(slope), where=slope > 0.0)
         left = np.empty(len(q))
         total_rows(at(better)[1], left)
-        shift = np.where(np.abs(left) < np.abs(excess), better, shift)
+        shift = np.where((shift != 0.0) & (np.abs(left) < np.abs(excess)), better, shift)
         return shift, *at(shift)
 
     def _room(
@@ -178,10 +178,16 @@ class ClippedBall:
             far = np.where(base != q, (base - q) * ((base - q) / s), 0.0).sum(axis=1)
         return room / rest, np.asarray(far)
 
-    def _check_not_empty(self, q: Array, nearest: Array, rho: Array, room: Array, off: Array) -> None:
+    def _check_not_empty(
+        self, q: Array, s: Array, nearest: Array, rho: Array, room: Array, off: Array
+    ) -> None:
         """Raise if the nearest point is outside the ball by more than the rounding of p and of q."""
+        if not self._is_kl:  # half a unit in the last place of every entry
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                unit = np.abs(nearest - q) * np.spacing(np.maximum(nearest, q)) / s
+                room = room + np.where(rho > 0.0, np.where(s > 0.0, unit, 0.0).sum(axis=1) / rho, 0.0)
         rounded = (np.abs(nearest - q).max(axis=1) <= UNMOVED) & (off <= SLACK * np.maximum(1.0, rho))
-        outside = (room < -SLACK * (rho if self._is_kl else 1.0)) & ~rounded
+        outside = ~(room >= -SLACK * (rho if self._is_kl else 1.0)) & ~rounded
         if outside.any():
             row = int(outside.argmax())
             where = f" in row {row}" if len(rho) > 1 else ""

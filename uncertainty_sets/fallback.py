@@ -6,13 +6,13 @@ others, go to a conic solver here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from uncertainty_sets.answer import name_rows, padded
-from uncertainty_sets.errors import FdroError, SolverFailed
+from uncertainty_sets.errors import EmptySet, FdroError, SolverFailed
 from uncertainty_sets.failures import blank_rows
 
 if TYPE_CHECKING:
@@ -28,19 +28,26 @@ ROUNDING = 64 * 2.0**-52
 def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
     """The answer with its unproved rows replaced by a solver's, or SolverFailed."""
     errors: dict[int, FdroError | None] = {}
+    empty: set[int] = set()
     for row in answer.unproved:
+        try:
+            owner = uncertainty_set if losses.ndim == 1 else uncertainty_set._row(row)
+        except EmptySet as error:
+            errors[row] = error
+            empty.add(row)
+            continue
         if backend == "closed-form":
             errors[row] = None
             continue
         try:
             # A solver may also find a set of extreme numbers empty or unusable.
             if losses.ndim == 1:
-                return by_solver(uncertainty_set, losses)
-            _put_row(answer, row, by_solver(uncertainty_set._row(row), losses[row]))
+                return by_solver(owner, losses)
+            _put_row(answer, row, by_solver(owner, losses[row]))
         except FdroError as error:
             errors[row] = error
     if errors:
-        raise failure(uncertainty_set, answer, errors) from errors[min(errors)]
+        raise failure(uncertainty_set, answer, errors, empty=empty) from errors[min(errors)]
     answer.unproved = ()
     return answer
 
@@ -65,20 +72,32 @@ def failure(
     answer: WorstCase,
     errors: Mapping[int, FdroError | None],
     another: str = "backend='clarabel'",
+    empty: Collection[int] = (),
 ) -> SolverFailed:
     """The error for rows that no method could answer with a good certificate; `errors` are the solver's.
 
-    `another` is what the user can ask instead.
+    `another` is what the user can ask instead; the sets of the rows in `empty` could not be made.
     """
     gap, violation = (np.atleast_1d(each) for each in (answer.gap, answer.violation))
     reasons = []
     for row, error in errors.items():
+        if row in empty:
+            reasons.append(str(error))
+            continue
         reason = f"the closed form has a gap of {gap[row]:.3g} and a violation of {violation[row]:.3g}"
         reasons.append(reason if error is None else f"{reason}; a solver instead: {error}")
     single = answer.p.ndim == 1
     rows = () if single else tuple(errors)
     if rows:
         blank_rows(answer, rows)
+    if len(empty) == len(errors):
+        return SolverFailed(
+            f"{type(asked).__name__} has no distribution in {name_rows(rows)} of {len(answer.p)}: {reasons[0]}. "
+            "The other rows are in `.answer`, and on_failure='nan' returns it",
+            answer=answer,
+            rows=rows,
+            reasons=reasons,
+        )
     what = "these losses" if single else f"{name_rows(rows)} of {len(answer.p)}"
     found = "The closed form's answer is" if single else "The other rows are"
     return SolverFailed(

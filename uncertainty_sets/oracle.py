@@ -13,7 +13,7 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, SolverFailed
-from uncertainty_sets.parameters import as_floats, describe
+from uncertainty_sets.parameters import as_floats, check_labels, describe, labels_of
 
 
 class Oracle(ABC):
@@ -24,6 +24,17 @@ class Oracle(ABC):
 
     rows: int | None = None
     """B if the parameters differ by row of a batch, else None."""
+
+    _labels: Any = None
+    """The index of parameters that are pandas Series, which the losses must have too."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Note the index of parameters that are pandas Series."""
+        self = super().__new__(cls)
+        labels = labels_of([*given, *named.values()])
+        if labels is not None:
+            self._labels = labels
+        return self
 
     def __repr__(self) -> str:
         """The class and those parameters that it keeps as attributes of the same name."""
@@ -98,6 +109,7 @@ class Oracle(ABC):
         if type(losses) is np.ndarray and losses.dtype == np.float64 and losses.flags.carray:
             f = losses
         else:
+            check_labels(self._labels, losses)
             f = np.require(as_floats("losses", losses, InvalidLosses), requirements=["C", "W", "A"])
         if f.ndim not in {1, 2} or f.size == 0:
             raise InvalidLosses(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import math
+import operator
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.errors import InvalidInput, InvalidParameter
+from uncertainty_sets.errors import InvalidInput, InvalidLosses, InvalidParameter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from uncertainty_sets.arrays import Array
 
 SUM_TOLERANCE = 1e-9
@@ -64,6 +69,74 @@ def as_floats(name: str, value: ArrayLike, error: type[InvalidInput]) -> Array:
     raise refuse(f"be real numbers, got {kind}")
 
 
+def as_number(
+    name: str, value: Any, need: str, allows: Callable[[float], bool], error: type[InvalidInput]
+) -> float:
+    """One finite number that is allowed; `need` says which are."""
+    plain = isinstance(value, Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) else "f"
+    if plain and not isinstance(value, bool) and kind in "fiu":
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number) and allows(number):
+            return number
+    raise error(f"{name} must be {need}, got {value!r:.80}", parameter=name, value=value)
+
+
+def as_index(name: str, value: Any, count: int) -> int:
+    """The place of one of so many rows, from 0; negative numbers count from the end."""
+    try:
+        found = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None:
+        raise InvalidInput(
+            f"{name} must be the number of a row, a whole number, got {value!r:.80}", parameter=name, value=value
+        )
+    if not -count <= found < count:
+        raise InvalidInput(f"there is no {name} {value}: there are {count}", parameter=name, value=value)
+    return found % count
+
+
+def labels_of(given: Iterable[Any]) -> Any:
+    """The index that those of the parameters share that are pandas Series; None if there are none.
+
+    NumPy goes by places, pandas by labels: Series with other labels would be combined wrongly.
+    """
+    series = [each for each in given if hasattr(each, "reindex") and getattr(each, "ndim", 0) == 1]
+    if not series:
+        return None
+    for each in series[1:]:
+        if not each.index.equals(series[0].index):
+            raise InvalidParameter(
+                f"the parameters are pandas Series with different indices, {_shown(series[0].index)} and "
+                f"{_shown(each.index)}; reindex one like the other, or give arrays (.to_numpy())",
+                value=each,
+            )
+    return series[0].index
+
+
+def check_labels(labels: Any, losses: Any) -> None:
+    """Refuse losses in pandas whose entries have other labels than the set's parameters."""
+    if labels is None or not hasattr(losses, "reindex"):
+        return
+    found = losses.index if losses.ndim == 1 else losses.columns
+    if not found.equals(labels):
+        raise InvalidLosses(
+            f"losses and the set's parameters are pandas Series with different indices, {_shown(found)} and "
+            f"{_shown(labels)}; reindex the losses like the parameters, or give arrays (.to_numpy())",
+            parameter="losses",
+            value=losses,
+        )
+
+
+def _shown(index: Any) -> str:
+    first = ", ".join(map(repr, index[:4].tolist()))
+    return f"[{first}, …]" if len(index) > 4 else f"[{first}]"
+
+
 def as_array(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
     """Our own C-contiguous float64 copy of a parameter, without NaN."""
     array = np.array(as_floats(name, value, InvalidParameter), order="C")
@@ -87,8 +160,12 @@ def as_vector_rows(name: str, value: ArrayLike, *, finite: bool = True) -> Array
 
 
 def as_center(value: ArrayLike, name: str = "center") -> Array:
-    """A probability vector, or one per row, as (1 or B, N); sums within 1e-9 of 1 are made 1."""
+    """A probability vector, or one per row, as (1 or B, N); sums within 1e-9 of 1 are made 1.
+
+    In single precision or less, a sum is only known to a few units in the last place.
+    """
     center = as_vector_rows(name, value)
+    exact = SUM_TOLERANCE + _rounding_of(value, center.shape[1])
     if (center < 0.0).any():
         at = np.unravel_index(int(center.argmin()), center.shape)
         raise InvalidParameter(
@@ -97,7 +174,7 @@ def as_center(value: ArrayLike, name: str = "center") -> Array:
     with np.errstate(over="ignore"):
         total = center.sum(axis=1, keepdims=True)
     off = float(np.abs(total - 1.0).max())
-    if off > SUM_TOLERANCE:
+    if off > exact:
         worst = float(total[np.abs(total - 1.0).argmax(), 0])
         raise InvalidParameter(
             f"{name} must sum to 1, got {worst:.12g} (off by {worst - 1.0:+.3g}); divide it by its sum",
@@ -106,6 +183,14 @@ def as_center(value: ArrayLike, name: str = "center") -> Array:
         )
     center /= total
     return center
+
+
+def _rounding_of(value: ArrayLike, size: int) -> float:
+    """By how much a sum of numbers in less than double precision may be off: ulps of 1, more for many."""
+    kind = getattr(value, "dtype", None)
+    kind = getattr(kind, "numpy_dtype", kind)  # of pandas
+    digits = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+    return 4.0 * digits.get(str(kind).removeprefix("torch."), 0.0) * max(1.0, math.sqrt(size) / 4.0)
 
 
 def as_scalar_rows(name: str, value: ArrayLike, rows: int, *, finite: bool = True) -> Array:

@@ -13,14 +13,18 @@ from uncertainty_sets import fallback, support_atom
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter, UnknownName
-from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter, SolverFailed, UnknownName
+from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.names import instead
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
 
 if TYPE_CHECKING:
     import cvxpy
+
+
+MOST = 5e307
+"""The largest weight for χ²."""
 
 
 class Penalised(Oracle):
@@ -77,6 +81,13 @@ class Penalised(Oracle):
         self.divergence = _name_of(divergence)
         q = as_center(center)
         self._center, self._weight = same_rows(q, as_scalar_rows("weight", weight, len(q)))
+        if self.divergence == "chi-square" and (self._weight > MOST).any():
+            raise InvalidParameter(
+                f"weight must be at most {MOST:g} for chi-square, since ν is about -2·weight, got "
+                f"{self._weight.max():g}; from 1e20 times the spread of the losses on, p is the centre",
+                parameter="weight",
+                value=weight,
+            )
         self.size = self._center.shape[1]
         self.rows = len(self._center) if np.ndim(center) == 2 or np.ndim(weight) == 1 else None
 
@@ -112,11 +123,71 @@ class Penalised(Oracle):
             )
         kernels = import_module("uncertainty_sets.kernels.penalised")
         rows = getattr(kernels, self.divergence.replace("-", "_"))
-        found = answer(rows, f, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,))
-        if found.unproved:
-            another = "to minimise robust.support(…) with a solver"
-            raise fallback.failure(self, found, dict.fromkeys(found.unproved), another)
-        return found
+        inside = self._center > 0.0
+        # Losses without mass must not set the scale; to total variation they count.
+        counted = f if self.divergence == "total-variation" or inside.all() else on_support(f, inside)
+        found = answer(
+            rows, counted, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,)
+        )
+        if self.divergence == "chi-square":  # a weight that is infinite once the losses are scaled
+            far = np.isneginf(found.dual["nu"])
+            if np.any(far):  # then ν is about mean - 2·weight
+                nu = np.where(far, found.value - 2.0 * self._weight, found.dual["nu"])
+                found.dual["nu"] = float(nu[0]) if f.ndim == 1 else nu
+        return fallback.settle(self, f, found, backend) if found.unproved else found
+
+    def _row(self, index: int) -> Penalised:
+        """The oracle of one row of a batch."""
+        if self.rows is None:
+            return self
+        return Penalised(self.divergence, self._center[index], float(self._weight[index]))
+
+    def _by_solver(self, losses: Array) -> WorstCase:
+        """Answer one loss vector by a conic solver, after the closed form gave no proof."""
+        import cvxpy
+
+        q, inside = self._center[0], self._center[0] > 0.0
+        counted = np.ones(q.size, dtype=bool) if self.divergence == "total-variation" else inside
+        top = float(losses[counted].max())
+        spread = (0.5 * top - 0.5 * float(losses[counted].min())) * 2.0 or 1.0
+        g, tau = (losses[counted] / spread - top / spread), float(self._weight[0]) / spread
+        p, shares = cvxpy.Variable(g.size, nonneg=True), q[counted]
+        cost = COSTS[self.divergence](p, shares)
+        problem = cvxpy.Problem(cvxpy.Maximize(g @ p - tau * cost), [cvxpy.sum(p) == 1])
+        try:
+            problem.solve(solver=cvxpy.CLARABEL)
+        except cvxpy.error.SolverError as error:
+            raise SolverFailed(f"clarabel has no answer for {self!r}: {error}") from error
+        if p.value is None or not np.isfinite(p.value).all():
+            raise SolverFailed(f"clarabel ended with status {problem.status!r} for {self!r}")
+        part = np.maximum(p.value, 0.0)
+        part /= part.sum()
+        value = float(g @ part) - tau * float(COSTS[self.divergence](part, shares).value)
+        nu, bound = _least_bound(self.divergence, g, shares, tau)
+        whole = np.zeros(q.size)
+        whole[counted] = part
+        off = abs(float(whole.sum()) - 1.0)
+        gap = spread * (bound - value)
+        dual = {"nu": top + spread * nu}
+        return WorstCase(whole, top + spread * value, top + spread * bound, gap, off, dual, "clarabel", 0)
+
+
+def _least_bound(divergence: str, g: Array, q: Array, tau: float) -> tuple[float, float]:
+    """ν with the least bound, and that bound, for losses with the maximum 0 and a spread of 1."""
+    from scipy.optimize import minimize_scalar
+
+    if divergence == "total-variation":
+        return -tau, float(q @ np.maximum(g, -tau))
+
+    def bound(nu: float) -> float:
+        if tau == 0.0:
+            return nu if nu >= 0.0 else np.inf
+        if divergence == "kl":
+            return float(nu + tau * (q @ np.expm1(np.minimum((g - nu) / tau, 700.0))))
+        return float(nu + tau + q @ np.maximum(g - nu, 0.0) ** 2 / (4.0 * tau))
+
+    found = minimize_scalar(bound, bounds=(-1.0 - 2.0 * tau, 0.0), method="bounded", options={"xatol": 1e-14})
+    return min(((float(found.x), float(found.fun)), (0.0, bound(0.0))), key=lambda each: each[1])
 
 
 def _dual(oracle: Penalised, losses: Any) -> tuple[Any, list[Any]]:
@@ -174,6 +245,32 @@ DUALS: dict[str, Callable[[Any, Array, float], tuple[Any, list[Any]]]] = {
     "total-variation": _total_variation,
 }
 """The divergences, each with its dual problem for cvxpy; the kernel has the divergence's name."""
+
+
+def _chi_square_cost(p: Any, q: Array) -> Any:
+    import cvxpy
+
+    return cvxpy.sum_squares(cvxpy.multiply(1.0 / np.sqrt(q), p - q))
+
+
+def _kl_cost(p: Any, q: Array) -> Any:
+    import cvxpy
+
+    return cvxpy.sum(cvxpy.rel_entr(p, q))
+
+
+def _total_variation_cost(p: Any, q: Array) -> Any:
+    import cvxpy
+
+    return 0.5 * cvxpy.norm1(p - q)
+
+
+COSTS: dict[str, Callable[[Any, Array], Any]] = {
+    "chi-square": _chi_square_cost,
+    "kl": _kl_cost,
+    "total-variation": _total_variation_cost,
+}
+"""The divergences of p as cvxpy expressions, for the solver that answers where a closed form has no proof."""
 
 
 def _name_of(divergence: Any) -> str:

@@ -6,7 +6,6 @@ costs no more than the rows themselves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
@@ -32,7 +31,7 @@ from uncertainty_sets.kernels.layout import (
     VALUE,
     VIOLATION,
 )
-from uncertainty_sets.parameters import as_floats
+from uncertainty_sets.parameters import as_floats, as_index, as_number
 from uncertainty_sets.ragged_parameters import Integers, Structure, entries_of
 
 COLD = np.full((2, 1), np.nan)
@@ -126,6 +125,7 @@ class Ragged:
         >>> KL.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=[0.1, 0.2], indptr=[0, 2, 5]).row(1)
         KL(center=[0.2, 0.3, 0.5], radius=0.2)
         """
+        index = as_index("row", index, len(self))
         start, stop = self._entries(index)
         places = self._structure.places(start, stop)
         given: dict[str, Any] = dict(self._in_common)
@@ -148,7 +148,7 @@ class Ragged:
         >>> rows.take([1]).worst_case([0.0, 1.0, 5.0]).p.round(12)
         array([0.2, 0.8])
         """
-        chosen = np.arange(len(self))[rows]
+        chosen = _chosen(rows, len(self))
         entries = entries_of(chosen, self._structure.indptr)
         indptr = np.append(0, np.cumsum(np.diff(self._structure.indptr)[chosen]))
         given: dict[str, Any] = {}
@@ -226,9 +226,7 @@ class Ragged:
 
     def _entries(self, row: int) -> tuple[int, int]:
         """The first entry of a row and the one after its last."""
-        if not -len(self) <= row < len(self):
-            raise InvalidInput(f"there is no row {row}: there are {len(self)}", parameter="row", value=row)
-        row %= len(self)
+        row = as_index("row", row, len(self))
         return int(self._structure.indptr[row]), int(self._structure.indptr[row + 1])
 
     def _receiver(self, out: RaggedWorstCase | None) -> RaggedWorstCase:
@@ -340,6 +338,30 @@ class Ragged:
         )
 
 
+def _chosen(rows: Any, count: int) -> Integers:
+    """The numbers of some of the rows, from whole numbers, True and False for each row, or a slice."""
+    if isinstance(rows, slice):
+        return np.arange(count)[rows]
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        array = np.empty((0, 0))
+    masks = array.dtype == np.bool_ and array.shape == (count,)
+    if array.ndim != 1 or not (masks or array.dtype.kind in "iu" or array.size == 0):
+        raise InvalidInput(
+            f"rows must be a list of row numbers, or True or False for each of the {count} rows, got {rows!r:.80}",
+            parameter="rows",
+            value=rows,
+        )
+    found = np.flatnonzero(array) if masks else array.astype(np.int64)
+    bad = found[(found < -count) | (found >= count)]
+    if bad.size:
+        raise InvalidInput(f"there is no row {bad[0]}: there are {count}", parameter="rows", value=rows)
+    if found.size == 0:
+        raise InvalidInput("rows must name at least one row, got none", parameter="rows", value=rows)
+    return found % count
+
+
 def _readonly(array: Integers) -> Integers:
     view = array.view()
     view.flags.writeable = False
@@ -347,10 +369,7 @@ def _readonly(array: Integers) -> Integers:
 
 
 def _check_scale(scale: float) -> float:
-    number = float(scale)
-    if not math.isfinite(number):
-        raise InvalidLosses(f"scale must be finite, got {scale}", parameter="scale", value=scale)
-    return number
+    return as_number("scale", scale, "a finite number", lambda number: True, InvalidLosses)
 
 
 def _as_vector(name: str, value: ArrayLike) -> Array:

@@ -11,7 +11,7 @@ from uncertainty_sets.parameters import as_scalar_rows
 from uncertainty_sets.ragged_parameters import Structure, as_row_numbers
 
 LEAST = 1e-300
-"""A smaller tail counts as this one, since 1/tail must stay finite; only entries below it could tell."""
+"""The smallest tail, so that 1/tail stays finite."""
 
 
 def check_tail(name: str, tail: Array) -> Array:
@@ -24,7 +24,14 @@ def check_tail(name: str, tail: Array) -> Array:
             parameter=name,
             value=tail,
         )
-    return np.maximum(tail, LEAST)
+    if (tail < LEAST).any():
+        raise InvalidParameter(
+            f"{name} must be at least {LEAST:g}, since its reciprocal must be a number, got {tail.min():g}; "
+            "the largest loss that has a probability is the limit",
+            parameter=name,
+            value=tail,
+        )
+    return tail
 
 
 def as_tail_rows(tail: ArrayLike, rows: int) -> Array:

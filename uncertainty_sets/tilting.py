@@ -53,19 +53,23 @@ class TiltedBall:
         center: q, (N,).
         radius: of the ball.
         D: rows of coefficients, (m, N).
-        c: their right-hand sides, finite.
+        c: their right-hand sides; an infinite one asks for nothing, and its multiplier is 0.
     """
 
     def __init__(self, center: Array, radius: float, D: Array, c: Array) -> None:
         self._inside = center > 0.0
         self._q, self._radius, self._count = center[self._inside], radius, c.size
+        bounded = np.flatnonzero(np.isfinite(c))
+        D, c = D[bounded], c[bounded]
         size = np.maximum(np.abs(D[:, self._inside]).max(axis=1, initial=0.0), np.abs(c))
         units = np.where(size > 0.0, size, 1.0)
         rows, right = D[:, self._inside] / units[:, None], c / units
-        self._first, self._second = _paired(rows, right)
-        self._is_equation = self._second >= 0
-        self._units = units[self._first]
-        self._D, self._c = rows[self._first], right[self._first]
+        first, second = _paired(rows, right)
+        self._is_equation = second >= 0
+        self._units = units[first]
+        self._D, self._c = rows[first], right[first]
+        self._first = bounded[first]  # the rows as given
+        self._second = np.where(self._is_equation, bounded[second], -1) if bounded.size else second
         self._at_center = self._balance(0.0, np.zeros(self._q.size), np.zeros(self._c.size))
         self.is_usable = self._at_center.residual <= NEARLY and self._at_center.divergence < radius
 
@@ -258,7 +262,7 @@ class TiltedRows:
         else:
             many = len(self._balls) > 1
             each = [
-                self._balls[b if many else 0].worst_case(row, _row_of(warm_start, b))
+                self._balls[b if many else 0].worst_case(row, row_of(warm_start, b))
                 for b, row in enumerate(losses)
             ]
             answer = stack(each)
@@ -269,7 +273,7 @@ class TiltedRows:
         return answer
 
 
-def _row_of(answer: WorstCase | None, row: int) -> WorstCase | None:
+def row_of(answer: WorstCase | None, row: int) -> WorstCase | None:
     """The multipliers of one row of an earlier batch; those of a single answer serve all rows."""
     if answer is None or answer.p.ndim == 1:
         return answer

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.soak import bounds as formulas
-from bench.soak import intersections
+from bench.soak import intersections, penalties
 from bench.soak.cases import Case
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic.oracle import program
@@ -44,8 +44,8 @@ KEYS = {
 }
 """The multipliers of each set's docstring. Other sets have those of a solver."""
 
-KEYS |= intersections.KEYS
-FORMULAS = formulas.BOUNDS | intersections.BOUNDS
+KEYS |= intersections.KEYS | penalties.KEYS
+FORMULAS = formulas.BOUNDS | intersections.BOUNDS | penalties.BOUNDS
 
 ANY_SIGN = {"nu", "t", "var"}
 """Those that may be negative; all others are at least 0."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.soak.asking import Answers
-from bench.soak import intersections, residuals
+from bench.soak import compositions, intersections, penalties, residuals
 from bench.soak.bounds import POWERS, power_of
 from bench.soak.cases import Case
 from bench.soak.certificates import KEYS, bounds, worth_of_last_digits
@@ -25,7 +25,12 @@ from uncertainty_sets.conic import oracle as conic
 
 Long = NDArray[np.longdouble]
 
-RESIDUALS = residuals.RESIDUALS | intersections.RESIDUALS
+RESIDUALS = residuals.RESIDUALS | intersections.RESIDUALS | penalties.RESIDUALS
+
+LEAVE_ZEROS = {
+    "kl", "evar", "kl with box", "chi-square with box", "penalised kl", "penalised chi-square",
+}  # fmt: skip
+"""Those that allow no mass where q = 0, beside the divergences of a power above 1."""
 
 GAP, ULPS, VIOLATION = 1e-9, 8, 1e-10
 """The closed forms' promise: gap over the spread (or so many ulp of the largest loss), residual of p."""
@@ -71,7 +76,8 @@ def judge(case: Case, answers: Answers) -> Assessment:
     asked = case.only(answers.rows)
     given = public_parameters(asked)
     # The multipliers of a closed form that this file has no formula for prove nothing.
-    unknown = case.name not in RESIDUALS and "y" not in answers.dual
+    composed = case.name in compositions.MAKERS
+    unknown = not composed and case.name not in RESIDUALS and "y" not in answers.dual
     F, p = asked.losses.astype(np.longdouble), answers.p.astype(np.longdouble)
     counted = given["center"] > 0.0 if _leaves_zeros(case.name, given) else np.ones_like(F, dtype=bool)
     anchor = np.where(counted, F, -np.inf).max(axis=1, keepdims=True)
@@ -86,7 +92,13 @@ def judge(case: Case, answers: Answers) -> Assessment:
     half = 0.5 * np.spacing(np.abs(answers.p)).astype(np.longdouble)
     violation = np.maximum(simplex(p), _residual(asked, given, p, half))
     value = (p * h).sum(axis=1)
-    bound = bounds(asked, given, h, anchor, answers.dual)
+    if case.name in penalties.COSTS:
+        cost = penalties.COSTS[case.name](given, p)
+        value = value - np.where(cost > 0.0, cost * given["weight"][:, 0], 0.0)
+    if composed:
+        bound = compositions.bound(case.name, asked.parameters, h, anchor, answers.dual, _public)
+    else:
+        bound = bounds(asked, given, h, anchor, answers.dual)
     if unknown:
         bound = answers.upper_bound - anchor[:, 0]
     gap = bound - value
@@ -137,12 +149,14 @@ def _leaves_zeros(name: str, given: dict[str, Any]) -> bool:
     """Whether the set leaves no mass where q = 0, so that those losses do not count."""
     if name in POWERS or "power" in given:
         return power_of(name, given)[0] > 1.0
-    return name in {"kl", "evar", "kl with box", "chi-square with box"}
+    return name in LEAVE_ZEROS
 
 
 def by_solver(case: Case, answers: Answers) -> NDArray[np.bool_]:
     """The rows that a conic solver answered: a batch names all backends, a row's multipliers tell which."""
     mixed = np.array([backend != "closed-form" for backend in answers.backends])
+    if case.name in compositions.MAKERS:
+        return mixed
     keys = KEYS.get(case.name, ())
     own = np.ones(len(answers.rows), dtype=bool)
     for key in keys:
@@ -160,6 +174,8 @@ def _first_of_each_row(findings: list[Finding]) -> list[Finding]:
 
 
 def _residual(case: Case, given: dict[str, Any], p: Long, half: Long) -> Long:
+    if case.name in compositions.MAKERS:
+        return compositions.residual(case.name, case.parameters, p, half, _public)
     if case.name in RESIDUALS:
         return RESIDUALS[case.name](given, p, half)
     return np.array(
@@ -186,9 +202,15 @@ def _by_constraints(subject: UncertaintySet, p: Array) -> float:
 
 def public_parameters(case: Case) -> dict[str, Any]:
     """The parameters in long double, rows first; the centre divided by its sum, as the set has it."""
-    size = case.size
+    if case.name in compositions.MAKERS:
+        return {}
+    return _public(case.name, case.parameters, case.size)
+
+
+def _public(name: str, parameters: dict[str, Any], size: int) -> dict[str, Any]:
+    """Those of a set of that name."""
     given: dict[str, Any] = {}
-    for key, value in case.parameters.items():
+    for key, value in parameters.items():
         if value is None:
             continue
         array = np.asarray(value, dtype=np.longdouble)
@@ -196,16 +218,16 @@ def public_parameters(case: Case) -> dict[str, Any]:
             given["matrix"] = array
         elif array.ndim == 0:
             given[key] = np.full((1, size if key in {"shape", "spread", "weights"} else 1), array)
-        elif key in {"radius", "budget", "tail"}:
+        elif key in {"radius", "budget", "tail", "weight"}:
             given[key] = array[:, None]
         elif key in {"D", "distortion"}:
             given[key] = array
         else:
             given[key] = np.atleast_2d(array)
     if "center" in given:
-        q = np.asarray(case.parameters["center"])
+        q = np.asarray(parameters["center"])
         given["center"] = np.atleast_2d(q / q.sum(axis=-1, keepdims=True)).astype(np.longdouble)
-    if case.name == "wasserstein-1":
+    if name == "wasserstein-1":
         given.setdefault("cost", np.arange(size, dtype=np.longdouble)[None])
         given["order"] = np.argsort(given["cost"][0], kind="stable")
     return given

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import uncertainty_sets as sets
-from bench.soak import intersections, plugins
+from bench.soak import compositions, intersections, penalties, plugins
 from bench.soak.drawing import Draw, Made, Maker
 from uncertainty_sets.arrays import Array
 
@@ -316,5 +316,5 @@ def _examples() -> dict[str, Maker]:
     return {name: maker(name) for name in sets.available_sets() if name not in MAKERS}
 
 
-MAKERS |= intersections.MAKERS
+MAKERS |= intersections.MAKERS | penalties.MAKERS | compositions.MAKERS
 MAKERS |= _examples()

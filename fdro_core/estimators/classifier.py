@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fdro_core.errors import EstimatorWarning
+from fdro_core.errors import EstimatorWarning, InvalidSetting
 from fdro_core.estimators import central
 from fdro_core.estimators.estimator import RobustEstimator
 from fdro_core.estimators.grouped import GroupedSoftmax
@@ -145,6 +145,12 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         weight = self._weights(sample_weight, X)
         if self.class_weight is not None:
             by_class = compute_sample_weight(self.class_weight, y)
+            bad = np.flatnonzero(~((by_class > 0.0) & (by_class < np.inf)))
+            if bad.size:
+                raise InvalidSetting(
+                    f"class_weight must be a finite number > 0 for each class, got {by_class[bad[0]]:g} for "
+                    f"class {y[bad[0]]!r}; leave out the samples of a class that should not count"
+                )
             weight = by_class if weight is None else weight * by_class
         X, y, group, weight = self._arrange(X, y, groups, weight)
         labels = np.searchsorted(self.classes_, y)

@@ -74,14 +74,20 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
         l2: Any = self.l2  # users may pass any type
         tolerance: Any = self.tolerance
         steps: Any = self.steps
+        seed: Any = self.seed
+        for name, value in (("l2", l2), ("tolerance", tolerance), ("steps", steps), ("seed", seed)):
+            if isinstance(value, bool | np.bool_):  # which Python counts among the numbers
+                raise InvalidSetting(f"{name} must be a number, got {value!r}")
         if not (isinstance(l2, Real) and 0.0 <= float(l2) < np.inf):
             raise InvalidSetting(f"l2 must be a number >= 0, got {self.l2!r}")
-        if not (isinstance(tolerance, Real) and float(tolerance) > 0.0):
-            raise InvalidSetting(f"tolerance must be a number > 0, got {self.tolerance!r}")
+        if not (isinstance(tolerance, Real) and 0.0 < float(tolerance) < np.inf):
+            raise InvalidSetting(f"tolerance must be a finite number > 0, got {self.tolerance!r}")
         if steps is not None and not (isinstance(steps, Integral) and int(steps) >= 1):
             raise InvalidSetting(
                 f"steps must be a whole number, at least 1, or None for the default, got {self.steps!r}"
             )
+        if not (isinstance(seed, Integral) and int(seed) >= 0):
+            raise InvalidSetting(f"seed must be a whole number >= 0, got {self.seed!r}")
         if isinstance(self.radius, str) and self.radius != BY_CROSS_VALIDATION:
             raise InvalidSetting(f"radius must be a number >= 0, 'cv' or None, got {self.radius!r}")
 

@@ -221,18 +221,51 @@ def test_errors_say_what_is_needed():
     assert repr(Penalised(KL, half, 1.0)) == "Penalised(divergence='kl', center=[0.5, 0.5], weight=1)"
 
 
-def test_an_unproved_answer_is_an_error(monkeypatch):
+@every
+def test_a_solver_answers_where_the_closed_form_has_no_proof(divergence, monkeypatch):
     from uncertainty_sets.kernels import penalised
+
+    q, f = np.array([[0.5, 0.3, 0.2], [0.2, 0.0, 0.8]]), np.array([[1.0, 2.0, 4.0], [3.0, 1.0, -1.0]])
+    priced = Penalised(divergence, q, [0.7, 2.0])
+    right = priced.worst_case(f)
 
     def unproved(F, center, weight, warm, P, out):
         P[:] = center
         out[:] = [1.0, 2.0, 1.0, 0.0, 1.0, 3.0, 0.0, 0.0]  # NOT_SOLVED, with a gap of 1
 
-    monkeypatch.setattr(penalised, "kl", unproved)
-    priced = Penalised("kl", [0.5, 0.5], 1.0)
-    with pytest.raises(SolverFailed, match="no answer of Penalised for these losses"):
-        priced.worst_case([1.0, 2.0])
-    assert priced.worst_case([1.0, 2.0], on_failure="nan").gap == np.inf
+    monkeypatch.setattr(penalised, divergence.replace("-", "_"), unproved)
+    answer = priced.worst_case(f)
+    assert "clarabel" in answer.backend
+    np.testing.assert_allclose(answer.value, right.value, atol=1e-6)
+    np.testing.assert_allclose(answer.p, right.p, atol=1e-3)
+    for b, weight in enumerate((0.7, 2.0)):
+        proved = bound(divergence, f[b], q[b], weight, answer.dual["nu"][b])
+        assert proved == pytest.approx(answer.upper_bound[b], abs=1e-9)
+        assert proved >= right.value[b] - 1e-9
+    with pytest.raises(SolverFailed, match="no answer of Penalised for rows 0, 1 of 2"):
+        priced.worst_case(f, backend="closed-form")
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e-150, 1e-20, 6.8e-18])
+@pytest.mark.parametrize("tiny", [1e-40, 1e-16, 1e-100])
+def test_chi_square_where_hardly_any_mass_has_the_largest_loss(weight, tiny):
+    """Two losses: p₁ = min(1, q₁ + q₁·q₂/2τ) in closed form."""
+    f, q = np.array([2.0, 1.0]), np.array([tiny, 1.0])
+    answer = Penalised("chi-square", q, weight).worst_case(f)
+    with np.errstate(over="ignore"):
+        moved = min(1.0, tiny / (2.0 * weight))
+    assert answer.backend == "closed-form"
+    assert answer.p[0] == pytest.approx(tiny + moved if moved < 1.0 else 1.0, rel=1e-9)
+    assert answer.value == pytest.approx(1.0 + moved - weight * (moved / tiny) * moved, abs=1e-9)
+
+
+def test_weights_at_the_end_of_the_range():
+    f, q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
+    answer = Penalised("chi-square", q, 1e302).worst_case(f)
+    assert answer.dual["nu"] == pytest.approx(-2e302)
+    assert answer.value == pytest.approx(q @ f)
+    with pytest.raises(InvalidParameter, match="weight must be at most 5e"):
+        Penalised("chi-square", q, 1e308)
 
 
 @pytest.mark.parametrize("divergence", ["kl", "chi-square", "total-variation"])

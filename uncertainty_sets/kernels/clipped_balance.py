@@ -203,7 +203,8 @@ def balance(
         near = tolerance <= exact or abs(part) <= nearness
         if (abs(excess) <= tolerance and near) or passes >= PASSES:
             break
-        stalled = abs(excess) <= 100.0 * exact and abs(excess) > 0.5 * before
+        if abs(excess) <= 100.0 * exact and abs(excess) > 0.5 * before and abs(part) > 4e-16 * abs(shift):
+            break  # there are numbers enough, so what is left is the rounding of the sum
         before = abs(excess)
         if excess > 0.0:
             low = shift
@@ -212,7 +213,7 @@ def balance(
         step = shift + (part if mode == QUADRATIC else (-np.log1p(-part) if part < 1.0 else np.nan))
         if not (step > low and step < high) or passes > HALVINGS:
             step = middle(low, high)
-        if stalled or step in (shift, low, high):
+        if step in (shift, low, high):
             i = jumping(mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, low, high)
             if turned or i < 0:
                 break

@@ -9,17 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
-from uncertainty_sets.kernels.gathering import cover
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.kl import moments, tilt, tilt_little, write
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan
 
-FREE, FIXED = 1e-150, 1e150  # scaled weights below and above these are no other than these
-STILL = 1e20  # for χ²: above, p is q and the value qᵀf, to 1e-20 of the spread
-LEAST = 1e-300  # the same for χ², whose divergence may be as large as 1/q
+FREE = 1e-150  # scaled weights below are no other than this
+STILL = 1e18  # above, p is q and the value qᵀf, to 1e-18 of the spread; rounding of p would cost more
+LEAST = 1e-305  # of χ²'s scaled weight: below, all mass is at the largest losses
 ROUNDING = 1e-14  # of Σp, beyond which p is divided by it
+BAND = 1e-15  # the rounding of χ²'s threshold, relative to what it is the sum of
 PASSES = 100  # of χ²'s search, which takes 7 at most in practice
+HALVINGS = 400  # of its threshold's bracket, if that search fails
 
 
 @summing
@@ -52,10 +53,13 @@ def solve_kl(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
         stay(out, q, p, top, 0.0, spread)
         return
     scale = 1.0 / spread
-    tau = min(max(weight * scale, FREE), FIXED)
     mean, _, mass, _ = moments(f, q, top, scale)
+    if weight * scale > STILL:
+        stay(out, q, p, top, mean, spread)
+        return
+    tau = weight * scale
     # 2. log Σ q·exp(θ(g - c)): about the mean for a small tilt, about the top for a large one.
-    theta = 1.0 / tau
+    theta = 1.0 / max(tau, FREE)
     if theta <= 1.0:
         center = mean
         s0, _, _ = tilt_little(f, q, top, scale, mean, theta)
@@ -84,30 +88,58 @@ def above(f: Array, q: Array, top: float, scale: float, t: float) -> tuple[float
     return mass, first, rest
 
 
+@kernel
+def heaviest(f: Array, q: Array, top: float, scale: float, t: float) -> float:
+    """The loss of the largest mass with g > t: differences from it keep the digits that p turns on."""
+    found, most = top, -1.0
+    for i in range(f.size):
+        if (f[i] - top) * scale > t and q[i] > most:
+            found, most = f[i], q[i]
+    return found
+
+
 @summing
-def variation(f: Array, q: Array, top: float, scale: float, t: float, mean: float) -> float:
-    """Σ q·(g - mean)² over g > t."""
+def first_about(f: Array, q: Array, top: float, scale: float, t: float, c: float) -> float:
+    """Σ q·h over g > t, with h = (f - c)·scale."""
+    first = 0.0
+    for i in range(f.size):
+        w = q[i] if (f[i] - top) * scale > t else 0.0
+        first += w * ((f[i] - c) * scale)
+    return first
+
+
+@summing
+def variation(f: Array, q: Array, top: float, scale: float, t: float, c: float, mean: float) -> float:
+    """Σ q·(h - mean)² over g > t."""
     total = 0.0
     for i in range(f.size):
-        g = (f[i] - top) * scale
-        w = q[i] if g > t else 0.0
-        total += w * (g - mean) * (g - mean)
+        w = q[i] if (f[i] - top) * scale > t else 0.0
+        d = (f[i] - c) * scale - mean
+        total += w * d * d
     return total
 
 
 @kernel
 def fill_chi_square(
-    f: Array, q: Array, top: float, scale: float, t: float, mean: float, base: float, rate: float, p: Array
+    f: Array,
+    q: Array,
+    top: float,
+    scale: float,
+    t: float,
+    c: float,
+    mean: float,
+    base: float,
+    rate: float,
+    p: Array,
 ) -> None:
-    """p = q·max(0, 1 + base + rate·(g - mean)) for g > t, else 0.
+    """p = q·max(0, 1 + base + rate·(h - mean)) for g > t, else 0.
 
     Without sums and so without reordering, which would take rate·mean out of the parentheses and lose
     the digits of the difference.
     """
     for i in range(f.size):
-        g = (f[i] - top) * scale
-        x = larger(1.0 + (base + rate * (g - mean)), 0.0)
-        p[i] = q[i] * x if g > t else 0.0
+        x = larger(1.0 + (base + rate * ((f[i] - c) * scale - mean)), 0.0)
+        p[i] = q[i] * x if (f[i] - top) * scale > t else 0.0
 
 
 @summing
@@ -120,6 +152,65 @@ def totals(f: Array, q: Array, p: Array, top: float, scale: float) -> tuple[floa
         d = p[i] - q[i]
         divergence += d * (d / q[i]) if q[i] > 0.0 else 0.0
     return value, total, divergence
+
+
+@summing
+def excess(f: Array, q: Array, top: float, scale: float, t: float) -> float:
+    """Σ q·max(g - t, 0): terms >= 0, of which the small ones keep their digits."""
+    total = 0.0
+    for i in range(f.size):
+        total += q[i] * larger((f[i] - top) * scale - t, 0.0)
+    return total
+
+
+@kernel
+def halve(f: Array, q: Array, top: float, scale: float, tau: float) -> tuple[float, int]:
+    """The threshold by halving a bracket down to neighbouring numbers, and the passes that took."""
+    low, high, passes = -1.0 - 2.0 * tau, 0.0, 0
+    while passes < HALVINGS:
+        t = -np.sqrt(-low) * np.sqrt(max(-high, -1e-40 * low)) if low < 4.0 * high else 0.5 * low + 0.5 * high
+        if not (t > low and t < high):
+            break
+        passes += 1
+        if excess(f, q, top, scale, t) > 2.0 * tau:
+            low = t
+        else:
+            high = t
+    return low, passes
+
+
+@kernel
+def write_chi_square(
+    f: Array, q: Array, top: float, scale: float, tau: float, t: float, passes: int, p: Array, out: Array
+) -> None:
+    """Write p and the certificate for a threshold that is right up to its rounding."""
+    # 1. A large mass within the rounding of t belongs to what lies above it, unless the others suffice.
+    mass, first, _ = above(f, q, top, scale, t)
+    band = BAND * (2.0 * tau - first) / mass
+    cut, c = t, heaviest(f, q, top, scale, t - band)
+    g = (c - top) * scale
+    if g <= t + band:
+        cut = g if first_about(f, q, top, scale, g, c) > 2.0 * tau else np.nextafter(g, -np.inf)
+    mass, _, rest = above(f, q, top, scale, cut)
+    spread = 1.0 / scale
+    # 2. p and the bound t + τ + Σ q·(g-t)₊²/4τ about the mean of what lies above t, which keeps the digits.
+    c = heaviest(f, q, top, scale, cut)
+    mean = first_about(f, q, top, scale, cut, c) / mass
+    base, rate = rest / mass, 0.5 / tau
+    fill_chi_square(f, q, top, scale, cut, c, mean, base, rate, p)
+    value, total, divergence = totals(f, q, p, top, scale)
+    if abs(total - 1.0) > ROUNDING:  # at a small weight, `rate` magnifies the rounding of the losses
+        for i in range(p.size):
+            p[i] /= total
+        value, total, divergence = totals(f, q, p, top, scale)
+    least = mean - 2.0 * tau / mass
+    nu = c + spread * least
+    off = (nu - c) * scale - least  # by which ν is rounded
+    bound = ((c - top) * scale + (mean - tau * base)) + 0.5 * rate * (
+        variation(f, q, top, scale, cut, c, mean) + mass * off * off
+    )
+    finish(out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread)
+    out[DUAL] = nu
 
 
 @kernel
@@ -141,35 +232,34 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         stay(out, q, p, top, mean, spread)
         out[DUAL] -= 2.0 * weight
         return
-    if weight == 0.0:
+    tau = weight * scale
+    if tau < LEAST:  # on the largest losses alone; what that costs is part of the gap
         for i in range(f.size):
             p[i] = q[i] / mass if f[i] == top else 0.0
-        finish(out, top, 0.0, 0.0, abs(total_of(p) - 1.0), 1, spread)
+        value = -spread * (tau * ((1.0 - mass) / mass))
+        finish(out, top, value, spread * tau, abs(total_of(p) - 1.0), 1, spread)
         out[DUAL] = top
         return
-    tau = max(weight * scale, LEAST)
     # 2. Newton from the left: Σ q·(g-t)₊ is convex, so the steps never pass the root and end at it.
     t, passes = mean - 2.0 * tau, 1
     mass, first, rest = above(f, q, top, scale, t)
     while passes < PASSES:
         step = (first - 2.0 * tau) / mass
-        if not (step > t and step < 0.0):
+        if step > t and step < 0.0:
+            t, passes = step, passes + 1
+            mass, first, rest = above(f, q, top, scale, t)
+            continue
+        # Where a large mass lies at t, what the others have above it is lost in its rounding.
+        c = heaviest(f, q, top, scale, np.nextafter(t, -np.inf))
+        g = (c - top) * scale
+        if not (g > t and g < 0.0 and first_about(f, q, top, scale, g, c) > 2.0 * tau):
             break
-        t, passes = step, passes + 1
+        t, passes = g, passes + 1
         mass, first, rest = above(f, q, top, scale, t)
-    # 3. p and the bound t + τ + Σ q·(g-t)₊²/4τ about the mean of what lies above t, which keeps the digits.
-    mean = first / mass
-    base, rate = rest / mass, 0.5 / tau
-    fill_chi_square(f, q, top, scale, t, mean, base, rate, p)
-    value, total, divergence = totals(f, q, p, top, scale)
-    if abs(total - 1.0) > ROUNDING:  # at a small weight, `rate` magnifies the rounding of the losses
-        for i in range(p.size):
-            p[i] /= total
-        value, total, divergence = totals(f, q, p, top, scale)
-    off = (mean - t) - 2.0 * tau / mass
-    bound = (mean - tau * base) + 0.5 * rate * (variation(f, q, top, scale, t, mean) + mass * off * off)
-    finish(out, top, spread * (value - tau * divergence), spread * bound, abs(total - 1.0), passes, spread)
-    out[DUAL] = top + spread * t
+    write_chi_square(f, q, top, scale, tau, t, passes, p, out)
+    if out[STATUS] != OK:  # masses of too many sizes for Newton's sums
+        t, more = halve(f, q, top, scale, tau)
+        write_chi_square(f, q, top, scale, tau, t, passes + more, p, out)
 
 
 @summing
@@ -208,35 +298,24 @@ def solve_total_variation(f: Array, q: Array, weight: float, p: Array, out: Arra
     out[DUAL] = top - spread * tau
 
 
-@kernel
-def on_support(f: Array, q: Array, scratch: Array) -> Array:
-    """The losses, or a copy in which those where q = 0 repeat another: they do not count."""
-    for i in range(f.size):
-        if q[i] == 0.0:
-            copy(f, scratch)
-            cover(scratch, q)
-            return scratch
-    return f
-
-
 @entry("P", "out")
 @kernel
 def kl(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
-    scratch, many = np.empty(F.shape[1]), center.shape[0] > 1
+    many = center.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
-        solve_kl(on_support(F[b], center[r], scratch), center[r], weight[r], P[b], out[b])
+        solve_kl(F[b], center[r], weight[r], P[b], out[b])
 
 
 @entry("P", "out")
 @kernel
 def chi_square(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
-    scratch, many = np.empty(F.shape[1]), center.shape[0] > 1
+    many = center.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
-        solve_chi_square(on_support(F[b], center[r], scratch), center[r], weight[r], P[b], out[b])
+        solve_chi_square(F[b], center[r], weight[r], P[b], out[b])
 
 
 @entry("P", "out")

@@ -178,7 +178,16 @@ def rows_of(model: MDP, ambiguity: Ambiguity, parameters: Mapping[str, Any]) -> 
 
 def _single_rows(model: MDP, make: Callable[[int, Array], UncertaintySet]) -> SingleRows:
     pieces = np.split(model.probabilities, model.indptr[1:-1])
-    return SingleRows([make(b, q) for b, q in enumerate(pieces)], model.indptr, model.indices)
+    sets = [make(b, q) for b, q in enumerate(pieces)]
+    for b, (each, q) in enumerate(zip(sets, pieces, strict=True)):
+        if not isinstance(each, UncertaintySet) or each.size not in {None, q.size} or each.rows is not None:
+            raise InvalidParameter(
+                f"ambiguity must return a set over the {q.size} successors of each state-action, got "
+                f"{each!r:.80} for row {b}",
+                parameter="ambiguity",
+                value=each,
+            )
+    return SingleRows(sets, model.indptr, model.indices)
 
 
 def _flat(model: MDP, kind: type[UncertaintySet], name: str, value: Any) -> Any:

@@ -6,7 +6,6 @@ state_rows[s+1] - 1, and the successors of row b are the entries indptr[b], …,
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
-from uncertainty_sets.parameters import SUM_TOLERANCE, as_floats
+from uncertainty_sets.parameters import SUM_TOLERANCE, as_floats, as_number
 from uncertainty_sets.ragged_parameters import is_sparse
 
 Integers = NDArray[np.int64]
+
+MOST = 1e300
+"""Of the size of a value: its bounds, and differences of these, stay finite."""
 
 
 class MDP:
@@ -349,6 +351,14 @@ class MDP:
             raise InvalidParameter(
                 f"rewards must be finite, got {flat[bad]} for {where}", parameter="rewards", value=rewards
             )
+        most = float(np.abs(flat).max())
+        if most > MOST * (1.0 - self.discount):
+            raise InvalidParameter(
+                f"rewards of up to {most:.3g} with a discount of {self.discount:g} make values beyond {MOST:g}, "
+                "near the end of the floats' range; give rewards in a larger unit",
+                parameter="rewards",
+                value=rewards,
+            )
         if array.shape in by_row:
             return flat, None
         return np.zeros(self.rows), flat
@@ -356,15 +366,8 @@ class MDP:
 
 def check_discount(discount: float) -> float:
     """Return a discount in [0, 1) as a float."""
-    number = float(discount)
-    if not (math.isfinite(number) and 0.0 <= number < 1.0):
-        raise InvalidParameter(
-            f"discount must be at least 0 and below 1, got {discount}; without discount the value may "
-            "be infinite: use 0.999 or so",
-            parameter="discount",
-            value=discount,
-        )
-    return number
+    need = "at least 0 and below 1 (without discount the value may be infinite: use 0.999 or so)"
+    return as_number("discount", discount, need, lambda number: 0.0 <= number < 1.0, InvalidParameter)
 
 
 def _integers(name: str, value: ArrayLike) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from uncertainty_sets.mdp.iterate import Observer, evaluate, solve
 from uncertainty_sets.mdp.model import MDP
 from uncertainty_sets.mdp.solution import Solution
 from uncertainty_sets.mdp.updates import Updater
-from uncertainty_sets.parameters import as_floats
+from uncertainty_sets.parameters import as_floats, as_number
 from uncertainty_sets.registry import get_set
 
 Rectangular = Literal["sa", "s"]
@@ -264,19 +265,14 @@ def policy_weights(model: MDP, policy: Solution | ArrayLike) -> Array:
 
 def check_tolerance(tolerance: float) -> float:
     """Return a tolerance > 0."""
-    if not 0.0 < float(tolerance) < np.inf:
-        raise InvalidParameter(
-            f"tolerance must be above 0, got {tolerance}; 1e-6 is the default",
-            parameter="tolerance",
-            value=tolerance,
-        )
-    return float(tolerance)
+    need = "a finite number above 0 (1e-6 is the default)"
+    return as_number("tolerance", tolerance, need, lambda number: number > 0.0, InvalidParameter)
 
 
 def check_sweeps(most: int | None) -> int | None:
     """Return a number of sweeps >= 1, or None."""
-    if most is not None and most < 1:
+    if most is not None and (isinstance(most, bool) or not isinstance(most, Integral) or most < 1):
         raise InvalidParameter(
-            f"max_sweeps must be at least 1, got {most}", parameter="max_sweeps", value=most
+            f"max_sweeps must be a whole number, at least 1, got {most!r}", parameter="max_sweeps", value=most
         )
     return most

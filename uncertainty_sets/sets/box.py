@@ -80,22 +80,12 @@ class Box(UncertaintySet):
         self._lower = np.maximum(low, 0.0)
         high = np.minimum(high, 1.0)
         least, most = self._lower.sum(axis=1), high.sum(axis=1)
-        if (high < 0.0).any():
-            raise EmptySet(
-                f"upper must not be negative, since p >= 0; got {high.min()}", parameter="upper", value=upper
-            )
-        if (least > 1.0 + SLACK).any():
-            raise EmptySet(
-                f"the set is empty: Σ max(lower, 0) must be at most 1, got {least.max():.12g}",
-                parameter="lower",
-                value=lower,
-            )
-        if (most < 1.0 - SLACK).any():
-            raise EmptySet(
-                f"the set is empty: Σ min(upper, 1) must be at least 1, got {most.min():.12g}",
-                parameter="upper",
-                value=upper,
-            )
+        below, under, over = (high < 0.0).any(axis=1), most < 1.0 - SLACK, least > 1.0 + SLACK
+        empty = below | under | over
+        if empty.all():
+            raise _empty(lower, upper, high.min(), least.max(), most.min())
+        if empty.any():  # rows that fail in every answer, each for the reason that its own set gives
+            self._lower[empty], high[empty], least[empty] = 0.0, 0.0, 1.0
         self._width = high - self._lower
         self._rest = np.maximum(0.0, 1.0 - least)
         self.size = low.shape[1]
@@ -190,6 +180,25 @@ class Box(UncertaintySet):
 
     def _row(self, index: int) -> Box:
         return self if self.rows is None else Box(self._given[0][index], self._given[1][index])
+
+
+def _empty(lower: ArrayLike, upper: ArrayLike, lowest: float, least: float, most: float) -> EmptySet:
+    """The error for bounds that leave nothing."""
+    if lowest < 0.0:
+        return EmptySet(
+            f"upper must not be negative, since p >= 0; got {lowest}", parameter="upper", value=upper
+        )
+    if least > 1.0 + SLACK:
+        return EmptySet(
+            f"the set is empty: Σ max(lower, 0) must be at most 1, got {least:.12g}",
+            parameter="lower",
+            value=lower,
+        )
+    return EmptySet(
+        f"the set is empty: Σ min(upper, 1) must be at least 1, got {most:.12g}",
+        parameter="upper",
+        value=upper,
+    )
 
 
 def _check_flat(structure: Structure, low: Array, high: Array, bottom: Array, top: Array) -> Array:

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.answer import WorstCase, name_rows
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.clipping import ClippedBall
 from uncertainty_sets.composed import as_sets, common_rows
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import EmptySet, InvalidParameter
+from uncertainty_sets.failures import batch
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
-from uncertainty_sets.tilting import TiltedBall, TiltedRows
+from uncertainty_sets.tilting import TiltedBall, TiltedRows, row_of
 
 if TYPE_CHECKING:
     import cvxpy
@@ -45,7 +46,7 @@ class Intersection(UncertaintySet):
     ====  ================================================================================================
     eta   multiplier of the divergence, in [0, ∞]; 0: the other members alone decide; ∞: a radius of 0
     nu    with boxes: the multiplier of 1ᵀp = 1
-    y     with polyhedra: the multipliers of their rows, y >= 0, in the order of the members
+    y     with polyhedra: the multipliers of their rows, y >= 0, in the order of the members; 0 where c = ∞
     ====  ================================================================================================
 
     Boxes alone have Box's multiplier, a solver's answer those of the conic program.
@@ -104,7 +105,13 @@ class Intersection(UncertaintySet):
             )
         self.size = next(iter(sizes), None)
         self.rows = common_rows({f"members[{k}]": each for k, each in enumerate(self.members)})
-        self._method = _closed_method(self.members)
+        try:
+            self._method = _closed_method(self.members)
+        except EmptySet:
+            if self.rows is None:
+                raise
+            # One row that is empty must not take the others with it.
+            self._method = RowByRow([self._row_or_none(index) for index in range(self.rows)])
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
@@ -150,6 +157,13 @@ class Intersection(UncertaintySet):
                 return point
         return None
 
+    def _row_or_none(self, index: int) -> Intersection | None:
+        """The set of one row, or None if it is empty."""
+        try:
+            return self._row(index)
+        except EmptySet:
+            return None
+
     def _row(self, index: int) -> Intersection:
         return self if self.rows is None else Intersection(*(each._row(index) for each in self.members))
 
@@ -181,7 +195,40 @@ class BoxAlone:
 
     def worst_case(self, losses: Array, warm_start: WorstCase | None, out: Array | None) -> WorstCase:
         """The box's answer."""
-        return self._box.worst_case(losses, backend="closed-form", warm_start=warm_start, out=out)
+        return self._box._closed_form(losses, warm_start, out)
+
+
+class RowByRow:
+    """Each row by its own method, where some rows are empty: those are failed rows of every answer.
+
+    Args:
+        rows: the sets; None for an empty one. EmptySet if all are.
+    """
+
+    def __init__(self, rows: list[Intersection | None]) -> None:
+        self._rows = rows
+        self._some = next((each for each in rows if each is not None), None)
+        if self._some is None:
+            raise EmptySet("the intersection is empty in every row; make it of one row to see why")
+
+    def reference(self) -> Array:
+        """That of each row."""
+        if None in self._rows:
+            empty = [b for b, each in enumerate(self._rows) if each is None]
+            raise EmptySet(f"the intersection is empty in {name_rows(empty)} of {len(self._rows)}")
+        return np.array([each.reference() for each in self._rows if each is not None])
+
+    def worst_case(self, losses: Array, warm_start: WorstCase | None, out: Array | None) -> WorstCase:
+        """The answers row by row; those of empty rows are for `fallback`, which asks the row itself why."""
+        found = {
+            b: each.worst_case(losses[b], on_failure="nan", warm_start=row_of(warm_start, b))
+            for b, each in enumerate(self._rows)
+            if each is not None
+        }
+        answer = batch(found, *losses.shape)
+        failed = {b for b, one in found.items() if one.failed}
+        answer.unproved = tuple(b for b, each in enumerate(self._rows) if each is None or b in failed)
+        return answer
 
 
 def _closed_method(members: tuple[UncertaintySet, ...]) -> Method | None:
@@ -206,9 +253,8 @@ def _clipped(member: UncertaintySet, boxes: list[Box]) -> ClippedBall | None:
 
 def _tilted(ball: KL, linear: list[Polyhedron]) -> TiltedRows | None:
     D, c = np.vstack([each.D for each in linear]), np.concatenate([each.c for each in linear])
-    bounded = np.isfinite(c)
     rows = zip(ball._center, ball._radius, strict=True)
-    balls = [TiltedBall(q, float(radius), D[bounded], c[bounded]) for q, radius in rows]
+    balls = [TiltedBall(q, float(radius), D, c) for q, radius in rows]
     if not all(each.is_usable for each in balls):
         return None
     return TiltedRows(balls, ball, Polyhedron(D, c))

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
-
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.oracle import Oracle
+from uncertainty_sets.parameters import as_number
 from uncertainty_sets.torch import operator
 from uncertainty_sets.torch.batches import check_batch, totals, totals_of_all_processes
 from uncertainty_sets.torch.oracle import load_torch
@@ -42,7 +41,8 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
        are constants to autograd, so the gradient is Σ p_g·∇m_g, and an absent group adds none.
 
     A group that was in no batch yet counts with the mean of the other running losses. A mean that is infinite
-    or NaN does not enter the running losses; the value shows it, and GradScaler then skips the step. In
+    or NaN does not enter the running losses; the value shows it (an infinite one only if the group has a
+    weight), and GradScaler then skips the step. In
     evaluation mode (`eval()`) steps 1 and 2 are left out. The cost beyond the batch's sums is one oracle call
     on the CPU, or none with ``update="online"``. `torch.compile` needs no graph break for either.
 
@@ -116,7 +116,10 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
         if self.training:
             self._take(all_sums / divisor, present)
         weights = self.weights.clone()  # the next batch overwrites the buffer, perhaps before this backward
-        return (weights * torch.where(present, processes * sums / divisor, self._known())).sum()
+        values = torch.where(present, processes * sums / divisor, self._known())
+        # A group without weight adds nothing, though its loss be infinite; one that is NaN still shows.
+        counts = (weights > 0) | values.isnan()
+        return torch.where(counts, weights * values, torch.zeros_like(values)).sum()
 
     def extra_repr(self) -> str:
         """The settings, for print(loss)."""
@@ -133,7 +136,7 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
 
     def _known(self) -> Tensor:
         """The running losses; for groups that were in no batch yet, the mean of the others."""
-        mean = (self.running_loss * self.seen).sum() / self.seen.sum().clamp(min=1)
+        mean = (self.running_loss / self.seen.sum().clamp(min=1) * self.seen).sum()  # a sum may overflow
         return torch.where(self.seen, self.running_loss, mean)
 
     def _take(self, means: Tensor, present: Tensor) -> None:
@@ -141,7 +144,7 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
         with torch.no_grad():
             usable = present & torch.isfinite(means)
             start = torch.where(self.seen, self.running_loss, means)
-            moved = start + self.momentum * (means - start)
+            moved = (1.0 - self.momentum) * start + self.momentum * means  # a difference may overflow
             self.running_loss.copy_(torch.where(usable, moved, self.running_loss))
             self.seen.logical_or_(usable)
             f = self._known() + self._extra
@@ -149,7 +152,8 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
                 tiny = torch.finfo(
                     self.weights.dtype
                 ).tiny  # a weight that is exactly 0 could never grow again
-                p = torch.softmax(self.weights.clamp(min=tiny).log() + self.step_size * f, dim=0)
+                ahead = self.step_size * (f - f.max())  # at most 0, so that none is ∞
+                p = torch.softmax(self.weights.clamp(min=tiny).log() + ahead, dim=0)
             else:
                 p = torch.ops.fdro.worst_case_weights(f, self._number, self.backend)
             self.weights.copy_(p)
@@ -157,11 +161,11 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
 
 def _adjustments(groups: Any, adjustment: float) -> tuple[int, Tensor]:
     """The number of groups, and adjustment/√n of each."""
-    if not (np.isfinite(adjustment) and adjustment >= 0):
-        raise InvalidInput(
-            f"adjustment must be a number >= 0, got {adjustment!r}", parameter="adjustment", value=adjustment
-        )
-    counts = torch.as_tensor(groups, dtype=torch.float64).cpu()
+    as_number("adjustment", adjustment, "a finite number >= 0", lambda number: number >= 0.0, InvalidInput)
+    try:
+        counts = torch.as_tensor([] if isinstance(groups, bool) else groups, dtype=torch.float64).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        counts = torch.empty(0)
     if counts.ndim == 0:
         if counts < 1 or counts != counts.round():
             raise InvalidInput(
@@ -192,10 +196,8 @@ def _check_settings(uncertainty_set: Any, size: int, update: str, momentum: floa
         raise InvalidInput(
             f'update must be "oracle" or "online", got {update!r}', parameter="update", value=update
         )
-    for name, value, most in (("momentum", momentum, 1.0), ("step_size", step_size, np.inf)):
-        if not 0.0 < value <= most or value == np.inf:
-            limit = "a finite number > 0" if most == np.inf else "in (0, 1]"
-            raise InvalidInput(f"{name} must be {limit}, got {value!r}", parameter=name, value=value)
+    as_number("momentum", momentum, "in (0, 1]", lambda number: 0.0 < number <= 1.0, InvalidInput)
+    as_number("step_size", step_size, "a finite number > 0", lambda number: number > 0.0, InvalidInput)
     if update == "online":
         if uncertainty_set is not None:
             raise InvalidInput(

@@ -9,20 +9,23 @@ from __future__ import annotations
 from functools import cache
 from itertools import count
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.torch.oracle import load_torch, worst_case_weights
 
 _sets: WeakValueDictionary[int, Oracle] = WeakValueDictionary()
+_known: WeakKeyDictionary[Oracle, int] = WeakKeyDictionary()  # the number of each set, which it keeps
 _numbers = count()
 
 
 def register(uncertainty_set: Oracle) -> int:
     """Return a number by which `torch.ops.fdro.worst_case_weights(losses, number, backend)` finds the set."""
     _define()
-    number = next(_numbers)
-    _sets[number] = uncertainty_set
+    number = _known.get(uncertainty_set)
+    if number is None:
+        number = _known[uncertainty_set] = next(_numbers)
+        _sets[number] = uncertainty_set
     return number
 
 

@@ -18,11 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidLosses
+from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidInput, InvalidLosses
 from uncertainty_sets.oracle import Oracle
 
 if TYPE_CHECKING:
     import torch
+
+
+FIRST_ONLY = (
+    "robust_loss has first derivatives in reverse mode only: its gradient is the worst-case distribution, whose "
+    "own derivative is not computed. Call backward(), autograd.grad(…) without create_graph=True or "
+    "torch.func.grad, or treat worst_case_weights(losses, set) as constant weights if that is what you mean"
+)
 
 
 def robust_loss(losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto") -> torch.Tensor:
@@ -65,17 +72,25 @@ def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _value(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
-    _check(losses)
+    _check(losses, uncertainty_set)
     return _function().apply(losses, uncertainty_set, backend)[0]
 
 
 def _weights(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
-    _check(losses)
-    return _answer(losses, uncertainty_set, backend)[0]
+    _check(losses, uncertainty_set)
+    return _function().apply(losses.detach(), uncertainty_set, backend)[1]
 
 
-def _check(losses: Any) -> None:
+def _check(losses: Any, uncertainty_set: Any) -> None:
     torch = load_torch()
+    if isinstance(losses, torch.Tensor) and not isinstance(uncertainty_set, Oracle):
+        given = f"the class {uncertainty_set.__name__}" if isinstance(uncertainty_set, type) else None
+        raise InvalidInput(
+            "uncertainty_set must be an uncertainty set or a Penalised, such as KL(center, radius), got "
+            f"{given or repr(uncertainty_set)[:80]}",
+            parameter="uncertainty_set",
+            value=uncertainty_set,
+        )
     if not isinstance(losses, torch.Tensor):
         raise InvalidLosses(
             f"losses must be a torch tensor, got {type(losses).__name__}; without torch call set.worst_case"
@@ -132,12 +147,19 @@ def _function() -> Any:
 
         @staticmethod
         def backward(ctx: Any, *above: Any) -> Any:
-            raise BackendUnsuitable(
-                "robust_loss has first derivatives only: its gradient is the worst-case distribution, whose "
-                "own derivative is not computed. Call backward() or autograd.grad(…) without "
-                "create_graph=True, or treat worst_case_weights(losses, set) as constant weights if that is "
-                "what you mean"
-            )
+            raise BackendUnsuitable(FIRST_ONLY)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise BackendUnsuitable(FIRST_ONLY)
+
+        @staticmethod
+        def vmap(info: Any, dims: Any, above: Any, p: Any, losses: Any) -> Any:
+            parts = [
+                each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
+                for each, dim in zip((above, p, losses), dims, strict=True)
+            ]
+            return Gradient.apply(*parts), 0
 
     class RobustLoss(torch.autograd.Function):  # type: ignore[misc, name-defined]
         """max over p of pᵀf; its gradient is p*."""
@@ -151,6 +173,14 @@ def _function() -> Any:
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             ctx.mark_non_differentiable(output[1])
             ctx.save_for_backward(output[1], inputs[0])
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise BackendUnsuitable(FIRST_ONLY)
+
+        @staticmethod
+        def vmap(info: Any, dims: Any, losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
+            return RobustLoss.apply(losses.movedim(dims[0], 0), uncertainty_set, backend), (0, 0)
 
         @staticmethod
         def backward(ctx: Any, above: Any, _: Any) -> Any:

@@ -1,0 +1,151 @@
+"""A ball and a box where it is hard: no radius, centres over many decades, boxes beside the centre, empty rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests import tolerances
+from uncertainty_sets import KL, Box, ChiSquare, Ellipsoid, Intersection, Polyhedron
+from uncertainty_sets.errors import EmptySet, SolverFailed
+
+Q = np.array([0.5, 0.3, 0.2])
+F = np.array([1.0, 2.0, 4.0])
+
+
+def bound(f, q, scale, radius, lower, upper, eta, nu):
+    """The bound of Intersection's docstring in long double; `scale` is None for KL."""
+    f, q, lower, upper = (np.asarray(each, dtype=np.longdouble) for each in (f, q, lower, upper))
+    low, high, d = np.maximum(lower, 0), np.minimum(upper, 1), f - nu
+    if eta == 0.0:
+        return nu + np.maximum(low * d, high * d).sum()
+    if scale is None:
+        p = np.clip(q * np.exp(d / eta), low, high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            divergence = np.where(p > 0, p * np.log(p / q), 0) - p + q
+    else:
+        p = np.clip(q + scale * d / (2 * eta), low, high)
+        divergence = (p - q) ** 2 / scale
+    return nu + eta * radius + (p * d - eta * divergence).sum()
+
+
+@pytest.mark.parametrize("kind", [KL, ChiSquare])
+def test_centres_over_many_decades_stay_in_the_closed_form(kind):
+    rng = np.random.default_rng(33)
+    for _ in range(60):
+        size, rows = int(rng.integers(2, 51)), 20
+        q = rng.gamma(0.02, size=(rows, size)) + 1e-300
+        q /= q.sum(axis=1, keepdims=True)
+        radius = 10.0 ** rng.uniform(-3.0, 0.5, rows)
+        lower = rng.choice([0.0, 0.5, 0.9], (rows, 1)) * q
+        upper = np.maximum(rng.choice([1.2, 2.0, 1e6], (rows, 1)) * q, rng.choice([0.0, 0.3, 1.0], (rows, 1)))
+        f = rng.normal(size=(rows, size))
+        answer = Intersection(kind(q, radius), Box(lower, upper)).worst_case(f)
+        assert answer.backend == "closed-form"
+        p = answer.p.astype(np.longdouble)
+        assert (p >= lower - 1e-15).all()
+        assert (p <= upper + 1e-15).all()
+        if kind is KL:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                divergence = np.where(p > 0, p * np.log(p / q), 0).sum(axis=1)
+        else:
+            divergence = ((p - q) ** 2 / q).sum(axis=1)
+        assert (divergence - radius <= tolerances.VIOLATION * np.maximum(1.0, radius)).all()
+        assert np.abs(p.sum(axis=1) - 1).max() <= tolerances.VIOLATION
+        for b in range(rows):
+            scale = None if kind is KL else q[b].astype(np.longdouble)
+            eta, nu = answer.dual["eta"][b], answer.dual["nu"][b]
+            proved = bound(f[b], q[b], scale, radius[b], lower[b], upper[b], eta, nu)
+            assert abs(proved - p[b] @ f[b]) <= tolerances.gap(f[b])
+
+
+@pytest.mark.parametrize("ball", [lambda r: KL(Q, r), lambda r: ChiSquare(Q, r), lambda r: Ellipsoid(Q, 1e8, r)])
+@pytest.mark.parametrize("radius", [0.0, 1e-30, 1e-12])
+def test_no_centre_outside_the_box_comes_back(ball, radius):
+    """The divergence of the nearest point is small, as the shape is large, and still beyond the radius."""
+    with pytest.raises(EmptySet, match="divergence of"):
+        Intersection(ball(radius), Box([0.0, 0.0, 0.21], np.ones(3)))
+    answer = Intersection(ball(radius), Box([0.0, 0.0, 0.2], np.ones(3))).worst_case(F)
+    assert answer.violation <= tolerances.VIOLATION
+    assert answer.value == pytest.approx(Q @ F, abs=1e-6 if radius == 1e-12 else 1e-9) or radius == 1e-12
+    assert answer.p[2] >= 0.2
+
+
+def test_a_tiny_radius_and_a_huge_shape():
+    shape, radius = 1e8, 1e-20
+    subject = Intersection(Ellipsoid(Q, shape, radius), Box(0.5 * Q, 2.0 * Q))
+    answer = subject.worst_case(F)
+    assert ((answer.p - Q) ** 2).sum() / shape <= radius * (1.0 + 1e-9)
+    centered = F - F.mean()
+    assert answer.value == pytest.approx(Q @ F + np.sqrt(radius * shape * (centered @ centered)), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [None, 0.3])
+def test_a_box_beside_the_centre(shape):
+    """From just touching: the value grows with the root of what the radius has beyond the nearest point."""
+    box = Box([0.0, 0.0, 0.4], np.ones(3))
+    near = np.array([0.375, 0.225, 0.4]) if shape is None else np.array([0.4, 0.2, 0.4])
+    if shape is None:
+        least = float((near * np.log(near / Q)).sum())
+    else:
+        least = float(((near - Q) ** 2).sum() / shape)
+    for more in (1e-8, 1e-4, 1e-1):
+        radius = least * (1.0 + more)
+        ball = KL(Q, radius) if shape is None else Ellipsoid(Q, shape, radius)
+        answer = Intersection(ball, box).worst_case(F)
+        assert answer.backend == "closed-form"
+        assert abs(answer.gap) <= tolerances.gap(F)
+        proved = bound(F, Q, shape, radius, [0, 0, 0.4], [1, 1, 1], answer.dual["eta"], answer.dual["nu"])
+        assert float(proved) == pytest.approx(answer.upper_bound, abs=1e-9)
+        assert near @ F < answer.value < near @ F + 4.0 * np.sqrt(more)
+    with pytest.raises(EmptySet):
+        Intersection(KL(Q, 0.99 * least) if shape is None else Ellipsoid(Q, shape, 0.99 * least), box)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (KL(Q, [0.1, 0.1, 0.1]), Box([[0, 0, 0], [0, 0, 0.9], [0.1, 0.1, 0.1]], np.ones((3, 3)))),
+        (ChiSquare(Q, [0.1, 0.1, 0.1]), Box([[0, 0, 0], [0.6, 0, 0.9], [0.1, 0.1, 0.1]], np.ones((3, 3)))),
+        (KL(Q, [0.1, 1e-4, 0.1]), Polyhedron([[0.0, 0.0, -1.0]], [-0.3])),
+        (Box(np.zeros((3, 3)), np.ones(3)), Box([[0, 0, 0], [0, 0.9, 0.9], [0, 0, 0.1]], np.ones((3, 3)))),
+    ],
+)
+def test_an_empty_row_is_a_failed_row(first, second):
+    subject, losses = Intersection(first, second), np.array([F, F, F[::-1]])
+    answer = subject.worst_case(losses, on_failure="nan")
+    assert list(answer.failed) == [1]
+    assert "empty" in answer.failed[1]
+    assert np.isnan(answer.p[1]).all()
+    assert answer.gap[1] == np.inf
+    for b in (0, 2):
+        assert answer.value[b] == pytest.approx(subject._row(b).worst_case(losses[b]).value, abs=1e-12)
+    with pytest.raises(SolverFailed, match="has no distribution in row 1 of 3: the"):
+        subject.worst_case(losses)
+
+
+def test_an_empty_row_of_a_box_and_boxes_that_are_all_empty():
+    lower = np.array([[0.0, 0.0], [0.6, 0.6]])
+    answer = Box(lower, np.ones((2, 2))).worst_case(np.eye(2), on_failure="nan")
+    assert answer.p[0].tolist() == [1.0, 0.0]
+    assert "at most 1, got 1.2" in answer.failed[1]
+    with pytest.raises(EmptySet, match="at most 1"):
+        Box(lower[1:], np.ones((1, 2)))
+    with pytest.raises(EmptySet):
+        Intersection(KL([0.5, 0.5], [0.0, 0.0]), Box([[0.6, 0.0], [0.7, 0.0]], np.ones((2, 2))))
+
+
+def test_rows_without_a_limit_have_a_multiplier_of_0():
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        D, c = rng.normal(size=(5, 3)), rng.normal(size=5)
+        c = np.where(rng.random(5) < 0.5, np.inf, D @ Q + np.abs(c))
+        c[2] = D[2] @ Q + 0.01
+        answer = Intersection(KL(Q, 0.1), Polyhedron(D, c)).worst_case(F)
+        eta, y = answer.dual["eta"], answer.dual["y"]
+        assert y.shape == (5,)
+        assert (y[np.isinf(c)] == 0.0).all()
+        finite = np.isfinite(c)
+        g = (F - D.T @ y) / eta
+        proved = eta * (0.1 + np.log(Q @ np.exp(g - g.max())) + g.max()) + c[finite] @ y[finite]
+        assert proved == pytest.approx(answer.upper_bound, abs=1e-9)
