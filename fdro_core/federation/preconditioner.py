@@ -35,7 +35,7 @@ def follow(squares: Array | None, descent: Array, share: float = 1.0) -> Array:
 
 
 def adapted(step: float, move: Array, last: Array | None) -> float:
-    """η without noise, for a step along `move` after one by `last`: half if it goes back, else a tenth longer.
+    """η without noise, for a step along `move` after one by `last`: half if it goes back, else 1.1 times.
 
     A step d/P has the same length however near the minimum is: a fixed η circles around it for ever, and is
     slow from afar.
