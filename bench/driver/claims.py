@@ -1,10 +1,10 @@
 """What runs claim, against a direct solve: random convex problems, sets, units, losses of workers, resumes.
 
 A case is drawn by its number: least squares or softmax regression with a ridge, some with nearly collinear
-features, in units of its own for each worker; one of the six sets; S; local steps; crashes of workers that return or not; and for a
-third of the cases a checkpoint in the middle, from which the run goes on, every other time in another set by
-force. The optimum is that of a conic program for all workers at once (`robust.support`), which shares nothing
-with the run.
+features, in units of its own for each worker; one of the six sets; S; local steps; crashes of workers that
+return or not; and for a third of the cases a checkpoint in the middle, from which the run goes on, every
+other time in another set by force. The optimum is that of a conic program for all workers at once
+(`robust.support`), which shares nothing with the run.
 """
 
 from __future__ import annotations
