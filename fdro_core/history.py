@@ -19,7 +19,7 @@ from uncertainty_sets.arrays import Array
 
 REPORTS = 4096  # a run of the default length has 1,500
 NOTICES = 4096
-LASTING = {"suspicious", "clipped", "contradiction", "worker-dropped", "budget-spent"}
+LASTING = {"suspicious", "clipped", "contradiction", "worker-dropped", "budget-spent", "back-at-start"}
 EXACT = 2**53  # whole numbers below that are the same as a float
 
 Entry = dict[str, Any]

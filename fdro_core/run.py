@@ -88,9 +88,17 @@ class Run:
         master.at_start = True  # type: ignore[attr-defined]  # a master that can tell has it
         start = self._probe()
         if np.isfinite(start.losses).all() and start.objective < end.objective:
+            what = f"the objective was {start.objective:.6g} at the start and {end.objective:.6g} at the end"
+            self._note_late("back-at-start", reason=f"{what}: the result is the model of the start")
             return start
         master.at_start = False  # type: ignore[attr-defined]
         return end
+
+    def _note_late(self, event: str, **facts: Any) -> None:
+        """Add a notice after the observers have finished: to the history alone."""
+        master = self.master
+        at = {"iteration": master.iteration, "clock": self.engine.clock}
+        self._history.add({"event": event, **at, **facts})
 
     def save(self, path: str | Path) -> None:
         """Write everything that `resume` needs."""

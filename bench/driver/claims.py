@@ -1,10 +1,10 @@
 """What runs claim, against a direct solve: random convex problems, sets, units, losses of workers, resumes.
 
-A case is drawn by its number: least squares or softmax regression with a ridge or without, in units of its
-own for each worker; one of the six sets; S; local steps; crashes of workers that return or not; and for a
-third of the cases a checkpoint in the middle, from which the run goes on, every other time in another set by
-force. The optimum is that of a conic program for all workers at once (`robust.support`), which shares nothing
-with the run.
+A case is drawn by its number: least squares or softmax regression with a ridge, some with nearly collinear
+features, in units of its own for each worker; one of the six sets; S; local steps; crashes of workers that
+return or not; and for a third of the cases a checkpoint in the middle, from which the run goes on, every
+other time in another set by force. The optimum is that of a conic program for all workers at once
+(`robust.support`), which shares nothing with the run.
 """
 
 from __future__ import annotations
@@ -72,8 +72,11 @@ def draw(number: int) -> Case:
     if rng.random() < 0.3:
         plain: list[Any] = list(classification(N, seed=number, features=3, samples=(10, 60), l2=_ridge(rng)))
     else:
+        alike = 10.0 ** rng.uniform(-5.0, -1.0) if rng.random() < 0.3 else 1.0  # 1: features as they are
         plain = [
-            LeastSquares(each.X, each.y, l2=_ridge(rng), intercept=False)
+            LeastSquares(
+                alike * each.X + (1.0 - alike) * each.X[:, :1], each.y, l2=_ridge(rng), intercept=False
+            )
             for each in regression(N, seed=number, features=4)
         ]
     units = 10.0 ** rng.uniform(0.0, rng.choice([0.0, 2.0, 4.0]), size=N)

@@ -16,6 +16,7 @@ from uncertainty_sets.arrays import Array
 MEMORY = 0.05  # weight of the newest epoch in v
 FLOOR = 1e-3  # of the root of the mean of v
 TINY = 1e-12
+SHORTER, LONGER = 0.5, 1.1  # by what η changes without noise
 STEP = 0.006  # the usual longest step in this metric, for networks and softmax regression alike
 RISE = 50.0  # epochs until steps have their full length, with few workers
 FEW = 100.0  # workers: with more, so many times RISE gradients are enough
@@ -31,6 +32,19 @@ def follow(squares: Array | None, descent: Array, share: float = 1.0) -> Array:
     if squares is None:
         return descent * descent
     return squares + MEMORY * share * (descent * descent - squares)
+
+
+def adapted(step: float, move: Array, last: Array | None) -> float:
+    """η without noise, for a step along `move` after one by `last`: half if it goes back, else 1.1 times.
+
+    A step d/P has the same length however near the minimum is: a fixed η circles around it for ever, and is
+    slow from afar.
+
+    >>> adapted(1.0, np.array([1.0, 0.0]), np.array([-3.0, 1.0])), adapted(1.0, np.ones(2), np.ones(2))
+    (0.5, 1.1)
+    """
+    along = 0.0 if last is None else float(move @ last)
+    return step if along == 0.0 else step * (SHORTER if along < 0.0 else LONGER)
 
 
 def metric(squares: Array) -> Array:

@@ -29,7 +29,9 @@ ROSTER_LISTS: Mapping[str, type] = {
 """What the roster keeps of each worker."""
 
 OF_SOME_ROUNDS = {
-    **dict.fromkeys((f"master.state.{name}" for name in ("marked", "squares", "average", "metric")), "p"),
+    **dict.fromkeys(
+        (f"master.state.{name}" for name in ("marked", "squares", "average", "metric", "moved")), "p"
+    ),
     "master.state.controls": "N p",
     "master.state.earlier": "N",
     "master.job.control": "p",
@@ -436,7 +438,7 @@ def _arrivals(saved: Saved) -> None:
     weights = saved.array("master.state.weights", "N")
     if abs(weights.sum() - 1.0) > AGREE or weights.min() < -AGREE:
         raise saved.error("master.state.weights", "is not a distribution")
-    for name in ("squares", "average"):  # None if the method does not use them
+    for name in ("squares", "average", "moved"):  # None if the method does not use them
         kept = saved.get(f"master.state.{name}")
         if kept is not None and saved.array(f"master.state.{name}", "p").min() < 0 and name == "squares":
             raise saved.error("master.state.squares", "must be >= 0")

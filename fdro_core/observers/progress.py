@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fdro_core.contracts.observer import RunView
 from fdro_core.outside import visible
-from fdro_core.result import CONVERGED, ending
+from fdro_core.result import CONVERGED, STOPPED, ending
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,8 +59,8 @@ class Progress:
     def finish(self, run: RunView) -> None:
         """Leave the last state of the bar on screen, and say so if the run has converged."""
         if self._bar is not None:
-            if run.stop_reason == CONVERGED:
-                words = ending(CONVERGED, run.master.iteration, run.master.last)
+            if run.stop_reason in {CONVERGED, STOPPED}:
+                words = ending(run.stop_reason, run.master.iteration, run.master.last)
                 self._bar.console.print(words, markup=False)
             self._bar.stop()
             self._bar = None

@@ -282,6 +282,7 @@ def test_a_run_that_went_up_ends_at_its_start():
     assert result.model == "start"
     np.testing.assert_array_equal(result.w, 0.0)
     assert (result.objective, result.losses.tolist()) == (0.0, [0.0, 0.0])
+    assert result.history[-1]["event"] == "back-at-start"
 
 
 # -- random cases -------------------------------------------------------------------------------------------

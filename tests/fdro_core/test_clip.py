@@ -179,6 +179,16 @@ def liar(config, twist):
     return With(config, LIAR, (Evaluate,), twist)
 
 
+class End:
+    """The model at the end, which is the result unless the run began with a better one."""
+
+    def __call__(self, run, entry):
+        """Nothing to do."""
+
+    def finish(self, run):
+        self.w = run.master.z
+
+
 def honest_worst(problems, w):
     return max(problem.loss_and_gradient(w)[0] for j, problem in enumerate(problems) if j != LIAR)
 
@@ -194,8 +204,9 @@ def test_a_liar_does_less(engine, batch):
         config = liar(AspireModels(clip=clip, **settings), partial(scaled, -20.0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WorkerWarning)
-            result = solve(problems, tight, algorithm=config, engine=engine())
-        lost[clip] = honest_worst(problems, result.w) - honest_worst(problems, honest)
+            end = End()
+            result = solve(problems, tight, algorithm=config, engine=engine(), observers=[end])
+        lost[clip] = honest_worst(problems, end.w) - honest_worst(problems, honest)
         assert (LIAR in result.clipped) == (clip is not None)
     assert lost[None] > 0.1
     assert lost[2.0] < 0.5 * lost[None]
@@ -224,9 +235,11 @@ def test_the_end_of_local_steps_is_bounded():
     ends = {}
     for clip in (None, 2.0):
         config = AspireModels(iterations=20 * N, local_steps=4, clip=clip)
+        end = End()
         with pytest.warns(WorkerWarning):  # of the model that goes away, or of the clip
-            result = solve(problems, middle_box(N), algorithm=liar(config, far))
-        ends[clip] = float(np.linalg.norm(result.w))
+            result = solve(problems, middle_box(N), algorithm=liar(config, far), observers=[end])
+        assert result.model == ("z" if clip else "start")
+        ends[clip] = float(np.linalg.norm(end.w))
     honest = solve(problems, middle_box(N), algorithm=AspireModels(iterations=20 * N, local_steps=4))
     assert ends[None] > 1e3
     assert ends[2.0] < 10.0 * np.linalg.norm(honest.w)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fdro_core import AspireModels, LeastSquares, resume, solve
+from bench.driver.problems import regression
+from fdro_core import AspireModels, LeastSquares, baselines, resume, solve
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Individual, MixEven, Scaffold, ScaffPD
 from fdro_core.baselines.rounds import Job, RoundState, project
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
@@ -25,7 +26,7 @@ from tests.fdro_core.helpers import (
     softmax_problems,
     square_problems,
 )
-from uncertainty_sets import Box
+from uncertainty_sets import KL, Box
 
 HELPED = {"preconditioner": "gradients", "averaging": 0.1}
 
@@ -239,3 +240,27 @@ def test_what_a_checkpoint_has_of_them_is_checked(name, by, message, tmp_path):
     snapshots.write(path, state)
     with pytest.raises(CheckpointDamaged, match=message):
         resume(path, softmax_problems(3), middle_box(3), algorithm=config)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_full_batches_end_at_the_optimum(workers):
+    """Steps of one length would circle around it; methods that draw workers or wait for none keep theirs."""
+    noisy = {"DRFAProx", "ACE", "FedBuff", "Individual"} if workers > 1 else set()
+    problems = [
+        LeastSquares(each.X, each.y, l2=1e-2, intercept=False) for each in regression(workers, seed=2)
+    ]
+    for name in set(baselines.__all__) - noisy - {"FedAsync"}:
+        algorithm = getattr(baselines, name)(iterations=400, local_steps=1, preconditioner="gradients")
+        result = solve(problems, KL(np.full(workers, 1 / workers), 0.1), algorithm=algorithm)
+        slope = sum(
+            s * each.loss_and_gradient(result.w)[1] for s, each in zip(result.weights, problems, strict=True)
+        )
+        assert np.abs(slope).max() < 1e-6, name
+
+
+def test_the_step_grows_on_the_way_and_shrinks_past_the_end():
+    ahead = np.array([1.0, 0.5])
+    assert preconditioner.adapted(0.1, ahead, None) == 0.1
+    assert preconditioner.adapted(0.1, ahead, 3.0 * ahead) > 0.1
+    assert preconditioner.adapted(0.1, ahead, -ahead) < 0.1
+    assert preconditioner.adapted(0.1, ahead, 0.0 * ahead) == 0.1

@@ -207,10 +207,10 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
 
 def convergence(folder: str, numbers: dict[str, Any]) -> str:
     """Whether the run has converged; if it has not, how to continue."""
-    from fdro_core.result import CONVERGED, ending
+    from fdro_core.result import CONVERGED, STOPPED, ending
 
-    if numbers["stop_reason"] == CONVERGED:
-        return ending(CONVERGED, numbers["iterations"], numbers["planned"])
+    if numbers["stop_reason"] in {CONVERGED, STOPPED}:
+        return ending(numbers["stop_reason"], numbers["iterations"], numbers["planned"])
     if not numbers["algorithm"].get("tolerance"):
         return "not checked for convergence: " + (
             "tolerance is 0"

@@ -119,15 +119,19 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
     def _move(self, move: Array) -> None:
         """w ← w + scale·move; with a preconditioner v follows it first, and w ← w + scale·Eη·move/P.
 
-        v takes of it the share of all workers whose updates it is made of, at most 1, that of a round.
+        v takes of it the share of all workers whose updates it is made of, at most 1, that of a round. If η
+        follows the steps (`preconditioner.adapted`), it does so with one worker.
         """
         state, method = self.state, self.method
         if not method.preconditioned:
             state.w = state.w + self.scale * move
         elif move.any():  # else there is no metric before the first gradient
             state.squares = preconditioner.follow(state.squares, move, min(1.0, self.passes))
+            if method.follows and state.losses.size == 1:  # else who comes when is noise
+                state.step = preconditioner.adapted(state.step, move, state.moved)
             length = self.scale * method.local_steps * self._step
-            state.w = state.w + length * move / preconditioner.metric(state.squares)
+            state.moved = length * move / preconditioner.metric(state.squares)
+            state.w = state.w + state.moved
             self._derive_inverse()
 
     def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:

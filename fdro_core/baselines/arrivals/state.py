@@ -23,6 +23,7 @@ class ArrivalState:
             is saved in checkpoints.
         squares: v of the preconditioner, None without one and before the first step.
         average: the running mean of w, which is the result; None if w itself is.
+        moved: the last step of w, with a preconditioner; None before.
     """
 
     w: Array
@@ -32,6 +33,7 @@ class ArrivalState:
     memory: dict[str, Any] = field(default_factory=dict)
     squares: Array | None = None
     average: Array | None = None
+    moved: Array | None = None
 
 
 @dataclass(frozen=True)

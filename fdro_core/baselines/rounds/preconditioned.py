@@ -28,18 +28,25 @@ def close_preconditioned(
 ) -> None:
     """Let the method combine the replies to -d; then v follows d, and w ← w - Eη·d/P with the new P.
 
-    The marked model is w - t'η·d'/P with the same P, d' the mean of the first t' gradients.
+    The marked model is w - t'η·d'/P with the same P, d' the mean of the first t' gradients. If η follows
+    the steps (`preconditioner.adapted`), it does so when all workers take part.
     """
     w = state.w
     state.w = np.zeros_like(w)
     method.close(state, phase, job, replies, rng)
     move, marked = state.w, state.marked
+    everyone = len(replies) == state.weights.size and len(job.counts) <= 1  # none were drawn
     if move.any():  # else no worker with weight replied: v stays
         state.squares = preconditioner.follow(state.squares, move)
+        if method.follows and everyone:
+            before, state.step = state.step, preconditioner.adapted(state.step, move, state.moved)
+            step *= state.step / before
     if state.squares is None:
         state.w, state.marked = w, None if marked is None else w
         return
     metric = preconditioner.metric(state.squares)
-    state.w = w + (job.steps * step) * move / metric
+    way = (job.steps * step) * move / metric
+    state.w = w + way
+    state.moved = way if way.any() else state.moved
     if marked is not None:
         state.marked = w + (job.mark * step) * marked / metric

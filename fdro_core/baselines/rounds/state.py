@@ -27,6 +27,7 @@ class RoundState:
         average: the running mean of w, which is the result; None if w itself is.
         metric: D; None in checkpoints from before it was kept.
         controls: the control variate c_j of every worker, (N, p); None if the method has none.
+        moved: the last step of w, with a preconditioner; None before.
         earlier: the losses of the last step of λ, for a method that extrapolates them; else None.
     """
 
@@ -42,6 +43,7 @@ class RoundState:
     metric: Array | None = None
     controls: Array | None = None
     earlier: Array | None = None
+    moved: Array | None = None
 
 
 @dataclass

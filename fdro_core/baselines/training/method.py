@@ -25,7 +25,8 @@ class TrainingMethod(AlgorithmTraits, ABC):
         Number(),
         "step size of the local steps w ← w - η/D·∇f_j",
         letter="η",
-        why="1/max_j L_j, with L_j measured at the start; with a preconditioner 0.006, the longest step",
+        why="1/max_j L_j, with L_j measured at the start; with a preconditioner 0.006, the longest step, "
+        "or with full batches the first one: it then follows the progress",
     )
     preconditioner: str = setting(
         "none",
@@ -70,6 +71,11 @@ class TrainingMethod(AlgorithmTraits, ABC):
     def preconditioned(self) -> bool:
         """Whether steps are in the metric that follows the gradients."""
         return self.preconditioner == "gradients"
+
+    @property
+    def follows(self) -> bool:
+        """Whether η follows the steps: the default one in the metric of the gradients, if these are exact."""
+        return self.preconditioned and self.step is None and self.batch_size is None
 
     def start_step(self, curvature: float) -> float:
         """η: the setting, else a default; the curvature is max_j L_j."""
