@@ -244,7 +244,7 @@ class _Tried(NamedTuple):
         """By how much the radius grows per unit of the target; at the largest pᵀf, what it grew by below."""
         if self.slope is None:
             return np.nan
-        slope = self.slope * self.power * self.radius ** (self.power - 1.0)
+        slope = float(self.slope * self.power * self.radius ** (self.power - 1.0))
         if slope > 0.0:
             return 1.0 / slope
         return np.inf if under is None else under.multiplier()

@@ -343,8 +343,8 @@ def _judge(found: Pooled, views: _Views, at: _Point) -> None:
         return
     raise SolverFailed(
         f"no distribution with a proof found for the views: after {found.iterations} steps the largest "
-        f"residual is {found.violation:.2g}, and the gap {found.gap:.2g}. The views leave no distribution, or "
-        "hardly any: check them, or give limits (A_ub) with some room instead of equalities"
+        f"residual is {found.violation:.2g}, and the gap {found.gap:.2g}. The views leave no distribution, "
+        "or hardly any: check them, or give limits (A_ub) with some room instead of equalities"
     )
 
 
