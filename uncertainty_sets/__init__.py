@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from uncertainty_sets.sets.weighted_l1 import WeightedL1
 
 __all__ = [
-    "BestCase",
     "KL",
+    "BestCase",
     "Box",
     "Burg",
     "CDNorm",

@@ -74,8 +74,8 @@ class LeastRadius:
         radius: the least radius; infinite if no radius reaches the target (`reached` says so).
         lower_bound: no radius below this one reaches the target, by the multiplier alone.
         gap: radius - lower_bound, computed before both are rounded. Never clipped.
-        p: a distribution within `radius` that reaches the target, up to rounding or what 1e-9 of the radius is
-            worth; NaN if there is none.
+        p: a distribution within `radius` that reaches the target, up to rounding or what 1e-9 of the radius
+            is worth; NaN if there is none.
         value: pᵀf.
         multiplier: by how much the radius grows per unit of the target; NaN if the set does not tell it.
         backend: "closed-form", or "oracle" if the set's oracle was called for several radii.
@@ -244,7 +244,7 @@ class _Tried(NamedTuple):
         """By how much the radius grows per unit of the target; at the largest pᵀf, what it grew by below."""
         if self.slope is None:
             return np.nan
-        slope = self.slope * self.power * self.radius ** (self.power - 1.0)
+        slope = float(self.slope * self.power * self.radius ** (self.power - 1.0))
         if slope > 0.0:
             return 1.0 / slope
         return np.inf if under is None else under.multiplier()
@@ -262,6 +262,46 @@ class _Tried(NamedTuple):
         return 0.0 <= self.radius - low <= max(share * self.radius, known)
 
 
+@dataclass
+class _Bracket:
+    """What the answers so far say: the bound, the largest radius that is short, the least that is not."""
+
+    low: float = 0.0
+    short: float = 0.0
+    growth: float = CLOSE
+    best: _Tried | None = None
+    under: _Tried | None = None
+
+    def take(self, now: _Tried, center: Array, mean: float) -> None:
+        """Narrow it by one more answer."""
+        self.low = max(self.low, now.bound())
+        if not now.reaches():
+            self.short = max(self.short, now.radius)
+            if now.slope and (self.under is None or now.radius > self.under.radius):
+                self.under = now
+            return
+        moved = now.moved(center, mean)
+        if self.best is None or moved.radius < self.best.radius:
+            self.best = moved
+
+    def next_radius(self, told: bool) -> float:
+        """Where the line of an answer reaches the target; if p is short of it by its gap, past that.
+
+        `told` is whether the set tells its multiplier; without lines the bracket is cut.
+        """
+        most = np.inf if self.best is None else self.best.radius
+        line, past = self.low * (1.0 + 1e-13), self.short * (1.0 + self.growth)
+        if told and past < line < most:
+            self.growth *= 8.0 if line < self.short * (1.0 + PROMISE) else 1.0
+            return line
+        if told and self.short > 0.0 and past < most:
+            self.growth *= 8.0
+            return past
+        if self.best is None:
+            return 8.0 * self.short
+        return float(np.sqrt(self.short) * np.sqrt(most)) if most < 64.0 * self.short else most / 8.0
+
+
 def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     """The least radius for one loss vector, by the set's oracle.
 
@@ -274,57 +314,37 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     if top < 0.0:
         return _nowhere(f.size, 0)
     rounding = ULPS * (float(np.abs(g).max()) + top - float(g.min()))
-    low, short, growth = 0.0, 0.0, CLOSE
-    best: _Tried | None = None
-    under: _Tried | None = None
+    found, warm = _Bracket(), None
     radius = float(getattr(subject, subject.sized_by)) or 1e-3
-    warm = None
     for calls in range(1, MOST_CALLS + 1):
         tried = resized(subject, radius)
         warm = tried.worst_case(g, warm_start=warm)
-        value, power = _exactly(warm.p, g), tried._concave_in_power
-        now = _Tried(radius, warm, tried._slope(g, warm), power, warm.p, value, rounding)
-        low = max(low, now.bound())
-        if low == np.inf:
+        value, slope = _exactly(warm.p, g), tried._slope(g, warm)
+        found.take(
+            _Tried(radius, warm, slope, tried._concave_in_power, warm.p, value, rounding), center, mean
+        )
+        if found.low == np.inf:
             return _nowhere(f.size, calls)
-        if not now.reaches():
-            if now.slope and (under is None or radius > under.radius):
-                under = now
-            short = max(short, radius)
-        else:
-            now = now.moved(center, mean)
-            best = now if best is None or now.radius < best.radius else best
-        if best is not None and best.is_near(low, NARROW if now.slope is not None else PROMISE, 4.0):
-            return _settled(subject, best, under, low, f, g, calls)
-        most = np.inf if best is None else best.radius
-        if best is not None and low == 0.0 and most < TINY:
+        best = found.best
+        if best is not None and best.is_near(found.low, NARROW if slope is not None else PROMISE, 4.0):
+            return _settled(subject, best, found, f, g, calls)
+        if best is not None and found.low == 0.0 and best.radius < TINY:
             if radius == 0.0:
-                return _settled(subject, best, under, low, f, g, calls)
+                return _settled(subject, best, found, f, g, calls)
             radius = 0.0  # which reaches the target if mass moves for nothing
             continue
-        # Where the line of an answer reaches the target; if p is short of it by its gap, past that.
-        line, past = low * (1.0 + 1e-13), short * (1.0 + growth)
-        if now.slope is not None and past < line < most:
-            growth *= 8.0 if line < short * (1.0 + PROMISE) else 1.0
-            radius = line
-        elif now.slope is not None and short > 0.0 and past < most:
-            radius, growth = past, 8.0 * growth
-        elif best is None:
-            radius = 8.0 * short
-        elif most < 64.0 * short:
-            radius = float(np.sqrt(short) * np.sqrt(most))
-        else:
-            radius = most / 8.0
-        if not short < radius < min(most, LARGEST):
+        radius = found.next_radius(slope is not None)
+        if not found.short < radius < min(np.inf if best is None else best.radius, LARGEST):
             break
+    best = found.best
     enough = PROMISE if best is not None and best.answer.backend == "closed-form" else ENOUGH
-    if best is not None and best.is_near(low, enough, 64.0, under):
-        return _settled(subject, best, under, low, f, g, calls)
+    if best is not None and best.is_near(found.low, enough, 64.0, found.under):
+        return _settled(subject, best, found, f, g, calls)
     reached = "is not reached" if best is None else f"is reached at {best.radius:.6g}"
     raise SolverFailed(
         f"no certified least {subject.sized_by} of {subject!r}: after {calls} oracle calls the target "
-        f"{target} {reached}, and the lower bound is {low:.6g}. Scale the losses so that their spread is "
-        "near 1, or give a target further from the largest loss",
+        f"{target} {reached}, and the lower bound is {found.low:.6g}. Scale the losses so that their spread "
+        "is near 1, or give a target further from the largest loss",
         answer=None if best is None else best.answer,
     )
 
@@ -334,19 +354,17 @@ def _nowhere(size: int, calls: int) -> LeastRadius:
     return LeastRadius(np.inf, np.inf, 0.0, np.full(size, np.nan), np.nan, np.inf, "oracle", calls)
 
 
-def _settled(
-    subject: Sized, best: _Tried, under: _Tried | None, low: float, f: Array, g: Array, calls: int
-) -> LeastRadius:
+def _settled(subject: Sized, best: _Tried, found: _Bracket, f: Array, g: Array, calls: int) -> LeastRadius:
     """The answer, with the oracle's own p if that reaches the target: a mix has a rounding more."""
-    p, radius = best.p, best.radius
+    p, radius, low = best.p, best.radius, found.low
     own = resized(subject, radius).worst_case(g, warm_start=best.answer).p
-    p, multiplier = own if _exactly(own, g) >= -best.rounding else p, best.multiplier(under)
+    p, multiplier = own if _exactly(own, g) >= -best.rounding else p, best.multiplier(found.under)
     return LeastRadius(radius, low, radius - low, p, float(p @ f), multiplier, "oracle", calls + 1)
 
 
 def _exactly(p: Array, g: Array) -> float:
     """pᵀg of these p, whose terms may cancel."""
-    return float(p.astype(np.longdouble) @ g)
+    return float((p.astype(np.longdouble) * g).sum())
 
 
 def radius_of(subject: Sized, p: Array) -> float:

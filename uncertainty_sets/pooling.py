@@ -2,9 +2,9 @@
 
     minimise Σ p·log(p/q)   with   A_eq·p = b_eq,   A_ub·p <= b_ub,   p >= 0,   Σp = 1
 
-The dual has one multiplier per view, and is largest where p ∝ q·exp(yᵀ(A - b)) agrees with the views. Newton's
-method gives the direction, and a search finds the largest value along it: a view that only the boundary
-satisfies (p_i = 0) sends its multiplier to infinity, and a full step may lead anywhere.
+The dual has one multiplier per view, and is largest where p ∝ q·exp(yᵀ(A - b)) agrees with the views.
+Newton's method gives the direction, and a search finds the largest value along it: a view that only the
+boundary satisfies (p_i = 0) sends its multiplier to infinity, and a full step may lead anywhere.
 """
 
 from __future__ import annotations
@@ -197,7 +197,8 @@ def _tilted(views: _Views, x: Array) -> Array:
         return views.q  # to the last digit
     height = views.log_q + x
     weight: Array = np.exp(height - height.max())
-    return weight / weight.sum()
+    weight /= weight.sum()
+    return weight
 
 
 def _maximise(views: _Views) -> tuple[_Point, int]:
@@ -223,7 +224,7 @@ def _maximise(views: _Views) -> tuple[_Point, int]:
 
 
 def _newton(views: _Views, now: _Point) -> Array:
-    """Newton's direction: the best change, by the curvature at p, that keeps all multipliers of limits >= 0."""
+    """Newton's direction: the best change by the curvature at p that keeps multipliers of limits >= 0."""
     if not now.short.size:
         return now.y
     about = views.rows + now.short[:, None]
@@ -341,9 +342,9 @@ def _judge(found: Pooled, views: _Views, at: _Point) -> None:
     if found.violation <= FEASIBLE and abs(found.gap) <= max(PROMISE * found.divergence, rounding):
         return
     raise SolverFailed(
-        f"no distribution with a proof found for the views: after {found.iterations} steps the largest residual "
-        f"is {found.violation:.2g}, and the gap {found.gap:.2g}. The views leave no distribution, or hardly any: "
-        "check them, or give limits (A_ub) with some room instead of equalities"
+        f"no distribution with a proof found for the views: after {found.iterations} steps the largest "
+        f"residual is {found.violation:.2g}, and the gap {found.gap:.2g}. The views leave no distribution, "
+        "or hardly any: check them, or give limits (A_ub) with some room instead of equalities"
     )
 
 

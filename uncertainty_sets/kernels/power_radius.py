@@ -6,8 +6,8 @@ bound by Hölder's inequality, solved for the radius, is a lower bound on it; wi
 
     D >= (exp(k·log(1 + (k-1)z) - (k-1)·log r) - 1)/(k(k-1)),   Burg: D >= Σ q·log b - log(1 - z)
 
-If k < 1 and q is 0 at all of the largest losses, mass goes there at θ = ∞ (power_pole.py), where the weight of
-the others follows from the aim at once.
+If k < 1 and q is 0 at all of the largest losses, mass goes there at θ = ∞ (power_pole.py), where the weight
+of the others follows from the aim at once.
 """
 
 from __future__ import annotations

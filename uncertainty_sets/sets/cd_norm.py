@@ -219,7 +219,8 @@ class CDNorm(CenteredSet):
 
     def _apart(self, p: Array) -> Array:
         """|p - q|, which is known to half an ulp of p only, and a tiny spread would magnify that."""
-        return np.abs(p - self._center[0]) - 1.2e-16 * np.abs(p)
+        apart: Array = np.abs(p - self._center[0]) - 1.2e-16 * np.abs(p)
+        return apart
 
     def _singleton(self) -> Array | None:
         fixed = self.rows is None and (self._budget[0] == 0.0 or self._spread.max() == 0.0)

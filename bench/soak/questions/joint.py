@@ -21,7 +21,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.mdp.by_state import ByState
 from uncertainty_sets.mdp.model import MDP
 
-KINDS = {"kl": KL, "chi-square": ChiSquare, "total-variation": TotalVariation}
+KINDS: dict[str, Any] = {"kl": KL, "chi-square": ChiSquare, "total-variation": TotalVariation}
 GENERATORS = tuple(
     f"{kind}: {what}"
     for kind in KINDS
@@ -62,7 +62,7 @@ def batch(rng: Rng, generator: str) -> Batch:
 
 
 def judge(
-    found: Batch, name: str, q: Array, z: Array, budget: Array, answer: Any, question: str, call: str
+    found: Batch, name: str, q: Any, z: Any, budget: Array, answer: Any, question: str, call: str
 ) -> None:
     """Recompute what the transitions cost and attain, and what the policy guarantees."""
     shape = (STATES, ACTIONS, q.shape[1])

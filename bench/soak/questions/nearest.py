@@ -7,6 +7,9 @@ by the formulas of `bounds`.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from bench.soak import centers, losses
@@ -38,7 +41,7 @@ def batch(rng: Rng, generator: str) -> Batch:
     X = q + far[:, None] * case.losses / np.maximum(np.abs(case.losses).max(axis=1, keepdims=True), 1e-300)
     found, P, answers = Batch(), np.empty(X.shape), {}
     for b in range(case.rows):
-        answer = asked(lambda b=b: case.subject(b).project(X[b]))
+        answer = asked(partial(_ask, case, b, X[b]))
         found.cases += 1
         if isinstance(answer, Exception):
             found.failed(answer, case.size, call_of(case, b, X[b]))
@@ -48,6 +51,10 @@ def batch(rng: Rng, generator: str) -> Batch:
     if rows.size:
         judge(found, case.only(rows), X[rows], P[rows], [answers[b] for b in rows.tolist()])
     return found
+
+
+def _ask(case: Case, row: int, point: Array) -> Any:
+    return case.subject(row).project(point)
 
 
 def draw(rng: Rng, name: str, kind: str) -> Case:
@@ -69,7 +76,7 @@ def draw(rng: Rng, name: str, kind: str) -> Case:
     return Case(name, kind, parameters, frozenset(by_row), f)
 
 
-def judge(found: Batch, case: Case, X: Array, P: Array, answers: list) -> None:
+def judge(found: Batch, case: Case, X: Array, P: Array, answers: list[Any]) -> None:
     """Check every row that was answered."""
     p, x = P.astype(LONG), X.astype(LONG)
     half = 0.5 * np.spacing(np.abs(P)).astype(LONG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,11 +38,11 @@ def batch(rng: Rng, generator: str) -> Batch:
     found, plain = Batch(), []
     for _ in range(CASES):
         case = draw(rng, generator)
-        given = {"A_eq": case.A_eq, "b_eq": case.b_eq, "A_ub": case.A_ub, "b_ub": case.b_ub}
+        given: dict[str, Any] = {"A_eq": case.A_eq, "b_eq": case.b_eq, "A_ub": case.A_ub, "b_ub": case.b_ub}
         given = {key: each for key, each in given.items() if each.size}
         words = ", ".join(f"{key}={written(each)}" for key, each in given.items())
         call = f"entropy_pooling({written(case.q)}, {words})" if case.q.size * len(words) < 20_000 else ""
-        answer = asked(lambda q=case.q, views=given: entropy_pooling(q, **views))
+        answer = asked(partial(entropy_pooling, case.q, **given))
         found.cases += 1
         if case.empty:
             right = isinstance(answer, EmptySet)
@@ -149,9 +150,9 @@ def compare(found: Batch, plain: list[tuple[Views, Any, str]]) -> None:
         if case.q.size > 30 or np.linalg.matrix_rank(rows - rows.mean(axis=1, keepdims=True)) < len(rows):
             continue
         found.compared += 1
-        rows = np.vstack([case.A_eq, -case.A_ub]).astype(LONG)
-        rows = rows - np.append(case.b_eq, -case.b_ub).astype(LONG)[:, None]
-        least = least_divergence(case.q.astype(LONG) / case.q.sum(), rows, len(case.b_eq))
+        long = np.vstack([case.A_eq, -case.A_ub]).astype(LONG)
+        long = long - np.append(case.b_eq, -case.b_ub).astype(LONG)[:, None]
+        least = least_divergence(case.q.astype(LONG) / case.q.sum(), long, len(case.b_eq))
         amount = abs(answer.divergence - least)
         found.check({"not the least divergence": (amount, 1e-8 * least + 1e-12)}, case.q.size, call)
 

@@ -6,6 +6,7 @@ pᵀf below the target; beyond every radius, if none is said to reach it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,19 +36,23 @@ def batch(rng: Rng, generator: str) -> Batch:
     name, _, family = generator.partition(": ")
     case, key = draw(rng, name, family), "budget" if name == "cd-norm" else "radius"
     T, found = targets(rng, case), Batch()
-    answer = asked(lambda: case.subject().radius_for(case.losses, T))
+    answer = asked(partial(_ask, case, T))
     if not isinstance(answer, Exception):
         judge(found, case, key, T, answer)
         return found
     for b in range(case.rows):  # which row was it?
         row = case.only(np.array([b]))
-        one = asked(lambda row=row, b=b: row.subject().radius_for(row.losses, T[b : b + 1]))
+        one = asked(partial(_ask, row, T[b : b + 1]))
         if isinstance(one, Exception):
             found.cases += 1
             found.failed(one, case.size, call_of(row, 0, T[b]))
         else:
             judge(found, row, key, T[b : b + 1], one)
     return found
+
+
+def _ask(case: Case, T: Array) -> Any:
+    return case.subject().radius_for(case.losses, T)
 
 
 def draw(rng: Rng, name: str, family: str) -> Case:
@@ -76,7 +81,8 @@ def targets(rng: Rng, case: Case) -> Array:
     kind = rng.random(case.rows)
     T = np.where(kind < 0.08, top, T)
     T = np.where(kind > 0.95, top + 0.1 * np.maximum(top - mean, 1e-3 * np.abs(top)), T)
-    return np.where((kind > 0.92) & (kind < 0.95), mean - 0.1 * (top - mean), T)
+    T = np.where((kind > 0.92) & (kind < 0.95), mean - 0.1 * (top - mean), T)
+    return np.asarray(T)
 
 
 def resized(case: Case, key: str, extent: Array) -> Case:
