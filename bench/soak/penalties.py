@@ -132,5 +132,5 @@ RESIDUALS: dict[str, residuals.Residual] = {
     "penalised chi-square": on_support,
     "penalised total-variation": anywhere,
 }
-KEYS = {name: ("nu",) for name in BOUNDS}
+KEYS = dict.fromkeys(BOUNDS, ("nu",))
 MAKERS = {name: Maker(build(name.partition(" ")[2]), weights, ("nu",), far=True) for name in BOUNDS}

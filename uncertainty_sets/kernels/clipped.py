@@ -32,8 +32,8 @@ from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
 from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
 REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS = range(8)
-"""The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape have
-been divided; the violation per unit of G; that of p₀; one of the codes below; and the radius as given."""
+"""The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
+have been divided; the violation per unit of G; that of p₀; one of the codes below; and the radius as given."""
 
 ORDINARY, POINT, STUCK = range(3)
 """Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""
@@ -99,9 +99,7 @@ def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]
 
 
 @kernel
-def pull_in(
-    base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float
-) -> None:
+def pull_in(base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float) -> None:
     """Let the sum of p, rather than its divergence, take the rounding of p's entries.
 
     Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
@@ -204,7 +202,7 @@ def search(
             before = abs(move)
         missed = abs(off)
         # 5. No rounds or numbers left: finish on the feasible side.
-        ended = rounds >= ROUNDS or not (step > below and step < above) 
+        ended = rounds >= ROUNDS or not (step > below and step < above)
         if ended:
             step = theta if off <= OVER * room or below == 0.0 else below
         # 6. Move the anchor to where μ is expected.
@@ -244,7 +242,7 @@ def solve_by_box(
     weights: Array,
     sample: Array,
 ) -> tuple[float, int]:
-    """The box's own answer, of several the one nearest to q: (its G, passes); written if it is in the ball."""
+    """The box's own answer, of several the one nearest to q: (G, passes); written if it is in the ball."""
     c, room = numbers[SHIFT], numbers[ROOM]
     t, _, _ = threshold(f, width, numbers[REST], keys, weights, sample)
     # Losses above, at and below t as 1, 0 and -1: those at t are the only ones between their bounds.
@@ -300,7 +298,9 @@ def solve(
         value, total = totals(f, p, top)
         finish(out, top, value, value, max(abs(total - 1.0), numbers[OFF]), 0, spread)
         out[DUAL], out[DUAL + 1] = 0.0, top
-        if spread > 0.0:  # a radius that is lost in the rounding of q has a price at which it counts as little
+        if (
+            spread > 0.0
+        ):  # a radius that is lost in the rounding of q has a price at which it counts as little
             price = spread / np.sqrt(numbers[RADIUS]) if numbers[RADIUS] > 0.0 else np.inf
             out[DUAL], out[DUAL + 1] = price, top + value
         return
@@ -316,9 +316,7 @@ def solve(
     scale, twice = 1.0 / spread, 1.0 if mode == KL else 2.0
     mean, _ = totals(f, base, top)  # near μ while θ is small, so that the variance keeps its digits
     anchor, shift = top + mean, 0.0
-    _, _, m0, m1, m2 = measure(
-        mode, f, base, weight, offset, least, most, c, anchor, 0.0, 0.0, 0.0, scale
-    )
+    _, _, m0, m1, m2 = measure(mode, f, base, weight, offset, least, most, c, anchor, 0.0, 0.0, 0.0, scale)
     passes += 2
     variance = m2 - m1 * (m1 / m0) if m0 > 0.0 else 0.0
     theta = 1.0
@@ -335,9 +333,7 @@ def solve(
     theta, anchor, pivot, shift, excess, divergence, more = search(
         mode, f, base, weight, offset, least, most, c, room, farthest, bottom, top, anchor, theta, shift
     )
-    fill(
-        mode, f, base, weight, offset, least, most, lower, width, c, anchor, pivot, theta * scale, shift, p
-    )
+    fill(mode, f, base, weight, offset, least, most, lower, width, c, anchor, pivot, theta * scale, shift, p)
     value, total = totals(f, p, top)
     mu = (anchor - top) * scale + (shift - pivot) / theta
     gap = (room - divergence) / (twice * theta) - mu * excess

@@ -1,4 +1,4 @@
-"""One θ of a clipped ball: how far p has moved from p₀, and the μ that makes it a distribution (clipped.py)."""
+"""One θ of a clipped ball (clipped.py): how far p has moved from p₀, and the μ that makes Σp = Σp₀."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def total_rows(p: Matrix, out: Vector) -> None:
 @entry("out")
 @strict
 def room_rows(center: Matrix, shape: Matrix, p: Matrix, c: Vector, radius: Vector, out: Vector) -> None:
-    """radius - Σ (p-q)²/s - 2c·(Σp - 1) for every row, with twice the digits: it may be a billionth of radius."""
+    """radius - Σ (p-q)²/s - 2c·(Σp - 1) for every row, with twice the digits: it may be tiny."""
     for b in range(center.shape[0]):
         spent, spent_more, total, total_more = -radius[b], 0.0, -1.0, 0.0
         for i in range(center.shape[1]):
