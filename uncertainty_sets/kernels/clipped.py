@@ -33,7 +33,7 @@ from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
 REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS = range(8)
 """The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
-have been divided; the violation per unit of G; that of p₀; one of the codes below; and the radius as given."""
+have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given."""
 
 ORDINARY, POINT, STUCK = range(3)
 """Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""

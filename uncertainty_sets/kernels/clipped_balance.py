@@ -10,6 +10,7 @@ from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.scan import larger, smaller
 
 KL, QUADRATIC = 0, 1  # modes
+MANY = 1000  # entries whose sum is rounded by more than one of them is worth
 
 PASSES, HALVINGS = 200, 30  # values of μ for one θ at most, and those from which the bracket is halved
 
@@ -214,6 +215,8 @@ def balance(
         if not (step > low and step < high) or passes > HALVINGS:
             step = middle(low, high)
         if step in (shift, low, high):
+            if abs(excess) <= 100.0 * exact and f.size >= MANY:
+                break
             i = jumping(mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, low, high)
             if turned or i < 0:
                 break
