@@ -41,6 +41,7 @@ ORDINARY, POINT, STUCK = range(3)
 ROUNDS, PATIENCE = 60, 12  # values of θ at most, and those after which a gap of rounding size is enough
 LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
+PULLS = 60  # of p to the ball, by less than rounding each
 HIGHEST = 1e15  # of θ else: any gap is below rounding there
 
 
@@ -105,15 +106,17 @@ def pull_in(base: Array, s: Array, offset: Array, lower: Array, p: Array, c: flo
     Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
     the divergence; a little less of that one entry takes it back.
     """
-    divergence, excess = moved(base, s, offset, p)
-    over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
-    if over <= 1e-13:
-        return
-    for i in range(p.size):
-        slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
-        if slope > steepest:
-            steepest, at = slope, i
-    if at >= 0 and over <= 1e-11 * steepest:
+    for _ in range(PULLS):  # Newton's method: D is a square
+        divergence, excess = moved(base, s, offset, p)
+        over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
+        if over <= 1e-13:
+            return
+        for i in range(p.size):
+            slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
+            if slope > steepest:
+                steepest, at = slope, i
+        if at < 0 or over > 1e-11 * steepest:
+            return
         p[at] = larger(p[at] - over / steepest, lower[at])
 
 
