@@ -21,7 +21,7 @@ from uncertainty_sets.conic.oracle import program
 
 Long = NDArray[np.longdouble]
 
-KEYS = {
+KEYS: dict[str, tuple[str, ...]] = {
     "box": ("nu",),
     "cd-norm": ("nu", "pi"),
     "kl": ("eta",),
