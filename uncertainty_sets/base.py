@@ -47,7 +47,11 @@ def _named(function: Any, name: str) -> Any:
     if not isinstance(function, FunctionType):
         return function
     copy = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     copy.__kwdefaults__, copy.__doc__, copy.__module__ = (
         function.__kwdefaults__, function.__doc__, function.__module__

@@ -7,7 +7,7 @@ others, go to a conic solver here.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,15 +18,31 @@ from uncertainty_sets.failures import blank_rows
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.contract import SetContract
+
+
+class Solvable(Protocol):
+    """What can be answered by a solver: a set, or a penalised problem."""
+
+    def _by_solver(self, losses: Array) -> WorstCase: ...
+
+    def _row(self, index: int) -> Solvable: ...
 
 
 ROUNDING = 64 * 2.0**-52
 """A gap this small relative to the losses is rounding, even if it is large relative to their spread."""
 
 
-def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backend: str) -> WorstCase:
-    """The answer with its unproved rows replaced by a solver's, or SolverFailed."""
+def settle(
+    uncertainty_set: Solvable,
+    losses: Array,
+    answer: WorstCase,
+    backend: str,
+    another: str = "backend='clarabel'",
+) -> WorstCase:
+    """The answer with its unproved rows replaced by a solver's, or SolverFailed.
+
+    `another` is what the user can ask instead, for the error.
+    """
     errors: dict[int, FdroError | None] = {}
     empty: set[int] = set()
     for row in answer.unproved:
@@ -47,12 +63,12 @@ def settle(uncertainty_set: SetContract, losses: Array, answer: WorstCase, backe
         except FdroError as error:
             errors[row] = error
     if errors:
-        raise failure(uncertainty_set, answer, errors, empty=empty) from errors[min(errors)]
+        raise failure(uncertainty_set, answer, errors, another, empty) from errors[min(errors)]
     answer.unproved = ()
     return answer
 
 
-def by_solver(uncertainty_set: SetContract, losses: Array) -> WorstCase:
+def by_solver(uncertainty_set: Solvable, losses: Array) -> WorstCase:
     """A solver's answer, checked again for the promise of conic/ since the set may have changed it."""
     from uncertainty_sets.conic.oracle import USABLE
 
@@ -71,8 +87,8 @@ def failure(
     asked: object,
     answer: WorstCase,
     errors: Mapping[int, FdroError | None],
-    another: str = "backend='clarabel'",
-    empty: Collection[int] = (),
+    another: str,
+    empty: Collection[int],
 ) -> SolverFailed:
     """The error for rows that no method could answer with a good certificate; `errors` are the solver's.
 
@@ -92,7 +108,8 @@ def failure(
         blank_rows(answer, rows)
     if len(empty) == len(errors):
         return SolverFailed(
-            f"{type(asked).__name__} has no distribution in {name_rows(rows)} of {len(answer.p)}: {reasons[0]}. "
+            f"{type(asked).__name__} has no distribution in {name_rows(rows)} of {len(answer.p)}: "
+            f"{reasons[0]}. "
             "The other rows are in `.answer`, and on_failure='nan' returns it",
             answer=answer,
             rows=rows,

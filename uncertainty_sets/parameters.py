@@ -93,7 +93,9 @@ def as_index(name: str, value: Any, count: int) -> int:
         found = None
     if found is None:
         raise InvalidInput(
-            f"{name} must be the number of a row, a whole number, got {value!r:.80}", parameter=name, value=value
+            f"{name} must be the number of a row, a whole number, got {value!r:.80}",
+            parameter=name,
+            value=value,
         )
     if not -count <= found < count:
         raise InvalidInput(f"there is no {name} {value}: there are {count}", parameter=name, value=value)

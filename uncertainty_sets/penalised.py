@@ -133,8 +133,10 @@ class Penalised(Oracle):
             far = np.isneginf(found.dual["nu"])
             if np.any(far):  # then ν is about mean - 2·weight
                 nu = np.where(far, found.value - 2.0 * self._weight, found.dual["nu"])
-                found.dual["nu"] = float(nu[0]) if f.ndim == 1 else nu
-        return fallback.settle(self, f, found, backend) if found.unproved else found
+                found.dual = {"nu": float(nu[0]) if f.ndim == 1 else nu}
+        if not found.unproved:
+            return found
+        return fallback.settle(self, f, found, backend, "to minimise robust.support(…) with a solver")
 
     def _row(self, index: int) -> Penalised:
         """The oracle of one row of a batch."""

@@ -349,7 +349,8 @@ def _chosen(rows: Any, count: int) -> Integers:
     masks = array.dtype == np.bool_ and array.shape == (count,)
     if array.ndim != 1 or not (masks or array.dtype.kind in "iu" or array.size == 0):
         raise InvalidInput(
-            f"rows must be a list of row numbers, or True or False for each of the {count} rows, got {rows!r:.80}",
+            f"rows must be a list of row numbers, or True or False for each of the {count} rows, got "
+            f"{rows!r:.80}",
             parameter="rows",
             value=rows,
         )

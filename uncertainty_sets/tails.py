@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
@@ -15,7 +14,7 @@ LEAST = 1e-300
 
 
 def check_tail(name: str, tail: Array) -> Array:
-    """Return shares in (0, 1], raised to LEAST, or refuse them."""
+    """Return shares in [LEAST, 1], or refuse them."""
     bad = tail[(tail <= 0.0) | (tail > 1.0)]
     if bad.size:
         raise InvalidParameter(

@@ -22,7 +22,7 @@ from uncertainty_sets.conic.program import ConicProgram
 
 Long = NDArray[np.longdouble]
 
-KEYS = {
+KEYS: dict[str, tuple[str, ...]] = {
     "box": ("nu",),
     "cd-norm": ("nu", "pi"),
     "kl": ("eta",),

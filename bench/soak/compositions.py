@@ -1,4 +1,4 @@
-"""Sets made of sets: Product, Nested and Mapped of sets with closed forms, judged by the formulas of their parts.
+"""Product, Nested and Mapped of sets with closed forms, judged by the formulas of their parts.
 
 A parameter "2.radius" is the radius of part 2; in Nested the outer set is the last part.
 """
@@ -34,7 +34,10 @@ def _drawn(rng: np.random.Generator, kind: str, q: Array) -> dict[str, Any]:
     """Parameters of a part around a centre of each row."""
     rows = len(q)
     if kind == "box":
-        return {"lower": rng.choice([0.0, 0.5, 1.0], (rows, 1)) * q, "upper": rng.choice([1.0, 1.5, 9.0], (rows, 1)) * q}
+        return {
+            "lower": rng.choice([0.0, 0.5, 1.0], (rows, 1)) * q,
+            "upper": rng.choice([1.0, 1.5, 9.0], (rows, 1)) * q,
+        }
     if kind == "cvar":
         return {"center": q, "tail": rng.uniform(0.05, 1.0, rows)}
     most = 1.0 if kind == "total-variation" else 3.0
@@ -118,7 +121,7 @@ def _nested(**given: Any) -> Any:
     return sets.Nested(outer, inners)
 
 
-def _mapped(M: Array, **given: Any) -> Any:  # noqa: N803 - the set's own name
+def _mapped(M: Array, **given: Any) -> Any:
     return sets.Mapped(_made(given)[0], M)
 
 
@@ -198,7 +201,10 @@ def residual(name: str, given: dict[str, Any], p: Long, half: Long, public: Publ
         sums.append(mass[:, 0])
         safe = np.where(weight > LIGHT, weight, 1.0)
         share, digits = p[:, span] / safe, half[:, span] / safe + 1e-16
-        off = np.maximum(residuals.simplex(share), residuals.RESIDUALS[kind](public(kind, own, share.shape[1]), share, digits))
+        off = np.maximum(
+            residuals.simplex(share),
+            residuals.RESIDUALS[kind](public(kind, own, share.shape[1]), share, digits),
+        )
         worst = np.maximum(worst, np.where(weight[:, 0] > LIGHT, weight[:, 0] * off, mass[:, 0]))
     if name == "nested":
         outer = np.stack(sums, axis=1)

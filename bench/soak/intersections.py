@@ -19,7 +19,7 @@ from uncertainty_sets.arrays import Array
 
 Long = NDArray[np.longdouble]
 
-KEYS = {name: ("eta", "nu") for name in ("kl with box", "chi-square with box", "ellipsoid with box")}
+KEYS: dict[str, tuple[str, ...]] = dict.fromkeys(("kl with box", "chi-square with box", "ellipsoid with box"), ("eta", "nu"))
 
 
 def divergence(q: Any, scale: Any, p: Any) -> Any:
@@ -66,8 +66,8 @@ def nearest(q: Array, scale: Array | None, low: Array, high: Array) -> Any:
 
 
 def box_around(draw: Draw, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Bounds that leave a distribution where the centre has mass: multiples, caps, or around another point."""
-    rng, q, (rows, n) = draw.rng, draw.q, draw.f.shape
+    """Bounds that leave a distribution where there is mass: multiples, caps, or around another point."""
+    rng, q, rows = draw.rng, draw.q, len(draw.f)
     column = (rows, 1)
     low = q * rng.choice([0.0, 0.0, 0.5, 0.9, 1.0], column)
     high = q * rng.choice([1.0, 1.0 + 2e-16, 1.25, 1.5, 4.0, 100.0, 1e6], column)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.soak.asking import Answers
 from bench.soak import compositions, intersections, penalties, residuals
+from bench.soak.asking import Answers
 from bench.soak.bounds import POWERS, power_of
 from bench.soak.cases import Case
 from bench.soak.certificates import KEYS, bounds, worth_of_last_digits

@@ -10,7 +10,7 @@ import numpy as np
 import uncertainty_sets as sets
 from bench.soak import compositions, intersections, penalties, plugins
 from bench.soak.drawing import Draw, Made, Maker
-from uncertainty_sets.arrays import Array
+
 
 
 def box(draw: Draw) -> Made:

@@ -88,7 +88,7 @@ def chi_square_cost(given: Mapping[str, Any], p: Long) -> Long:
     """Σ (p-q)²/q."""
     q = given["center"]
     with np.errstate(all="ignore"):
-        return np.where(q > 0.0, (p - q) * ((p - q) / q), 0.0).sum(axis=1)
+        return np.asarray(np.where(q > 0.0, (p - q) * ((p - q) / q), 0.0).sum(axis=1))
 
 
 def total_variation_cost(given: Mapping[str, Any], p: Long) -> Long:
@@ -132,5 +132,5 @@ RESIDUALS: dict[str, residuals.Residual] = {
     "penalised chi-square": on_support,
     "penalised total-variation": anywhere,
 }
-KEYS = {name: ("nu",) for name in BOUNDS}
+KEYS: dict[str, tuple[str, ...]] = dict.fromkeys(BOUNDS, ("nu",))
 MAKERS = {name: Maker(build(name.partition(" ")[2]), weights, ("nu",), far=True) for name in BOUNDS}

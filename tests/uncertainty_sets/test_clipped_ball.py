@@ -1,4 +1,4 @@
-"""A ball and a box where it is hard: no radius, centres over many decades, boxes beside the centre, empty rows."""
+"""A ball and a box where it is hard: no radius, tiny masses, boxes beside the centre, empty rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_centres_over_many_decades_stay_in_the_closed_form(kind):
             assert abs(proved - p[b] @ f[b]) <= tolerances.gap(f[b])
 
 
-@pytest.mark.parametrize("ball", [lambda r: KL(Q, r), lambda r: ChiSquare(Q, r), lambda r: Ellipsoid(Q, 1e8, r)])
+@pytest.mark.parametrize(
+    "ball", [lambda r: KL(Q, r), lambda r: ChiSquare(Q, r), lambda r: Ellipsoid(Q, 1e8, r)]
+)
 @pytest.mark.parametrize("radius", [0.0, 1e-30, 1e-12])
 def test_no_centre_outside_the_box_comes_back(ball, radius):
     """The divergence of the nearest point is small, as the shape is large, and still beyond the radius."""

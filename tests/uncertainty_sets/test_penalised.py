@@ -206,12 +206,6 @@ def test_errors_say_what_is_needed():
         Penalised(Box, half, 1.0)
     with pytest.raises(InvalidParameter, match="weight must not be negative, got -1"):
         Penalised("kl", half, -1.0)
-    hopeless = Penalised("chi-square", [1e-194, 1.0], 1e53)
-    with pytest.raises(
-        SolverFailed, match=r"try to minimise robust\.support\(…\) with a solver, or"
-    ) as failed:
-        hopeless.worst_case([3e151, 1e-37])
-    assert "backend" not in str(failed.value)  # none would be accepted
     with pytest.raises(BackendUnsuitable, match="needs no solver; leave out backend='clarabel'"):
         Penalised("kl", half, 1.0).worst_case([1.0, 2.0], backend="clarabel")
     with pytest.raises(InvalidLosses, match=r"losses must be finite, got losses\[1\] = nan"):
@@ -242,8 +236,10 @@ def test_a_solver_answers_where_the_closed_form_has_no_proof(divergence, monkeyp
         proved = bound(divergence, f[b], q[b], weight, answer.dual["nu"][b])
         assert proved == pytest.approx(answer.upper_bound[b], abs=1e-9)
         assert proved >= right.value[b] - 1e-9
-    with pytest.raises(SolverFailed, match="no answer of Penalised for rows 0, 1 of 2"):
+    with pytest.raises(SolverFailed, match="no answer of Penalised for rows 0, 1 of 2") as failed:
         priced.worst_case(f, backend="closed-form")
+    assert "try to minimise robust.support(…) with a solver" in str(failed.value)
+    assert "backend" not in str(failed.value)  # none would be accepted
 
 
 @pytest.mark.parametrize("weight", [1e-300, 1e-150, 1e-20, 6.8e-18])

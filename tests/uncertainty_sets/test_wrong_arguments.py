@@ -32,7 +32,7 @@ CALLS = {
     "tol": [lambda x=x: KL([0.5, 0.5], 0.1).contains([0.5, 0.5], tol=x) for x in ("a", None, -1.0)],
     "discount": [lambda x=x: MDP(TRANSITIONS, REWARDS, x) for x in ("a", None, [0.5], True, np.nan, 1.0)],
     "rewards": [
-        lambda x=x: RobustMDP(TRANSITIONS, [[x], [-x]], 0.99, KL, radius=0.1, rectangular=form).solve()
+        lambda x=x, form=form: RobustMDP(TRANSITIONS, [[x], [-x]], 0.99, KL, radius=0.1, rectangular=form)
         for x in (1e308, 1e299)
         for form in ("sa", "s")
     ],

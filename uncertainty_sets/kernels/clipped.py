@@ -32,8 +32,8 @@ from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
 from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
 REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS = range(8)
-"""The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape have
-been divided; the violation per unit of G; that of p₀; one of the codes below; and the radius as given."""
+"""The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
+have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given."""
 
 ORDINARY, POINT, STUCK = range(3)
 """Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""
@@ -41,6 +41,7 @@ ORDINARY, POINT, STUCK = range(3)
 ROUNDS, PATIENCE = 60, 12  # values of θ at most, and those after which a gap of rounding size is enough
 LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
+PULLS = 60  # of p to the ball, by less than rounding each
 HIGHEST = 1e15  # of θ else: any gap is below rounding there
 
 
@@ -105,15 +106,17 @@ def pull_in(base: Array, s: Array, offset: Array, lower: Array, p: Array, c: flo
     Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
     the divergence; a little less of that one entry takes it back.
     """
-    divergence, excess = moved(base, s, offset, p)
-    over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
-    if over <= 1e-13:
-        return
-    for i in range(p.size):
-        slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
-        if slope > steepest:
-            steepest, at = slope, i
-    if at >= 0 and over <= 1e-11 * steepest:
+    for _ in range(PULLS):  # Newton's method: D is a square
+        divergence, excess = moved(base, s, offset, p)
+        over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
+        if over <= 1e-13:
+            return
+        for i in range(p.size):
+            slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
+            if slope > steepest:
+                steepest, at = slope, i
+        if at < 0 or over > 1e-11 * steepest:
+            return
         p[at] = larger(p[at] - over / steepest, lower[at])
 
 
@@ -242,7 +245,7 @@ def solve_by_box(
     weights: Array,
     sample: Array,
 ) -> tuple[float, int]:
-    """The box's own answer, of several the one nearest to q: (its G, passes); written if it is in the ball."""
+    """The box's own answer, of several the one nearest to q: (G, passes); written if it is in the ball."""
     c, room = numbers[SHIFT], numbers[ROOM]
     t, _, _ = threshold(f, width, numbers[REST], keys, weights, sample)
     # Losses above, at and below t as 1, 0 and -1: those at t are the only ones between their bounds.

@@ -1,4 +1,4 @@
-"""One θ of a clipped ball: how far p has moved from p₀, and the μ that makes it a distribution (clipped.py)."""
+"""One θ of a clipped ball (clipped.py): how far p has moved from p₀, and the μ that makes Σp = Σp₀."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.scan import larger, smaller
 
 KL, QUADRATIC = 0, 1  # modes
+MANY = 1000  # entries whose sum is rounded by more than one of them is worth
 
 PASSES, HALVINGS = 200, 30  # values of μ for one θ at most, and those from which the bracket is halved
 
@@ -214,6 +215,8 @@ def balance(
         if not (step > low and step < high) or passes > HALVINGS:
             step = middle(low, high)
         if step in (shift, low, high):
+            if abs(excess) <= 100.0 * exact and f.size >= MANY:
+                break
             i = jumping(mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, low, high)
             if turned or i < 0:
                 break
@@ -274,7 +277,7 @@ def total_rows(p: Matrix, out: Vector) -> None:
 @entry("out")
 @strict
 def room_rows(center: Matrix, shape: Matrix, p: Matrix, c: Vector, radius: Vector, out: Vector) -> None:
-    """radius - Σ (p-q)²/s - 2c·(Σp - 1) for every row, with twice the digits: it may be a billionth of radius."""
+    """radius - Σ (p-q)²/s - 2c·(Σp - 1) for every row, with twice the digits: it may be tiny."""
     for b in range(center.shape[0]):
         spent, spent_more, total, total_more = -radius[b], 0.0, -1.0, 0.0
         for i in range(center.shape[1]):

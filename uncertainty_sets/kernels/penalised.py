@@ -242,12 +242,12 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         return
     # 2. Newton from the left: Σ q·(g-t)₊ is convex, so the steps never pass the root and end at it.
     t, passes = mean - 2.0 * tau, 1
-    mass, first, rest = above(f, q, top, scale, t)
+    mass, first, _ = above(f, q, top, scale, t)
     while passes < PASSES:
         step = (first - 2.0 * tau) / mass
         if step > t and step < 0.0:
             t, passes = step, passes + 1
-            mass, first, rest = above(f, q, top, scale, t)
+            mass, first, _ = above(f, q, top, scale, t)
             continue
         # Where a large mass lies at t, what the others have above it is lost in its rounding.
         c = heaviest(f, q, top, scale, np.nextafter(t, -np.inf))
@@ -255,7 +255,7 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         if not (g > t and g < 0.0 and first_about(f, q, top, scale, g, c) > 2.0 * tau):
             break
         t, passes = g, passes + 1
-        mass, first, rest = above(f, q, top, scale, t)
+        mass, first, _ = above(f, q, top, scale, t)
     write_chi_square(f, q, top, scale, tau, t, passes, p, out)
     if out[STATUS] != OK:  # masses of too many sizes for Newton's sums
         t, more = halve(f, q, top, scale, tau)

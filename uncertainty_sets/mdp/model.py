@@ -354,8 +354,8 @@ class MDP:
         most = float(np.abs(flat).max())
         if most > MOST * (1.0 - self.discount):
             raise InvalidParameter(
-                f"rewards of up to {most:.3g} with a discount of {self.discount:g} make values beyond {MOST:g}, "
-                "near the end of the floats' range; give rewards in a larger unit",
+                f"rewards of up to {most:.3g} with a discount of {self.discount:g} make values beyond "
+                f"{MOST:g}, near the end of the floats' range; give rewards in a larger unit",
                 parameter="rewards",
                 value=rewards,
             )

@@ -269,10 +269,10 @@ def check_tolerance(tolerance: float) -> float:
     return as_number("tolerance", tolerance, need, lambda number: number > 0.0, InvalidParameter)
 
 
-def check_sweeps(most: int | None) -> int | None:
+def check_sweeps(most: Any) -> int | None:
     """Return a number of sweeps >= 1, or None."""
     if most is not None and (isinstance(most, bool) or not isinstance(most, Integral) or most < 1):
         raise InvalidParameter(
             f"max_sweeps must be a whole number, at least 1, got {most!r}", parameter="max_sweeps", value=most
         )
-    return most
+    return None if most is None else int(most)

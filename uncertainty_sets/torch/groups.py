@@ -161,7 +161,7 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
 
 def _adjustments(groups: Any, adjustment: float) -> tuple[int, Tensor]:
     """The number of groups, and adjustment/√n of each."""
-    as_number("adjustment", adjustment, "a finite number >= 0", lambda number: number >= 0.0, InvalidInput)
+    as_number("adjustment", adjustment, "a number >= 0", lambda number: number >= 0.0, InvalidInput)
     try:
         counts = torch.as_tensor([] if isinstance(groups, bool) else groups, dtype=torch.float64).cpu()
     except (TypeError, ValueError, RuntimeError):

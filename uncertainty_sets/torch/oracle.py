@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 FIRST_ONLY = (
-    "robust_loss has first derivatives in reverse mode only: its gradient is the worst-case distribution, whose "
-    "own derivative is not computed. Call backward(), autograd.grad(…) without create_graph=True or "
+    "robust_loss has first derivatives only, in reverse mode: its gradient is the worst-case distribution, "
+    "whose own derivative is not computed. Call backward(), autograd.grad(…) without create_graph=True or "
     "torch.func.grad, or treat worst_case_weights(losses, set) as constant weights if that is what you mean"
 )
 
