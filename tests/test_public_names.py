@@ -57,13 +57,9 @@ def documented(page: str) -> set[str]:
 
 def answers() -> set[str]:
     """The names of the classes that public functions return."""
-    functions = [
-        function
-        for module in PUBLIC
-        for function in vars(importlib.import_module(module)).values()
-        if inspect.isfunction(function)
-    ]
-    return {str(inspect.signature(function).return_annotation) for function in functions}
+    modules = map(importlib.import_module, PUBLIC)
+    public = [getattr(module, name) for module in modules for name in module.__all__]  # some load when used
+    return {str(inspect.signature(each).return_annotation) for each in public if inspect.isfunction(each)}
 
 
 def differences(page: str) -> dict[str, set[str]]:

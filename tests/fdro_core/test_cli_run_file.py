@@ -49,7 +49,7 @@ pytestmark = pytest.mark.usefixtures("place")
         ("[engine]", "[stop]\nstationary = -1\n[engine]", 15, "stop.stationary: StopWhenStationary.epsilon"),
         ("l2 = 0.01", "l2 = ", 5, "this is not TOML"),
         ("seed = 3", "name = virtual", 15, 'words need quotes: name = "virtual"'),
-        ("iterations = 120", 'name = "fedavg"\nactive_workers = 1', 13, "models and aspire-ease: take"),
+        ("iterations = 120", 'name = "fedavg"\nactive_workers = 1', 13, "ease and aspire-models: take"),
         ("l2 = 0.01", f"l2 = {10**400}", 5, "model.l2: must be below 1e308 in size"),
         ("radius = 0.1", f"radius = {10**400}", 9, "set.radius: radius must be real numbers"),
         ("seed = 3", f'delays = {{ law = "constant", seconds = {10**400} }}', 15, "engine.delays"),

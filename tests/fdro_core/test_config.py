@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def test_the_paper_mode_runs_and_descends():
 def test_every_setting_is_on_the_page_and_in_the_docstring(kind):
     table = settings_table(kind)
     page = (Path(__file__).parents[2] / "docs" / "driver.md").read_text(encoding="utf-8")
-    for name in kind.__dataclass_fields__:
+    for name in (each.name for each in fields(kind)):
         assert f"| `{name}` |" in table
         assert f"\n    {name}: " in (kind.__doc__ or ""), f"{name} is missing from the docstring"
     assert table in page, f"docs/driver.md: put in what settings_table({kind.__name__}) gives"
