@@ -152,7 +152,10 @@ class Delays:
         """Go back to a place in the stream."""
         self.rng.bit_generator.state = state["before"]
         self._fill()
-        self.place = int(state["place"])
+        place = state["place"]
+        if type(place) is not int or not 0 <= place <= BLOCK:
+            raise ValueError(f"the place in a stream of delays must be in 0..{BLOCK}, got {place!r:.40}")
+        self.place = place
 
 
 class Draws:

@@ -139,7 +139,7 @@ class Roster:
 
     def accept(self, j: int, update: Any, time: float) -> None:
         """Keep j's reply until the iteration closes; its delay stops growing."""
-        del self.under_way[j]
+        self.under_way.pop(j, None)  # absent in an edited checkpoint: the awaited reply counts all the same
         self.pending[j] = update
         self.delays[j] = time - self.sent_at[j]
         self.patience[j] = 1.0
