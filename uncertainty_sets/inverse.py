@@ -20,7 +20,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
-from uncertainty_sets.kernels.layout import NOT_FINITE, OK, PROMISE, ULPS
+from uncertainty_sets.kernels.layout import FEASIBLE, NOT_FINITE, OK, PROMISE, ULPS
 from uncertainty_sets.kernels.radius_layout import COLUMNS, MULTIPLIER, STATUS, VALUE
 from uncertainty_sets.parameters import as_floats
 
@@ -357,8 +357,18 @@ def _nowhere(size: int, calls: int) -> LeastRadius:
 def _settled(subject: Sized, best: _Tried, found: _Bracket, f: Array, g: Array, calls: int) -> LeastRadius:
     """The answer, with the oracle's own p if that reaches the target: a mix has a rounding more."""
     p, radius, low = best.p, best.radius, found.low
-    own = resized(subject, radius).worst_case(g, warm_start=best.answer).p
-    p, multiplier = own if _exactly(own, g) >= -best.rounding else p, best.multiplier(found.under)
+    within = resized(subject, radius)
+    own = within.worst_case(g, warm_start=best.answer).p
+    if _exactly(own, g) >= -best.rounding:
+        p = own
+    elif not within._residual(p) <= FEASIBLE:
+        raise SolverFailed(
+            f"the least {subject.sized_by} of {subject!r} is between {low:.6g} and {radius:.6g}, but no "
+            "distribution of doubles is within it and reaches the target: give weights, spreads or distances "
+            "nearer to 1",
+            answer=best.answer,
+        )
+    multiplier = best.multiplier(found.under)
     return LeastRadius(radius, low, radius - low, p, float(p @ f), multiplier, "oracle", calls + 1)
 
 
