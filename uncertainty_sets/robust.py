@@ -134,7 +134,7 @@ def _as_vector(cp: Any, given: Any) -> cvxpy.Expression:
         losses = cp.vec(losses, order="F")
     if losses.ndim != 1:
         raise InvalidInput(f"the losses must be a vector, got an expression of shape {losses.shape}")
-    return losses  # type: ignore[no-any-return]
+    return losses
 
 
 def _dual(uncertainty_set: UncertaintySet, losses: Any) -> tuple[Any, list[Any]]:
