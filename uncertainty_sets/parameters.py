@@ -70,7 +70,12 @@ def as_floats(name: str, value: ArrayLike, error: type[InvalidInput]) -> Array:
 
 
 def as_number(
-    name: str, value: Any, need: str, allows: Callable[[float], bool], error: type[InvalidInput]
+    name: str,
+    value: Any,
+    need: str,
+    allows: Callable[[float], bool],
+    error: type[InvalidInput],
+    hint: str = "",
 ) -> float:
     """One finite number that is allowed; `need` says which are."""
     plain = isinstance(value, Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
@@ -82,7 +87,7 @@ def as_number(
             number = math.inf
         if math.isfinite(number) and allows(number):
             return number
-    raise error(f"{name} must be {need}, got {value!r:.80}", parameter=name, value=value)
+    raise error(f"{name} must be {need}, got {value!r:.80}{hint}", parameter=name, value=value)
 
 
 def as_index(name: str, value: Any, count: int) -> int:

@@ -19,7 +19,9 @@ from uncertainty_sets.arrays import Array
 
 Long = NDArray[np.longdouble]
 
-KEYS: dict[str, tuple[str, ...]] = dict.fromkeys(("kl with box", "chi-square with box", "ellipsoid with box"), ("eta", "nu"))
+KEYS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("kl with box", "chi-square with box", "ellipsoid with box"), ("eta", "nu")
+)
 
 
 def divergence(q: Any, scale: Any, p: Any) -> Any:

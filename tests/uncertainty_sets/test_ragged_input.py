@@ -144,7 +144,7 @@ def test_values_offsets_and_scale_are_checked():
         rows.worst_case([[1.0, 2.0, 3.0]])
     with pytest.raises(InvalidLosses, match="offsets must have one number per entry, 4, got 3"):
         rows.worst_case([1.0, 2.0, 3.0], offsets=[1.0, 2.0, 3.0])
-    with pytest.raises(InvalidLosses, match="scale must be finite, got nan"):
+    with pytest.raises(InvalidLosses, match="scale must be a finite number, got nan"):
         rows.worst_case([1.0, 2.0, 3.0], scale=np.nan)
     with pytest.raises(InvalidLosses, match="values must have 4 entries, got 3"):
         KL.ragged(**KL_HALVES).worst_case([1.0, 2.0, 3.0])

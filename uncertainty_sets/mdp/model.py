@@ -19,9 +19,6 @@ from uncertainty_sets.ragged_parameters import is_sparse
 
 Integers = NDArray[np.int64]
 
-MOST = 1e300
-"""Of the size of a value: its bounds, and differences of these, stay finite."""
-
 
 class MDP:
     """States, actions, transition probabilities and rewards of a Markov decision process that is maximised.
@@ -351,14 +348,6 @@ class MDP:
             raise InvalidParameter(
                 f"rewards must be finite, got {flat[bad]} for {where}", parameter="rewards", value=rewards
             )
-        most = float(np.abs(flat).max())
-        if most > MOST * (1.0 - self.discount):
-            raise InvalidParameter(
-                f"rewards of up to {most:.3g} with a discount of {self.discount:g} make values beyond "
-                f"{MOST:g}, near the end of the floats' range; give rewards in a larger unit",
-                parameter="rewards",
-                value=rewards,
-            )
         if array.shape in by_row:
             return flat, None
         return np.zeros(self.rows), flat
@@ -366,8 +355,14 @@ class MDP:
 
 def check_discount(discount: float) -> float:
     """Return a discount in [0, 1) as a float."""
-    need = "at least 0 and below 1 (without discount the value may be infinite: use 0.999 or so)"
-    return as_number("discount", discount, need, lambda number: 0.0 <= number < 1.0, InvalidParameter)
+    return as_number(
+        "discount",
+        discount,
+        "at least 0 and below 1",
+        lambda number: 0.0 <= number < 1.0,
+        InvalidParameter,
+        "; without discount the value may be infinite: use 0.999 or so",
+    )
 
 
 def _integers(name: str, value: ArrayLike) -> Integers:

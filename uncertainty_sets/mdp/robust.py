@@ -20,6 +20,9 @@ from uncertainty_sets.mdp.updates import Updater
 from uncertainty_sets.parameters import as_floats, as_number
 from uncertainty_sets.registry import get_set
 
+MOST = 1e300
+"""Of the size of a value: its bounds, and differences of these, stay finite."""
+
 Rectangular = Literal["sa", "s"]
 Method = Literal["policy", "value"]
 
@@ -117,6 +120,7 @@ class RobustMDP:
                 parameter="rectangular",
                 value=rectangular,
             )
+        _check_rewards(model)
         self.model, self.ambiguity, self.parameters = model, kind, dict(parameters)
         self.rectangular, self.optimistic = rectangular, optimistic
         self._updater = self._make_updater()
@@ -261,6 +265,19 @@ def policy_weights(model: MDP, policy: Solution | ArrayLike) -> Array:
             value=policy,
         )
     return np.asarray(weights / model.repeat_by_state(total))
+
+
+def _check_rewards(model: MDP) -> None:
+    """Refuse rewards whose discounted sums come near the end of the floats' range."""
+    parts = [model.row_rewards] + ([] if model.entry_rewards is None else [model.entry_rewards])
+    most = max(float(np.abs(each).max()) for each in parts)
+    if most > MOST * (1.0 - model.discount):
+        raise InvalidParameter(
+            f"rewards of up to {most:.3g} with a discount of {model.discount:g} make values beyond {MOST:g}, "
+            "near the end of the floats' range; give rewards in a larger unit",
+            parameter="rewards",
+            value=most,
+        )
 
 
 def check_tolerance(tolerance: float) -> float:
