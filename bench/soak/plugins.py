@@ -53,7 +53,7 @@ class Entropic(Ball):
 class InUnits(Ball):
     """One of the sets above with its constraint in another unit, or by way of a variable in a third one."""
 
-    def __init__(self, center: ArrayLike, radius: float, scale: float = 1e-4, link: float = 0.0) -> None:
+    def __init__(self, center: ArrayLike, radius: float, scale: float, link: float) -> None:
         super().__init__(center, radius)
         self.scale, self.link = float(scale), float(link)
 
