@@ -123,6 +123,9 @@ def ordinary(name, size=10):
         "plug-in tv": {"center": q[0], "radius": 0.2},
         "plug-in euclidean": {"center": q[0], "radius": 0.2},
         "plug-in entropic": {"center": q[0], "radius": 0.2},
+        "units tv": {"center": q[0], "radius": 0.2, "scale": 1e-4, "link": 1e-3},
+        "units euclidean": {"center": q[0], "radius": 0.2, "scale": 1e-4, "link": 1e-3},
+        "units entropic": {"center": q[0], "radius": 0.2, "scale": 1e-4, "link": 0.0},
     }.get(name, {})
     return Case(name, "by hand", {**by_row, **shared}, frozenset(by_row), f)
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from uncertainty_sets.backends import Solution
     from uncertainty_sets.conic.certificate import Certifier
 
+MOST = 0.9
+"""How much of the least room is kept when the other rooms are made larger."""
+
 IN_EXP = (-1.0, 1.0, 1.0)
 """A direction into the exponential cone."""
 
@@ -70,7 +73,7 @@ def least_miss(certifier: Certifier) -> float:
 def inside(program: ConicProgram) -> Array | None:
     """A distribution with room in every inequality and cone, each of its own; None if there is none.
 
-    With t_k the room in cone k: the largest m <= t_k <= 1, and then, for at least half of that, the largest
+    With t_k the room in cone k: the largest m <= t_k <= 1, and then, for most of that still, the largest
     mean of t_k, since the cone with the least room should not decide how much the others have. A row p_j >= 0
     has 1/N at most, and little weight: these rows are many, and a uniform p says nothing of the others.
     """
@@ -105,11 +108,12 @@ def inside(program: ConicProgram) -> Array | None:
     weight = np.append(np.where(alone, 0.0, 1.0), np.ones(len(cones)))
     weight = weight / max(weight.sum(), 1.0) + 0.01 / total
     least, found = _unit_row(width + total + 1, width + total, -1.0), None
-    for cost, half in ((np.zeros(total), 0.0), (weight, 0.5)):
+    for cost, kept in ((np.zeros(total), 0.0), (weight, MOST)):
         most = 0.0 if found is None else float(found.x[-1])
         stage = rows.copy()
-        stage.add("nonneg", least, np.full(1, -half * most))
-        better = _solved(stage.program(), np.concatenate([np.zeros(width), -cost, [-1.0 + 2.0 * half]]))
+        stage.add("nonneg", least, np.full(1, -kept * most))
+        prices = np.concatenate([np.zeros(width), -cost, [0.0 if kept else -1.0]])
+        better = _solved(stage.program(), prices, central=True)
         found = better or found
         if found is None or not found.x[width : width + total].min() > 1e-12:
             return None
@@ -282,12 +286,17 @@ def _unit_row(width: int, at: int, value: float) -> Any:
     return sparse.csr_array(([value], ([0], [at])), shape=(1, width))
 
 
-def _solved(program: ConicProgram, cost: Array) -> Solution | None:
-    """The first answer of a solver that trusts it, else the first at all."""
+def _solved(program: ConicProgram, cost: Array, central: bool = False) -> Solution | None:
+    """The first answer of a solver that trusts it, else the first at all.
+
+    `central`: of several optima one in their middle, which the simplex method does not give.
+    """
     program, factors = equilibrated(program)
-    doubtful = None
-    for name in in_order(program):
-        found = select(name, program).compile(program).solve(cost)
+    doubtful, backends = None, [select(name, program) for name in in_order(program)]
+    if central:
+        backends.sort(key=lambda backend: -len(backend.cones))
+    for backend in backends:
+        found = backend.compile(program).solve(cost)
         if found.outcome in {"solved", "inaccurate"} and found.x.size and np.isfinite(found.x).all():
             found = found._replace(y=found.y * factors)
             if found.outcome == "solved":
