@@ -72,7 +72,7 @@ class Clip:
         self.curvature = curvature
         self.longest = np.full_like(self.lengths, np.inf)
         self.least, self.most, self.ceiling = np.full(N, -np.inf), np.full(N, np.inf), np.full(N, np.inf)
-        self.counts = np.zeros(N, dtype=np.int64)
+        self.counts = np.zeros(N)
         self.refresh(began)
 
     def refresh(self, alive: Sequence[bool]) -> None:
