@@ -12,7 +12,6 @@ from bench.soak import compositions, intersections, penalties, plugins
 from bench.soak.drawing import Draw, Made, Maker
 
 
-
 def box(draw: Draw) -> Made:
     """Multiples of the centre, tail-risk boxes, boxes with no room at all, unbounded ones."""
     rng, q, rows = draw.rng, draw.q, len(draw.f)

@@ -238,7 +238,7 @@ def test_bounds_that_do_not_meet_the_tolerance_fail(forest):
         (("forest.csv", "--set", "kl", "--radius", "small"), "radius must be numbers"),
         (("forest.csv", *KL_BALL, "--center", "uniform"), "the problem's own probabilities"),
         (("forest.csv", *KL_BALL, "--discount", "1"), "discount must be at least 0 and below 1, got 1.0"),
-        (("forest.csv", *KL_BALL, "--tolerance", "0"), "tolerance must be above 0"),
+        (("forest.csv", *KL_BALL, "--tolerance", "0"), "tolerance must be a finite number above 0"),
         (("bad.csv", *KL_BALL), "the probabilities of state 0, action 0 sum to 0.9"),
         (("word.csv", *KL_BALL), "line 2: probability must be a number, got 'half'"),
         (("samples.csv", *KL_BALL), "has no column idstatefrom"),

@@ -185,7 +185,10 @@ def test_npz_regression_and_baseline():
     assert numbers["worst_test_accuracy"] is None
     assert numbers["worst_test_loss"] < 1e-6
     Path("run.toml").write_text(text.replace('"data.npz"', '"data.npz"\nfeatures = "x"'))
-    assert "has no array 'x'; did you mean 'X'? It has: X, y, worker" in fdro("train", "run.toml", "--force", code=2).stderr
+    assert (
+        "has no array 'x'; did you mean 'X'? It has: X, y, worker"
+        in fdro("train", "run.toml", "--force", code=2).stderr
+    )
 
 
 def test_problems_from_a_function():

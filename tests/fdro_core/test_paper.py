@@ -126,7 +126,13 @@ def runs_of(changed, iterations=300):
             active.append([j for j in range(N) if not np.array_equal(own.w[j], last[j])])
             last[:] = own.w
             found.append(
-                (own.z.copy(), adversary.value, adversary.planes.multipliers.copy(), own.U.copy(), list(own.w))
+                (
+                    own.z.copy(),
+                    adversary.value,
+                    adversary.planes.multipliers.copy(),
+                    own.U.copy(),
+                    list(own.w),
+                )
             )
 
     engine = VirtualEngine(seed=1, delays=LogNormal(1.0, 1.2))
