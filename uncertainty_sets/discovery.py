@@ -311,7 +311,11 @@ class Registry(Generic[T]):
         """The class of "module:Class"."""
         module, _, name = text.partition(":")
         try:
-            cls: type[T] = getattr(importlib.import_module(module), name)
+            found = importlib.import_module(module)
+            if not hasattr(found, name):
+                alike = [key for key, value in vars(found).items() if isinstance(value, type)]
+                raise AttributeError(f"{module} has no class {name}{nearest(name, alike)}")
+            cls: type[T] = getattr(found, name)
             self._check_class(cls, text)
         except (Exception, SystemExit) as error:  # the module's code may raise anything
             raise UnknownName(

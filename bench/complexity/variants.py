@@ -7,13 +7,9 @@ form.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,8 +17,6 @@ import numpy as np
 from bench.complexity.paper import CLAIMS
 from bench.measuring.cases import well_conditioned
 from uncertainty_sets import Box, CDNorm, Ellipsoid, UncertaintySet, Wasserstein1, available_sets, get_set
-from uncertainty_sets.errors import InvalidInput
-from uncertainty_sets.names import nearest
 
 Make = Callable[[int, np.random.Generator], UncertaintySet]
 
@@ -103,49 +97,6 @@ OTHERS: dict[str, tuple[Variant, ...]] = {
 }
 
 
-def load_module(name: str) -> ModuleType:
-    """Import a module of the current folder or an installed one; what it raises becomes one message."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        importlib.invalidate_caches()
-        return importlib.import_module(name)
-    except Exception as error:  # somebody's code may raise anything
-        raise InvalidInput(
-            f"the module {name!r} cannot be imported from this folder or the installed packages: "
-            f"{type(error).__name__}: {error}",
-            parameter="module",
-            value=name,
-        ) from error
-    finally:
-        sys.path.remove(here)
-
-
-def set_class(wanted: str) -> type[UncertaintySet]:
-    """Find a set's class by its name, or as "module:Class".
-
-    >>> set_class("kl") is set_class("uncertainty_sets.sets.kl:KL")
-    True
-    """
-    module_name, colon, name = wanted.partition(":")
-    if not colon:
-        return get_set(wanted)
-    module = load_module(module_name)
-    cls = getattr(module, name, None)
-    if isinstance(cls, type) and issubclass(cls, UncertaintySet):
-        return cls
-    known = [
-        each
-        for each, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, UncertaintySet) and value is not UncertaintySet
-    ]
-    raise InvalidInput(
-        f"{module_name} has no subclass of UncertaintySet called {name!r}{nearest(name, known)}",
-        parameter="sets",
-        value=wanted,
-    )
-
-
 def found(only: list[str] | None = None) -> tuple[list[Variant], dict[str, str]]:
     """Return the variants to measure, and why other sets of the registry, or those asked for, have none.
 
@@ -159,7 +110,7 @@ def found(only: list[str] | None = None) -> tuple[list[Variant], dict[str, str]]
     variants: list[Variant] = []
     without: dict[str, str] = {}
     for wanted in known if only is None else dict.fromkeys(only):
-        cls = set_class(wanted)
+        cls = get_set(wanted)
         name = cls.name or wanted
         if ":" in wanted and cls.name and get_set(cls.name) is not cls:
             name = wanted  # a registered set of the same name is another set

@@ -12,7 +12,7 @@ from bench.measuring.targets import Row
 from bench.measuring.timing import interleave
 from uncertainty_sets import Polyhedron, UncertaintySet
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic.compiled import compiled
 
 LIMIT = 500.0
 """Microseconds a row at N = 10, by Clarabel or HiGHS."""
@@ -65,10 +65,10 @@ def rows(count: int, size: int, rounds: int, seed: int, say: Callable[[str], Non
 
 def _calls(subject: UncertaintySet, backend: str, losses: Array) -> dict[str, Callable[[], object]]:
     """A batch, a loop of single calls, and the solver without certificate and membership."""
-    compiled = conic._compiled(subject, losses.shape[1])
-    costs = [compiled.program.cost(f / np.abs(f).max()) for f in losses]
+    program = compiled(subject, losses.shape[1])
+    costs = [program.program.cost(f / np.abs(f).max()) for f in losses]
     return {
         "batch": lambda: subject.worst_case(losses, backend=backend),
         "one by one": lambda: [subject.worst_case(f, backend=backend) for f in losses],
-        "solver alone": lambda: [compiled.solver(backend).solve(cost) for cost in costs],
+        "solver alone": lambda: [program.solver(backend).solve(cost) for cost in costs],
     }

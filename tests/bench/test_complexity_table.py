@@ -177,9 +177,8 @@ def test_what_was_left_out_is_one_line(document):
     [
         (["--sets", "klx"], "no uncertainty set is called 'klx'; did you mean 'kl'?"),
         (["--sets", "box", "wasserstien"], "did you mean 'wasserstein'?"),
-        (["--sets", "bench.complexity.grid:Settings"], "has no subclass of UncertaintySet called 'Settings'"),
-        (["--sets", "uncertainty_sets.sets.kl:KLL"], "called 'KLL'; did you mean 'KL'?"),
-        (["--with", "no_such_module_here"], "the module 'no_such_module_here' cannot be imported"),
+        (["--sets", "bench.complexity.grid:Settings"], "bench.complexity.grid:Settings is not a subclass of"),
+        (["--sets", "uncertainty_sets.sets.kl:KLL"], "has no class KLL; did you mean 'KL'?"),
         (["--fresch"], "there is no option --fresch; did you mean '--fresh'?"),
         (["--larges=10", "--seets", "box"], "there is no option --seets; did you mean '--sets'?"),
     ],
@@ -230,7 +229,7 @@ class Broken(UncertaintySet):
 
 def test_a_set_of_ones_own_is_named_by_module_and_class(monkeypatch, tmp_path):
     (tmp_path / "own_sets_for_this_test.py").write_text(OWN.format(name=""), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     name = "own_sets_for_this_test:Near"
     variants, without = found([name, "box", "box", "own_sets_for_this_test:Broken"])
     assert [each.title for each in variants] == [name, "box"]

@@ -161,7 +161,7 @@ def test_oracle_finds_plug_in_sets():
         (("-s", "kl", "-l", "ragged.csv", "--radius", "1"), "line 2 has 2 cells, and the first line has 3"),
         (("-s", "kl", "-l", "bad.json", "--radius", "1"), "bad.json, line 1: this is not JSON"),
         (("-s", "kl", "-l", "binary.npy", "--radius", "1"), "neither npy nor text"),
-        (("-s", "kl", "-l", "words.npy", "--radius", "1"), "words.npy holds <U1, and real numbers are needed"),
+        (("-s", "kl", "-l", "words.npy", "--radius", "1"), "words.npy holds <U1, and real numbers"),
         (("-s", "kl", "-l", "1,2", "--center", "0.5,0.6", "--radius", "1"), "center must sum to 1"),
         (("-s", "kl", "-l", "1,2", "--center", "0.5,0.25,0.25", "--radius", "1"),
          "losses must have 3 entries"),

@@ -31,6 +31,9 @@ CONES: Mapping[str, str] = {
 """The cones a program may hold, in the order of its rows; every exp cone has size 3."""
 
 
+USUAL = 13
+"""Exponential cones are scaled beyond 2 to this power: N·p instead of p, up to N = 8,192, helps solvers."""
+
 SWEEPS = 40
 """Rounds of the search for units of auxiliary variables; each settles one more link of a chain of them."""
 
@@ -209,6 +212,9 @@ def _row_exponents(program: ConicProgram) -> NDArray[np.int64]:
     np.maximum.at(constant, group, np.abs(program.b))
     largest = np.where(largest > 0, largest, constant)
     exponents = np.where(largest > 0, 1 - np.frexp(largest)[1], 0)
+    exponential = program.rows("exp")
+    usual = np.abs(exponents[exponential]) <= USUAL
+    exponents[exponential[usual]] = 0
     return np.asarray(np.clip(exponents, -1000, 1000)[group])
 
 

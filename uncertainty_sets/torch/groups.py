@@ -144,7 +144,7 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
         with torch.no_grad():
             usable = present & torch.isfinite(means)
             start = torch.where(self.seen, self.running_loss, means)
-            moved = (1.0 - self.momentum) * start + self.momentum * means  # a difference may overflow
+            moved = start + (self.momentum * means - self.momentum * start)  # a plain difference may overflow
             self.running_loss.copy_(torch.where(usable, moved, self.running_loss))
             self.seen.logical_or_(usable)
             f = self._known() + self._extra

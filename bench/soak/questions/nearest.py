@@ -14,9 +14,10 @@ import numpy as np
 
 from bench.soak import centers, losses
 from bench.soak.cases import Case
+from bench.soak.drawing import Draw
 from bench.soak.families import Rng, mixed
 from bench.soak.judge import public_parameters
-from bench.soak.parameters import MAKERS, Draw
+from bench.soak.parameters import MAKERS
 from bench.soak.questions.question import LONG, Batch, asked
 from bench.soak.questions.radius import most
 from bench.soak.record import written

@@ -15,9 +15,10 @@ from bench.soak import centers, losses
 from bench.soak.asking import ask
 from bench.soak.cases import Case
 from bench.soak.certificates import bounds
+from bench.soak.drawing import Draw
 from bench.soak.families import Rng, mixed
 from bench.soak.judge import public_parameters
-from bench.soak.parameters import MAKERS, Draw
+from bench.soak.parameters import MAKERS
 from bench.soak.questions.question import LONG, Batch, asked
 from bench.soak.record import written
 from bench.soak.residuals import RESIDUALS, simplex
