@@ -208,12 +208,14 @@ def pytest_on(project: Path, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.few(1)
 def test_a_set_passes_the_shared_suite(project, name):
     folder = "tests/uncertainty_sets"
     files = [f"{folder}/{each}.py" for each in ("test_properties", "test_check_set", "test_robust_solvers")]
     assert pytest_on(project, *files, "-k", name) > 20
 
 
+@pytest.mark.thorough
 def test_nothing_else_that_finds_sets_or_backends_needs_an_edit(project):
     folder = "tests/uncertainty_sets"
     files = [f"{folder}/{each}.py" for each in ("test_errors", "test_plugin", "test_backends")]
@@ -257,6 +259,7 @@ def test_the_command_line(project):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.thorough
 def test_the_complexity_table(project, name, tmp_path):
     line = ("--quick", "--largest", "10", "--sets", name, "--out", str(tmp_path))
     python(project, "-m", "bench", "complexity", *line)
