@@ -31,9 +31,9 @@ from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
 from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
-REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS = range(8)
+REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS, WORTH = range(9)
 """The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
-have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given."""
+have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given; what a mass may count in G."""
 
 ORDINARY, POINT, STUCK = range(3)
 """Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""
@@ -43,6 +43,65 @@ LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
 PULLS = 60  # of p to the ball, by less than rounding each
 HIGHEST = 1e15  # of θ else: any gap is below rounding there
+
+
+@kernel
+def within(x: float, between: float, base: float, least: float, most: float, lower: float, upper: float) -> float:
+    """An entry of p, exactly at its bounds where x is beyond theirs."""
+    p: float = smaller(larger(between, lower), upper)
+    p = upper if x >= most else p
+    p = lower if x <= least else p
+    return base if least == most else p
+
+
+@kernel
+def fill_kl(
+    f: Array,
+    base: Array,
+    weight: Array,
+    offset: Array,
+    least: Array,
+    most: Array,
+    lower: Array,
+    width: Array,
+    c: float,
+    anchor: float,
+    pivot: float,
+    rate: float,
+    shift: float,
+    p: Array,
+) -> None:
+    """Write p."""
+    for i in range(f.size):
+        x = place(f[i] - anchor, offset[i], pivot, rate, shift)
+        d = smaller(larger(x, least[i]), most[i])
+        near = smaller(larger(d, -1.0), 1.0)
+        far = times_exp(weight[i], d + (offset[i] - c))
+        between = base[i] + base[i] * (near + exp_minus_line(near)) if near == d else far
+        p[i] = within(x, between, base[i], least[i], most[i], lower[i], lower[i] + width[i])
+
+
+@kernel
+def fill_quadratic(
+    f: Array,
+    base: Array,
+    weight: Array,
+    offset: Array,
+    least: Array,
+    most: Array,
+    lower: Array,
+    width: Array,
+    anchor: float,
+    pivot: float,
+    rate: float,
+    shift: float,
+    p: Array,
+) -> None:
+    """Likewise."""
+    for i in range(f.size):
+        x = place(f[i] - anchor, offset[i], pivot, rate, shift)
+        between = base[i] + weight[i] * x
+        p[i] = within(x, between, base[i], least[i], most[i], lower[i], lower[i] + width[i])
 
 
 @kernel
@@ -63,19 +122,11 @@ def fill(
     shift: float,
     p: Array,
 ) -> None:
-    """Write p, exactly at its bounds where x is beyond theirs."""
-    for i in range(f.size):
-        x = place(f[i] - anchor, offset[i], pivot, rate, shift)
-        upper = lower[i] + width[i]
-        if mode == QUADRATIC:
-            between = base[i] + weight[i] * x
-        elif abs(x) <= 1.0:
-            between = base[i] + base[i] * (x + exp_minus_line(x))
-        else:
-            between = times_exp(weight[i], smaller(x, most[i]) + (offset[i] - c))
-        between = smaller(larger(between, lower[i]), upper)
-        stays = least[i] == most[i]
-        p[i] = base[i] if stays else (lower[i] if x <= least[i] else (upper if x >= most[i] else between))
+    """One of the two."""
+    if mode == KL:
+        fill_kl(f, base, weight, offset, least, most, lower, width, c, anchor, pivot, rate, shift, p)
+    else:
+        fill_quadratic(f, base, weight, offset, least, most, lower, width, anchor, pivot, rate, shift, p)
 
 
 @summing
@@ -100,24 +151,31 @@ def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]
 
 
 @kernel
-def pull_in(base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float) -> None:
-    """Let the sum of p, rather than its divergence, take the rounding of p's entries.
+def pull_in(
+    base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float
+) -> tuple[float, float, float]:
+    """G and Σ(p - p₀) as `moved` has them, and by how much Σp became less: let the sum of p, rather than its divergence, take the rounding of p's entries.
 
     Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
     the divergence; a little less of that one entry takes it back.
     """
+    divergence, excess = moved(base, s, offset, p)
+    less = 0.0
     for _ in range(PULLS):  # Newton's method: D is a square
-        divergence, excess = moved(base, s, offset, p)
         over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
         if over <= 1e-13:
-            return
+            break
         for i in range(p.size):
             slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
             if slope > steepest:
                 steepest, at = slope, i
         if at < 0 or over > 1e-11 * steepest:
-            return
-        p[at] = larger(p[at] - over / steepest, lower[at])
+            break
+        pulled = larger(p[at] - over / steepest, lower[at])
+        less += p[at] - pulled
+        p[at] = pulled
+        divergence, excess = moved(base, s, offset, p)
+    return divergence, excess, less
 
 
 @summing
@@ -141,6 +199,7 @@ def search(
     most: Array,
     c: float,
     room: float,
+    worth: float,
     farthest: float,
     bottom: float,
     top: float,
@@ -151,18 +210,16 @@ def search(
     """θ with G = room, or one below with a gap of rounding size: (θ, anchor, pivot, shift, Σp - Σp₀, G,
     passes).
 
-    `farthest` is G at θ = ∞; theta, anchor and shift are the start.
+    `worth` is what a mass may count in G, and `farthest` G at θ = ∞; theta, anchor and shift are the start.
     """
     twice = 1.0 if mode == KL else 2.0  # η = 1/(twice·θ)
-    scale, exact, reach = 1.0 / (top - bottom), exactness(f.size), 0.0
-    for i in range(f.size):
-        reach = larger(reach, abs(offset[i]))
-    below, above, stride, before, off, pivot = 0.0, np.inf, 4.0, np.inf, 1.0, 0.0
+    scale, exact = 1.0 / (top - bottom), exactness(f.size)
+    below, above, stride, before, off, pivot = 0.0, np.inf, 4.0, np.inf, room, 0.0
     rounds, passes, missed = 0, 0, np.inf
     while True:
         rounds += 1
         # 1. μ for this θ, no more exact than the distance from the room makes worthwhile.
-        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / (1.0 + 2.0 * reach)))
+        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / worth))
         nearness = 1e-4 * theta * min(1.0, abs(off) / room)
         rate, unit = theta * scale, twice * theta  # a difference of G is `unit` times the gap it makes
         while True:
@@ -176,9 +233,9 @@ def search(
             done = abs(off) <= max(min(AIM * room, 1e-11 * unit), 3e-16 * room)
             done = done or (rounds > PATIENCE and off <= OVER * room and -off <= 1e-13 * unit)
             last = done or rounds >= ROUNDS or theta >= HIGHEST
-            if tolerance == exact or not (last or abs(off) <= 1e3 * tolerance):
+            if tolerance == exact or not (last or abs(excess) * worth > 1e-3 * abs(off)):
                 break
-            tolerance = exact
+            tolerance = exact if last else max(exact, min(0.1 * tolerance, 1e-4 * abs(off) / worth))
         if done:
             break
         # 3. Narrow the bracket.
@@ -252,6 +309,7 @@ def solve_by_box(
     low, high = np.inf, -np.inf
     for i in range(f.size):
         keys[i] = 1.0 if f[i] > t else (-1.0 if f[i] < t else 0.0)
+    for i in range(f.size):
         if f[i] == t:
             low, high = min(low, -(most[i] + offset[i])), max(high, -(least[i] + offset[i]))
     _, pivot, shift, _, farthest, _, _, _, passes = balance(
@@ -268,6 +326,32 @@ def solve_by_box(
         least_price = spread / ((1.0 if mode == KL else 2.0) * HIGHEST) / numbers[UNIT]
         out[DUAL], out[DUAL + 1] = (least_price if numbers[KIND] == STUCK else 0.0), t
     return farthest, passes
+
+
+@kernel
+def least_price(
+    mode: int,
+    f: Array,
+    weight: Array,
+    least: Array,
+    most: Array,
+    numbers: Array,
+    mean: float,
+    spread: float,
+) -> float:
+    """The η at which a radius that is lost in the rounding of q counts least: half for it, half for what p
+    could move.
+
+    The bound exceeds the mean by η·radius + Σ weight·(f-mean)²/η (over 2 for KL, 4 for a square).
+    """
+    if numbers[RADIUS] <= 0.0:
+        return np.inf
+    moves, radius = 1e-26, numbers[RADIUS] / numbers[UNIT]
+    for i in range(f.size):
+        d = (f[i] - mean) / spread
+        moves += weight[i] * d * d if (d > 0.0 and most[i] > 0.0) or (d < 0.0 and least[i] < 0.0) else 0.0
+    price: float = spread * np.sqrt(moves) / np.sqrt((2.0 if mode == KL else 4.0) * radius) / numbers[UNIT]
+    return price
 
 
 @kernel
@@ -301,11 +385,9 @@ def solve(
         value, total = totals(f, p, top)
         finish(out, top, value, value, max(abs(total - 1.0), numbers[OFF]), 0, spread)
         out[DUAL], out[DUAL + 1] = 0.0, top
-        if (
-            spread > 0.0
-        ):  # a radius that is lost in the rounding of q has a price at which it counts as little
-            price = spread / np.sqrt(numbers[RADIUS]) if numbers[RADIUS] > 0.0 else np.inf
-            out[DUAL], out[DUAL + 1] = price, top + value
+        if spread > 0.0:
+            out[DUAL] = least_price(mode, f, weight, least, most, numbers, top + value, spread)
+            out[DUAL + 1] = top + value
         return
     # 2. The box's own answer, if it is within the ball.
     farthest, passes = solve_by_box(
@@ -334,16 +416,16 @@ def solve(
         shift = theta * m1 / m0
     # 4. Search for θ, write p, and compute the certificate.
     theta, anchor, pivot, shift, excess, divergence, more = search(
-        mode, f, base, weight, offset, least, most, c, room, farthest, bottom, top, anchor, theta, shift
-    )
+        mode, f, base, weight, offset, least, most, c, room, numbers[WORTH], farthest, bottom, top, anchor, theta,
+        shift,
+    )  # fmt: skip
     fill(mode, f, base, weight, offset, least, most, lower, width, c, anchor, pivot, theta * scale, shift, p)
     value, total = totals(f, p, top)
     mu = (anchor - top) * scale + (shift - pivot) / theta
     gap = (room - divergence) / (twice * theta) - mu * excess
     if mode == QUADRATIC:
-        pull_in(base, weight, offset, lower, p, c, room)
-        divergence, excess = moved(base, weight, offset, p)
-        _, total = totals(f, p, top)
+        divergence, excess, less = pull_in(base, weight, offset, lower, p, c, room)
+        total -= less
     over = divergence - room - twice * c * excess
     violation = max(abs(total - 1.0), over * numbers[EASE])
     finish(out, top, value, value + spread * gap, violation, passes + more, spread)
