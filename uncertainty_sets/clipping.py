@@ -82,7 +82,9 @@ class ClippedBall:
         numbers[:, 1], numbers[:, 2], numbers[:, 3] = c, room, unit
         numbers[:, 4] = unit / np.maximum(1.0, rho)
         numbers[:, 5] = np.maximum(0.0, off - rho) / np.maximum(1.0, rho)
-        numbers[:, 6] = np.where(point, 1.0, np.where(held.any(axis=1), 2.0, 0.0))
+        at_center = (np.abs(base - q) <= UNMOVED).all(axis=1)
+        kind = np.where(point, np.where(at_center, 1.0, 3.0), np.where(held.any(axis=1), 2.0, 0.0))
+        numbers[:, 6] = kind
         offset = np.where(inside, y + c[:, None], 0.0)
         numbers[:, 7], numbers[:, 8] = rho, 1.0 + 2.0 * np.abs(offset).max(axis=1)
         self._base = base

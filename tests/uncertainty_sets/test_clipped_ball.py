@@ -151,3 +151,47 @@ def test_rows_without_a_limit_have_a_multiplier_of_0():
         g = (F - D.T @ y) / eta
         proved = eta * (0.1 + np.log(Q @ np.exp(g - g.max())) + g.max()) + c[finite] @ y[finite]
         assert proved == pytest.approx(answer.upper_bound, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_entry_spends_the_radius(seed):
+    """All others are so cheap that they go from one bound to the other: Σp decides what the first costs."""
+    rng = np.random.default_rng([33, seed])
+    for _ in range(25):
+        size = int(rng.integers(3, 20))
+        q = 10.0 ** rng.uniform(-240.0, -20.0, size)
+        q[0], q[1] = 1e-290, 1.0
+        q /= q.sum()
+        point = rng.exponential(size=size) ** rng.choice([1.0, 4.0])
+        point /= point.sum()
+        lower, upper = point * (0.0 if seed % 2 else 0.99), point * (1.0 + 10.0 ** rng.uniform(-8.0, -1.0))
+        high = min(upper[0], 1.0 - lower[1:].sum())
+        low = max(lower[0], 1.0 - upper[1:].sum())
+        most = low + (high - low) * rng.uniform(0.1, 0.9)
+        radius = most / q[0] * most
+        f = rng.normal(size=size)
+        f[0] = f.max() + 1.0
+        answer = Intersection(ChiSquare(q, radius), Box(lower, upper)).worst_case(f)
+        assert answer.backend == "closed-form"
+        assert answer.violation <= tolerances.VIOLATION
+        # By hand: as much at the first as the radius allows, and the rest of Σp = 1 on the largest losses.
+        best = lower.copy()
+        best[0] = most
+        left = 1.0 - best.sum()
+        for i in np.argsort(-f)[1:]:
+            more = min(left, upper[i] - lower[i])
+            best[i], left = best[i] + more, left - more
+        assert answer.value == pytest.approx(best @ f, abs=1e-9 * np.ptp(f))
+
+
+@pytest.mark.parametrize("radius", [1e-30, 1e-28, 1e-26])
+def test_a_radius_lost_in_the_rounding_of_the_centre_has_a_price(radius):
+    rng = np.random.default_rng(33)
+    for _ in range(20):
+        q = rng.dirichlet(np.full(10, 0.2))
+        shape = 10.0 ** rng.uniform(-8.0, 8.0, 10)
+        f = rng.normal(size=10)
+        answer = Intersection(Ellipsoid(q, shape, radius), Box(q, 1e6 * q + 1e-12)).worst_case(f)
+        eta, nu = (np.longdouble(answer.dual[key]) for key in ("eta", "nu"))
+        proved = bound(f, q, shape, radius, q, 1e6 * q + 1e-12, eta, nu)
+        assert abs(proved - answer.value) <= tolerances.gap(f)

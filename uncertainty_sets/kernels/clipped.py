@@ -35,10 +35,11 @@ REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS, WORTH = range(9)
 """The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
 have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given; what a mass may count in G."""
 
-ORDINARY, POINT, STUCK = range(3)
-"""Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""
+ORDINARY, POINT, STUCK, TOUCHING = range(4)
+"""Whether p₀ is all there is: the centre, or where ball and box touch; and whether there are entries that the
+ball does not let move at all."""
 
-ROUNDS, PATIENCE = 60, 12  # values of θ at most, and those after which a gap of rounding size is enough
+ROUNDS, PATIENCE = 90, 12  # values of θ at most, and those after which a gap of rounding size is enough
 LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
 PULLS = 60  # of p to the ball, by less than rounding each
@@ -268,7 +269,7 @@ def search(
         # 6. Move the anchor to where μ is expected.
         shift, pivot = shift - pivot, 0.0
         shift += (step - theta) * (m1 / m0 if m0 > 0.0 else shift / theta)
-        moved = anchor + shift / (step * scale)
+        moved = min(max(anchor + shift / (step * scale), bottom), top)  # where it keeps its digits
         shift -= step * scale * (moved - anchor)
         anchor, theta = moved, step
         if ended:
@@ -380,14 +381,16 @@ def solve(
         out[STATUS] = status
         return
     spread = top - bottom
-    if spread == 0.0 or numbers[KIND] == POINT:
+    if spread == 0.0 or numbers[KIND] == POINT or numbers[KIND] == TOUCHING:
         copy(base, p)
         value, total = totals(f, p, top)
-        finish(out, top, value, value, max(abs(total - 1.0), numbers[OFF]), 0, spread)
-        out[DUAL], out[DUAL + 1] = 0.0, top
+        price, lost = 0.0, 0.0
         if spread > 0.0:
-            out[DUAL] = least_price(mode, f, weight, least, most, numbers, top + value, spread)
-            out[DUAL + 1] = top + value
+            price = least_price(mode, f, weight, least, most, numbers, top + value, spread)
+            lost = 2.0 * price * numbers[RADIUS] if numbers[KIND] == POINT and price < np.inf else 0.0
+        violation = max(abs(total - 1.0), numbers[OFF])
+        finish(out, top, value, value + lost, violation, 0, spread)
+        out[DUAL], out[DUAL + 1] = price, top + value if spread > 0.0 else top
         return
     # 2. The box's own answer, if it is within the ball.
     farthest, passes = solve_by_box(

@@ -21,6 +21,7 @@ LEAST = 1e-305  # of χ²'s scaled weight: below, all mass is at the largest los
 ROUNDING = 1e-14  # of Σp, beyond which p is divided by it
 BAND = 1e-15  # the rounding of χ²'s threshold, relative to what it is the sum of
 PASSES = 100  # of χ²'s search, which takes 7 at most in practice
+LIFT = 2.0**600  # of masses and weight, where they are too small for their products
 HALVINGS = 400  # of its threshold's bracket, if that search fails
 
 
@@ -157,11 +158,11 @@ def totals(f: Array, q: Array, p: Array, top: float, scale: float) -> tuple[floa
 
 @summing
 def excess(f: Array, q: Array, scale: float, t: float) -> tuple[float, float]:
-    """Σ q·max(f-t, 0), whose terms keep their digits, and the mass with f >= t."""
+    """LIFT times Σ q·max(f-t, 0), whose terms keep their digits, and the mass with f >= t."""
     first, mass = 0.0, 0.0
     for i in range(f.size):
-        first += q[i] * (larger(f[i] - t, 0.0) * scale)
-        mass += q[i] if f[i] >= t else 0.0
+        first += (q[i] * LIFT) * (larger(f[i] - t, 0.0) * scale)
+        mass += q[i] * LIFT if f[i] >= t else 0.0
     return first, mass
 
 
@@ -193,9 +194,10 @@ def solve_by_lowest(
     """χ² for masses of any sizes: all is measured from the least loss that keeps mass, in terms >= 0.
 
     With h = g - g_low and u = g_low - t, p = q·(h + u)/2τ, and u = (2τ - Σ q·h)/Σ q is what is left. A loss
-    is a double, so rounding ν moves it no further than u.
+    is a double, so rounding ν moves it no further than u. Masses and τ are lifted where they have no digits.
     """
     spread = top - least
+    tau *= LIFT
     scale, rate = 1.0 / spread, 0.5 / tau
     low, more = lowest_above(f, q, scale, tau, least, top)
     first, mass = excess(f, q, scale, low)
@@ -203,9 +205,10 @@ def solve_by_lowest(
     total, value, lift, cost, rest = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(f.size):
         h = (f[i] - low) * scale
-        p[i] = (q[i] * rate) * (h + u) if f[i] >= low else 0.0
+        w = q[i] * LIFT
+        p[i] = (w * rate) * (h + u) if f[i] >= low else 0.0
         d = p[i] - q[i]
-        cost += ((tau * d) / q[i]) * d if q[i] > 0.0 else 0.0
+        cost += ((tau * d) / w) * d if w > 0.0 else 0.0
         total += p[i]
         value += p[i] * ((f[i] - top) * scale)
         lift += p[i] * larger(h, 0.0)
@@ -213,7 +216,7 @@ def solve_by_lowest(
     nu = low - spread * u
     off = (low - nu) * scale - u  # by which ν is rounded
     # τ - u/2, of which τ may be large only if all entries keep mass
-    left = (first - 2.0 * tau * rest) / (2.0 * mass) if rest < 0.5 else tau - 0.5 * u
+    left = (first - 2.0 * tau * rest) / (2.0 * mass) if rest < 0.5 else tau / LIFT - 0.5 * u
     bound = (low - top) * scale + left + 0.5 * lift + 0.5 * rate * off * (mass * off)
     finish(out, top, spread * (value - cost), spread * bound, abs(total - 1.0), passes + more, spread)
     out[DUAL] = nu
@@ -279,6 +282,8 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         value = -spread * (tau * ((1.0 - mass) / mass))
         finish(out, top, value, spread * tau, abs(total_of(p) - 1.0), 1, spread)
         out[DUAL] = top
+        if out[STATUS] != OK and tau > 0.0:
+            solve_by_lowest(f, q, least, top, tau, 1, p, out)
         return
     # 2. Newton from the left: Σ q·(g-t)₊ is convex, so the steps never pass the root and end at it.
     t, passes = mean - 2.0 * tau, 1
