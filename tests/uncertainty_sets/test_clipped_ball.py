@@ -209,9 +209,8 @@ def test_a_room_below_what_a_rounded_sum_is_worth():
              0.009760657955432064, 0.03386658983372333, 0.5751900103960166, 0.12018663506519328,
              0.022923432998354625, 0.01439904887946198]
     # fmt: on
-    check_spender(
-        np.array(center), 2.077902336124264e249, np.zeros(10), np.array(upper), 10.0 ** -np.arange(0, 30, 3.0), 0
-    )
+    f = 10.0 ** -np.arange(0, 30, 3.0)
+    check_spender(np.array(center), 2.077902336124264e249, np.zeros(10), np.array(upper), f, 0)
 
 
 @pytest.mark.parametrize("radius", [1e-30, 1e-28, 1e-26])

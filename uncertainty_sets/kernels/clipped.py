@@ -23,17 +23,18 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix
-from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, balance, exactness, measure, place
-from uncertainty_sets.kernels.exponential import exp_minus_line, times_exp
+from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, balance, exactness, measure
+from uncertainty_sets.kernels.clipped_entries import fill, pull_in, totals
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.kl import AIM, OVER, newton
 from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
+from uncertainty_sets.kernels.scan import copy, finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
 REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS, WORTH = range(9)
 """The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
-have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given; what a mass may count in G."""
+have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given; what
+a mass may count in G there."""
 
 ORDINARY, POINT, STUCK, TOUCHING = range(4)
 """Whether p₀ is all there is: the centre, or where ball and box touch; and whether there are entries that the
@@ -42,141 +43,7 @@ ball does not let move at all."""
 ROUNDS, PATIENCE = 90, 12  # values of θ at most, and those after which a gap of rounding size is enough
 LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
-PULLS = 60  # of p to the ball, by less than rounding each
 HIGHEST = 1e15  # of θ else: any gap is below rounding there
-
-
-@kernel
-def within(x: float, between: float, base: float, least: float, most: float, lower: float, upper: float) -> float:
-    """An entry of p, exactly at its bounds where x is beyond theirs."""
-    p: float = smaller(larger(between, lower), upper)
-    p = upper if x >= most else p
-    p = lower if x <= least else p
-    return base if least == most else p
-
-
-@kernel
-def fill_kl(
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    lower: Array,
-    width: Array,
-    c: float,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    p: Array,
-) -> None:
-    """Write p."""
-    for i in range(f.size):
-        x = place(f[i] - anchor, offset[i], pivot, rate, shift)
-        d = smaller(larger(x, least[i]), most[i])
-        near = smaller(larger(d, -1.0), 1.0)
-        far = times_exp(weight[i], d + (offset[i] - c))
-        between = base[i] + base[i] * (near + exp_minus_line(near)) if near == d else far
-        p[i] = within(x, between, base[i], least[i], most[i], lower[i], lower[i] + width[i])
-
-
-@kernel
-def fill_quadratic(
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    lower: Array,
-    width: Array,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    p: Array,
-) -> None:
-    """Likewise."""
-    for i in range(f.size):
-        x = place(f[i] - anchor, offset[i], pivot, rate, shift)
-        between = base[i] + weight[i] * x
-        p[i] = within(x, between, base[i], least[i], most[i], lower[i], lower[i] + width[i])
-
-
-@kernel
-def fill(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    lower: Array,
-    width: Array,
-    c: float,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    p: Array,
-) -> None:
-    """One of the two."""
-    if mode == KL:
-        fill_kl(f, base, weight, offset, least, most, lower, width, c, anchor, pivot, rate, shift, p)
-    else:
-        fill_quadratic(f, base, weight, offset, least, most, lower, width, anchor, pivot, rate, shift, p)
-
-
-@summing
-def totals(f: Array, p: Array, top: float) -> tuple[float, float]:
-    """Σp·(f - top) and Σp."""
-    value, total = 0.0, 0.0
-    for i in range(f.size):
-        value += p[i] * (f[i] - top)
-        total += p[i]
-    return value, total
-
-
-@summing
-def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]:
-    """G and Σ(p - p₀) of p as written, for a square: rounding counts where s is small."""
-    divergence, excess = 0.0, 0.0
-    for i in range(p.size):
-        d = p[i] - base[i]
-        excess += d
-        divergence += d * (d / s[i] + 2.0 * offset[i]) if d != 0.0 else 0.0
-    return divergence, excess
-
-
-@kernel
-def pull_in(
-    base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float
-) -> tuple[float, float, float]:
-    """G and Σ(p - p₀) as `moved` has them, and by how much Σp became less: let the sum of p, rather than its divergence, take the rounding of p's entries.
-
-    Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
-    the divergence; a little less of that one entry takes it back.
-    """
-    divergence, excess = moved(base, s, offset, p)
-    less = 0.0
-    for _ in range(PULLS):  # Newton's method: D is a square
-        over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
-        if over <= 1e-13:
-            break
-        for i in range(p.size):
-            slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
-            if slope > steepest:
-                steepest, at = slope, i
-        if at < 0 or over > 1e-11 * steepest:
-            break
-        pulled = larger(p[at] - over / steepest, lower[at])
-        less += p[at] - pulled
-        p[at] = pulled
-        divergence, excess = moved(base, s, offset, p)
-    return divergence, excess, less
 
 
 @summing
@@ -211,7 +78,8 @@ def search(
     """θ with G = room, or one below with a gap of rounding size: (θ, anchor, pivot, shift, Σp - Σp₀, G,
     passes).
 
-    `worth` is what a mass may count in G, and `farthest` G at θ = ∞; theta, anchor and shift are the start.
+    `worth` is what a mass may count in G at p₀, and `farthest` G at θ = ∞; theta, anchor and shift are the
+    start.
     """
     twice = 1.0 if mode == KL else 2.0  # η = 1/(twice·θ)
     scale, exact = 1.0 / (top - bottom), exactness(f.size)
@@ -220,7 +88,8 @@ def search(
     while True:
         rounds += 1
         # 1. μ for this θ, no more exact than the distance from the room makes worthwhile.
-        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / worth))
+        count = worth + 2.0 * theta  # at most, of a mass in G
+        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / count))
         nearness = 1e-4 * theta * min(1.0, abs(off) / room)
         rate, unit = theta * scale, twice * theta  # a difference of G is `unit` times the gap it makes
         while True:
@@ -234,9 +103,12 @@ def search(
             done = abs(off) <= max(min(AIM * room, 1e-11 * unit), 3e-16 * room)
             done = done or (rounds > PATIENCE and off <= OVER * room and -off <= 1e-13 * unit)
             last = done or rounds >= ROUNDS or theta >= HIGHEST
-            if tolerance == exact or not (last or abs(excess) * worth > 1e-3 * abs(off)):
+            near = 1e-3 * theta * min(1.0, abs(off) / room)
+            good = abs(excess) * count <= 1e-3 * abs(off) and abs(excess) <= near * m0
+            if tolerance == exact or (good and not last):
                 break
-            tolerance = exact if last else max(exact, min(0.1 * tolerance, 1e-4 * abs(off) / worth))
+            tolerance = exact if last else max(exact, min(0.1 * tolerance, 1e-4 * abs(off) / count))
+            nearness = 0.1 * near
         if done:
             break
         # 3. Narrow the bracket.
@@ -419,8 +291,8 @@ def solve(
         shift = theta * m1 / m0
     # 4. Search for θ, write p, and compute the certificate.
     theta, anchor, pivot, shift, excess, divergence, more = search(
-        mode, f, base, weight, offset, least, most, c, room, numbers[WORTH], farthest, bottom, top, anchor, theta,
-        shift,
+        mode, f, base, weight, offset, least, most, c, room, numbers[WORTH], farthest, bottom, top,
+        anchor, theta, shift,
     )  # fmt: skip
     fill(mode, f, base, weight, offset, least, most, lower, width, c, anchor, pivot, theta * scale, shift, p)
     value, total = totals(f, p, top)
