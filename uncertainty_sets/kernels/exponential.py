@@ -78,7 +78,7 @@ def exp_minus_line(x: float) -> float:
 def power_of_two(shifted: float) -> float:
     """2^k for a whole number k + ROUND, of which k stands in the low bits."""
     bits = (np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52)
-    return np.int64(bits).view(np.float64)  # type: ignore[no-any-return]
+    return np.int64(bits).view(np.float64)
 
 
 @kernel
