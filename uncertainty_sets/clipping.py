@@ -77,16 +77,19 @@ class ClippedBall:
         least, most = (np.where(held, 0.0, end - y) for end in ends)
         self._check_not_empty(q, s, base, rho, room, off)
         point = (rho < LEAST) | ~(room > 0.0)
-        numbers = np.zeros((len(q), 8))
+        numbers = np.zeros((len(q), 9))
         numbers[:, 0] = np.maximum(0.0, 1.0 - lower_in_force.sum(axis=1))
         numbers[:, 1], numbers[:, 2], numbers[:, 3] = c, room, unit
         numbers[:, 4] = unit / np.maximum(1.0, rho)
         numbers[:, 5] = np.maximum(0.0, off - rho) / np.maximum(1.0, rho)
-        numbers[:, 6] = np.where(point, 1.0, np.where(held.any(axis=1), 2.0, 0.0))
-        numbers[:, 7] = rho
+        at_center = (np.abs(base - q) <= UNMOVED).all(axis=1)
+        kind = np.where(point, np.where(at_center, 1.0, 3.0), np.where(held.any(axis=1), 2.0, 0.0))
+        numbers[:, 6] = kind
+        offset = np.where(inside, y + c[:, None], 0.0)
+        numbers[:, 7], numbers[:, 8] = rho, 1.0 + 2.0 * np.abs(offset).max(axis=1)
         self._base = base
         self._arguments = (
-            base, weight, np.where(inside, y + c[:, None], 0.0), least, most,
+            base, weight, offset, least, most,
             lower_in_force, upper_in_force - lower_in_force, numbers,
         )  # fmt: skip
 

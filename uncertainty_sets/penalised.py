@@ -27,6 +27,10 @@ MOST = 5e307
 """The largest weight for χ²."""
 
 
+FAR = 1e149
+"""Of losses: beyond, they may be scaled before they are answered."""
+
+
 class Penalised(Oracle):
     """The worst case at a price: the largest pᵀf - weight·D(p‖q) over all distributions p.
 
@@ -134,6 +138,12 @@ class Penalised(Oracle):
             if np.any(far):  # then ν is about mean - 2·weight
                 nu = np.where(far, found.value - 2.0 * self._weight, found.dual["nu"])
                 found.dual = {"nu": float(nu[0]) if f.ndim == 1 else nu}
+        if self.divergence == "kl" and np.abs(counted).max() > FAR:  # losses were scaled, small ones to 0
+            masses = np.where(self._center > 0.0, self._center, 1.0)
+            with np.errstate(over="ignore"):
+                least = counted.max(axis=-1) + self._weight * np.log(masses.min(axis=1))  # ν is no less
+            nu = np.maximum(found.dual["nu"], least)
+            found.dual = {"nu": float(nu[0]) if f.ndim == 1 else nu}
         if not found.unproved:
             return found
         return fallback.settle(self, f, found, backend, "to minimise robust.support(…) with a solver")

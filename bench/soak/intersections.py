@@ -179,9 +179,11 @@ def bound(name: str) -> bounds.Bound:
                 p = at(q, s, d / (2.0 * eta), low, high)
                 terms = np.where(inside, p * d - eta * ((p - q) * ((p - q) / s)), 0.0)
         total = (nu + eta * radius)[:, 0] + terms.sum(axis=1)
-        # η = ∞ proves the mean of the centre for a radius of 0, and nothing for another.
+        # η = ∞ proves the mean of the centre for a radius of 0, and nothing for another. A finite η as
+        # large would prove of a centre that is outside the box by its last digit that there is no p.
         mean = (q * h).sum(axis=1)
-        total = np.where(np.isinf(eta[:, 0]), np.where(radius[:, 0] == 0.0, mean, np.inf), total)
+        none = (radius[:, 0] < 1e-290) & (eta[:, 0] > 1e100)
+        total = np.where(none, mean, np.where(np.isinf(eta[:, 0]), np.inf, total))
         return np.asarray(np.where(eta[:, 0] == 0.0, by_box, total))
 
     return found

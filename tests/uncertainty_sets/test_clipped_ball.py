@@ -151,3 +151,76 @@ def test_rows_without_a_limit_have_a_multiplier_of_0():
         g = (F - D.T @ y) / eta
         proved = eta * (0.1 + np.log(Q @ np.exp(g - g.max())) + g.max()) + c[finite] @ y[finite]
         assert proved == pytest.approx(answer.upper_bound, abs=1e-9)
+
+
+def check_spender(q, radius, lower, upper, f, k):
+    """Entry k alone costs anything: it gets what the radius allows, the rest goes to the largest losses."""
+    answer = Intersection(ChiSquare(q, radius), Box(lower, upper)).worst_case(f)
+    assert answer.backend == "closed-form"
+    assert answer.violation <= tolerances.VIOLATION
+    best = lower.copy()
+    best[k] = np.sqrt(radius) * np.sqrt(q[k])
+    left = 1.0 - best.sum()
+    for i in np.argsort(-f):
+        if i != k:
+            more = min(left, upper[i] - lower[i])
+            best[i], left = best[i] + more, left - more
+    assert answer.value == pytest.approx(best @ f, abs=tolerances.gap(f))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_entry_spends_the_radius(seed):
+    """All others are so cheap that they go from one bound to the other: Σp decides what the first costs."""
+    rng = np.random.default_rng([33, seed])
+    for _ in range(60):
+        size = int(rng.integers(3, 20))
+        q = 10.0 ** rng.uniform(-240.0, -20.0, size)
+        q[0], q[1] = 1e-290, 1.0
+        q /= q.sum()
+        point = rng.exponential(size=size) ** rng.choice([1.0, 4.0])
+        point /= point.sum()
+        lower, upper = point * (0.0 if seed % 2 else 0.99), point * (1.0 + 10.0 ** rng.uniform(-8.0, -1.0))
+        high = min(upper[0], 1.0 - lower[1:].sum())
+        low = max(lower[0], 1.0 - upper[1:].sum())
+        most = low + (high - low) * 10.0 ** rng.uniform(-7.0, -0.1)
+        f = rng.normal(size=size)
+        f[0] = f.max() + 1.0
+        check_spender(q, most / q[0] * most, lower, upper, f, 0)
+
+
+def test_a_room_below_what_a_rounded_sum_is_worth():
+    """The radius leaves 1e-5 and 1e-9 of itself: a θ beyond it must not pass for one below."""
+    # fmt: off
+    center = [1.07e-187, 3.586e-258, 1.644e-125, 9.251244540782966e-287, 0.99999999999997932, 7.042e-148,
+              1.826e-18, 2.0314e-274, 3.0547e-75, 2.0614e-14]
+    lower = [2.2026294539349337e-06, 1.406410805423801e-08, 1.014499750130771e-08, 5.85385552453099e-05,
+             0.9801000032550008, 5.437214367582772e-10, 0.008913665930148145, 2.994272120594861e-08,
+             4.874873579274863e-05, 0.000876786198810834]
+    upper = [2.2248782385227914e-06, 1.4206169765961736e-08, 1.0247472233790613e-08, 5.9129853842271175e-05,
+             0.9900000042778797, 5.492135730323219e-10, 0.009003702968749305, 3.0245172965546805e-08,
+             4.9241147314643806e-05, 0.0008856426259470911]
+    f = [-0.33806199712789126, 0.9221352599159336, -0.7806100315118052, -0.02142113558209814,
+         0.7060001777952728, -1.310496631814145, -1.1982955673032716, -1.1298016172499667,
+         1.411939321564614, 2.689615440430001]
+    check_spender(np.array(center), 3.7792195788726554e+277, np.array(lower), np.array(upper), np.array(f), 3)
+    center = [2.5534628758763542e-253, 7.0296e-132, 9.2355e-67, 1.7342e-60, 2.7399e-58, 8.116e-185, 1.0,
+              2.0352e-103, 1.9598e-178, 6.7647e-68]
+    upper = [0.02303442408738, 0.08503528515159993, 0.05073572824807674, 0.06486818838476155,
+             0.009760657955432064, 0.03386658983372333, 0.5751900103960166, 0.12018663506519328,
+             0.022923432998354625, 0.01439904887946198]
+    # fmt: on
+    f = 10.0 ** -np.arange(0, 30, 3.0)
+    check_spender(np.array(center), 2.077902336124264e249, np.zeros(10), np.array(upper), f, 0)
+
+
+@pytest.mark.parametrize("radius", [1e-30, 1e-28, 1e-26])
+def test_a_radius_lost_in_the_rounding_of_the_centre_has_a_price(radius):
+    rng = np.random.default_rng(33)
+    for _ in range(20):
+        q = rng.dirichlet(np.full(10, 0.2))
+        shape = 10.0 ** rng.uniform(-8.0, 8.0, 10)
+        f = rng.normal(size=10)
+        answer = Intersection(Ellipsoid(q, shape, radius), Box(q, 1e6 * q + 1e-12)).worst_case(f)
+        eta, nu = (np.longdouble(answer.dual[key]) for key in ("eta", "nu"))
+        proved = bound(f, q, shape, radius, q, 1e6 * q + 1e-12, eta, nu)
+        assert abs(proved - answer.value) <= tolerances.gap(f)

@@ -272,3 +272,40 @@ def test_weights_far_above_the_losses(divergence, decades):
     assert answer.value == pytest.approx(q @ f, abs=1e-11)
     assert abs(answer.gap) <= 1e-9 * np.ptp(f)
     np.testing.assert_allclose(answer.p, q, atol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_chi_square_with_masses_and_weights_of_any_size(seed):
+    """One entry has nearly all mass; the others have 1e-300 to 1e-10, and the weight is of their size."""
+    rng = np.random.default_rng([33, seed])
+    rows, size = 400, int(rng.integers(2, 12))
+    q = 10.0 ** rng.uniform(-300.0, -10.0, (rows, size)) * 10.0 ** rng.choice([0.0, 2.0], (rows, size))
+    if seed % 2:
+        q = q[:, :1] * 10.0 ** rng.uniform(-2.0, 2.0, (rows, size))
+    q[np.arange(rows), rng.integers(size, size=rows)] = 1.0
+    f = np.sort(rng.choice([-1.0, 1.0], (rows, size)) * 10.0 ** rng.uniform(-3.0, 0.0, (rows, size)), axis=1)
+    q = np.maximum(q, 1e-305)
+    q /= q.sum(axis=1, keepdims=True)
+    weight = np.minimum(q.min(axis=1) * 10.0 ** rng.uniform(-6.0, 40.0, rows), 1.0)
+    answer = Penalised("chi-square", q, weight).worst_case(f)
+    assert answer.backend == "closed-form"
+    wide, f = f, f.astype(np.longdouble)
+    q, p = q.astype(np.longdouble), answer.p.astype(np.longdouble)
+    tau = weight.astype(np.longdouble)[:, None]
+    nu = answer.dual["nu"].astype(np.longdouble)[:, None]
+    value = (p * f).sum(axis=1) - (tau * ((p - q) * ((p - q) / q))).sum(axis=1)
+    proved = (nu + tau)[:, 0] + (q * (np.maximum(f - nu, 0.0) ** 2 / (4.0 * tau))).sum(axis=1)
+    spread = np.ptp(wide, axis=1)
+    assert (np.abs(p.sum(axis=1) - 1.0) <= tolerances.VIOLATION).all()
+    assert (np.abs(answer.value - value) <= 1e-12 * spread).all()
+    assert (proved - value <= tolerances.GAP * spread).all()
+    assert (proved - value >= -1e-12 * spread).all()
+
+
+def test_kl_where_the_largest_loss_is_lost_beside_the_spread():
+    """Losses over more decades than doubles have: ν is the largest loss, as for each of them alone."""
+    f = np.array([-1e-41, 9e-237, -3e264])
+    answer = Penalised("kl", [0.2, 0.3, 0.5], [1e-300, 1e-290]).worst_case(np.array([f, -f[::-1]]))
+    assert answer.dual["nu"][0] == 9e-237
+    assert answer.dual["nu"][1] == 3e264
+    assert Penalised("kl", [0.2, 0.3, 0.5], 1e-300).worst_case(f).dual["nu"] == 9e-237

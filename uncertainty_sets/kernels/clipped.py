@@ -23,101 +23,27 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix
-from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, balance, exactness, measure, place
-from uncertainty_sets.kernels.exponential import exp_minus_line, times_exp
+from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, balance, exactness, measure
+from uncertainty_sets.kernels.clipped_entries import fill, pull_in, totals
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.kl import AIM, OVER, newton
 from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import copy, finish, larger, scan, smaller
+from uncertainty_sets.kernels.scan import copy, finish, larger, scan
 from uncertainty_sets.kernels.selection import SAMPLE, threshold
 
-REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS = range(8)
+REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS, WORTH = range(9)
 """The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
-have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given."""
+have been divided; the violation per unit of G; that of p₀; one of the codes below; the radius as given; what
+a mass may count in G there."""
 
-ORDINARY, POINT, STUCK = range(3)
-"""Whether p₀ is all there is, and whether there are entries that the ball does not let move at all."""
+ORDINARY, POINT, STUCK, TOUCHING = range(4)
+"""Whether p₀ is all there is: the centre, or where ball and box touch; and whether there are entries that the
+ball does not let move at all."""
 
-ROUNDS, PATIENCE = 60, 12  # values of θ at most, and those after which a gap of rounding size is enough
+ROUNDS, PATIENCE = 90, 12  # values of θ at most, and those after which a gap of rounding size is enough
 LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
-PULLS = 60  # of p to the ball, by less than rounding each
 HIGHEST = 1e15  # of θ else: any gap is below rounding there
-
-
-@kernel
-def fill(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    lower: Array,
-    width: Array,
-    c: float,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    p: Array,
-) -> None:
-    """Write p, exactly at its bounds where x is beyond theirs."""
-    for i in range(f.size):
-        x = place(f[i] - anchor, offset[i], pivot, rate, shift)
-        upper = lower[i] + width[i]
-        if mode == QUADRATIC:
-            between = base[i] + weight[i] * x
-        elif abs(x) <= 1.0:
-            between = base[i] + base[i] * (x + exp_minus_line(x))
-        else:
-            between = times_exp(weight[i], smaller(x, most[i]) + (offset[i] - c))
-        between = smaller(larger(between, lower[i]), upper)
-        stays = least[i] == most[i]
-        p[i] = base[i] if stays else (lower[i] if x <= least[i] else (upper if x >= most[i] else between))
-
-
-@summing
-def totals(f: Array, p: Array, top: float) -> tuple[float, float]:
-    """Σp·(f - top) and Σp."""
-    value, total = 0.0, 0.0
-    for i in range(f.size):
-        value += p[i] * (f[i] - top)
-        total += p[i]
-    return value, total
-
-
-@summing
-def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]:
-    """G and Σ(p - p₀) of p as written, for a square: rounding counts where s is small."""
-    divergence, excess = 0.0, 0.0
-    for i in range(p.size):
-        d = p[i] - base[i]
-        excess += d
-        divergence += d * (d / s[i] + 2.0 * offset[i]) if d != 0.0 else 0.0
-    return divergence, excess
-
-
-@kernel
-def pull_in(base: Array, s: Array, offset: Array, lower: Array, p: Array, c: float, room: float) -> None:
-    """Let the sum of p, rather than its divergence, take the rounding of p's entries.
-
-    Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
-    the divergence; a little less of that one entry takes it back.
-    """
-    for _ in range(PULLS):  # Newton's method: D is a square
-        divergence, excess = moved(base, s, offset, p)
-        over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
-        if over <= 1e-13:
-            return
-        for i in range(p.size):
-            slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
-            if slope > steepest:
-                steepest, at = slope, i
-        if at < 0 or over > 1e-11 * steepest:
-            return
-        p[at] = larger(p[at] - over / steepest, lower[at])
 
 
 @summing
@@ -141,6 +67,7 @@ def search(
     most: Array,
     c: float,
     room: float,
+    worth: float,
     farthest: float,
     bottom: float,
     top: float,
@@ -151,18 +78,18 @@ def search(
     """θ with G = room, or one below with a gap of rounding size: (θ, anchor, pivot, shift, Σp - Σp₀, G,
     passes).
 
-    `farthest` is G at θ = ∞; theta, anchor and shift are the start.
+    `worth` is what a mass may count in G at p₀, and `farthest` G at θ = ∞; theta, anchor and shift are the
+    start.
     """
     twice = 1.0 if mode == KL else 2.0  # η = 1/(twice·θ)
-    scale, exact, reach = 1.0 / (top - bottom), exactness(f.size), 0.0
-    for i in range(f.size):
-        reach = larger(reach, abs(offset[i]))
-    below, above, stride, before, off, pivot = 0.0, np.inf, 4.0, np.inf, 1.0, 0.0
+    scale, exact = 1.0 / (top - bottom), exactness(f.size)
+    below, above, stride, before, off, pivot = 0.0, np.inf, 4.0, np.inf, room, 0.0
     rounds, passes, missed = 0, 0, np.inf
     while True:
         rounds += 1
         # 1. μ for this θ, no more exact than the distance from the room makes worthwhile.
-        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / (1.0 + 2.0 * reach)))
+        count = worth + 2.0 * theta  # at most, of a mass in G
+        tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / count))
         nearness = 1e-4 * theta * min(1.0, abs(off) / room)
         rate, unit = theta * scale, twice * theta  # a difference of G is `unit` times the gap it makes
         while True:
@@ -176,9 +103,12 @@ def search(
             done = abs(off) <= max(min(AIM * room, 1e-11 * unit), 3e-16 * room)
             done = done or (rounds > PATIENCE and off <= OVER * room and -off <= 1e-13 * unit)
             last = done or rounds >= ROUNDS or theta >= HIGHEST
-            if tolerance == exact or not (last or abs(off) <= 1e3 * tolerance):
+            near = 1e-3 * theta * min(1.0, abs(off) / room)
+            good = abs(excess) * count <= 1e-3 * abs(off) and abs(excess) <= near * m0
+            if tolerance == exact or (good and not last):
                 break
-            tolerance = exact
+            tolerance = exact if last else max(exact, min(0.1 * tolerance, 1e-4 * abs(off) / count))
+            nearness = 0.1 * near
         if done:
             break
         # 3. Narrow the bracket.
@@ -211,7 +141,7 @@ def search(
         # 6. Move the anchor to where μ is expected.
         shift, pivot = shift - pivot, 0.0
         shift += (step - theta) * (m1 / m0 if m0 > 0.0 else shift / theta)
-        moved = anchor + shift / (step * scale)
+        moved = min(max(anchor + shift / (step * scale), bottom), top)  # where it keeps its digits
         shift -= step * scale * (moved - anchor)
         anchor, theta = moved, step
         if ended:
@@ -252,6 +182,7 @@ def solve_by_box(
     low, high = np.inf, -np.inf
     for i in range(f.size):
         keys[i] = 1.0 if f[i] > t else (-1.0 if f[i] < t else 0.0)
+    for i in range(f.size):
         if f[i] == t:
             low, high = min(low, -(most[i] + offset[i])), max(high, -(least[i] + offset[i]))
     _, pivot, shift, _, farthest, _, _, _, passes = balance(
@@ -268,6 +199,32 @@ def solve_by_box(
         least_price = spread / ((1.0 if mode == KL else 2.0) * HIGHEST) / numbers[UNIT]
         out[DUAL], out[DUAL + 1] = (least_price if numbers[KIND] == STUCK else 0.0), t
     return farthest, passes
+
+
+@kernel
+def least_price(
+    mode: int,
+    f: Array,
+    weight: Array,
+    least: Array,
+    most: Array,
+    numbers: Array,
+    mean: float,
+    spread: float,
+) -> float:
+    """The η at which a radius that is lost in the rounding of q counts least: half for it, half for what p
+    could move.
+
+    The bound exceeds the mean by η·radius + Σ weight·(f-mean)²/η (over 2 for KL, 4 for a square).
+    """
+    if numbers[RADIUS] <= 0.0:
+        return np.inf
+    moves, radius = 1e-26, numbers[RADIUS] / numbers[UNIT]
+    for i in range(f.size):
+        d = (f[i] - mean) / spread
+        moves += weight[i] * d * d if (d > 0.0 and most[i] > 0.0) or (d < 0.0 and least[i] < 0.0) else 0.0
+    price: float = spread * np.sqrt(moves) / np.sqrt((2.0 if mode == KL else 4.0) * radius) / numbers[UNIT]
+    return price
 
 
 @kernel
@@ -296,16 +253,16 @@ def solve(
         out[STATUS] = status
         return
     spread = top - bottom
-    if spread == 0.0 or numbers[KIND] == POINT:
+    if spread == 0.0 or numbers[KIND] == POINT or numbers[KIND] == TOUCHING:
         copy(base, p)
         value, total = totals(f, p, top)
-        finish(out, top, value, value, max(abs(total - 1.0), numbers[OFF]), 0, spread)
-        out[DUAL], out[DUAL + 1] = 0.0, top
-        if (
-            spread > 0.0
-        ):  # a radius that is lost in the rounding of q has a price at which it counts as little
-            price = spread / np.sqrt(numbers[RADIUS]) if numbers[RADIUS] > 0.0 else np.inf
-            out[DUAL], out[DUAL + 1] = price, top + value
+        price, lost = 0.0, 0.0
+        if spread > 0.0:
+            price = least_price(mode, f, weight, least, most, numbers, top + value, spread)
+            lost = 2.0 * price * numbers[RADIUS] if numbers[KIND] == POINT and price < np.inf else 0.0
+        violation = max(abs(total - 1.0), numbers[OFF])
+        finish(out, top, value, value + lost, violation, 0, spread)
+        out[DUAL], out[DUAL + 1] = price, top + value if spread > 0.0 else top
         return
     # 2. The box's own answer, if it is within the ball.
     farthest, passes = solve_by_box(
@@ -334,16 +291,16 @@ def solve(
         shift = theta * m1 / m0
     # 4. Search for θ, write p, and compute the certificate.
     theta, anchor, pivot, shift, excess, divergence, more = search(
-        mode, f, base, weight, offset, least, most, c, room, farthest, bottom, top, anchor, theta, shift
-    )
+        mode, f, base, weight, offset, least, most, c, room, numbers[WORTH], farthest, bottom, top,
+        anchor, theta, shift,
+    )  # fmt: skip
     fill(mode, f, base, weight, offset, least, most, lower, width, c, anchor, pivot, theta * scale, shift, p)
     value, total = totals(f, p, top)
     mu = (anchor - top) * scale + (shift - pivot) / theta
     gap = (room - divergence) / (twice * theta) - mu * excess
     if mode == QUADRATIC:
-        pull_in(base, weight, offset, lower, p, c, room)
-        divergence, excess = moved(base, weight, offset, p)
-        _, total = totals(f, p, top)
+        divergence, excess, less = pull_in(base, weight, offset, lower, p, c, room)
+        total -= less
     over = divergence - room - twice * c * excess
     violation = max(abs(total - 1.0), over * numbers[EASE])
     finish(out, top, value, value + spread * gap, violation, passes + more, spread)

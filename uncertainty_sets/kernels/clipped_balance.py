@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
-from uncertainty_sets.kernels.exponential import exp_minus_line, times_exp
+from uncertainty_sets.kernels.exponential import growth, times_exp
 from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.scan import larger, smaller
 
@@ -44,12 +44,8 @@ def measure_kl(
         x = place(h, offset[i], pivot, rate, shift)
         a, b = least[i], most[i]
         d = smaller(larger(x, a), b)
-        near = smaller(larger(d, -1.0), 1.0)
-        line = exp_minus_line(near)
-        far = times_exp(q[i], d + (offset[i] - c))
-        moved = base[i] * (line + near) if near == d else far - base[i]
+        moved, own = growth(q[i], d + (offset[i] - c), base[i], d)
         excess += moved
-        own = base[i] * (near * (line + near) - line) if near == d else far * d - moved
         divergence += own + moved * offset[i]
         m = base[i] + moved if x >= a and x <= b and a < b else 0.0
         g = h * scale

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
+from uncertainty_sets.kernels.clipped_balance import middle
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.kl import moments, tilt, tilt_little, write
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
@@ -20,6 +21,7 @@ LEAST = 1e-305  # of χ²'s scaled weight: below, all mass is at the largest los
 ROUNDING = 1e-14  # of Σp, beyond which p is divided by it
 BAND = 1e-15  # the rounding of χ²'s threshold, relative to what it is the sum of
 PASSES = 100  # of χ²'s search, which takes 7 at most in practice
+LIFT = 2.0**600  # of masses and weight, where they are too small for their products
 HALVINGS = 400  # of its threshold's bracket, if that search fails
 
 
@@ -155,28 +157,69 @@ def totals(f: Array, q: Array, p: Array, top: float, scale: float) -> tuple[floa
 
 
 @summing
-def excess(f: Array, q: Array, top: float, scale: float, t: float) -> float:
-    """Σ q·max(g - t, 0): terms >= 0, of which the small ones keep their digits."""
-    total = 0.0
+def excess(f: Array, q: Array, scale: float, t: float) -> tuple[float, float]:
+    """LIFT times Σ q·max(f-t, 0), whose terms keep their digits, and the mass with f >= t."""
+    first, mass = 0.0, 0.0
     for i in range(f.size):
-        total += q[i] * larger((f[i] - top) * scale - t, 0.0)
-    return total
+        first += (q[i] * LIFT) * (larger(f[i] - t, 0.0) * scale)
+        mass += q[i] * LIFT if f[i] >= t else 0.0
+    return first, mass
 
 
 @kernel
-def halve(f: Array, q: Array, top: float, scale: float, tau: float) -> tuple[float, int]:
-    """The threshold by halving a bracket down to neighbouring numbers, and the passes that took."""
-    low, high, passes = -1.0 - 2.0 * tau, 0.0, 0
+def lowest_above(f: Array, q: Array, scale: float, tau: float, least: float, top: float) -> tuple[float, int]:
+    """The least loss that keeps mass, by halving a bracket down to neighbouring numbers, and the passes."""
+    low, high, passes = least, top, 1
+    if excess(f, q, scale, low)[0] <= 2.0 * tau:
+        return low, passes
     while passes < HALVINGS:
-        t = -np.sqrt(-low) * np.sqrt(max(-high, -1e-40 * low)) if low < 4.0 * high else 0.5 * low + 0.5 * high
+        t = middle(low, high)
         if not (t > low and t < high):
             break
         passes += 1
-        if excess(f, q, top, scale, t) > 2.0 * tau:
+        if excess(f, q, scale, t)[0] > 2.0 * tau:
             low = t
         else:
             high = t
-    return low, passes
+    found = top
+    for i in range(f.size):
+        found = min(found, f[i]) if f[i] >= high else found
+    return found, passes
+
+
+@kernel
+def solve_by_lowest(
+    f: Array, q: Array, least: float, top: float, tau: float, passes: int, p: Array, out: Array
+) -> None:
+    """χ² for masses of any sizes: all is measured from the least loss that keeps mass, in terms >= 0.
+
+    With h = g - g_low and u = g_low - t, p = q·(h + u)/2τ, and u = (2τ - Σ q·h)/Σ q is what is left. A loss
+    is a double, so rounding ν moves it no further than u. Masses and τ are lifted where they have no digits.
+    """
+    spread = top - least
+    tau *= LIFT
+    scale, rate = 1.0 / spread, 0.5 / tau
+    low, more = lowest_above(f, q, scale, tau, least, top)
+    first, mass = excess(f, q, scale, low)
+    u = larger(2.0 * tau - first, 0.0) / mass
+    total, value, lift, cost, rest = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(f.size):
+        h = (f[i] - low) * scale
+        w = q[i] * LIFT
+        p[i] = (w * rate) * (h + u) if f[i] >= low else 0.0
+        d = p[i] - q[i]
+        cost += ((tau * d) / w) * d if w > 0.0 else 0.0
+        total += p[i]
+        value += p[i] * ((f[i] - top) * scale)
+        lift += p[i] * larger(h, 0.0)
+        rest += q[i] if f[i] < low else 0.0
+    nu = low - spread * u
+    off = (low - nu) * scale - u  # by which ν is rounded
+    # τ - u/2, of which τ may be large only if all entries keep mass
+    left = (first - 2.0 * tau * rest) / (2.0 * mass) if rest < 0.5 else tau / LIFT - 0.5 * u
+    bound = (low - top) * scale + left + 0.5 * lift + 0.5 * rate * off * (mass * off)
+    finish(out, top, spread * (value - cost), spread * bound, abs(total - 1.0), passes + more, spread)
+    out[DUAL] = nu
 
 
 @kernel
@@ -239,6 +282,8 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         value = -spread * (tau * ((1.0 - mass) / mass))
         finish(out, top, value, spread * tau, abs(total_of(p) - 1.0), 1, spread)
         out[DUAL] = top
+        if out[STATUS] != OK and tau > 0.0:
+            solve_by_lowest(f, q, least, top, tau, 1, p, out)
         return
     # 2. Newton from the left: Σ q·(g-t)₊ is convex, so the steps never pass the root and end at it.
     t, passes = mean - 2.0 * tau, 1
@@ -258,8 +303,7 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         mass, first, _ = above(f, q, top, scale, t)
     write_chi_square(f, q, top, scale, tau, t, passes, p, out)
     if out[STATUS] != OK:  # masses of too many sizes for Newton's sums
-        t, more = halve(f, q, top, scale, tau)
-        write_chi_square(f, q, top, scale, tau, t, passes + more, p, out)
+        solve_by_lowest(f, q, least, top, tau, passes, p, out)
 
 
 @summing
