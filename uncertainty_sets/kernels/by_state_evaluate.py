@@ -30,6 +30,7 @@ from uncertainty_sets.kernels.by_state import (
     most_rows,
 )
 from uncertainty_sets.kernels.by_state_tilt import (
+    CHI_SQUARE,
     KL,
     measure,
     most,
@@ -37,6 +38,7 @@ from uncertainty_sets.kernels.by_state_tilt import (
     read,
     stay,
     tilt_of,
+    weigh,
     write,
     write_top,
 )
@@ -65,6 +67,8 @@ def measure_all(
         i, j = indptr[start + a], indptr[start + a + 1]
         f = F[i - base : j - base]
         measure(mode, f, q[i:j], table, a, tilt_of(mode, f, q[i:j], table, a, theta), budget)
+        if mode == CHI_SQUARE:
+            weigh(table, a, theta)
         spent += table[a, DIVERGENCE]
         growth += table[a, THETA] ** 2 * table[a, SLOPE]
         logs += table[a, LOG_WEIGHT]

@@ -48,9 +48,10 @@ LEAST = 1e-140  # of a tilt that counts: its square is a number
 COARSE = 1e-12  # of the budget: rounding of a divergence that is worth another pass
 REACHED = 1e-15  # how near to an aim, over the distance that is measured
 MOST_PASSES = 100
+CANCELS = 1e-2  # a sum of 1 and a number near -1 that has too few digits
 SUM_ERROR = 1e-14  # of Σp, above which p is divided by it
 
-write_exponential, write_linear = kl.write, chi_square.write
+write_exponential = kl.write
 variance_about = chi_square.variance_about
 
 
@@ -77,6 +78,22 @@ def cut_divergence(f: Array, q: Array, top: float, scale: float, x: float, total
         d = larger(1.0 + x * ((f[i] - top) * scale), 0.0) / total - 1.0
         divergence += q[i] * d * d
     return divergence
+
+
+@summing
+def write_cut(
+    f: Array, q: Array, top: float, scale: float, x: float, weight: float, center: float, p: Array
+) -> tuple[float, float]:
+    """Write weight·q·y₊, with the y of `cut` to the last digit; return Σ p·(g - center) and Σ p."""
+    first, total = 0.0, 0.0
+    for i in range(f.size):
+        g = (f[i] - top) * scale
+        y = 1.0 + x * g
+        w = q[i] if y > 0.0 else 0.0
+        p[i] = weight * (w * y)
+        first += p[i] * (g - center)
+        total += p[i]
+    return first, total
 
 
 @kernel
@@ -174,11 +191,14 @@ def exponential(f: Array, q: Array, table: Array, a: int, x: float, budget: floa
 
 @kernel
 def linear(f: Array, q: Array, table: Array, a: int, x: float) -> None:
-    """`measure` for χ²; nothing is cut off up to x = 1, and the moments under q are enough."""
+    """`measure` for χ²; nothing is cut off up to x = 1, and the moments under q are enough.
+
+    Unless 1 + x·mean cancels: then p needs the sums of the very terms that it is made of.
+    """
     mean, variance = table[a, MEAN], table[a, VARIANCE]
     if x <= 1.0:
         total = 1.0 + x * mean
-        if total > 0.0:
+        if total > CANCELS:
             theta, first = 2.0 * x / total, x * variance / total
             divergence = (x / total) * first
             table[a, THETA], table[a, CENTER], table[a, LOG_WEIGHT] = theta, mean, divergence
@@ -280,6 +300,21 @@ def tilt_of(mode: int, f: Array, q: Array, table: Array, a: int, theta: float) -
 
 
 @kernel
+def weigh(table: Array, a: int, theta: float) -> None:
+    """Write the LOG_WEIGHT for χ² of this θ, for the threshold that was measured, which may be off.
+
+    Where nearly all mass is at the threshold, neighbouring tilts differ in θ by up to all of it. The bound holds
+    for any threshold t = -1/x, if it is that of one θ: c(θ) <= θ·t + 1 + θ²/4·Σ q·(g - t)₊².
+    """
+    x = table[a, X]
+    if x <= 1.0 and table[a, CENTER] == table[a, MEAN]:
+        table[a, LOG_WEIGHT] = 0.25 * theta * theta * table[a, VARIANCE]  # nothing is cut off
+    else:
+        share = theta / table[a, THETA]
+        table[a, LOG_WEIGHT] = 1.0 - theta / x + (table[a, DIVERGENCE] + 1.0) * share * share
+
+
+@kernel
 def write(mode: int, f: Array, q: Array, table: Array, a: int, p: Array) -> float:
     """Write p of the tilt that was measured last, its mean of g - center into FIRST; return Σp - 1."""
     x = table[a, X]
@@ -290,8 +325,7 @@ def write(mode: int, f: Array, q: Array, table: Array, a: int, p: Array) -> floa
     if mode == KL:
         first, total = write_exponential(f, q, top, scale, center, x, table[a, LOG_WEIGHT], p)
     else:
-        weight = 0.5 * table[a, THETA]  # p = (θ/2)·q·(g - t)₊
-        first, total = write_linear(f, q, top, scale, -1.0 / x, weight, center, p)
+        first, total = write_cut(f, q, top, scale, x, 0.5 * table[a, THETA] / x, center, p)
     table[a, FIRST] = first / total
     if abs(total - 1.0) > SUM_ERROR:
         for i in range(p.size):
