@@ -90,7 +90,7 @@ def write_cut(
         g = (f[i] - top) * scale
         y = 1.0 + x * g
         w = q[i] if y > 0.0 else 0.0
-        p[i] = weight * (w * y)
+        p[i] = weight * (w * larger(y, 0.0))
         first += p[i] * (g - center)
         total += p[i]
     return first, total
@@ -289,6 +289,9 @@ def tilt_of(mode: int, f: Array, q: Array, table: Array, a: int, theta: float) -
     if t <= -1.0:
         return x
     top, scale = table[a, TOP], table[a, SCALE]
+    # The largest losses alone are below it too, and have the digits of a t near 0.
+    t = max(t, -goal / table[a, MASS])
+    x = -1.0 / t
     for _ in range(MOST_PASSES):
         mass, total, _, _ = cut(f, q, top, scale, x)
         change = (total / x - goal) / mass
@@ -306,12 +309,14 @@ def weigh(table: Array, a: int, theta: float) -> None:
     Where nearly all mass is at the threshold, neighbouring tilts differ in θ by up to all of it. The bound holds
     for any threshold t = -1/x, if it is that of one θ: c(θ) <= θ·t + 1 + θ²/4·Σ q·(g - t)₊².
     """
-    x = table[a, X]
-    if x <= 1.0 and table[a, CENTER] == table[a, MEAN]:
-        table[a, LOG_WEIGHT] = 0.25 * theta * theta * table[a, VARIANCE]  # nothing is cut off
-    else:
+    x, center, share = table[a, X], table[a, CENTER], theta * np.sqrt(table[a, VARIANCE])
+    weight = theta * (table[a, MEAN] - center) + 0.25 * share * share  # as if nothing were cut off
+    if x > 0.0 and center == 0.0:
         share = theta / table[a, THETA]
-        table[a, LOG_WEIGHT] = 1.0 - theta / x + (table[a, DIVERGENCE] + 1.0) * share * share
+        cut_off = 1.0 - theta / x + (table[a, DIVERGENCE] + 1.0) * share * share
+        if cut_off < weight:
+            weight = cut_off
+    table[a, LOG_WEIGHT] = weight
 
 
 @kernel
