@@ -170,6 +170,14 @@ def solve(
         bound = spread * ((logs + budget) / eta)
         for a in range(count):
             bound += policy[a] * (table[a, SPREAD] * table[a, CENTER])
+        if mode != KL:
+            # Cauchy's inequality, where tiny masses leave no η of doubles.
+            square = 0.0
+            for a in range(count):
+                square += table[a, KEPT] ** 2 * table[a, VARIANCE]
+            by_variance = nominal + spread * (np.sqrt(budget) * np.sqrt(square))
+            if not bound <= by_variance:
+                bound = by_variance
     # 4. Write p, and judge it.
     value, off = 0.0, 0.0
     for a in range(count):
