@@ -309,8 +309,9 @@ class _Bracket:
 def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     """The least radius for one loss vector, by the set's oracle.
 
-    Losses that dwarf the others take the digits of the multipliers. Where p has no mass they may count as more
-    than they are: then the radius is at most that of the question, and the same if p has no mass there either.
+    Losses that dwarf the others take the digits of the multipliers. Where p has no mass they may count as
+    more than they are: then the radius is at most that of the question, and the same if p has none there
+    either.
     """
     try:
         return _search(subject, f, target)

@@ -98,8 +98,8 @@ def project(subject: Projectable, point: Array) -> Nearest:
 def _by_solver(subject: Projectable, point: Array) -> Nearest | None:
     """A conic solver's answer; None if it has none, or takes the set for empty, of which this is no proof.
 
-    Where it is the centre up to a few ulp, which are no digits of the solver's, it becomes the centre: weights
-    or distances of 1e20 and more magnify them to any size.
+    Where it is the centre up to a few ulp, which are no digits of the solver's, it becomes the centre:
+    weights or distances of 1e20 and more magnify them to any size.
     """
     try:
         p = projection_of(subject, point)

@@ -306,16 +306,15 @@ def tilt_of(mode: int, f: Array, q: Array, table: Array, a: int, theta: float) -
 def weigh(table: Array, a: int, theta: float) -> None:
     """Write the LOG_WEIGHT for χ² of this θ, for the threshold that was measured, which may be off.
 
-    Where nearly all mass is at the threshold, neighbouring tilts differ in θ by up to all of it. The bound holds
-    for any threshold t = -1/x, if it is that of one θ: c(θ) <= θ·t + 1 + θ²/4·Σ q·(g - t)₊².
+    Where nearly all mass is at the threshold, neighbouring tilts differ in θ by up to all of it. The bound
+    holds for any threshold t = -1/x, if it is that of one θ: c(θ) <= θ·t + 1 + θ²/4·Σ q·(g - t)₊².
     """
     x, center, share = table[a, X], table[a, CENTER], theta * np.sqrt(table[a, VARIANCE])
     weight = theta * (table[a, MEAN] - center) + 0.25 * share * share  # as if nothing were cut off
     if x > 0.0 and center == 0.0:
         share = theta / table[a, THETA]
         cut_off = 1.0 - theta / x + (table[a, DIVERGENCE] + 1.0) * share * share
-        if cut_off < weight:
-            weight = cut_off
+        weight = min(weight, cut_off)
     table[a, LOG_WEIGHT] = weight
 
 
