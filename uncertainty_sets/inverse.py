@@ -10,7 +10,7 @@ answers alone narrow a bracket.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 NARROW, ENOUGH = 1e-11, 1e-5  # of the radius: the gap that is aimed at, and the largest by a conic solver
 EPS = 2.0**-52
 CLOSE = 1e-12  # of the radius: the first step past a bound
-TINY, LARGEST = 1e-40, 1e300  # the least radius above 0 that is tried, and the largest
-MOST_CALLS = 100
+TINY, LARGEST = 1e-40, 1e300  # below the one 0 is tried; the largest radius that is
+MOST_CALLS = 200
 
 
 class Sized(Protocol):
@@ -256,10 +256,14 @@ class _Tried(NamedTuple):
         return self._replace(radius=radius, p=center + share * (self.p - center), value=value)
 
     def is_near(self, low: float, share: float, times: float, under: _Tried | None = None) -> bool:
-        """Whether the bound is as near as this share of the radius, or as so many times the rounding."""
+        """Whether the bound is as near as this share of the radius, or as so many times the rounding.
+
+        It may be above the radius by as much as p is outside, which a closed form's may by its rounding.
+        """
         multiplier = self.multiplier(under)
         known = times * multiplier * self.rounding if multiplier < np.inf else 0.0
-        return 0.0 <= self.radius - low <= max(share * self.radius, known)
+        least = -min(share, PROMISE) * self.radius
+        return least <= self.radius - low <= max(share * self.radius, known)
 
 
 @dataclass
@@ -305,6 +309,27 @@ class _Bracket:
 def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     """The least radius for one loss vector, by the set's oracle.
 
+    Losses that dwarf the others take the digits of the multipliers. Where p has no mass they may count as
+    more than they are: then the radius is at most that of the question, and the same if p has none there
+    either.
+    """
+    try:
+        return _search(subject, f, target)
+    except SolverFailed as error:
+        if error.answer is None:
+            raise
+        raised = np.maximum(f, f[error.answer.p > 0.0].min())
+        if (raised == f).all():
+            raise
+        found = _by_oracle(subject, raised, target)
+        if found.reached and (found.p[raised > f] > 0.0).any():
+            raise error from None
+        return replace(found, value=float(found.p @ f))
+
+
+def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
+    """The same by Newton's method for these losses.
+
     The target is subtracted from the losses first: near it they keep their digits, and the answers too.
     """
     center, g = subject.reference(), f - target
@@ -314,7 +339,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     if top < 0.0:
         return _nowhere(f.size, 0)
     rounding = ULPS * (float(np.abs(g).max()) + top - float(g.min()))
-    found, warm = _Bracket(), None
+    found, warm, at_zero = _Bracket(), None, False
     radius = float(getattr(subject, subject.sized_by)) or 1e-3
     for calls in range(1, MOST_CALLS + 1):
         tried = resized(subject, radius)
@@ -328,24 +353,22 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
         best = found.best
         if best is not None and best.is_near(found.low, NARROW if slope is not None else PROMISE, 4.0):
             return _settled(subject, best, found, f, g, calls)
-        if best is not None and found.low == 0.0 and best.radius < TINY:
-            if radius == 0.0:
-                return _settled(subject, best, found, f, g, calls)
-            radius = 0.0  # which reaches the target if mass moves for nothing
+        if best is not None and found.low == 0.0 and best.radius < TINY and not at_zero:
+            radius, at_zero = 0.0, True  # which reaches the target if mass moves for nothing
             continue
         radius = found.next_radius(slope is not None)
         if not found.short < radius < min(np.inf if best is None else best.radius, LARGEST):
             break
     best = found.best
     enough = PROMISE if best is not None and best.answer.backend == "closed-form" else ENOUGH
-    if best is not None and best.is_near(found.low, enough, 64.0, found.under):
+    if best is not None and best.is_near(found.low, enough, 32.0, found.under):
         return _settled(subject, best, found, f, g, calls)
     reached = "is not reached" if best is None else f"is reached at {best.radius:.6g}"
     raise SolverFailed(
         f"no certified least {subject.sized_by} of {subject!r}: after {calls} oracle calls the target "
         f"{target} {reached}, and the lower bound is {found.low:.6g}. Scale the losses so that their spread "
         "is near 1, or give a target further from the largest loss",
-        answer=None if best is None else best.answer,
+        answer=warm if best is None else best.answer,
     )
 
 
@@ -356,7 +379,7 @@ def _nowhere(size: int, calls: int) -> LeastRadius:
 
 def _settled(subject: Sized, best: _Tried, found: _Bracket, f: Array, g: Array, calls: int) -> LeastRadius:
     """The answer, with the oracle's own p if that reaches the target: a mix has a rounding more."""
-    p, radius, low = best.p, best.radius, found.low
+    p, radius, low = best.p, max(best.radius, found.low), found.low
     within = resized(subject, radius)
     own = within.worst_case(g, warm_start=best.answer).p
     if _exactly(own, g) >= -best.rounding:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SUM_TOLERANCE = 1e-9
 """How far from 1 a centre's sum may be; it is then divided by its sum."""
 
+ROUNDED_SUM = 4.0 * 2.0**-52
+"""How far from 1 the sum is of a centre that was divided by it already."""
+
 
 class HasRows(Protocol):
     """A set, as far as the layout of its parameters goes."""
@@ -169,7 +172,8 @@ def as_vector_rows(name: str, value: ArrayLike, *, finite: bool = True) -> Array
 def as_center(value: ArrayLike, name: str = "center") -> Array:
     """A probability vector, or one per row, as (1 or B, N); sums within 1e-9 of 1 are made 1.
 
-    In single precision or less, a sum is only known to a few units in the last place.
+    In single precision or less, a sum is only known to a few units in the last place. A sum that is 1 up to
+    the rounding of a division stays: a set that is made again from its own centre has the same centre.
     """
     center = as_vector_rows(name, value)
     exact = SUM_TOLERANCE + _rounding_of(value, center.shape[1])
@@ -188,7 +192,7 @@ def as_center(value: ArrayLike, name: str = "center") -> Array:
             parameter=name,
             value=value,
         )
-    center /= total
+    center /= np.where(np.abs(total - 1.0) <= ROUNDED_SUM, 1.0, total)
     return center
 
 

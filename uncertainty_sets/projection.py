@@ -96,9 +96,17 @@ def project(subject: Projectable, point: Array) -> Nearest:
 
 
 def _by_solver(subject: Projectable, point: Array) -> Nearest | None:
-    """A conic solver's answer; None if it has none, or takes the set for empty, of which this is no proof."""
+    """A conic solver's answer; None if it has none, or takes the set for empty, of which this is no proof.
+
+    Where it is the centre up to a few ulp, which are no digits of the solver's, it becomes the centre:
+    weights or distances of 1e20 and more magnify them to any size.
+    """
     try:
-        return _proved(subject, point, projection_of(subject, point), "conic")
+        p = projection_of(subject, point)
+        center = getattr(subject, "center", None)
+        if isinstance(center, np.ndarray) and center.shape == p.shape:
+            p = np.where(np.abs(p - center) <= 8.0 * EPS * center, center, p)
+        return _proved(subject, point, p, "conic")
     except (SolverFailed, EmptySet):
         return None
 

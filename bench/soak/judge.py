@@ -201,7 +201,7 @@ def _by_constraints(subject: UncertaintySet, p: Array) -> float:
 
 
 def public_parameters(case: Case) -> dict[str, Any]:
-    """The parameters in long double, rows first; the centre divided by its sum, as the set has it."""
+    """The parameters in long double, rows first; the centre as the set has it."""
     if case.name in compositions.MAKERS:
         return {}
     return _public(case.name, case.parameters, case.size)
@@ -226,7 +226,9 @@ def _public(name: str, parameters: dict[str, Any], size: int) -> dict[str, Any]:
             given[key] = np.atleast_2d(array)
     if "center" in given:
         q = np.asarray(parameters["center"])
-        given["center"] = np.atleast_2d(q / q.sum(axis=-1, keepdims=True)).astype(np.longdouble)
+        total = q.sum(axis=-1, keepdims=True)  # as the set: a sum that is 1 up to rounding stays
+        total = np.where(np.abs(total - 1.0) <= 4.0 * 2.0**-52, 1.0, total)
+        given["center"] = np.atleast_2d(q / total).astype(np.longdouble)
     if name == "wasserstein-1":
         given.setdefault("cost", np.arange(size, dtype=np.longdouble)[None])
         given["order"] = np.argsort(given["cost"][0], kind="stable")

@@ -11,7 +11,7 @@ from tests import tolerances
 from tests.uncertainty_sets.plugins import TotalVariation
 from uncertainty_sets import KL, Box, CDNorm, CressieRead, Ellipsoid, Wasserstein1, WeightedL1, get_set
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
-from uncertainty_sets.inverse import _by_oracle
+from uncertainty_sets.inverse import _by_oracle, resized
 
 F, Q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
 
@@ -290,3 +290,50 @@ def test_the_best_case_is_the_worst_of_the_opposite():
         assert (best.gap >= -1e-12).all()
     with pytest.raises(InvalidLosses):
         KL(Q, 0.1).best_case([1.0, np.nan, 0.0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_set_made_again_has_the_same_centre(seed):
+    """A second division by the sum moves it by an ulp, which a spread of 1e-200 magnifies."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([2, 5, 30, 100]))
+    q = rng.gamma(rng.choice([0.05, 1.0]), size=(6, n)) + 1e-30
+    ball = CDNorm(q / q.sum(axis=1, keepdims=True), np.full((6, n), 1e-200), 1.0)
+    for b in range(6):
+        row = ball._row(b)
+        np.testing.assert_array_equal(row.center, ball.center[b])
+        np.testing.assert_array_equal(resized(row, 2.0).center, ball.center[b])
+    found = ball.radius_for(np.ones(n), np.ones(6))
+    np.testing.assert_array_equal(found.p, ball.center)
+    assert (found.radius == 0.0).all()
+
+
+@pytest.mark.parametrize("f", [[-9.5e13, -9e7, -27351.0, -86.7, -1.0], [-1e9, -1e6, -1e3, -1.0]])
+def test_losses_that_dwarf_the_others_hide_no_radius(f):
+    """To reach the largest loss all mass goes there, whatever the others are."""
+    f, n, w = np.array(f), len(f), 0.0035
+    q = np.full(n, 1.0 / n)
+    rounding = 64.0 * np.spacing(-f[0]) / (f[-1] - f[-2])  # of the losses, in mass from the second largest
+    for ball, price in ((WeightedL1(q, np.full(n, w), 0.1), 2.0 * w), (CDNorm(q, np.ones(n), 0.1), 2.0)):
+        found = ball.radius_for(f, f.max())
+        radius = price * (1.0 - 1.0 / n)
+        assert radius - price * rounding <= found.radius <= radius * (1.0 + 1e-9)
+        assert found.lower_bound <= radius * (1.0 + 1e-12)
+        assert found.gap <= 1e-9 * found.radius + price * rounding
+
+
+@pytest.mark.parametrize("exponent", range(30, 110, 16))
+def test_a_radius_may_be_tiny(exponent):
+    """Two losses leave one p: (target - mean)²·(1/Q_1 + 1/Q_2)."""
+    size = 10.0**exponent
+    found = Ellipsoid([0.5, 0.5], [size, 4.0 * size], 1.0).radius_for([0.0, 1.0], 0.75)
+    assert found.radius == pytest.approx(0.0625 * 1.25 / size, rel=1e-9)
+    assert abs(found.gap) <= 1e-9 * found.radius
+
+
+def test_a_target_within_rounding_of_the_largest_loss():
+    ball = CressieRead([0.3333333333333333] * 3, 0.1, power=3.0)
+    for share in (1e-12, 1e-13, 1e-14):
+        found = ball.radius_for([0.1, 0.57, 0.1], 0.57 - 0.47 * share)
+        assert found.radius == pytest.approx(4.0 / 3.0, rel=1e-9)
+        assert found.lower_bound <= found.radius

@@ -240,3 +240,12 @@ def test_a_solver_that_finds_no_distribution_is_no_proof(monkeypatch):
     found = Polyhedron([[1.0, 0.0, 0.0]], [0.4]).project([0.5, 0.9, -1.0])
     np.testing.assert_allclose(found.p, [0.3, 0.7, 0.0], atol=1e-12)
     assert found.backend == "oracle"
+
+
+@pytest.mark.parametrize("exponent", [20, 60, 120])
+def test_rounding_of_a_solver_moves_no_mass_over_large_distances(exponent):
+    rng = np.random.default_rng(exponent)
+    for n in (3, 10):
+        q = np.full(n, 1.0 / n)
+        ball = Wasserstein1(q, 1.0, cost=10.0**exponent * rng.integers(1, 9, n))
+        np.testing.assert_array_equal(ball.project(np.full(n, 2.5e155)).p, ball.center)

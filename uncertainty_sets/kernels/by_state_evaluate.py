@@ -30,6 +30,7 @@ from uncertainty_sets.kernels.by_state import (
     most_rows,
 )
 from uncertainty_sets.kernels.by_state_tilt import (
+    CHI_SQUARE,
     KL,
     measure,
     most,
@@ -37,6 +38,7 @@ from uncertainty_sets.kernels.by_state_tilt import (
     read,
     stay,
     tilt_of,
+    weigh,
     write,
     write_top,
 )
@@ -65,6 +67,8 @@ def measure_all(
         i, j = indptr[start + a], indptr[start + a + 1]
         f = F[i - base : j - base]
         measure(mode, f, q[i:j], table, a, tilt_of(mode, f, q[i:j], table, a, theta), budget)
+        if mode == CHI_SQUARE:
+            weigh(table, a, theta)
         spent += table[a, DIVERGENCE]
         growth += table[a, THETA] ** 2 * table[a, SLOPE]
         logs += table[a, LOG_WEIGHT]
@@ -166,6 +170,14 @@ def solve(
         bound = spread * ((logs + budget) / eta)
         for a in range(count):
             bound += policy[a] * (table[a, SPREAD] * table[a, CENTER])
+        if mode != KL:
+            # Cauchy's inequality, where tiny masses leave no η of doubles.
+            square = 0.0
+            for a in range(count):
+                square += table[a, KEPT] ** 2 * table[a, VARIANCE]
+            by_variance = nominal + spread * (np.sqrt(budget) * np.sqrt(square))
+            if not bound <= by_variance:
+                bound = by_variance
     # 4. Write p, and judge it.
     value, off = 0.0, 0.0
     for a in range(count):

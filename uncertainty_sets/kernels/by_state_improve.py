@@ -193,9 +193,13 @@ def saturates(
     if not spent <= budget:
         return False, 0.0, 0.0
     passes = reach_all(mode, F, q, indptr, start, count, table, width, budget)
+    there = True
     for a in range(count):
         spent += table[a, DIVERGENCE]
-    return spent <= budget, spent, float(passes)
+        if table[a, HEIGHT] > width:  # whose tilt may have no such mean in doubles
+            mean = table[a, CENTER] + table[a, FIRST]
+            there = there and table[a, HEIGHT] + table[a, SPREAD] * mean >= (1.0 - NEAR) * width
+    return there and spent <= budget, spent, float(passes)
 
 
 @kernel
@@ -216,7 +220,7 @@ def nested(
         passes += reach_all(mode, F, q, indptr, start, count, table, t, budget)
         weight, lifted, bound, spent, value = total(table, count, budget, width)
         # 1. Keep the multipliers of the best bound and the tilts of the best feasible p.
-        if bound < best:
+        if bound < best and abs(bound) < np.inf:  # the square of a tiny mass may be no number
             best = bound
             for a in range(count):
                 table[a, BEST] = table[a, THETA] * table[a, SCALE]
@@ -301,6 +305,23 @@ def simple_policy(table: Array, count: int, column: int, policy: Array) -> None:
 
 
 @kernel
+def by_variance(table: Array, count: int, budget: float, policy: Array) -> float:
+    """The least bound for χ² by one row alone, mean + √(κ·variance); the policy that takes it is written.
+
+    It is the answer where that row has hardly any mass to gain, which a tilt of doubles cannot say.
+    """
+    least, chosen = np.inf, 0
+    for a in range(count):
+        rise = np.sqrt(budget) * np.sqrt(table[a, VARIANCE])
+        at = table[a, HEIGHT] + table[a, SPREAD] * (table[a, MEAN] + rise)
+        policy[a] = 0.0
+        if at < least:
+            least, chosen = at, a
+    policy[chosen] = 1.0
+    return least
+
+
+@kernel
 def share_out(table: Array, count: int, policy: Array, column: int) -> None:
     """Write the policy in proportion to the multipliers: those of the tilts (THETA) or those in BEST."""
     weight = 0.0
@@ -372,7 +393,10 @@ def solve(
                 bound, column = width, HEIGHT
     # 4. Write p and the policy, and judge them.
     value, violation = write_rows(mode, F, q, indptr, start, count, table, P, at_top, budget, spent)
-    if column == HEIGHT:
+    by_one = by_variance(table, count, budget, policy) if mode != KL and not found else np.inf
+    if by_one < bound:
+        bound = by_one
+    elif column == HEIGHT:
         simple_policy(table, count, HEIGHT, policy)
     else:
         share_out(table, count, policy, column)

@@ -48,9 +48,10 @@ LEAST = 1e-140  # of a tilt that counts: its square is a number
 COARSE = 1e-12  # of the budget: rounding of a divergence that is worth another pass
 REACHED = 1e-15  # how near to an aim, over the distance that is measured
 MOST_PASSES = 100
+CANCELS = 1e-2  # a sum of 1 and a number near -1 that has too few digits
 SUM_ERROR = 1e-14  # of Σp, above which p is divided by it
 
-write_exponential, write_linear = kl.write, chi_square.write
+write_exponential = kl.write
 variance_about = chi_square.variance_about
 
 
@@ -77,6 +78,22 @@ def cut_divergence(f: Array, q: Array, top: float, scale: float, x: float, total
         d = larger(1.0 + x * ((f[i] - top) * scale), 0.0) / total - 1.0
         divergence += q[i] * d * d
     return divergence
+
+
+@summing
+def write_cut(
+    f: Array, q: Array, top: float, scale: float, x: float, weight: float, center: float, p: Array
+) -> tuple[float, float]:
+    """Write weight·q·y₊, with the y of `cut` to the last digit; return Σ p·(g - center) and Σ p."""
+    first, total = 0.0, 0.0
+    for i in range(f.size):
+        g = (f[i] - top) * scale
+        y = 1.0 + x * g
+        w = q[i] if y > 0.0 else 0.0
+        p[i] = weight * (w * larger(y, 0.0))
+        first += p[i] * (g - center)
+        total += p[i]
+    return first, total
 
 
 @kernel
@@ -174,11 +191,14 @@ def exponential(f: Array, q: Array, table: Array, a: int, x: float, budget: floa
 
 @kernel
 def linear(f: Array, q: Array, table: Array, a: int, x: float) -> None:
-    """`measure` for χ²; nothing is cut off up to x = 1, and the moments under q are enough."""
+    """`measure` for χ²; nothing is cut off up to x = 1, and the moments under q are enough.
+
+    Unless 1 + x·mean cancels: then p needs the sums of the very terms that it is made of.
+    """
     mean, variance = table[a, MEAN], table[a, VARIANCE]
     if x <= 1.0:
         total = 1.0 + x * mean
-        if total > 0.0:
+        if total > CANCELS:
             theta, first = 2.0 * x / total, x * variance / total
             divergence = (x / total) * first
             table[a, THETA], table[a, CENTER], table[a, LOG_WEIGHT] = theta, mean, divergence
@@ -269,6 +289,9 @@ def tilt_of(mode: int, f: Array, q: Array, table: Array, a: int, theta: float) -
     if t <= -1.0:
         return x
     top, scale = table[a, TOP], table[a, SCALE]
+    # The largest losses alone are below it too, and have the digits of a t near 0.
+    t = max(t, -goal / table[a, MASS])
+    x = -1.0 / t
     for _ in range(MOST_PASSES):
         mass, total, _, _ = cut(f, q, top, scale, x)
         change = (total / x - goal) / mass
@@ -277,6 +300,22 @@ def tilt_of(mode: int, f: Array, q: Array, table: Array, a: int, theta: float) -
         t += change
         x = -1.0 / t
     return x
+
+
+@kernel
+def weigh(table: Array, a: int, theta: float) -> None:
+    """Write the LOG_WEIGHT for χ² of this θ, for the threshold that was measured, which may be off.
+
+    Where nearly all mass is at the threshold, neighbouring tilts differ in θ by up to all of it. The bound
+    holds for any threshold t = -1/x, if it is that of one θ: c(θ) <= θ·t + 1 + θ²/4·Σ q·(g - t)₊².
+    """
+    x, center, share = table[a, X], table[a, CENTER], theta * np.sqrt(table[a, VARIANCE])
+    weight = theta * (table[a, MEAN] - center) + 0.25 * share * share  # as if nothing were cut off
+    if x > 0.0 and center == 0.0:
+        share = theta / table[a, THETA]
+        cut_off = 1.0 - theta / x + (table[a, DIVERGENCE] + 1.0) * share * share
+        weight = min(weight, cut_off)
+    table[a, LOG_WEIGHT] = weight
 
 
 @kernel
@@ -290,8 +329,7 @@ def write(mode: int, f: Array, q: Array, table: Array, a: int, p: Array) -> floa
     if mode == KL:
         first, total = write_exponential(f, q, top, scale, center, x, table[a, LOG_WEIGHT], p)
     else:
-        weight = 0.5 * table[a, THETA]  # p = (θ/2)·q·(g - t)₊
-        first, total = write_linear(f, q, top, scale, -1.0 / x, weight, center, p)
+        first, total = write_cut(f, q, top, scale, x, 0.5 * table[a, THETA] / x, center, p)
     table[a, FIRST] = first / total
     if abs(total - 1.0) > SUM_ERROR:
         for i in range(p.size):

@@ -363,3 +363,35 @@ def test_values_that_overflow_are_named(kind):
     model = MDP(np.full((2, 2, 2), 0.5), np.full((2, 2), 1.7e308), 0.9)
     with pytest.raises(InvalidLosses, match="of state 0 are too large"):
         ByState(model, kind, 0.1).improve(np.array([1.7e308, 0.0]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_centres_at_corners_leave_no_false_bound(seed):
+    """Masses of 1e-300 to 1e-10 beside one of nearly all: the policies are judged by Cauchy's inequality."""
+    rng = np.random.default_rng(seed)
+    states, actions = 20, 4
+    q = np.zeros((states * actions, states))
+    q[:, 1] = 10.0 ** rng.uniform(-300.0 if seed % 2 else -30.0, -10.0, len(q))
+    q[:, 0] = 1.0 - q[:, 1]
+    model = MDP(q.reshape(states, actions, states), rng.normal(size=(states, actions)), 0.9)
+    budget = rng.choice([1e-3, 0.3, 1.0], states)
+    v = rng.normal(size=states)
+    updates = ByState(model, ChiSquare, budget)
+    z = model.row_rewards[:, None] + 0.9 * v[:2]
+    center = q[:, :2]
+    mean = (center * z).sum(axis=1).reshape(states, actions)
+    spread = np.abs(np.diff(z, axis=1)).reshape(states, actions)
+    deviation = np.sqrt(center[:, 1].reshape(states, actions)) * spread
+    improved = updates.improve(v)
+    assert (improved.lower <= improved.upper).all()
+    assert (improved.upper <= mean.max(axis=1) + 1e-9).all()
+    least = (mean - np.sqrt(budget)[:, None] * deviation).max(axis=1)
+    assert (improved.upper >= least - 1e-9).all()
+    assert (improved.upper - improved.lower <= 1e-8 * np.ptp(z)).all()
+    policy = rng.dirichlet(np.ones(actions), states)
+    found = updates.evaluate(policy.ravel(), v)
+    nominal = (policy * mean).sum(axis=1)
+    room = np.sqrt(budget) * np.sqrt(((policy * deviation) ** 2).sum(axis=1))
+    assert (found.lower <= found.upper).all()
+    assert (found.upper <= nominal + 1e-9).all()
+    assert (found.lower >= nominal - room - 1e-8).all()
