@@ -163,7 +163,7 @@ def test_the_order_of_auto_is_data(monkeypatch):
 
 def test_large_sparse_linear_programs_go_to_interior_points_first():
     def posed(rows, entries):
-        A = sparse.random_array((rows, 3_000), density=entries / 3_000, rng=np.random.default_rng(0))
+        A = sparse.random(rows, 3_000, entries / 3_000, random_state=0)
         return ConicProgram(sparse.csc_array(A), np.ones(rows), (("nonneg", rows),), np.arange(10))
 
     assert backends.in_order(posed(4_000, 6))[0] == "highs"
