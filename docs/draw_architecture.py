@@ -18,7 +18,7 @@ PARTS: dict[str, tuple[float, float, float, str]] = {  # left, bottom, width, wh
     "complexity, oracles, driver": (3.35, 10.3, 3.7, "speed and accuracy"),
     "soak": (7.3, 10.3, 1.7, "adversarial cases"),
     "datasets": (9.25, 10.3, 2.3, "one file per data set"),
-    "app": (0.5, 8.2, 5.4, "the command fdro: commands, run files, report"),
+    "cli": (0.5, 8.2, 5.4, "the command fdro: commands, run files, report"),
     "estimators": (6.15, 8.2, 5.4, "the scikit-learn estimators"),
     "solving, run": (0.5, 7.03, 11.05, "solve(), resume() and the loop"),
     "aspire": (0.5, 5.86, 1.9, "ASPIRE-EASE"),
@@ -26,20 +26,20 @@ PARTS: dict[str, tuple[float, float, float, str]] = {  # left, bottom, width, wh
     "engines": (5.0, 5.86, 2.2, "one file per engine"),
     "observers": (7.4, 5.86, 2.0, "history, stopping"),
     "problems": (9.6, 5.86, 1.95, "softmax, torch, …"),
-    "federation": (
+    "master": (
         0.5,
         4.69,
         8.1,
         "master, worker, roster, handshake, checkpoint: what all need",
     ),
     "privacy": (8.8, 4.69, 2.75, "noise and accounts"),
-    "contracts": (0.5, 3.52, 11.05, "what algorithms, problems, engines and observers promise each other"),
+    "protocol": (0.5, 3.52, 11.05, "what algorithms, problems, engines and observers promise each other"),
     "sets": (0.5, 1.5, 2.3, "one file per set"),
     "base": (3.05, 1.5, 2.5, "worst_case()"),
     "conic": (5.8, 1.5, 2.5, "program, certificate"),
     "backends": (8.55, 1.5, 3.0, "one file per solver"),
     "kernels": (0.5, 0.35, 5.05, "compiled closed forms over arrays"),
-    "conformance": (5.8, 0.35, 2.5, "check_set()"),
+    "check": (5.8, 0.35, 2.5, "check_set()"),
     "robust, torch, calibration": (8.55, 0.35, 3.0, "for other programs"),
 }
 

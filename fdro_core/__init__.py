@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from fdro_core.aspire.adaptive import Adaptive
     from fdro_core.aspire.admm.algorithm import AspireEase
     from fdro_core.aspire.models.algorithm import AspireModels
-    from fdro_core.contracts.problem import Problem, ProblemFrom
     from fdro_core.engines.delays import Constant, Crash, Exponential, LogNormal, Straggler, Trace
     from fdro_core.engines.flower_ import FlowerEngine, NamedProblem
     from fdro_core.engines.ray_ import RayEngine
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from fdro_core.privacy.policy import PrivacyPolicy
     from fdro_core.privacy.settings import Privacy
     from fdro_core.problems import DenseNetwork, HuberRegression, LeastSquares, SoftmaxRegression
+    from fdro_core.protocol.problem import Problem, ProblemFrom
     from fdro_core.result import Result
     from fdro_core.solving import resume, solve
 
@@ -54,7 +54,7 @@ _find = lazily(
         "aspire.adaptive": "Adaptive",
         "aspire.admm.algorithm": "AspireEase",
         "aspire.models.algorithm": "AspireModels",
-        "contracts.problem": "Problem ProblemFrom",
+        "protocol.problem": "Problem ProblemFrom",
         "engines.delays": "Constant Crash Exponential LogNormal Straggler Trace",
         "engines.flower_": "FlowerEngine NamedProblem",
         "engines.ray_": "RayEngine",

@@ -12,25 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.contracts.algorithm import Assessment, MasterMachine
-from fdro_core.contracts.engine import Engine
-from fdro_core.contracts.observer import Observer
 from fdro_core.errors import DriverError, ObserverFailed, ProofWarning, WorkerSilent, WorkerWarning
-from fdro_core.federation import checkpoint
 from fdro_core.history import History
+from fdro_core.master import checkpoint
 from fdro_core.observers.failures import Failure, find_exit, observer_failed
+from fdro_core.protocol.algorithm import Assessment, MasterMachine
+from fdro_core.protocol.engine import Engine
+from fdro_core.protocol.observer import Observer
 from fdro_core.result import CONVERGED, Result
 from fdro_core.signals import SIGNALS
 from uncertainty_sets.backends import cold
 
 
 class Run:
-    """A run in progress; observers see it as a `contracts.observer.RunView`.
+    """A run in progress; observers see it as a `protocol.observer.RunView`.
 
     Attributes:
         master: the master's state machine.
         engine: the engine.
-        belongs_to: what this is a run of (`federation/identity.py`); checkpoints keep it.
+        belongs_to: what this is a run of (`master/identity.py`); checkpoints keep it.
         stop_reason: why the run ended, "" while it goes on.
         failures: what observers raised.
         broken: whether the run ended in the middle of an update; then there is no state to save.

@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fdro_core.aspire.models.algorithm import AspireModels
-from fdro_core.contracts.algorithm import Algorithm
-from fdro_core.contracts.engine import Engine, WorkerFactory
-from fdro_core.contracts.observer import Observer
-from fdro_core.contracts.oracle import sized
-from fdro_core.contracts.problem import ProblemSource, check_sources
-from fdro_core.contracts.setting_checks import check_object
 from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import CheckpointMismatch, InvalidProblem, InvalidSetting
-from fdro_core.federation import checkpoint
-from fdro_core.federation.handshake import greet
-from fdro_core.federation.identity import RollCall, identify
-from fdro_core.federation.identity import check as check_identity
-from fdro_core.federation.state_checks import check as check_state
+from fdro_core.master import checkpoint
+from fdro_core.master.handshake import greet
+from fdro_core.master.identity import RollCall, identify
+from fdro_core.master.identity import check as check_identity
+from fdro_core.master.state_checks import check as check_state
+from fdro_core.protocol.algorithm import Algorithm
+from fdro_core.protocol.engine import Engine, WorkerFactory
+from fdro_core.protocol.observer import Observer
+from fdro_core.protocol.oracle import sized
+from fdro_core.protocol.problem import ProblemSource, check_sources
+from fdro_core.protocol.setting_checks import check_object
 from fdro_core.result import Result
 from fdro_core.run import Run, execute
 from fdro_core.signals import SIGNALS

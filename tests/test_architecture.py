@@ -159,11 +159,11 @@ def test_an_oracle_call_enters_no_other_file_but_helpers(entered, way):
 
 
 LAYERS = (
-    {"app", "estimators"},
+    {"cli", "estimators"},
     {"solving", "run"},
     {"aspire", "baselines", "engines", "observers", "problems"},
-    {"federation", "privacy"},
-    {"contracts"},
+    {"master", "privacy"},
+    {"protocol"},
 )
 """The rows of fdro_core in the page's drawing, from the top."""
 

@@ -15,8 +15,8 @@ import pytest
 
 from fdro_core import ThreadEngine, VirtualEngine
 from fdro_core.baselines import FedAvg
-from fdro_core.contracts.algorithm import ALGORITHMS
-from fdro_core.contracts.engine import ENGINES
+from fdro_core.protocol.algorithm import ALGORITHMS
+from fdro_core.protocol.engine import ENGINES
 from uncertainty_sets import KL, Box, UncertaintySet, get_set, worst_case
 from uncertainty_sets.backends import in_order, select
 from uncertainty_sets.backends.base import BACKENDS
@@ -228,10 +228,10 @@ GROUPS = {
         "highs", "scs", "uncertainty_sets.backends.highs_:Highs", "uncertainty_sets.backends:Backend",
     ),
     "fdro_core.baselines": (
-        "fed-avg", "afl", "fdro_core.baselines:FedAvg", "fdro_core.contracts.algorithm:AlgorithmTraits",
+        "fed-avg", "afl", "fdro_core.baselines:FedAvg", "fdro_core.protocol.algorithm:AlgorithmTraits",
     ),
     "fdro_core.engines": (
-        "thread", "ray", "fdro_core:ThreadEngine", "fdro_core.contracts.engine:EngineTraits",
+        "thread", "ray", "fdro_core:ThreadEngine", "fdro_core.protocol.engine:EngineTraits",
     ),
 }  # fmt: skip
 """Of each kind two names that fdro has, a class to derive from, and the base that lacks everything."""
@@ -300,8 +300,8 @@ import json, sys, warnings
 sys.path.insert(0, sys.argv[1])
 from uncertainty_sets.base import SETS
 from uncertainty_sets.backends.base import BACKENDS
-from fdro_core.contracts.algorithm import ALGORITHMS
-from fdro_core.contracts.engine import ENGINES
+from fdro_core.protocol.algorithm import ALGORITHMS
+from fdro_core.protocol.engine import ENGINES
 warnings.simplefilter("always")
 found = {}
 for registry in (SETS, BACKENDS, ALGORITHMS, ENGINES):

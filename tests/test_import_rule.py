@@ -35,7 +35,7 @@ HOME = {
 }
 """The only file, or folder, that may import each of these."""
 
-COMMAND = PurePosixPath("fdro_core/app")
+COMMAND = PurePosixPath("fdro_core/cli")
 """The `fdro` command: it uses everything else, and no other package uses it."""
 
 LAZY = ("cvxpy", "numba", "scipy", "ot", "clarabel", "highspy", "scs", "torch", "matplotlib")
@@ -101,7 +101,7 @@ def at_home(path: str, home: str) -> bool:
 
 
 def imports_of_the_command(root: Path) -> list[str]:
-    """Every import of `fdro_core.app` from outside it; tests may import it, to test it."""
+    """Every import of `fdro_core.cli` from outside it; tests may import it, to test it."""
     found = []
     for tree in TREES[:-1]:
         for file in sorted((root / tree).rglob("*.py")):
@@ -207,17 +207,17 @@ def test_the_rule_holds() -> None:
 
 
 def test_nobody_imports_the_command() -> None:
-    assert (ROOT / COMMAND / "cli.py").exists()
+    assert (ROOT / COMMAND / "app.py").exists()
     assert imports_of_the_command(ROOT) == []
 
 
 def test_an_import_of_the_command_is_seen(tmp_path: Path) -> None:
-    write(tmp_path, "fdro_core/result.py", "def f():\n    from fdro_core.app.reading import tables\n")
-    write(tmp_path, "fdro_core/a.py", "from fdro_core import app\n")
-    write(tmp_path, "fdro_core/b.py", "from .app.cli import app\n")
-    write(tmp_path, "bench/a.py", "import os\nimport fdro_core.app.cli\n")
-    write(tmp_path, "fdro_core/app/cli.py", "import fdro_core.app.runs\n")
-    write(tmp_path, "fdro_core/applied.py", "import fdro_core.apps\n")
+    write(tmp_path, "fdro_core/result.py", "def f():\n    from fdro_core.cli.reading import tables\n")
+    write(tmp_path, "fdro_core/a.py", "from fdro_core import cli\n")
+    write(tmp_path, "fdro_core/b.py", "from .cli.app import app\n")
+    write(tmp_path, "bench/a.py", "import os\nimport fdro_core.cli.app\n")
+    write(tmp_path, "fdro_core/cli/app.py", "import fdro_core.cli.runs\n")
+    write(tmp_path, "fdro_core/climbing.py", "import fdro_core.climb\n")
     found = imports_of_the_command(tmp_path)
     assert found == ["fdro_core/a.py:1", "fdro_core/b.py:1", "fdro_core/result.py:2", "bench/a.py:2"]
 
@@ -282,7 +282,7 @@ def test_import_of_the_driver_is_light() -> None:
 
 
 def test_help_of_the_command_waits_for_nothing() -> None:
-    ask = "from typer.testing import CliRunner; from fdro_core.app.cli import app; "
+    ask = "from typer.testing import CliRunner; from fdro_core.cli.app import app; "
     loaded = loaded_by(ask + "assert CliRunner().invoke(app, ['--help']).exit_code == 0", ROOT)
     assert "typer" in loaded
     assert loaded.isdisjoint({*LAZY, "numpy", "ray", "sklearn"})

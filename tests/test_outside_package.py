@@ -80,8 +80,8 @@ IN_PYTHON = """
 import cvxpy as cp
 import numpy as np
 from fdro_core import LeastSquares, solve
-from fdro_core.contracts.algorithm import ALGORITHMS
-from fdro_core.contracts.engine import ENGINES
+from fdro_core.protocol.algorithm import ALGORITHMS
+from fdro_core.protocol.engine import ENGINES
 from fdro_core.sklearn import RobustClassifier
 from uncertainty_sets import available_backends, check_set, get_set, worst_case
 from uncertainty_sets.robust import support
@@ -132,7 +132,7 @@ def test_the_command_line_uses_it(clean, tmp_path, monkeypatch):
     )
     text = text.partition("[engine]")[0] + '[engine]\nname = "queue"\n\n[output]\nfolder = "run"\n'
     Path("run.toml").write_text(text, encoding="utf-8")
-    fdro = ("-m", "fdro_core.app.cli")
+    fdro = ("-m", "fdro_core.cli.app")
     # 9: a training run with set, algorithm and engine
     clean(*fdro, "train", "run.toml", cwd=tmp_path)
     result = json.loads(Path("run/result.json").read_text(encoding="utf-8"))

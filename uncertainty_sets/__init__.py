@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uncertainty_sets.answer import BestCase, RaggedWorstCase, WorstCase
     from uncertainty_sets.backends import available_backends
     from uncertainty_sets.base import UncertaintySet
-    from uncertainty_sets.conformance.check import check_set
+    from uncertainty_sets.check.check import check_set
     from uncertainty_sets.inverse import LeastRadius
     from uncertainty_sets.penalised import Penalised
     from uncertainty_sets.pooling import Pooled, entropy_pooling
@@ -89,7 +89,7 @@ _find = lazily(
         "answer": "BestCase RaggedWorstCase WorstCase",
         "backends": "available_backends",
         "base": "UncertaintySet",
-        "conformance.check": "check_set",
+        "check.check": "check_set",
         "inverse": "LeastRadius",
         "penalised": "Penalised",
         "pooling": "Pooled entropy_pooling",

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from fdro_core import AspireEase, AspireModels, ProblemFrom, RayEngine, SoftmaxRegression, ThreadEngine, solve
 from fdro_core.aspire.models.messages import Evaluation
-from fdro_core.contracts.engine import Event, WorkerFactory
-from fdro_core.contracts.messages import Reply, Request, Step, Update
 from fdro_core.engines.ray_.cluster import several_nodes
+from fdro_core.protocol.engine import Event, WorkerFactory
+from fdro_core.protocol.messages import Reply, Request, Step, Update
 from uncertainty_sets import KL
 
 CONSOLE = Console(width=120)

@@ -18,7 +18,7 @@ from bench.driver.problems import (
     six_sets,
 )
 from fdro_core import AspireEase, AspireModels, LogNormal, Straggler, VirtualEngine, solve
-from fdro_core.contracts.algorithm import Algorithm
+from fdro_core.protocol.algorithm import Algorithm
 
 EPOCHS = 150
 """Epochs of a run with models: three times what the slowest needs for 1e-6."""

@@ -27,9 +27,9 @@ from fdro_core import (
     VirtualEngine,
     solve,
 )
-from fdro_core.contracts.messages import Begin, Step
 from fdro_core.engines.ray_ import cluster
 from fdro_core.engines.wall_clock.host import Host
+from fdro_core.protocol.messages import Begin, Step
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=120)

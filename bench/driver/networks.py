@@ -11,7 +11,7 @@ from bench.experiments.runs import models
 from bench.measuring.timing import interleave
 from fdro_core import AspireModels, DenseNetwork, LogNormal, VirtualEngine, solve
 from fdro_core.baselines import AFL
-from fdro_core.contracts.problem import Problem
+from fdro_core.protocol.problem import Problem
 from uncertainty_sets import CDNorm
 from uncertainty_sets.arrays import Array
 

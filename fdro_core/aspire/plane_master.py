@@ -8,8 +8,8 @@ from typing import Any
 
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.federation.master import FederatedMaster, Outgoing
-from fdro_core.federation.roster import NEVER
+from fdro_core.master.base import FederatedMaster, Outgoing
+from fdro_core.master.roster import NEVER
 
 
 class PlaneMaster(FederatedMaster):

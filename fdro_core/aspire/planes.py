@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.aspire.admm.kernels import weight_of
-from fdro_core.federation.missing import redistribute
+from fdro_core.master.missing import redistribute
 from uncertainty_sets.arrays import Array
 
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that

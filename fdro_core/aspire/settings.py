@@ -9,12 +9,12 @@ from math import ceil
 from typing import Any
 
 from fdro_core.aspire.adaptive import Adaptive
-from fdro_core.contracts.algorithm import AlgorithmTraits
-from fdro_core.contracts.settings import Instance, OneOf, Whole, WorkerCount, check_settings, setting
 from fdro_core.errors import InvalidSetting
-from fdro_core.federation import settings as shared
-from fdro_core.federation.handshake import check_set
-from fdro_core.federation.roster import RosterSettings
+from fdro_core.master import settings as shared
+from fdro_core.master.handshake import check_set
+from fdro_core.master.roster import RosterSettings
+from fdro_core.protocol.algorithm import AlgorithmTraits
+from fdro_core.protocol.settings import Instance, OneOf, Whole, WorkerCount, check_settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)

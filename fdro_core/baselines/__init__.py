@@ -24,7 +24,7 @@ from fdro_core.baselines.mix_even import MixEven as MixEven
 from fdro_core.baselines.q_ffl import QFFL as QFFL
 from fdro_core.baselines.scaff_pd import ScaffPD as ScaffPD
 from fdro_core.baselines.scaffold import Scaffold as Scaffold
-from fdro_core.contracts.algorithm import ALGORITHMS, AlgorithmTraits
+from fdro_core.protocol.algorithm import ALGORITHMS, AlgorithmTraits
 
 
 def _found() -> dict[str, type[Any]]:

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds import Job, Rounds, RoundState, project
-from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Number, documented, setting
-from fdro_core.contracts.tuning import STEP, WEIGHT_STEP, Tunable
+from fdro_core.protocol.messages import Trained
+from fdro_core.protocol.settings import Number, documented, setting
+from fdro_core.protocol.tuning import STEP, WEIGHT_STEP, Tunable
 
 
 @documented

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds import Job, Rounds, RoundState, average, project
-from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Number, Whole, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Choice, Range, Tunable
+from fdro_core.protocol.messages import Trained
+from fdro_core.protocol.settings import Number, Whole, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Choice, Range, Tunable
 
 
 @documented

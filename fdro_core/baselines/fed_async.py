@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fdro_core.baselines.arrivals import Arrival, Arrivals, ArrivalState
-from fdro_core.contracts.settings import Number, Share, Whole, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Choice, Range, Tunable, Variant
 from fdro_core.errors import InvalidSetting
+from fdro_core.protocol.settings import Number, Share, Whole, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Choice, Range, Tunable, Variant
 from uncertainty_sets.arrays import Array
 
 

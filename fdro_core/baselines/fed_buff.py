@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdro_core.baselines.arrivals import Arrival, Arrivals, ArrivalState
-from fdro_core.contracts.settings import Number, Whole, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Choice, Range, Tunable
+from fdro_core.protocol.settings import Number, Whole, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Choice, Range, Tunable
 from uncertainty_sets.arrays import Array
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fdro_core.baselines.fedavg import FedAvg
-from fdro_core.contracts.settings import Number, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Range, Tunable
+from fdro_core.protocol.settings import Number, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Range, Tunable
 
 
 @documented

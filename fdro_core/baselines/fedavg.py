@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds import Job, Rounds, RoundState
-from fdro_core.contracts.settings import Whole, WorkerCount, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Tunable
+from fdro_core.protocol.settings import Whole, WorkerCount, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Tunable
 from uncertainty_sets.arrays import Array
 
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds import Rounds
-from fdro_core.contracts.settings import documented
-from fdro_core.contracts.tuning import STEP, Tunable
+from fdro_core.protocol.settings import documented
+from fdro_core.protocol.tuning import STEP, Tunable
 from uncertainty_sets.arrays import Array
 
 

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds import Job, Rounds, RoundState, average
-from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Number, Whole, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Range, Tunable
 from fdro_core.errors import InvalidProblem
+from fdro_core.protocol.messages import Trained
+from fdro_core.protocol.settings import Number, Whole, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Range, Tunable
 from uncertainty_sets.arrays import Array
 
 

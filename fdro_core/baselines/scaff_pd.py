@@ -16,9 +16,9 @@ from fdro_core.baselines.rounds import (
     mean_control,
     project,
 )
-from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Number, Whole, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Range, Tunable
+from fdro_core.protocol.messages import Trained
+from fdro_core.protocol.settings import Number, Whole, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Range, Tunable
 
 
 @documented

@@ -10,9 +10,9 @@ import numpy as np
 
 from fdro_core.baselines.fedavg import FedAvg
 from fdro_core.baselines.rounds import Job, RoundState, follow_controls, mean_control
-from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Number, documented, setting
-from fdro_core.contracts.tuning import LOCAL_STEPS, STEP, Tunable
+from fdro_core.protocol.messages import Trained
+from fdro_core.protocol.settings import Number, documented, setting
+from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Tunable
 from uncertainty_sets.arrays import Array
 
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fdro_core.contracts.setting_checks import check_number
 from fdro_core.errors import InvalidSetting
+from fdro_core.protocol.setting_checks import check_number
 from uncertainty_sets.arrays import Array
 
 BLOCK = 4096  # delays are drawn in blocks: one at a time costs as much as a small gradient

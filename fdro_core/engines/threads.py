@@ -11,10 +11,6 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.failures import as_exception, words
-from fdro_core.contracts.messages import Reply, Request
-from fdro_core.contracts.setting_checks import check_whole
 from fdro_core.engines.wall_clock import (
     Answer,
     Arrival,
@@ -25,6 +21,10 @@ from fdro_core.engines.wall_clock import (
     make_worker,
     restore_worker,
 )
+from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
+from fdro_core.protocol.failures import as_exception, words
+from fdro_core.protocol.messages import Reply, Request
+from fdro_core.protocol.setting_checks import check_whole
 
 STOP_TIMEOUT = 2.0  # seconds that `stop` waits for threads that are in a step; they end by themselves later
 

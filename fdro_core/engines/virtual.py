@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.contracts.engine import (
+from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
+from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
+from fdro_core.privacy.policy import admitted
+from fdro_core.protocol.engine import (
     Away,
     Back,
     EngineTraits,
@@ -18,13 +21,10 @@ from fdro_core.contracts.engine import (
     WorkerMachine,
     gradients_of,
 )
-from fdro_core.contracts.failures import as_exception
-from fdro_core.contracts.messages import Reply, Request, copied, from_fields, to_fields
-from fdro_core.contracts.replies import checked
-from fdro_core.contracts.setting_checks import check_list_of, check_number, check_whole
-from fdro_core.engines.delays import Crash, DelayLaw, Delays, Draws, LogNormal, Straggler
-from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidSetting
-from fdro_core.privacy.policy import admitted
+from fdro_core.protocol.failures import as_exception
+from fdro_core.protocol.messages import Reply, Request, copied, from_fields, to_fields
+from fdro_core.protocol.replies import checked
+from fdro_core.protocol.setting_checks import check_list_of, check_number, check_whole
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
 REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes

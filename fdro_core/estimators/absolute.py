@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.contracts.oracle import sized
 from fdro_core.estimators import central
 from fdro_core.estimators.grouped import GroupedRegression
 from fdro_core.problems.residuals import absolute, smoothed
+from fdro_core.protocol.oracle import sized
 from uncertainty_sets.arrays import Array
 
 WIDTH = 0.1  # the first round's, in units of the targets' deviation

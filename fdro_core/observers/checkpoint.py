@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fdro_core.contracts.observer import RunView
-from fdro_core.contracts.setting_checks import check_path, check_whole
 from fdro_core.files import check_writable
+from fdro_core.protocol.observer import RunView
+from fdro_core.protocol.setting_checks import check_path, check_whole
 
 
 class Checkpoint:

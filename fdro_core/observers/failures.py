@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fdro_core.contracts.failures import words
 from fdro_core.errors import ObserverFailed
+from fdro_core.protocol.failures import words
 
 
 @dataclass(frozen=True)

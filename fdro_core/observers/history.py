@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fdro_core import files
-from fdro_core.contracts.observer import RunView
-from fdro_core.contracts.setting_checks import check_path
 from fdro_core.errors import FileNotWritten
+from fdro_core.protocol.observer import RunView
+from fdro_core.protocol.setting_checks import check_path
 
 
 class HistoryFile:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fdro_core.contracts.observer import RunView
 from fdro_core.outside import visible
+from fdro_core.protocol.observer import RunView
 from fdro_core.result import CONVERGED, STOPPED, ending
 
 if TYPE_CHECKING:

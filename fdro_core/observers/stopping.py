@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fdro_core.contracts.observer import RunView
-from fdro_core.contracts.setting_checks import check_number, check_whole
+from fdro_core.protocol.observer import RunView
+from fdro_core.protocol.setting_checks import check_number, check_whole
 
 
 class StopWhenStationary:

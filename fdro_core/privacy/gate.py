@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from fdro_core.contracts.forms import FLOAT, LARGEST_INT
-from fdro_core.contracts.messages import Message, Reply, Request
 from fdro_core.errors import DriverError
+from fdro_core.protocol.forms import FLOAT, LARGEST_INT
+from fdro_core.protocol.messages import Message, Reply, Request
 
 T = TypeVar("T")
 

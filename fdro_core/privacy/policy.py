@@ -25,11 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.setting_checks import check_number, check_path
 from fdro_core.errors import InvalidSetting
 from fdro_core.privacy.gate import Gate
 from fdro_core.privacy.settings import CLIENT, SAMPLE, Privacy
+from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
+from fdro_core.protocol.setting_checks import check_number, check_path
 
 LOG = logging.getLogger("fdro.privacy")
 VARIABLE = "FDRO_PRIVACY"

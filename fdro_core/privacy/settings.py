@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from fdro_core.contracts.setting_checks import check_number, check_whole
 from fdro_core.errors import InvalidSetting
 from fdro_core.privacy import accounting
+from fdro_core.protocol.setting_checks import check_number, check_whole
 
 SAMPLE, CLIENT = "sample", "client"
 

@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fdro_core.baselines.fedavg import FedAvg
-from fdro_core.contracts.tuning import STEP, Choice, Tunable
+from fdro_core.protocol.tuning import STEP, Choice, Tunable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from typer.testing import CliRunner, Result
 
-from fdro_core.app.cli import app
+from fdro_core.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,4 +65,4 @@ def asked(*arguments: Any, given: str | None = None) -> Any:
 
 def command(*arguments: str) -> tuple[list[str], dict[str, str]]:
     """The command as a process of its own: the line, and the environment."""
-    return [sys.executable, "-m", "fdro_core.app.cli", *arguments], {**os.environ, "PYTHONPATH": str(ROOT)}
+    return [sys.executable, "-m", "fdro_core.cli.app", *arguments], {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fdro_core.contracts.engine import ENGINES as REGISTRY
 from fdro_core.engines.wall_clock import WallEngine
+from fdro_core.protocol.engine import ENGINES as REGISTRY
 from tests.fdro_core.helpers import FORMS, Quadratic
 
 ROOT = Path(__file__).resolve().parents[2]

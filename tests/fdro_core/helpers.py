@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdro_core import AspireEase, AspireModels, LeastSquares, Result, SoftmaxRegression
-from fdro_core.contracts.messages import Step
+from fdro_core.protocol.messages import Step
 from uncertainty_sets import Box
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

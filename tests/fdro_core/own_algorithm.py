@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
-from fdro_core.contracts.algorithm import Assessment
-from fdro_core.contracts.engine import Back, Lost
-from fdro_core.contracts.forms import integer_fault, vector_fault
-from fdro_core.contracts.messages import Hello, Introduction, Message
-from fdro_core.contracts.problem import identity_of
+from fdro_core.protocol.algorithm import Assessment
+from fdro_core.protocol.engine import Back, Lost
+from fdro_core.protocol.forms import integer_fault, vector_fault
+from fdro_core.protocol.messages import Hello, Introduction, Message
+from fdro_core.protocol.problem import identity_of
 
 
 class Ready(Message):

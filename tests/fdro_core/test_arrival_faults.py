@@ -9,9 +9,9 @@ import pytest
 
 from fdro_core import Constant, Crash, LeastSquares, Straggler, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import ACE, FedAsync, FedBuff
-from fdro_core.contracts.engine import Event
 from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerWarning
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.engine import Event
 from tests.fdro_core.helpers import Faulty, Quadratic, machines
 from tests.fdro_core.test_arrivals import anywhere, every_method, opposed, steady
 

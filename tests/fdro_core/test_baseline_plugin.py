@@ -26,8 +26,8 @@ from typing import ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds import Job, Rounds, RoundState
-from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import Number, documented, setting
+from fdro_core.protocol.messages import Trained
+from fdro_core.protocol.settings import Number, documented, setting
 
 
 @documented
@@ -63,7 +63,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fdro_core.baselines.arrivals import Arrival, Arrivals, ArrivalState
-from fdro_core.contracts.settings import Number, documented, setting
+from fdro_core.protocol.settings import Number, documented, setting
 from uncertainty_sets.arrays import Array
 
 

@@ -12,10 +12,10 @@ from fdro_core import Constant, Crash, Straggler, VirtualEngine, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
 from fdro_core.baselines.rounds import project
 from fdro_core.baselines.training.worker import RoundWorker
-from fdro_core.contracts.engine import Event
-from fdro_core.contracts.messages import Hello, Train, Trained
 from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerWarning
 from fdro_core.observers import StopWhenStationary
+from fdro_core.protocol.engine import Event
+from fdro_core.protocol.messages import Hello, Train, Trained
 from tests.fdro_core.helpers import Faulty, Quadratic, machines, middle_box, softmax_problems
 from uncertainty_sets import KL, Box
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fdro_core import AspireEase, AspireModels, baselines
-from fdro_core.app.runs import catalogue
 from fdro_core.baselines import FedAvg
-from fdro_core.contracts.algorithm import ALGORITHMS
-from fdro_core.contracts.engine import ENGINES
+from fdro_core.cli.runs import catalogue
 from fdro_core.errors import InvalidSetting
+from fdro_core.protocol.algorithm import ALGORITHMS
+from fdro_core.protocol.engine import ENGINES
 
 
 def test_the_names_of_what_fdro_has():

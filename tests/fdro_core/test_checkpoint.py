@@ -20,7 +20,7 @@ from fdro_core import (
     solve,
 )
 from fdro_core.errors import InvalidSetting, NoWorkersLeft
-from fdro_core.federation import checkpoint as files
+from fdro_core.master import checkpoint as files
 from fdro_core.observers import Checkpoint, HistoryFile, read_history
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 from uncertainty_sets import KL, Polyhedron

@@ -20,8 +20,8 @@ import pytest
 
 from fdro_core import AspireModels, ProblemFrom, resume, solve
 from fdro_core.errors import CheckpointDamaged, FileNotWritten, InvalidSetting, ObserverFailed
-from fdro_core.federation import checkpoint as snapshots
 from fdro_core.files import check_writable, replacing
+from fdro_core.master import checkpoint as snapshots
 from fdro_core.observers import Checkpoint, HistoryFile
 from tests.fdro_core.engine_kinds import ROOT
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
@@ -241,7 +241,7 @@ def test_an_interrupt_in_the_midst_of_writing(monkeypatch, tmp_path):
 NO_ROOM = """
 import sys
 import numpy as np
-from fdro_core.federation import checkpoint as snapshot
+from fdro_core.master import checkpoint as snapshot
 from fdro_core.errors import FileNotWritten
 path, parts, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 snapshot.write(path, {"x": 1})

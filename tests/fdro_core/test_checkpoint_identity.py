@@ -25,8 +25,8 @@ from fdro_core import (
 )
 from fdro_core.baselines import FedAvg
 from fdro_core.errors import CheckpointMismatch, CheckpointWarning, InvalidProblem
-from fdro_core.federation import checkpoint as snapshots
-from fdro_core.federation.identity import describe
+from fdro_core.master import checkpoint as snapshots
+from fdro_core.master.identity import describe
 from fdro_core.observers import Checkpoint, StopAfter
 from tests.fdro_core.engine_kinds import EVERY, N, quadratics
 from tests.fdro_core.helpers import Quadratic, load_shard, middle_box, softmax_problems

@@ -21,7 +21,7 @@ from fdro_core import (
     solve,
 )
 from fdro_core.baselines import DRFAProx
-from fdro_core.federation import checkpoint as snapshots
+from fdro_core.master import checkpoint as snapshots
 from tests.fdro_core.engine_kinds import ROOT
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 

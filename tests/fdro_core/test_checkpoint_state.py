@@ -11,7 +11,7 @@ import pytest
 from fdro_core import AspireEase, AspireModels, Constant, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.baselines import ACE, AFL, QFFL, DRFAProx, FedAsync, FedAvg, FedBuff, Scaffold, ScaffPD
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, CheckpointWarning
-from fdro_core.federation import checkpoint as snapshots
+from fdro_core.master import checkpoint as snapshots
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import quadratics
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems

@@ -57,8 +57,8 @@ def test_choose():
 def test_choose_starts_are_valid():
     import tomllib
 
-    from fdro_core.app.commands.choose import SCENARIOS, STARTS
-    from fdro_core.app.written_sets import set_class, written_set
+    from fdro_core.cli.commands.choose import SCENARIOS, STARTS
+    from fdro_core.cli.written_sets import set_class, written_set
 
     assert set(STARTS) == {name for scenario in SCENARIOS for name in scenario.sets}
     for name, text in STARTS.items():
@@ -66,7 +66,7 @@ def test_choose_starts_are_valid():
 
 
 def test_choose_asks_on_a_terminal(monkeypatch):
-    from fdro_core.app.commands import choose
+    from fdro_core.cli.commands import choose
 
     monkeypatch.setattr(
         choose, "sys", type("Terminal", (), {"stdin": type("In", (), {"isatty": lambda: True})})
@@ -95,7 +95,7 @@ def test_import_stays_light():
     """`fdro_core` loads no part of the command line, and the command line no plotting or solver."""
     for statement, barred in (
         ("import fdro_core", {"typer", "rich", "matplotlib", "sklearn", "torch", "cvxpy"}),
-        ("import fdro_core.app.cli", {"matplotlib", "sklearn", "torch", "cvxpy"}),
+        ("import fdro_core.cli.app", {"matplotlib", "sklearn", "torch", "cvxpy"}),
     ):
         script = f"import sys; {statement}; print(*{{m.partition('.')[0] for m in sys.modules}})"
         _, environment = command()
@@ -118,12 +118,12 @@ def test_demo(monkeypatch):
 
 def test_demo_goes_on_without_matplotlib(monkeypatch):
     pytest.importorskip("sklearn")
-    from fdro_core.app.commands import demo
+    from fdro_core.cli.commands import demo
 
     monkeypatch.setattr(demo, "ROUNDS", 5)
     monkeypatch.setattr(demo, "ITERATIONS", 50)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.delitem(sys.modules, "fdro_core.app.commands.demo_picture", raising=False)
+    monkeypatch.delitem(sys.modules, "fdro_core.cli.commands.demo_picture", raising=False)
     answer = fdro("demo", "-q")
     assert 'pip install "fdro[plot]"' in answer.stderr
     assert "worst-worker test accuracy" in answer.stdout

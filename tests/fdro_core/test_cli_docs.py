@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fdro_core.app.cli import app
+from fdro_core.cli.app import app
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
@@ -73,7 +73,7 @@ def test_the_page_runs_as_printed(tmp_path, monkeypatch):
 
 def test_the_table_of_fields_is_complete():
     """Each field that the code takes by name stands in the table, and the other way round."""
-    folder = PAGE.parents[1] / "fdro_core" / "app" / "runs"
+    folder = PAGE.parents[1] / "fdro_core" / "cli" / "runs"
     taken = set()
     for file in ("data.py", "workers.py", "run_file.py"):
         text = (folder / file).read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fdro_core import NamedProblem, solve
-from fdro_core.app.cli import app
+from fdro_core.cli.app import app
 from tests.fdro_core.helpers import middle_box
 
 

@@ -266,7 +266,7 @@ def test_mistakes(forest, arguments, words):
 def test_sweeps_are_shown_on_a_terminal(forest, monkeypatch):
     from contextlib import contextmanager
 
-    from fdro_core.app.commands import mdp
+    from fdro_core.cli.commands import mdp
 
     lines = []
 

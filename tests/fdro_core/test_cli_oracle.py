@@ -211,7 +211,7 @@ def test_oracle_empty_stdin():
 
 
 def test_oracle_without_proof_fails(monkeypatch):
-    from fdro_core.app.commands import oracle
+    from fdro_core.cli.commands import oracle
 
     monkeypatch.setattr(oracle, "PROVED", -1.0)  # no answer is good enough
     assert "too large for a proof" in fdro("oracle", "-s", "kl", "-l", "1,2", "--radius", 0.1, code=1).stderr

@@ -68,7 +68,7 @@ def test_mistakes_are_reported_with_their_line(old, new, line, words):
 
 
 def test_lines_are_found_past_arrays_and_long_strings():
-    from fdro_core.app.runs.source import Source
+    from fdro_core.cli.runs.source import Source
 
     text = 'note = """\n[set]\nradius = 1\n"""\n[set]\nD = [\n  [1, 0],\n  [0]\n]\nradius = 2\n'
     text += "[[engine.crashes]]\nworker = 1\n[[engine.crashes]]\nworker = 2\n"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fdro_core.errors import CheckpointWarning
-from fdro_core.federation import checkpoint as snapshot
+from fdro_core.master import checkpoint as snapshot
 from tests.fdro_core.command import RUN_FILE, TO_THE_END, asked, command, fdro
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -305,7 +305,7 @@ def test_no_workers_left_keeps_the_last_state():
 HEED = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from fdro_core.app.cli import app
+from fdro_core.cli.app import app
 """
 
 

@@ -13,7 +13,7 @@ from fdro_core import AspireModels, LogNormal, ThreadEngine, VirtualEngine, resu
 from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.messages import Evaluate, Evaluation
 from fdro_core.errors import CheckpointMismatch, InvalidSetting, WorkerWarning
-from fdro_core.federation.outliers import others_median, others_spread
+from fdro_core.master.outliers import others_median, others_spread
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import Quadratic, machines, middle_box, same, softmax_problems
 from tests.fdro_core.twisted import With, changed, scaled

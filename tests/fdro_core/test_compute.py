@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
-from fdro_core.contracts.engine import gradients_of
+from fdro_core.protocol.engine import gradients_of
 from tests.fdro_core.helpers import middle_box, softmax_problems
 from tests.fdro_core.test_every_baseline import METHODS, N
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fdro_core import Adaptive, AspireEase, AspireModels, VirtualEngine, resume, solve
-from fdro_core.contracts.settings import settings_table
 from fdro_core.errors import InvalidSetting
+from fdro_core.protocol.settings import settings_table
 from tests.fdro_core.helpers import Quadratic, middle_box
 from uncertainty_sets import KL
 

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 from fdro_core import Constant, Crash, VirtualEngine, solve
 from fdro_core.baselines import FedAvg, Scaffold, ScaffPD
 from fdro_core.baselines.rounds import project
-from fdro_core.contracts.engine import Event
-from fdro_core.contracts.messages import Train
 from fdro_core.errors import InvalidSetting
+from fdro_core.protocol.engine import Event
+from fdro_core.protocol.messages import Train
 from tests.fdro_core.helpers import Quadratic, machines, square_problems
 from tests.fdro_core.test_fair_baselines import form, uneven
 from tests.fdro_core.test_preconditioned_baselines import anywhere, root, step

@@ -26,7 +26,7 @@ MASTER = (
 import sys
 from pathlib import Path
 from fdro_core import AspireModels, solve
-from fdro_core.contracts.engine import ENGINES
+from fdro_core.protocol.engine import ENGINES
 from tests.fdro_core.helpers import Mishap, begin_calls, middle_box
 kind, stage, folder = sys.argv[1:4]
 slow = dict(patience=3600.0, deadline_floor=3600.0)

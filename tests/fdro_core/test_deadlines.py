@@ -12,10 +12,10 @@ import pytest
 
 from fdro_core import LogNormal, ProblemFrom, Straggler, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, FedAvg
-from fdro_core.contracts.engine import Away, Event, Silent
-from fdro_core.contracts.messages import Begin, Hello, Introduction, Step, Update
 from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerFailed, WorkerSilent, WorkerWarning
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.engine import Away, Event, Silent
+from fdro_core.protocol.messages import Begin, Hello, Introduction, Step, Update
 from tests.fdro_core.engine_kinds import (
     ENGINES,
     FLOWER,

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fdro_core.app.cli import app
-from fdro_core.federation import checkpoint
+from fdro_core.cli.app import app
+from fdro_core.master import checkpoint
 from tests.fdro_core.command import fdro, furnish
 
 COUNT = int(os.environ.get("FDRO_EDITS", "300"))

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from fdro_core import RayEngine, ThreadEngine, VirtualEngine
-from fdro_core.contracts.engine import EngineTraits
+from fdro_core.protocol.engine import EngineTraits
 from tests.fdro_core.command import RUN_FILE
 from tests.fdro_core.engine_kinds import ENGINES, ROOT
 
@@ -65,7 +65,7 @@ def test_a_new_engine_runs_by_its_name(plugged, place, tmp_path):
     )
     (tmp_path / "run.toml").write_text(settings)
     answer = plugged(
-        "-c", "import plugged; from fdro_core.app.cli import app; app()", "train", "run.toml", cwd=tmp_path
+        "-c", "import plugged; from fdro_core.cli.app import app; app()", "train", "run.toml", cwd=tmp_path
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert json.loads((tmp_path / "run" / "result.json").read_text())["engine"]["name"] == "queue"

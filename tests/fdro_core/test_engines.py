@@ -1,6 +1,6 @@
 """One suite for every engine: what all must do, then what those on a wall clock must survive.
 
-Which tests an engine gets depends on the traits of its class (`contracts/engine.py`).
+Which tests an engine gets depends on the traits of its class (`protocol/engine.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from fdro_core import ProblemFrom, solve
-from fdro_core.contracts.engine import Lost
-from fdro_core.contracts.messages import Begin, Hello, Introduction, Step, Update
 from fdro_core.errors import Deadlock, InvalidProblem, NoWorkersLeft, WorkerFailed, WorkerWarning
+from fdro_core.protocol.engine import Lost
+from fdro_core.protocol.messages import Begin, Hello, Introduction, Step, Update
 from tests.fdro_core.engine_kinds import (
     ENGINES,
     EVERY,
@@ -123,7 +123,7 @@ def test_an_engine_serves_twice_and_from_another_thread(kind, make, aspire):
 
 @pytest.mark.parametrize("kind", WALL)
 def test_questions_and_answers_one_by_one(kind, make):
-    """The contract of contracts/engine.py, without a master."""
+    """The contract of protocol/engine.py, without a master."""
     good = Update(1, np.ones(2), 1.0, 1.0, 1.0)
     strange = [
         Update(1, np.ones(3), 1.0, 1.0, 1.0),

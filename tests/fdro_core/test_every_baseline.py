@@ -10,9 +10,9 @@ import pytest
 
 from fdro_core import Crash, LogNormal, ThreadEngine, VirtualEngine, baselines, resume, solve
 from fdro_core.baselines.arrivals import Arrivals
-from fdro_core.contracts.tuning import PRECONDITIONED
 from fdro_core.errors import CheckpointMismatch, InvalidSetting
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.tuning import PRECONDITIONED
 from tests.fdro_core.command import RUN_FILE, asked
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 

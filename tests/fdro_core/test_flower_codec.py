@@ -14,11 +14,11 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import tests.fdro_core.own_algorithm  # noqa: F401  # further classes of messages
 from fdro_core.aspire.models import messages as models
-from fdro_core.contracts import messages
-from fdro_core.contracts.messages import Message, Step, Update
 from fdro_core.engines.flower_ import codec, failures, package, plain, wire
 from fdro_core.engines.wall_clock import WorkerRecord
 from fdro_core.errors import InvalidProblem, MalformedMessage
+from fdro_core.protocol import messages
+from fdro_core.protocol.messages import Message, Step, Update
 from tests.fdro_core.engine_kinds import needs_flower
 
 pytestmark = needs_flower

@@ -8,8 +8,8 @@ import pytest
 import fdro_core.history
 from fdro_core import AspireModels, Crash, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL
-from fdro_core.federation import checkpoint
 from fdro_core.history import History
+from fdro_core.master import checkpoint
 from fdro_core.observers import Checkpoint, HistoryFile, read_history
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 

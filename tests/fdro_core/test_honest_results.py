@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireModels, Crash, VirtualEngine, resume, solve
-from fdro_core.app.commands.demo import show as show_demo
 from fdro_core.baselines import AFL, DRFAProx, FedAvg
+from fdro_core.cli.commands.demo import show as show_demo
 from fdro_core.errors import NoWorkersLeft
 from fdro_core.observers import Checkpoint, StopWhenStationary
 from fdro_core.result import NAMED, in_words
@@ -204,7 +204,7 @@ def test_the_comparison_says_it(lost):
 
 
 def test_the_demo_says_proved_only_then(capsys):
-    from fdro_core.app.commands.output import Output
+    from fdro_core.cli.commands.output import Output
 
     class Workers:
         names = ("0", "1", "2")

@@ -28,8 +28,8 @@ from fdro_core.aspire.models.messages import EvaluateAhead, EvaluateMean, Evalua
 from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.planes import Planes
-from fdro_core.contracts.replies import fault
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.replies import fault
 from tests.fdro_core.helpers import Quadratic, middle_box, same, softmax_problems
 from tests.fdro_core.test_checkpoint import SCENES
 from uncertainty_sets import Box

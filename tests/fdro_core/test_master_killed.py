@@ -12,7 +12,7 @@ import pytest
 
 from fdro_core import AspireModels, LogNormal, RayEngine, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.engines.ray_ import cluster
-from fdro_core.federation import checkpoint as snapshots
+from fdro_core.master import checkpoint as snapshots
 from tests.fdro_core.engine_kinds import RAY, ROOT, THREAD, VIRTUAL, kinds
 from tests.fdro_core.helpers import middle_box, same, softmax_problems
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, AspireModels, HuberRegression, LeastSquares, SoftmaxRegression, solve
-from fdro_core.app.reading.arrays import read_array, read_losses, read_value
-from fdro_core.app.reading.tables import Table
 from fdro_core.aspire.models.messages import Evaluate, Evaluation
-from fdro_core.contracts.failures import LONGEST_TEXT, LONGEST_TRACEBACK, traceback_of, words
-from fdro_core.contracts.replies import checked
+from fdro_core.cli.reading.arrays import read_array, read_losses, read_value
+from fdro_core.cli.reading.tables import Table
 from fdro_core.errors import InvalidData, InvalidProblem, InvalidReply, WorkerWarning
+from fdro_core.protocol.failures import LONGEST_TEXT, LONGEST_TRACEBACK, traceback_of, words
+from fdro_core.protocol.replies import checked
 from tests.fdro_core.engine_kinds import SURVIVES_HANGS, THREAD, VIRTUAL
 from tests.fdro_core.helpers import Quadratic, middle_box
 

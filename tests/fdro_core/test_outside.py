@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fdro_core.app.cli import app
+from fdro_core.cli.app import app
 from fdro_core.outside import command, toml_text, visible
 from tests.fdro_core.command import RUN_FILE, furnish
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fdro_core import VirtualEngine, resume, solve
-from fdro_core.contracts.messages import Hello, Message, Step, Update, copied, from_fields, to_fields
-from fdro_core.contracts.replies import fault
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.messages import Hello, Message, Step, Update, copied, from_fields, to_fields
+from fdro_core.protocol.replies import fault
 from tests.fdro_core.engine_kinds import EVERY, THREAD, WALL, N, StopWhen, happened, quadratics
 from tests.fdro_core.helpers import Mishap, Quadratic, middle_box, same
 from tests.fdro_core.own_algorithm import Descent, Look, Pull, Pushed, Settle

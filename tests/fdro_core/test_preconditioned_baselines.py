@@ -13,12 +13,12 @@ from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Individual
 from fdro_core.baselines.rounds import Job, RoundState, project
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
 from fdro_core.baselines.training.worker import RoundWorker
-from fdro_core.contracts.engine import Event
-from fdro_core.contracts.tuning import PRECONDITIONED_STEP
 from fdro_core.errors import CheckpointDamaged
-from fdro_core.federation import checkpoint as snapshots
-from fdro_core.federation import preconditioner
+from fdro_core.master import checkpoint as snapshots
+from fdro_core.master import preconditioner
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.engine import Event
+from fdro_core.protocol.tuning import PRECONDITIONED_STEP
 from tests.fdro_core.helpers import (
     Quadratic,
     machines,

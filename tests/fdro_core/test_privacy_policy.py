@@ -23,7 +23,6 @@ from fdro_core import (
 )
 from fdro_core.aspire.models.private_messages import Release
 from fdro_core.aspire.models.private_worker import PrivateWorker
-from fdro_core.contracts.messages import Begin
 from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.client import Node, _factories, client_app
 from fdro_core.engines.flower_.description import describe
@@ -33,6 +32,7 @@ from fdro_core.engines.wall_clock.host import Host
 from fdro_core.errors import InvalidSetting
 from fdro_core.privacy.ledger import Ledger
 from fdro_core.privacy.policy import VARIABLE, admitted, make_under, policy_at_worker, read
+from fdro_core.protocol.messages import Begin
 from tests.fdro_core.engine_kinds import THREAD, VIRTUAL, needs_flower
 from uncertainty_sets import KL
 

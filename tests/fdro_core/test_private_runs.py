@@ -21,11 +21,11 @@ from fdro_core import (
 from fdro_core.aspire.models.messages import Begun, Inspect
 from fdro_core.aspire.models.private_messages import Accounted, AskAccount, Release, Released
 from fdro_core.aspire.models.private_worker import PrivateWorker
-from fdro_core.contracts.messages import Introduction
 from fdro_core.errors import DriverError, InvalidProblem, InvalidSetting, WorkerWarning
 from fdro_core.observers import Checkpoint
 from fdro_core.privacy import accounting
 from fdro_core.privacy.policy import admitted
+from fdro_core.protocol.messages import Introduction
 from uncertainty_sets import KL
 
 pytest.importorskip("dp_accounting")

@@ -22,7 +22,8 @@ from fdro_core.aspire.models.messages import (
     Inspected,
 )
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Scaffold, ScaffPD
-from fdro_core.contracts.messages import (
+from fdro_core.errors import InvalidProblem, InvalidReply, WorkerFailed, WorkerWarning
+from fdro_core.protocol.messages import (
     Begin,
     Hello,
     Introduction,
@@ -33,8 +34,7 @@ from fdro_core.contracts.messages import (
     Trained,
     Update,
 )
-from fdro_core.contracts.replies import fault
-from fdro_core.errors import InvalidProblem, InvalidReply, WorkerFailed, WorkerWarning
+from fdro_core.protocol.replies import fault
 from tests.fdro_core.engine_kinds import EVERY, VIRTUAL, happened, kinds
 from tests.fdro_core.helpers import FORMS, Quadratic, forms, in_form, middle_box, softmax_problems
 from tests.fdro_core.twisted import (

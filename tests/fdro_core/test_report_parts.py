@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 
-from fdro_core.app.formatting import for_people, percent
-from fdro_core.app.report.charts import chart, line
-from fdro_core.app.report.curves import POINTS, curves, traffic
-from fdro_core.app.report.parts import caveats, figures, sentence
-from fdro_core.app.report.run import Run
-from fdro_core.app.report.tables import ROWS, worker_table
-from fdro_core.app.report.worker_curves import LINES, choose, worker_curves
+from fdro_core.cli.formatting import for_people, percent
+from fdro_core.cli.report.charts import chart, line
+from fdro_core.cli.report.curves import POINTS, curves, traffic
+from fdro_core.cli.report.parts import caveats, figures, sentence
+from fdro_core.cli.report.run import Run
+from fdro_core.cli.report.tables import ROWS, worker_table
+from fdro_core.cli.report.worker_curves import LINES, choose, worker_curves
 from fdro_core.intervals import wilson, wilson_of_mean
 
 

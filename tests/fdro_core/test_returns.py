@@ -7,8 +7,8 @@ import pytest
 
 from fdro_core import Constant, Crash, VirtualEngine, resume, solve
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, Individual, MixEven, Scaffold, ScaffPD
-from fdro_core.contracts.engine import Back, Event, Lost
 from fdro_core.errors import NoWorkersLeft, WorkerWarning
+from fdro_core.protocol.engine import Back, Event, Lost
 from tests.fdro_core.engine_kinds import happened, quadratics
 from tests.fdro_core.helpers import FORMS, Faulty, Quadratic, forms, machines, middle_box, same
 

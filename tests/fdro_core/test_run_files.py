@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireModels, resume
-from fdro_core.app.runs.folder import RunFolder
+from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.errors import FileNotWritten, ObserverFailed
 from fdro_core.observers import HistoryFile, read_history
 from tests.fdro_core.helpers import middle_box, softmax_problems

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fdro_core import VirtualEngine, baselines, resume, solve
-from fdro_core.app.runs.run_file import load
-from fdro_core.app.written_sets import set_class, written_set
+from fdro_core.cli.runs.run_file import load
+from fdro_core.cli.written_sets import set_class, written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
 from fdro_core.estimators import central
 from fdro_core.estimators.grouped import GroupedSoftmax
@@ -204,7 +204,7 @@ def installed(tmp_path, monkeypatch):
 
 def fdro(path, *arguments):
     """The command in a process of its own, which finds the package's sets."""
-    line = [sys.executable, "-m", "fdro_core.app.cli", *arguments]
+    line = [sys.executable, "-m", "fdro_core.cli.app", *arguments]
     return subprocess.run(
         line, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )

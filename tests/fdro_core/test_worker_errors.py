@@ -11,9 +11,9 @@ import pytest
 
 from fdro_core import Crash, ProblemFrom, VirtualEngine, solve
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Scaffold, ScaffPD
-from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.engines.wall_clock.host import portable
 from fdro_core.errors import NoWorkersLeft, WorkerFailed, WorkerWarning
+from fdro_core.protocol.failures import traceback_of, words
 from tests.fdro_core.command import RUN_FILE, fdro
 from tests.fdro_core.engine_kinds import EVERY, THREAD, VIRTUAL, happened, kinds
 from tests.fdro_core.helpers import Faulty, Mishap, Quadratic, broken_shard, middle_box

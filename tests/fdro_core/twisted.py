@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from fdro_core.aspire.models.messages import Evaluate, Inspect
-from fdro_core.contracts.messages import Probe, Step, from_fields, to_fields
-from fdro_core.contracts.replies import LARGEST
+from fdro_core.protocol.messages import Probe, Step, from_fields, to_fields
+from fdro_core.protocol.replies import LARGEST
 from tests.fdro_core.helpers import Quadratic
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.uncertainty_sets import broken, plugins, sizeless
 from tests.uncertainty_sets.cases import NAMES
 from uncertainty_sets import KL, check_set, get_set
-from uncertainty_sets.conformance.properties import EVERY
+from uncertainty_sets.check.properties import EVERY
 from uncertainty_sets.errors import BrokenSet, InvalidInput
 
 

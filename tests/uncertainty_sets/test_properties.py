@@ -16,8 +16,8 @@ from tests import tolerances
 from tests.uncertainty_sets import reference
 from tests.uncertainty_sets.cases import CLOSED, NAMES, PARAMETERS, cases, losses
 from uncertainty_sets import available_backends, get_set, worst_case
-from uncertainty_sets.conformance import properties
-from uncertainty_sets.conformance.subject import Subject
+from uncertainty_sets.check import properties
+from uncertainty_sets.check.subject import Subject
 from uncertainty_sets.errors import BackendUnsuitable, SolverFailed
 
 pytestmark = pytest.mark.property

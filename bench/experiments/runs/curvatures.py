@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bench.experiments.runs.task import Task
-from fdro_core.contracts.messages import Begin, Hello, Introduction, Update
-from fdro_core.federation.handshake import mean_metric
-from fdro_core.federation.worker import FederatedWorker
+from fdro_core.master.handshake import mean_metric
+from fdro_core.master.worker import FederatedWorker
+from fdro_core.protocol.messages import Begin, Hello, Introduction, Update
 from uncertainty_sets.arrays import Array
 
 _known: dict[str, Array] = {}

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from bench.experiments.runs.methods import Choice, Method, Range, Setup
-from fdro_core.contracts.tuning import Space
 from fdro_core.errors import InvalidSetting
+from fdro_core.protocol.tuning import Space
 
 OUTER = 0.05  # the usual share of a range, on its logarithmic scale
 FACTOR = 10**0.5

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from fdro_core import Adaptive, AspireEase, AspireModels, baselines
-from fdro_core.contracts.algorithm import Algorithm
-from fdro_core.contracts.tuning import (
+from fdro_core.protocol.algorithm import Algorithm
+from fdro_core.protocol.tuning import (
     LOCAL_STEPS,
     PRECONDITIONED_STEP,
     STEP,

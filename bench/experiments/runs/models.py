@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core import DenseNetwork, SoftmaxRegression
-from fdro_core.contracts.problem import Problem
+from fdro_core.protocol.problem import Problem
 from uncertainty_sets.arrays import Array
 
 

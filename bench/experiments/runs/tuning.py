@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.experiments.runs.methods import Method
 from bench.experiments.runs.task import Task
-from fdro_core.contracts.tuning import Choice
+from fdro_core.protocol.tuning import Choice
 
 FIRST_SEED = 10_000
 

@@ -10,11 +10,11 @@ import numpy as np
 from fdro_core.aspire.admm import kernels
 from fdro_core.aspire.admm import step_sizes as schedules
 from fdro_core.aspire.planes import Planes
-from fdro_core.contracts.algorithm import Oracle
-from fdro_core.contracts.messages import Update
-from fdro_core.contracts.settings import step_at
 from fdro_core.errors import DriverError
-from fdro_core.federation.handshake import Handshake
+from fdro_core.master.handshake import Handshake
+from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.messages import Update
+from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:

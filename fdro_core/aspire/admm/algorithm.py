@@ -11,13 +11,13 @@ from typing import Any, ClassVar, TypeAlias
 from fdro_core.aspire.admm.master import Master
 from fdro_core.aspire.admm.worker import Worker
 from fdro_core.aspire.settings import AspireSettings
-from fdro_core.contracts.algorithm import Ask
-from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.messages import Begin
-from fdro_core.contracts.problem import ProblemSource, build
-from fdro_core.contracts.settings import Number, OneOf, Steps, documented, setting
 from fdro_core.errors import InvalidSetting
-from fdro_core.federation.handshake import shake_hands
+from fdro_core.master.handshake import shake_hands
+from fdro_core.protocol.algorithm import Ask
+from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
+from fdro_core.protocol.messages import Begin
+from fdro_core.protocol.problem import ProblemSource, build
+from fdro_core.protocol.settings import Number, OneOf, Steps, documented, setting
 from uncertainty_sets.arrays import Array
 
 Step: TypeAlias = float | Callable[[int, int], float] | None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fdro_core.aspire.admm import kernels
-from fdro_core.contracts.messages import Update
-from fdro_core.contracts.replies import LARGEST_SQ
-from fdro_core.federation.kernels import enter, norm_sq
+from fdro_core.master.kernels import enter, norm_sq
+from fdro_core.protocol.messages import Update
+from fdro_core.protocol.replies import LARGEST_SQ
 from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:

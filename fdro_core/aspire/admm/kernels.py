@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fdro_core.federation.kernels import enter, norm_sq, simplex_threshold
+from fdro_core.master.kernels import enter, norm_sq, simplex_threshold
 from uncertainty_sets.arrays import Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.scan import largest

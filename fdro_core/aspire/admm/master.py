@@ -18,16 +18,16 @@ from fdro_core.aspire.admm.stationarity import gap_sq
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.contracts.algorithm import Oracle
-from fdro_core.contracts.engine import Event
-from fdro_core.contracts.messages import Probe, Reply, Request, Step, Update
-from fdro_core.contracts.replies import LARGEST_SQ, in_range
-from fdro_core.contracts.settings import step_at
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.kernels import norm_sq
-from fdro_core.federation.master import Figures, Outgoing, Standing
-from fdro_core.federation.outliers import Outliers
+from fdro_core.master.base import Figures, Outgoing, Standing
+from fdro_core.master.handshake import Handshake
+from fdro_core.master.kernels import norm_sq
+from fdro_core.master.outliers import Outliers
+from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.engine import Event
+from fdro_core.protocol.messages import Probe, Reply, Request, Step, Update
+from fdro_core.protocol.replies import LARGEST_SQ, in_range
+from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fdro_core.aspire.admm.adversary import Adversary
 from fdro_core.aspire.admm.consensus import Consensus
-from fdro_core.contracts.messages import Probed, Reply
+from fdro_core.protocol.messages import Probed, Reply
 
 if TYPE_CHECKING:
     from fdro_core.aspire.admm.algorithm import AspireEase

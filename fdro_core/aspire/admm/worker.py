@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fdro_core.aspire.admm import kernels
-from fdro_core.contracts.messages import Begin, Probe, Probed, Reply, Request, Step, Update
-from fdro_core.contracts.problem import Problem
-from fdro_core.federation.kernels import curvature
-from fdro_core.federation.worker import FederatedWorker, WorkerState
+from fdro_core.master.kernels import curvature
+from fdro_core.master.worker import FederatedWorker, WorkerState
+from fdro_core.protocol.messages import Begin, Probe, Probed, Reply, Request, Step, Update
+from fdro_core.protocol.problem import Problem
 from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:

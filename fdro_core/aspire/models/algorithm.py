@@ -13,13 +13,13 @@ from fdro_core.aspire.models.private_master import PrivateMaster
 from fdro_core.aspire.models.private_worker import PrivateWorker
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.settings import AspireSettings
-from fdro_core.contracts.algorithm import Ask
-from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.problem import ProblemSource, build
-from fdro_core.contracts.settings import Instance, Number, documented, setting
 from fdro_core.errors import InvalidSetting
-from fdro_core.federation.handshake import shake_hands
+from fdro_core.master.handshake import shake_hands
 from fdro_core.privacy.settings import Privacy
+from fdro_core.protocol.algorithm import Ask
+from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
+from fdro_core.protocol.problem import ProblemSource, build
+from fdro_core.protocol.settings import Instance, Number, documented, setting
 from uncertainty_sets.arrays import Array
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fdro_core.aspire.models.kernels import lengths
 from fdro_core.aspire.models.messages import Evaluation, EvaluationAhead
-from fdro_core.federation.outliers import others_median, others_spread
+from fdro_core.master.outliers import others_median, others_spread
 from uncertainty_sets.arrays import Array
 
 FEWEST = 3  # workers: with two, nobody knows which of them lies

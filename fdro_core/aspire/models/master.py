@@ -31,15 +31,15 @@ from fdro_core.aspire.models.stopping import Convergence
 from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import VIOLATION, Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.contracts.algorithm import Assessment, Oracle
-from fdro_core.contracts.engine import Event
-from fdro_core.contracts.forms import LARGEST, LARGEST_SQ
-from fdro_core.contracts.messages import Reply, Request
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.kernels import norm_sq
-from fdro_core.federation.master import Figures, Outgoing, Standing
-from fdro_core.federation.outliers import Outliers
+from fdro_core.master.base import Figures, Outgoing, Standing
+from fdro_core.master.handshake import Handshake
+from fdro_core.master.kernels import norm_sq
+from fdro_core.master.outliers import Outliers
+from fdro_core.protocol.algorithm import Assessment, Oracle
+from fdro_core.protocol.engine import Event
+from fdro_core.protocol.forms import LARGEST, LARGEST_SQ
+from fdro_core.protocol.messages import Reply, Request
 from fdro_core.result import CONVERGED, contradiction, proved_gap
 from uncertainty_sets.arrays import Array
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdro_core.contracts.forms import FLOAT, LARGEST, integer_fault, number_fault, vector_fault
-from fdro_core.contracts.messages import Begin, Message, Probed
+from fdro_core.protocol.forms import FLOAT, LARGEST, integer_fault, number_fault, vector_fault
+from fdro_core.protocol.messages import Begin, Message, Probed
 from uncertainty_sets.arrays import Array
 
 

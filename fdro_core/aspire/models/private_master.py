@@ -9,9 +9,9 @@ import numpy as np
 
 from fdro_core.aspire.models.master import ModelMaster
 from fdro_core.aspire.models.private_messages import Accounted, AskAccount, Release, Released
-from fdro_core.contracts.messages import Reply, Request
-from fdro_core.federation.master import Outgoing, Standing
+from fdro_core.master.base import Outgoing, Standing
 from fdro_core.privacy.report import report
+from fdro_core.protocol.messages import Reply, Request
 from fdro_core.result import BUDGET_SPENT
 from uncertainty_sets.arrays import Array
 

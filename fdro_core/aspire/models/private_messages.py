@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdro_core.aspire.models.messages import Evaluate, Evaluation
-from fdro_core.contracts.messages import Message
 from fdro_core.privacy.accounting import Releases
+from fdro_core.protocol.messages import Message
 from uncertainty_sets.arrays import Array
 
 

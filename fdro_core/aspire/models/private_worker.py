@@ -10,9 +10,18 @@ import numpy as np
 
 from fdro_core.aspire.models.messages import Begun
 from fdro_core.aspire.models.private_messages import Accounted, AskAccount, Release, Released
-from fdro_core.contracts.forms import FLOAT
-from fdro_core.contracts.messages import Begin, Hello, Introduction, Reply, Request
-from fdro_core.contracts.problem import (
+from fdro_core.errors import InvalidData, InvalidProblem, InvalidSetting
+from fdro_core.master import kernels
+from fdro_core.privacy.account import Account
+from fdro_core.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
+from fdro_core.privacy.gate import Gate, Refusal, hushed
+from fdro_core.privacy.ledger import Ledger
+from fdro_core.privacy.mechanism import release
+from fdro_core.privacy.policy import ledger_in_force
+from fdro_core.privacy.settings import SAMPLE, Privacy
+from fdro_core.protocol.forms import FLOAT
+from fdro_core.protocol.messages import Begin, Hello, Introduction, Reply, Request
+from fdro_core.protocol.problem import (
     Problem,
     ProblemSource,
     as_vector,
@@ -22,16 +31,7 @@ from fdro_core.contracts.problem import (
     checked_evaluation,
     read_only,
 )
-from fdro_core.contracts.setting_checks import check_whole
-from fdro_core.errors import InvalidData, InvalidProblem, InvalidSetting
-from fdro_core.federation import kernels
-from fdro_core.privacy.account import Account
-from fdro_core.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
-from fdro_core.privacy.gate import Gate, Refusal, hushed
-from fdro_core.privacy.ledger import Ledger
-from fdro_core.privacy.mechanism import release
-from fdro_core.privacy.policy import ledger_in_force
-from fdro_core.privacy.settings import SAMPLE, Privacy
+from fdro_core.protocol.setting_checks import check_whole
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import FdroError
 

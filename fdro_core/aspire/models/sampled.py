@@ -23,7 +23,7 @@ from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.models.sums import FEW, PlaneSums, WorkerSums
 from fdro_core.aspire.planes import Planes
-from fdro_core.federation import preconditioner
+from fdro_core.master import preconditioner
 from uncertainty_sets.arrays import Array
 
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss

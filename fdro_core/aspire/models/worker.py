@@ -22,10 +22,10 @@ from fdro_core.aspire.models.messages import (
     Inspect,
     Inspected,
 )
-from fdro_core.contracts.messages import Begin, Reply, Request
-from fdro_core.contracts.problem import Problem
-from fdro_core.federation import kernels
-from fdro_core.federation.worker import FederatedWorker
+from fdro_core.master import kernels
+from fdro_core.master.worker import FederatedWorker
+from fdro_core.protocol.messages import Begin, Reply, Request
+from fdro_core.protocol.problem import Problem
 from uncertainty_sets.arrays import Array
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from fdro_core.baselines.arrivals.master import ArrivalMaster
 from fdro_core.baselines.arrivals.method import ArrivalMethod
 from fdro_core.baselines.training.algorithm import Training
-from fdro_core.contracts.settings import documented
+from fdro_core.protocol.settings import documented
 
 
 @documented

@@ -15,16 +15,16 @@ import numpy as np
 from fdro_core.baselines.arrivals.method import ArrivalMethod
 from fdro_core.baselines.arrivals.state import Arrival, ArrivalState, fits
 from fdro_core.baselines.training.master import TrainingMaster, check_saved
-from fdro_core.contracts.algorithm import Oracle
-from fdro_core.contracts.messages import Train, Trained, from_fields, to_fields
-from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
 from fdro_core.errors import CheckpointDamaged
-from fdro_core.federation import kernels, preconditioner
-from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.master import Outgoing
-from fdro_core.federation.missing import redistribute
-from fdro_core.federation.outliers import Outliers
-from fdro_core.federation.roster import NEVER
+from fdro_core.master import kernels, preconditioner
+from fdro_core.master.base import Outgoing
+from fdro_core.master.handshake import Handshake
+from fdro_core.master.missing import redistribute
+from fdro_core.master.outliers import Outliers
+from fdro_core.master.roster import NEVER
+from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.messages import Train, Trained, from_fields, to_fields
+from fdro_core.protocol.replies import LARGEST, LARGEST_SQ
 from uncertainty_sets.arrays import Array
 
 

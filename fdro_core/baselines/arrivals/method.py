@@ -12,8 +12,8 @@ from typing import Any
 
 from fdro_core.baselines.arrivals.state import Arrival, ArrivalState
 from fdro_core.baselines.training.method import TrainingMethod
-from fdro_core.contracts.settings import Whole, setting
-from fdro_core.federation.roster import RosterSettings
+from fdro_core.master.roster import RosterSettings
+from fdro_core.protocol.settings import Whole, setting
 from uncertainty_sets.arrays import Array
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.baselines.rounds.state import Job, RoundState, average
-from fdro_core.contracts.messages import Trained
+from fdro_core.protocol.messages import Trained
 from uncertainty_sets.arrays import Array
 
 

@@ -13,16 +13,16 @@ from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.baselines.rounds.preconditioned import close_preconditioned
 from fdro_core.baselines.rounds.state import Job, RoundState
 from fdro_core.baselines.training.master import TrainingMaster, check_saved
-from fdro_core.contracts.algorithm import Oracle
-from fdro_core.contracts.messages import Train, Trained
-from fdro_core.contracts.replies import LARGEST, LARGEST_SQ
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.federation import kernels
-from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.master import Outgoing
-from fdro_core.federation.missing import redistribute
-from fdro_core.federation.outliers import Outliers
-from fdro_core.federation.roster import NEVER
+from fdro_core.master import kernels
+from fdro_core.master.base import Outgoing
+from fdro_core.master.handshake import Handshake
+from fdro_core.master.missing import redistribute
+from fdro_core.master.outliers import Outliers
+from fdro_core.master.roster import NEVER
+from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.messages import Train, Trained
+from fdro_core.protocol.replies import LARGEST, LARGEST_SQ
 from uncertainty_sets.arrays import Array
 
 MASTER_STREAM = 2**32 - 1  # in the place of a worker's index in the workers' seeds

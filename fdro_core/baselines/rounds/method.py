@@ -14,9 +14,9 @@ import numpy as np
 
 from fdro_core.baselines.rounds.state import Job, RoundState, average
 from fdro_core.baselines.training.method import TrainingMethod
-from fdro_core.contracts.messages import Trained
-from fdro_core.contracts.settings import OneOf, Whole, setting
-from fdro_core.federation.roster import RosterSettings
+from fdro_core.master.roster import RosterSettings
+from fdro_core.protocol.messages import Trained
+from fdro_core.protocol.settings import OneOf, Whole, setting
 from uncertainty_sets.arrays import Array
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from fdro_core.baselines.rounds.method import RoundMethod
 from fdro_core.baselines.rounds.state import Job, RoundState
-from fdro_core.contracts.messages import Trained
-from fdro_core.federation import preconditioner
+from fdro_core.master import preconditioner
+from fdro_core.protocol.messages import Trained
 
 
 def close_preconditioned(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fdro_core.federation.kernels import add, simplex_threshold
+from fdro_core.master.kernels import add, simplex_threshold
 from uncertainty_sets.arrays import Array
 
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from fdro_core.baselines.training.master import TrainingMaster
 from fdro_core.baselines.training.method import TrainingMethod
 from fdro_core.baselines.training.worker import RoundWorker
-from fdro_core.contracts.algorithm import Ask
-from fdro_core.contracts.engine import WorkerFactory
-from fdro_core.contracts.problem import ProblemSource, build
-from fdro_core.contracts.settings import check_settings
-from fdro_core.federation.handshake import check_set, shake_hands
+from fdro_core.master.handshake import check_set, shake_hands
+from fdro_core.protocol.algorithm import Ask
+from fdro_core.protocol.engine import WorkerFactory
+from fdro_core.protocol.problem import ProblemSource, build
+from fdro_core.protocol.settings import check_settings
 from uncertainty_sets.arrays import Array
 
 

@@ -9,13 +9,13 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from fdro_core.baselines.training.method import TrainingMethod
-from fdro_core.contracts.algorithm import Oracle
-from fdro_core.contracts.messages import Probe, Reply, Request, Trained
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.federation import kernels, preconditioner
-from fdro_core.federation.handshake import Handshake
-from fdro_core.federation.master import FederatedMaster, Figures, Standing
-from fdro_core.federation.outliers import Outliers
+from fdro_core.master import kernels, preconditioner
+from fdro_core.master.base import FederatedMaster, Figures, Standing
+from fdro_core.master.handshake import Handshake
+from fdro_core.master.outliers import Outliers
+from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.messages import Probe, Reply, Request, Trained
 from uncertainty_sets.arrays import Array
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fdro_core.contracts.algorithm import AlgorithmTraits
-from fdro_core.contracts.settings import Number, OneOf, Whole, setting
-from fdro_core.contracts.tuning import PRECONDITIONED, Tunable, Variant
-from fdro_core.federation import preconditioner
-from fdro_core.federation import settings as shared
-from fdro_core.federation.roster import RosterSettings
+from fdro_core.master import preconditioner
+from fdro_core.master import settings as shared
+from fdro_core.master.roster import RosterSettings
+from fdro_core.protocol.algorithm import AlgorithmTraits
+from fdro_core.protocol.settings import Number, OneOf, Whole, setting
+from fdro_core.protocol.tuning import PRECONDITIONED, Tunable, Variant
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fdro_core.baselines.training.method import TrainingMethod
-from fdro_core.contracts.messages import Begin, Reply, Request, Train, Trained
-from fdro_core.contracts.problem import Problem
-from fdro_core.federation import kernels, preconditioner
-from fdro_core.federation.worker import FederatedWorker, WorkerState
+from fdro_core.master import kernels, preconditioner
+from fdro_core.master.worker import FederatedWorker, WorkerState
+from fdro_core.protocol.messages import Begin, Reply, Request, Train, Trained
+from fdro_core.protocol.problem import Problem
 from uncertainty_sets.arrays import Array
 
 Walk = tuple[Array, float | None, Array | None]

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.failures import as_exception
-from fdro_core.contracts.replies import checked
-from fdro_core.contracts.setting_checks import check_number, check_whole
 from fdro_core.engines.flower_ import package, wire
 from fdro_core.engines.flower_.description import factory_of
 from fdro_core.engines.flower_.problem import Allowed
 from fdro_core.engines.wall_clock import restore_worker
 from fdro_core.privacy.policy import PLACE, PrivacyPolicy, make_under, policy_at_worker, read, refused
+from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
+from fdro_core.protocol.failures import as_exception
+from fdro_core.protocol.replies import checked
+from fdro_core.protocol.setting_checks import check_number, check_whole
 
 Factories = Callable[[Mapping[str, Any], int, Mapping[str, Any]], WorkerFactory]
 """From a worker's description, its index and the node's config to what makes it."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from fdro_core.contracts.messages import Message, from_fields, to_fields
 from fdro_core.engines.flower_ import package, plain
 from fdro_core.errors import CheckpointMismatch, MalformedMessage
+from fdro_core.protocol.messages import Message, from_fields, to_fields
 
 ARRAYS = ".arrays"
 NESTED = "/nested "  # before the name of a field that holds a container; fields are Python names, without "/"

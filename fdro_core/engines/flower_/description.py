@@ -11,10 +11,10 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory
 from fdro_core.engines.flower_ import plain
 from fdro_core.engines.flower_.problem import Allowed, function_at, named
 from fdro_core.errors import InvalidSetting, MalformedMessage
+from fdro_core.protocol.engine import WorkerFactory
 
 OWN = "fdro_core"  # whose algorithms every node may run
 

@@ -9,10 +9,6 @@ from collections.abc import Mapping, Sequence
 from time import monotonic, sleep
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory
-from fdro_core.contracts.failures import words
-from fdro_core.contracts.messages import Message, Request
-from fdro_core.contracts.setting_checks import check_number
 from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.description import describe
 from fdro_core.engines.flower_.mailbox import Mailbox, ReplyLost, Sent, limit_outage, superlink_there
@@ -26,6 +22,10 @@ from fdro_core.engines.wall_clock import (
     WorkersReady,
 )
 from fdro_core.errors import ClusterUnreachable, InvalidSetting, MalformedMessage
+from fdro_core.protocol.engine import WorkerFactory
+from fdro_core.protocol.failures import words
+from fdro_core.protocol.messages import Message, Request
+from fdro_core.protocol.setting_checks import check_number
 
 LOG = logging.getLogger("flwr")  # Flower's own, so that its user sees who is waited for
 TELL_AFTER = 10.0  # seconds between two lines while nodes are waited for

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fdro_core import errors
-from fdro_core.contracts.failures import traceback_of, words
 from fdro_core.engines.flower_ import plain
 from fdro_core.engines.wall_clock.host import RAISED_AT
+from fdro_core.protocol.failures import traceback_of, words
 
 LONGEST_TEXT, LONGEST_TRACEBACK = 4000, 40_000
 

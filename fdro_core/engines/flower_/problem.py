@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-from fdro_core.contracts.problem import Problem, ProblemFrom
 from fdro_core.engines.flower_ import plain
 from fdro_core.errors import InvalidProblem
+from fdro_core.protocol.problem import Problem, ProblemFrom
 
 NODE = "node_config"
 

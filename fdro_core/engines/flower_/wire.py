@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fdro_core.contracts.messages import Message
 from fdro_core.engines.flower_ import codec, failures, package
 from fdro_core.engines.wall_clock import WorkerRecord
 from fdro_core.errors import MalformedMessage
+from fdro_core.protocol.messages import Message
 
 VERSION = 1
 WHO, MAKE, HANDLE = "who", "make", "handle"

@@ -8,10 +8,6 @@ from numbers import Integral
 from time import sleep
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory
-from fdro_core.contracts.failures import words
-from fdro_core.contracts.messages import Request, copied
-from fdro_core.contracts.setting_checks import check_number, check_whole
 from fdro_core.engines.ray_ import cluster
 from fdro_core.engines.ray_.head import HeadWatch
 from fdro_core.engines.wall_clock import (
@@ -25,6 +21,10 @@ from fdro_core.engines.wall_clock import (
 from fdro_core.engines.wall_clock.host import Host, SharedMessage
 from fdro_core.errors import ClusterLost, InvalidProblem, InvalidSetting
 from fdro_core.privacy.policy import asked_for
+from fdro_core.protocol.engine import WorkerFactory
+from fdro_core.protocol.failures import words
+from fdro_core.protocol.messages import Request, copied
+from fdro_core.protocol.setting_checks import check_number, check_whole
 
 BATCH = 0.01  # seconds of work that may go to a host in one call
 

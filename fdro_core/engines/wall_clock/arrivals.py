@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fdro_core.contracts.messages import Reply
+from fdro_core.protocol.messages import Reply
 
 
 class Answer:

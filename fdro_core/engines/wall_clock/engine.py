@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from fdro_core.contracts.engine import Away, Back, EngineTraits, Event, Lost, Silent, WorkerFactory
-from fdro_core.contracts.failures import words
-from fdro_core.contracts.messages import Reply, Request, copied
-from fdro_core.contracts.replies import checked
-from fdro_core.contracts.setting_checks import check_number, check_whole
 from fdro_core.engines.wall_clock.answer_times import AnswerTimes
 from fdro_core.engines.wall_clock.arrivals import Answer, Arrival, WorkersLost, WorkersReady
 from fdro_core.engines.wall_clock.records import InFlight, Records
 from fdro_core.engines.wall_clock.restarts import Restarts
 from fdro_core.engines.wall_clock.transport import Transport
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidReply
+from fdro_core.protocol.engine import Away, Back, EngineTraits, Event, Lost, Silent, WorkerFactory
+from fdro_core.protocol.failures import words
+from fdro_core.protocol.messages import Reply, Request, copied
+from fdro_core.protocol.replies import checked
+from fdro_core.protocol.setting_checks import check_number, check_whole
 
 POLL = 0.25  # seconds without an event after which the loop gets a tick, so that it can see a Ctrl-C
 PATIENT_ATTEMPTS = 2  # of making a worker again: a round waits for those with `patience`

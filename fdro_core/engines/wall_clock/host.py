@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.failures import as_exception, traceback_of, words
-from fdro_core.contracts.messages import Reply, Request, copied
-from fdro_core.contracts.replies import checked
 from fdro_core.engines.wall_clock.records import WorkerRecord, make_worker, restore_worker
 from fdro_core.privacy.gate import hushed, passed
+from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
+from fdro_core.protocol.failures import as_exception, traceback_of, words
+from fdro_core.protocol.messages import Reply, Request, copied
+from fdro_core.protocol.replies import checked
 
 RAISED_AT = "Where it was raised:\n"
 

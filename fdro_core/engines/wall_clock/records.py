@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from fdro_core.contracts.engine import WorkerFactory, WorkerMachine
-from fdro_core.contracts.messages import Reply, Request, from_fields, to_fields
 from fdro_core.privacy.policy import admitted
+from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
+from fdro_core.protocol.messages import Reply, Request, from_fields, to_fields
 
 
 class WorkerRecord:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from fdro_core.contracts.engine import WorkerFactory
-from fdro_core.contracts.messages import Request
 from fdro_core.engines.wall_clock.arrivals import Arrival
 from fdro_core.engines.wall_clock.records import WorkerRecord
+from fdro_core.protocol.engine import WorkerFactory
+from fdro_core.protocol.messages import Request
 
 
 class Transport(ABC):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fdro_core.baselines.rounds import Rounds
-from fdro_core.contracts.settings import Number, documented, setting
+from fdro_core.protocol.settings import Number, documented, setting
 
 
 @documented

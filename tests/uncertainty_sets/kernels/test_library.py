@@ -48,7 +48,7 @@ for each in (
 SHOW = ANSWER + "import json; print(json.dumps([values, 'numba' in sys.modules, status()]))"
 HELP = """
 import sys
-from fdro_core.app.cli import app
+from fdro_core.cli.app import app
 from fdro_core import AspireModels, LeastSquares, solve
 from uncertainty_sets import Box
 problems = [LeastSquares([[1.0]], [x], intercept=False) for x in (0.0, 1.0)]

@@ -1,1 +1,0 @@
-"""The commands behind `fdro`, one file each; `fdro_core.app.cli` gathers them."""

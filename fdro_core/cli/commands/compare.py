@@ -1,0 +1,130 @@
+"""`fdro compare`: show runs side by side, with the settings in which they differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fdro_core.cli.commands.guard import guarded
+from fdro_core.cli.commands.output import AsJson, Output, Quiet, table
+from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
+
+if TYPE_CHECKING:
+    from fdro_core.cli.runs.noise import Difference, Verdict
+
+TIE = "no difference beyond noise"
+
+COMPARED = [key for key in FIGURES if key not in {"gap", "seconds"}]
+"""The figures to compare: not those that vary between two executions of one run file."""
+
+
+@guarded
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="The folders of two or more runs.")],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show two or more runs side by side: the settings that differ, the results, and whether they are noise.
+
+    Runs that differ in seeds only are repetitions of one method; with three or more, differences are paired
+    over the seeds.
+    """
+    compare_runs(Output(quiet=quiet, as_json=as_json), folders)
+
+
+def compare_runs(output: Output, folders: list[Path]) -> None:
+    """Print the runs in these folders side by side."""
+    from fdro_core.cli.runs import noise
+    from fdro_core.cli.runs.differences import differences, fields_of
+    from fdro_core.cli.runs.folder import RESULT, RUN_FILE, RunFolder
+    from fdro_core.errors import InvalidSetting
+
+    if len(folders) < 2:
+        raise InvalidSetting("give two or more runs, as in `fdro compare run-a run-b`")
+    runs = [RunFolder(folder) for folder in folders]
+    for run in runs:
+        run.check(RUN_FILE, RESULT)
+    results = [run.result() for run in runs]
+    settings = [fields_of(run) for run in runs]
+    differ = differences(settings)
+    names = [str(run) for run in runs]
+    verdict = noise.judge(names, settings, results)
+    output.data(
+        {
+            "runs": names,
+            "differ": differ,
+            **{key: [result.get(key) for result in results] for key in COMPARED},
+            **verdict.as_data(),
+        }
+    )
+    show(output, names, differ, results)
+    conclude(output, verdict)
+    for folder, result in zip(folders, results, strict=True):
+        if not result["proved"]:
+            output.warn(f"{folder}: its objective was computed {result['caveat']}")
+
+
+def conclude(output: Output, verdict: Verdict) -> None:
+    """Print which run is best for its worst worker, or that none is, and the differences."""
+    if verdict.best is None:
+        output.essential(f"{TIE} for the worst worker: {', '.join(verdict.leaders)}")
+    else:
+        output.only_quiet(verdict.best)
+        output.say(f"best for its worst worker: {verdict.best}")
+    for each in verdict.differences:
+        output.say(f"  {in_words(each)}")
+
+
+def in_words(each: Difference) -> str:
+    """A difference and its interval.
+
+    >>> from fdro_core.cli.runs.noise import Difference
+    >>> in_words(Difference("worst_test_accuracy", "a", "b", 0.02, -0.01, 0.05, "paired over 5 seeds"))
+    'test accuracy, worst worker: a is 2.0 points above b (95 % interval -1.0 to 5.0, paired over 5 seeds)'
+    """
+    from fdro_core.cli.runs import noise
+
+    points = each.measure in {noise.ACCURACY, noise.MEAN}
+
+    def shown(value: float) -> str:
+        return f"{100 * value:.1f}" if points else f"{value:.4g}"
+
+    unit = " points" if points else ""
+    side = "above" if (each.difference >= 0) == points else "below"
+    interval = ""
+    if each.low is not None and each.high is not None:
+        interval = f"{noise.CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace(
+            "%", " %"
+        )
+    amount = f"{shown(abs(each.difference))}{unit}"
+    return (
+        f"{FIGURES[each.measure][0]}: {each.first} is {amount} {side} {each.second} ({interval}{each.source})"
+    )
+
+
+def show(
+    output: Output, names: list[str], differ: dict[str, list[Any]], results: list[dict[str, Any]]
+) -> None:
+    """Print settings that differ, figures, and test accuracies by worker if the workers are the same."""
+    listing = table("", *names)
+    for key, values in differ.items():
+        listing.add_row(key, *("–" if value is None else str(value) for value in values))
+    if differ:
+        listing.add_section()
+    for key in COMPARED:
+        (label, form), values = FIGURES[key], [result.get(key) for result in results]
+        if any(value is not None for value in values):
+            listing.add_row(label, *("–" if value is None else form(value) for value in values))
+    output.say(listing)
+    workers = [[worker["name"] for worker in result["workers"]] for result in results]
+    if any(each != workers[0] for each in workers) or len(workers[0]) > 30:
+        return
+    tested = all(result["worst_test_accuracy"] is not None for result in results)
+    key = "test_accuracy" if tested else "loss"
+    label, form = WORKER_COLUMNS[key]
+    by_worker = table("worker", *names, title=f"{label} by worker")
+    for j, name in enumerate(workers[0]):
+        by_worker.add_row(name, *(form(result["workers"][j][key]) for result in results))
+    output.say(by_worker)

@@ -1,0 +1,182 @@
+"""The workers of a run: their problems, made from data and model, and the tests on held-out samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdro_core.cli.references import load_reference
+from fdro_core.cli.runs.data import Data, WorkerData
+from fdro_core.errors import InvalidData
+from fdro_core.problems import LeastSquares, SoftmaxRegression
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.discovery import is_reference
+
+if TYPE_CHECKING:
+    from fdro_core.cli.runs.section import Section
+
+Test = Callable[[Array], tuple[float, float]]
+"""Test loss and test accuracy of one worker at w; NaN for one that does not exist."""
+
+SOFTMAX, SQUARES = "softmax", "least-squares"
+
+
+@dataclass(frozen=True)
+class Workers:
+    """All workers of a run, in order.
+
+    Attributes:
+        names: one per worker.
+        problems: one per worker.
+        samples: the number of training samples per worker; NaN if unknown.
+        test_samples: the number of held-out samples per worker; NaN if unknown.
+        tests: one per worker, on its held-out samples.
+        model: the arrays beside w that are needed to use the model: classes, mean, scale.
+    """
+
+    names: list[str]
+    problems: list[Any]
+    samples: Array
+    test_samples: Array
+    tests: list[Test]
+    model: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def test(self, w: Array) -> tuple[Array, Array]:
+        """Every worker's test loss and test accuracy at w."""
+        pairs = np.array([test(w) for test in self.tests])
+        return pairs[:, 0], pairs[:, 1]
+
+    def training_accuracies(self, w: Array) -> Array:
+        """Every worker's accuracy on its training samples; NaN if the problem has none."""
+        return np.array([_own_accuracy(problem, w) for problem in self.problems])
+
+
+def make_workers(section: Section, data: Data | list[Any], folder: Path) -> Workers:
+    """Make the workers' problems from [model] and the data."""
+    if isinstance(data, list):
+        section.finish()
+        return _from_problems(data)
+    kind = section.read("kind", str, SOFTMAX)
+    l2 = section.read("l2", float, 1e-3)
+    if not l2 >= 0:
+        raise section.error(f"must be a number >= 0, got {l2}", "l2")
+    if is_reference(kind):
+        arguments = section.read("arguments", dict, {})
+        section.finish()
+        with section.at("kind"):
+            make = load_reference(kind, folder)
+            return _torch(data, make, arguments, l2)
+    if kind not in {SOFTMAX, SQUARES}:
+        section.choice("kind", [SOFTMAX, SQUARES, "module:function"])
+    intercept = section.read("intercept", bool, True)
+    section.finish()
+    with section.at("kind"):
+        return softmax(data, l2, intercept) if kind == SOFTMAX else _squares(data, l2, intercept)
+
+
+def softmax(data: Data, l2: float, intercept: bool = True) -> Workers:
+    """Softmax regression for every worker, over the classes that occur at any worker."""
+    coded, classes = _classes(data)
+
+    def problem(X: Array, y: Array, ridge: float) -> SoftmaxRegression:
+        return SoftmaxRegression(X, y, len(classes), l2=ridge, intercept=intercept)
+
+    def test_of(worker: WorkerData) -> Test:
+        if not len(worker.X_test):
+            return _no_test
+        test = problem(worker.X_test, worker.y_test, 0.0)
+        return lambda w: (test.loss_and_gradient(w)[0], test.accuracy(w))
+
+    problems = [problem(worker.X, worker.y, l2) for worker in coded]
+    return _workers(data, problems, [test_of(worker) for worker in coded], classes=classes)
+
+
+def _squares(data: Data, l2: float, intercept: bool) -> Workers:
+    for worker in data.workers:
+        if worker.y.dtype.kind not in "fiub":
+            raise InvalidData(
+                f"least-squares needs numbers as labels, got {worker.y[0]!r} at worker {worker.name}"
+            )
+
+    def test_of(worker: WorkerData) -> Test:
+        if not len(worker.X_test):
+            return _no_test
+        test = LeastSquares(worker.X_test, worker.y_test, intercept=intercept)
+        return lambda w: (test.loss_and_gradient(w)[0], np.nan)
+
+    problems = [LeastSquares(worker.X, worker.y, l2=l2, intercept=intercept) for worker in data.workers]
+    return _workers(data, problems, [test_of(worker) for worker in data.workers])
+
+
+def _torch(data: Data, make: Callable[..., Any], arguments: dict[str, Any], l2: float) -> Workers:
+    """One module for all workers, made by the user's function of (features, classes)."""
+    from fdro_core.problems.torch import TorchProblem
+
+    coded, classes = _classes(data)
+    module = make(coded[0].X.shape[1], len(classes), **arguments)
+    problems = [TorchProblem(module, worker.X, worker.y, l2=l2) for worker in coded]
+
+    def test_of(problem: TorchProblem, worker: WorkerData) -> Test:
+        if not len(worker.X_test):
+            return _no_test
+        return lambda w: _cross_entropy(problem.predict(w, worker.X_test), worker.y_test)
+
+    tests = [test_of(problem, worker) for problem, worker in zip(problems, coded, strict=True)]
+    return _workers(data, problems, tests, classes=classes)
+
+
+def _from_problems(problems: list[Any]) -> Workers:
+    """Workers for problems that the user's function made; nothing is held out."""
+    unknown = np.full(len(problems), np.nan)
+    names = [str(getattr(problem, "name", j)) for j, problem in enumerate(problems)]
+    return Workers(names, problems, unknown, unknown, [_no_test for _ in problems])
+
+
+def _workers(data: Data, problems: list[Any], tests: list[Test], **model: NDArray[Any]) -> Workers:
+    return Workers(
+        [worker.name for worker in data.workers],
+        problems,
+        np.array([len(worker.X) for worker in data.workers], dtype=np.float64),
+        np.array([len(worker.X_test) for worker in data.workers], dtype=np.float64),
+        tests,
+        {"mean": data.mean, "scale": data.scale, **model},
+    )
+
+
+def _classes(data: Data) -> tuple[list[WorkerData], NDArray[Any]]:
+    """The workers with labels coded as 0, 1, …, and the labels in that order."""
+    classes = np.unique(np.concatenate([part for w in data.workers for part in (w.y, w.y_test)]))
+    if len(classes) < 2:
+        raise InvalidData(f"a classifier needs at least two labels; all samples have {classes[0]!r}")
+    if classes.dtype.kind == "f" and len(classes) > 100:
+        raise InvalidData(
+            f"the labels are {len(classes)} different numbers: take another label column, or "
+            f'kind = "{SQUARES}" for a regression'
+        )
+    coded = [
+        WorkerData(w.name, w.X, np.searchsorted(classes, w.y), w.X_test, np.searchsorted(classes, w.y_test))
+        for w in data.workers
+    ]
+    return coded, classes
+
+
+def _cross_entropy(outputs: Array, labels: NDArray[Any]) -> tuple[float, float]:
+    each = np.arange(len(labels))
+    shifted = outputs - outputs.max(axis=1, keepdims=True)
+    loss = np.log(np.exp(shifted).sum(axis=1)) - shifted[each, labels]
+    return float(loss.mean()), float(np.mean(outputs.argmax(axis=1) == labels))
+
+
+def _own_accuracy(problem: Any, w: Array) -> float:
+    accuracy = getattr(problem, "accuracy", None)
+    return float(accuracy(w)) if callable(accuracy) else np.nan
+
+
+def _no_test(w: Array) -> tuple[float, float]:
+    """The test of a worker without held-out samples."""
+    return np.nan, np.nan
