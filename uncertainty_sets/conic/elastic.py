@@ -14,7 +14,8 @@ tolerances; a widened program has an optimum, with multipliers that prove it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -50,10 +51,11 @@ def least_miss(certifier: Certifier) -> float:
     rows.add("nonneg", _beside(A[nonneg], -1.0), program.b[nonneg])
     rows.add("nonneg", _unit_row(width, width - 1, -1.0), np.zeros(1))
     cones = _curved(program)
-    for kind, at in cones:
-        into = np.zeros(at.size)
-        into[: 3 if kind == "exp" else 1] = IN_EXP if kind == "exp" else 1.0
-        rows.add(kind, _beside(A[at], -into), program.b[at])
+    for group in cones:
+        into = np.zeros(group.at.size)
+        for place, entry in enumerate(IN_EXP if group.kind == "exp" else (1.0,)):
+            into[group.starts + place] = entry
+        rows.add(group.kind, _beside(A[group.at], -into), program.b[group.at], group.sizes)
     cost = np.zeros(width)
     cost[-1] = 1.0
     found = _solved(rows.program(), cost)
@@ -63,9 +65,9 @@ def least_miss(certifier: Certifier) -> float:
     y[zero] = found.y[:plus] - found.y[plus : 2 * plus]
     y[nonneg] = found.y[2 * plus : 2 * plus + nonneg.size]
     start = 2 * plus + nonneg.size + 1
-    for _, places in cones:
-        y[places] = found.y[start : start + places.size]
-        start += places.size
+    for group in cones:
+        y[group.at] = found.y[start : start + group.at.size]
+        start += group.at.size
     _, bound = certifier.prove(np.zeros(program.size), y, found.x[:-1])
     return -bound
 
@@ -84,7 +86,8 @@ def inside(program: ConicProgram) -> Array | None:
     by_row, size = A.tocsr(), program.size
     alone = (np.diff(by_row.indptr)[nonneg] == 1) & (program.b[nonneg] == 0.0)
     share = np.where(alone, 1.0 / size, 1.0)
-    total, width = nonneg.size + len(cones), A.shape[1]
+    curved = sum(group.sizes.size for group in cones)
+    total, width = nonneg.size + curved, A.shape[1]
 
     def wide(block: Any, t: Any, m: float = 0.0) -> Any:
         column = sparse.csr_array(np.full((block.shape[0], 1), m))
@@ -101,11 +104,14 @@ def inside(program: ConicProgram) -> Array | None:
     rows.add("nonneg", wide(A[nonneg], room(np.arange(nonneg.size), share)), program.b[nonneg])
     rows.add("nonneg", wide(none, each), ones)
     rows.add("nonneg", wide(none, -each, 1.0), np.zeros(total))
-    for k, (kind, at) in enumerate(cones):
-        towards = np.zeros(at.size)
-        towards[2 if kind == "exp" else 0] = 1.0
-        rows.add(kind, wide(A[at], room(np.full(at.size, nonneg.size + k), towards)), program.b[at])
-    weight = np.append(np.where(alone, 0.0, 1.0), np.ones(len(cones)))
+    before = nonneg.size
+    for group in cones:
+        towards = np.zeros(group.at.size)
+        towards[group.starts + (2 if group.kind == "exp" else 0)] = 1.0
+        columns = before + np.repeat(np.arange(group.sizes.size), group.sizes)
+        before += group.sizes.size
+        rows.add(group.kind, wide(A[group.at], room(columns, towards)), program.b[group.at], group.sizes)
+    weight = np.append(np.where(alone, 0.0, 1.0), np.ones(curved))
     weight = weight / max(weight.sum(), 1.0) + 0.01 / total
     least, found = _unit_row(width + total + 1, width + total, -1.0), None
     for cost, kept in ((np.zeros(total), 0.0), (weight, MOST)):
@@ -141,11 +147,11 @@ def miss(program: ConicProgram, p: Array) -> float:
     limits.append(_unit_row(width, slack, 1.0) + _unit_row(width, worst, -1.0))
     for limit, right in zip(limits, (1.0, 0.0, 0.0), strict=True):
         rows.add("nonneg", limit, np.full(1, right))
-    for kind, at in _curved(program):
-        if touched[at].any():
-            into = np.zeros(at.size)
-            into[2 if kind == "exp" else 0] = -1.0
-            rows.add(kind, _beside(_beside(by_row[at], into), 0.0), b[at])
+    for cones in _curved(program):
+        group = cones.of(np.logical_or.reduceat(touched[cones.at], cones.starts))
+        into = np.zeros(group.at.size)
+        into[group.starts + (2 if group.kind == "exp" else 0)] = -1.0
+        rows.add(group.kind, _beside(_beside(by_row[group.at], into), 0.0), b[group.at], group.sizes)
     cost = np.zeros(width)
     cost[slack], cost[worst] = 1e-3, 1.0
     found = _solved(rows.program(zeros), cost)
@@ -161,11 +167,16 @@ def residual_of(program: ConicProgram, x: Array) -> float:
     rounding = 4 * np.finfo(np.float64).eps * (abs(program.A) @ np.abs(x) + np.abs(program.b))
     worst = float((np.abs(s) - rounding)[program.rows("zero")].max(initial=0.0))
     worst = max(worst, float((-s - rounding)[program.rows("nonneg")].max(initial=0.0)))
-    for kind, at in _curved(program):
-        if kind == "exp":
-            worst = max(worst, float(outside_exp(*s[at][:, None]).max()))
+    for group in _curved(program):
+        here = s[group.at]
+        if group.kind == "exp":
+            missed = outside_exp(*here.reshape(-1, 3).T)
         else:
-            worst = max(worst, float(np.linalg.norm(s[at[1:]]) - s[at[0]] - rounding[at].max()))
+            heads = here[group.starts]
+            here[group.starts] = 0.0
+            missed = np.sqrt(np.add.reduceat(here * here, group.starts)) - heads
+            missed -= np.maximum.reduceat(rounding[group.at], group.starts)
+        worst = max(worst, float(missed.max()))
     return np.inf if np.isnan(worst) else worst
 
 
@@ -216,10 +227,10 @@ def _given(program: ConicProgram, more: int) -> _Rows:
     from scipy import sparse
 
     rows = _Rows()
-    linear = [(kind, program.rows(kind)) for kind in ("zero", "nonneg")]
-    for kind, at in [*linear, *_curved(program)]:
+    linear = [_Cones(kind, program.rows(kind), np.zeros(0, dtype=np.intp)) for kind in ("zero", "nonneg")]
+    for kind, at, sizes in [*linear, *_curved(program)]:
         wide = sparse.hstack([program.A[at], sparse.csr_array((at.size, more))]).tocsr()
-        rows.add(kind, wide, program.b[at])
+        rows.add(kind, wide, program.b[at], sizes)
     return rows
 
 
@@ -235,11 +246,13 @@ class _Rows:
     """Blocks of rows by kind, in the order in which a program has the kinds."""
 
     def __init__(self) -> None:
-        self.parts: dict[str, list[tuple[Any, Array]]] = {"zero": [], "nonneg": [], "soc": [], "exp": []}
+        self.parts: dict[str, list[tuple[Any, Array, Any]]]
+        self.parts = {"zero": [], "nonneg": [], "soc": [], "exp": []}
 
-    def add(self, kind: str, A: Any, b: Array) -> None:
+    def add(self, kind: str, A: Any, b: Array, sizes: Any = None) -> None:
+        """Add rows; of one cone, unless the sizes of several are given."""
         if b.size:
-            self.parts[kind].append((A, b))
+            self.parts[kind].append((A, b, (b.size,) if sizes is None else sizes))
 
     def copy(self) -> _Rows:
         """The same blocks, to add others."""
@@ -251,25 +264,43 @@ class _Rows:
         from scipy import sparse
 
         blocks = [block for parts in self.parts.values() for block in parts]
-        A = sparse.csc_array(sparse.vstack([A for A, _ in blocks]))
-        b = np.concatenate([right for _, right in blocks])
+        A = sparse.csc_array(sparse.vstack([A for A, _, _ in blocks]))
+        b = np.concatenate([right for _, right, _ in blocks])
         cones: list[tuple[str, int]] = []
         for kind, parts in self.parts.items():
-            sizes = [right.size for _, right in parts]
             if kind in {"zero", "nonneg"}:
-                cones += [(kind, sum(sizes))] * bool(sizes)
+                cones += [(kind, sum(right.size for _, right, _ in parts))] * bool(parts)
             else:
-                cones += [(kind, size) for size in sizes]
+                cones += [(kind, int(size)) for _, _, sizes in parts for size in sizes]
         return ConicProgram(A, b, tuple(cones), np.zeros(0, dtype=np.intp) if columns is None else columns)
 
 
-def _curved(program: ConicProgram) -> list[tuple[str, NDArray[np.intp]]]:
-    """The cones that are not linear, each with its rows."""
-    return [
-        (kind, np.arange(start, start + size))
-        for start, (kind, size) in zip(program.starts, program.cones, strict=True)
-        if kind not in {"zero", "nonneg"}
-    ]
+class _Cones(NamedTuple):
+    """Cones of one kind that follow each other: all their rows, and how many each has."""
+
+    kind: str
+    at: NDArray[np.intp]
+    sizes: NDArray[np.intp]
+
+    @property
+    def starts(self) -> NDArray[np.intp]:
+        """Where in `at` each cone begins."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def of(self, chosen: NDArray[np.bool_]) -> _Cones:
+        """The chosen ones alone."""
+        return _Cones(self.kind, self.at[np.repeat(chosen, self.sizes)], self.sizes[chosen])
+
+
+def _curved(program: ConicProgram) -> list[_Cones]:
+    """The cones that are not linear, by kind: a thousand are as quick to handle as one."""
+    found = []
+    for kind, group in groupby(zip(program.starts, program.cones, strict=True), lambda each: each[1][0]):
+        if kind not in {"zero", "nonneg"}:
+            cones = list(group)
+            sizes = np.array([size for _, (_, size) in cones], dtype=np.intp)
+            found.append(_Cones(kind, cones[0][0] + np.arange(sizes.sum()), sizes))
+    return found
 
 
 def _beside(block: Any, column: float | Array) -> Any:
