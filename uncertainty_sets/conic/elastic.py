@@ -318,7 +318,7 @@ def _unit_row(width: int, at: int, value: float) -> Any:
 
 
 LARGE = 10_000
-"""Rows from which a point inside is sought by one solver only: a first-order method took ten minutes."""
+"""Rows from which one solver alone is tried: after it a first-order method would take ten minutes."""
 
 
 def _solved(program: ConicProgram, cost: Array, central: bool = False) -> Solution | None:
@@ -330,8 +330,8 @@ def _solved(program: ConicProgram, cost: Array, central: bool = False) -> Soluti
     doubtful, backends = None, [select(name, program) for name in in_order(program)]
     if central:
         backends.sort(key=lambda backend: -len(backend.cones))
-        if program.A.shape[0] > LARGE:
-            del backends[1:]
+    if program.A.shape[0] > LARGE:
+        del backends[1:]
     for backend in backends:
         found = backend.compile(program).solve(cost)
         if found.outcome in {"solved", "inaccurate"} and found.x.size and np.isfinite(found.x).all():
