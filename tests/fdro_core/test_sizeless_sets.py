@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from fdro_core import VirtualEngine, baselines, resume, solve
 from fdro_core.cli.runs.run_file import load
 from fdro_core.cli.written_sets import set_class, written_set
+
+from fdro_core import VirtualEngine, baselines, resume, solve
 from fdro_core.errors import InvalidConfig, InvalidSetting
 from fdro_core.estimators import central
-from fdro_core.estimators.grouped import GroupedSoftmax
-from fdro_core.estimators.named_set import build_set
+from fdro_core.estimators.group_set import build_set
+from fdro_core.estimators.groups import GroupedSoftmax
 from fdro_core.observers import Checkpoint
 from fdro_core.sklearn import RobustClassifier
 from tests.fdro_core.command import ROOT, RUN_FILE, asked, furnish
