@@ -132,7 +132,7 @@ def test_the_command_line_uses_it(clean, tmp_path, monkeypatch):
     )
     text = text.partition("[engine]")[0] + '[engine]\nname = "queue"\n\n[output]\nfolder = "run"\n'
     Path("run.toml").write_text(text, encoding="utf-8")
-    fdro = ("-m", "fdro_core.cli.app")
+    fdro = ("-m", "fdro_core.cli")
     # 9: a training run with set, algorithm and engine
     clean(*fdro, "train", "run.toml", cwd=tmp_path)
     result = json.loads(Path("run/result.json").read_text(encoding="utf-8"))

@@ -41,7 +41,7 @@ def accuracies(numbers: dict[str, Any]) -> dict[str, float]:
 
 def fdro(*arguments: str, folder: str) -> str:
     """What the command prints in that folder."""
-    line = [sys.executable, "-m", "fdro_core.cli.start", *arguments]
+    line = [sys.executable, "-m", "fdro_core.cli", *arguments]
     return subprocess.run(line, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 

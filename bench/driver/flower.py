@@ -142,7 +142,7 @@ def deployment() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wards = folder / "wards"
-        fdro = [sys.executable, "-m", "fdro_core.cli.app", "flower", "new"]
+        fdro = [sys.executable, "-m", "fdro_core.cli", "flower", "new"]
         subprocess.run(
             [*fdro, str(wards), "--workers", "2", "--quiet"], check=True, stdout=subprocess.DEVNULL
         )

@@ -154,7 +154,7 @@ def imports(rounds: int, say: Say) -> Iterable[Row]:
     say("imports")
     group = "import and command line"
     run = [sys.executable, "-c"]
-    help_line = [*run, "from fdro_core.cli.start import main; main()", "--help"]
+    help_line = [*run, "from fdro_core.cli.__main__ import main; main()", "--help"]
     yield row(group, "fdro --help", median(rounds, help_line), "s", 0.35)
     yield row(group, "import fdro_core", median(rounds, [*run, "import fdro_core"]), "s", 0.3)
 

@@ -91,7 +91,7 @@ def _first(label: str, **environment: str) -> tuple[float, bool]:
 def _command(*arguments: str) -> float:
     """CPU seconds of `fdro` with these arguments."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "fdro_core.cli.app", *arguments]
+    command = [sys.executable, "-m", "fdro_core.cli", *arguments]
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

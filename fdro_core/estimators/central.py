@@ -20,14 +20,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fdro_core.problems.residuals import absolute, smoothed
 from fdro_core.protocol.oracle import sized
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.projection import Projection
+
+if TYPE_CHECKING:
+    from fdro_core.estimators.groups import GroupedRegression
 
 Pull = Callable[[Array], Array]
 
@@ -36,6 +40,8 @@ INNER = 60  # L-BFGS iterations between two updates of p̂, at most
 NOMINAL = 8  # L-BFGS iterations for the reference distribution, to leave the starting point
 SPAN = 1e6  # by which μ may differ from its first value; hundreds of short rounds would take it to 0
 WINDOW = 15  # evaluations without progress after which L-BFGS on the objective is stuck on a kink
+
+WIDTH = 0.1  # the first round of the absolute loss's, in units of the targets' deviation
 
 
 class Groups(Protocol):
@@ -255,4 +261,55 @@ def _by_multipliers(search: _Search) -> None:
             softness = min(2.0 * softness, widest)
         elif slack > 0.3 * before:
             softness = max(0.4 * softness, narrowest)
+        before = slack
+
+
+def minimise_absolute(
+    problem: GroupedRegression, oracle: Any, l2: float, tolerance: float, budget: int
+) -> Optimum:
+    """Minimise the worst expected absolute loss, by at most `budget` >= 1 passes over the data.
+
+    L-BFGS cannot pass the kinks of |r| = max over -1 <= s <= 1 of s·r. So each round solves the smooth
+    problem in which a sample's loss is the maximum of s·r - width/2·(s - ŝ)²
+    (fdro_core/problems/residuals.py), by `minimise` to a proved gap. Then ŝ ← s, the method of multipliers,
+    and the width shrinks if that gains too little. The smooth losses are below the absolute ones, so a lower
+    bound on their optimum is one on the optimum; and by at most 2·width, since |s - ŝ| <= 2, so that
+    shrinking alone would be enough.
+
+    The targets' deviation should be about 1. `evaluations` does not count the forward pass after each round.
+    """
+    exact = problem.with_loss(absolute)
+    signs, width, before, spent = np.zeros(problem.y.size), WIDTH, np.inf, 0
+    best: tuple[float, Array, Array, Any] | None = None
+    lower, weights = -np.inf, np.empty(0)
+    accuracy, settled, start = 0.01, False, None
+    while True:
+        smooth = problem.with_loss(partial(smoothed, width=width, center=signs))
+        found = minimise(smooth, oracle, l2, accuracy, budget - spent, start)
+        spent += found.evaluations
+        start = found.w
+        ridge = 0.5 * l2 * float(start @ start)
+        losses, _ = exact.evaluate(start)
+        answer = sized(oracle, losses.size).worst_case(losses)
+        slack = answer.value - found.worst_case.value  # what the smoothing changes at this point
+        objective = max(float(answer.value), float(answer.upper_bound)) + ridge
+        if best is None or objective < best[0]:
+            best = objective, start, losses, answer
+        proved = max(found.worst_case.value, found.worst_case.upper_bound) + ridge - found.gap
+        if weights.size == 0 or l2 == 0.0 or proved > lower:
+            lower, weights = proved, found.weights
+        upper = best[0]
+        target = tolerance * max(1.0, upper)
+        if l2 > 0.0:
+            settled = upper - lower <= target
+        else:  # `central` proves nothing then, and says whether w stopped moving
+            settled = found.converged and accuracy <= 0.5 * tolerance and slack <= 0.5 * target
+        if settled or spent >= budget or not found.converged:
+            _, w, losses, answer = best
+            gap = max(upper - lower, 0.0)
+            return Optimum(w, losses, answer, weights, gap, spent, settled)
+        signs = smooth.samples(smooth.scores(start))[1][:, 0]
+        accuracy = min(accuracy, max(0.25 * tolerance, 0.1 * slack / max(1.0, upper)))
+        if slack > 0.3 * before:
+            width *= 0.4
         before = slack

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdro_core.errors import EstimatorWarning, InvalidSetting
 from fdro_core.estimators import central
-from fdro_core.estimators.estimator import RobustEstimator
-from fdro_core.estimators.grouped import GroupedSoftmax
-from fdro_core.estimators.groups import index_groups
-from fdro_core.estimators.scikit import (
+from fdro_core.estimators.estimator import (
     ClassifierMixin,
+    RobustEstimator,
     accuracy_score,
     check_classification_targets,
     check_is_fitted,
     compute_sample_weight,
     validate_data,
 )
+from fdro_core.estimators.groups import GroupedSoftmax, index_groups
 from fdro_core.intervals import wilson
 from fdro_core.problems.softmax import SoftmaxRegression
 from uncertainty_sets import KL
@@ -33,6 +32,7 @@ FLAT = 0.1  # deviation of the log-odds over the samples below which a model is 
 LOST = 0.1  # training accuracy that ordinary training has above a nearly constant model's, for a warning
 
 
+@dataclass(repr=False, eq=False)
 class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Softmax regression for the worst distribution over groups of samples.
 
@@ -97,36 +97,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
     array([0.78, 0.79])
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own
-        self,
-        uncertainty_set: Any = None,
-        *,
-        budget: float | None = None,
-        spread: ArrayLike | None = None,
-        radius: float | str | None = None,
-        set_parameters: Mapping[str, Any] | None = None,
-        prior: Any = "samples",
-        class_weight: Any = None,
-        l2: float = 1e-3,
-        tolerance: float = 1e-4,
-        steps: int | None = None,
-        solver: str = "central",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            uncertainty_set,
-            budget=budget,
-            spread=spread,
-            radius=radius,
-            set_parameters=set_parameters,
-            prior=prior,
-            l2=l2,
-            tolerance=tolerance,
-            steps=steps,
-            solver=solver,
-            seed=seed,
-        )
-        self.class_weight = class_weight
+    _: KW_ONLY
+    class_weight: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> RobustClassifier:
         """Train on X (samples, features), dense or sparse, labels y and the samples' groups.

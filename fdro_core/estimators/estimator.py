@@ -1,10 +1,12 @@
-"""What the scikit-learn estimators share: settings, groups, prior, set, and the solvers."""
+"""What both estimators share: settings, groups and the set, the solvers, the table of groups."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from html import escape
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,56 +15,67 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdro_core.aspire.models.algorithm import AspireModels
 from fdro_core.errors import InvalidSetting
-from fdro_core.estimators import by_cross_validation, central
-from fdro_core.estimators.grouped import Grouped
-from fdro_core.estimators.groups import index_groups, warn_if_forgotten
-from fdro_core.estimators.named_set import build_set, default_set
-from fdro_core.estimators.scikit import (
-    BaseEstimator,
-    ConvergenceWarning,
-    _check_sample_weight,
-    check_is_fitted,
-    clone,
-)
-from fdro_core.estimators.summary import GroupTable
+from fdro_core.estimators import central, group_set
+from fdro_core.estimators.group_set import build_set, default_set
+from fdro_core.estimators.groups import Grouped, index_groups, warn_if_forgotten
 from fdro_core.solving import solve
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.errors import BackendMissing, InvalidInput
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import accuracy_score
+    from sklearn.utils.class_weight import compute_sample_weight
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ImportError as error:
+    raise BackendMissing(
+        'fdro_core.sklearn needs scikit-learn 1.6 or newer: pip install "fdro[sklearn]"'
+    ) from error
+
+__all__ = [
+    "BaseEstimator",
+    "ClassifierMixin",
+    "ConvergenceWarning",
+    "GroupTable",
+    "RegressorMixin",
+    "RobustEstimator",
+    "_check_sample_weight",
+    "accuracy_score",
+    "check_classification_targets",
+    "check_is_fitted",
+    "clone",
+    "compute_sample_weight",
+    "validate_data",
+]
+
 
 SOLVERS = ("central", "aspire-models")
 BY_CROSS_VALIDATION = "cv"
 ROUGHLY = 1e-3  # tolerance of the models in cross-validation, whose scores are no more exact
 
 
+@dataclass(repr=False, eq=False)
 class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
-    """A linear model for the worst distribution over groups of samples."""
+    """A linear model for the worst distribution over groups of samples.
 
-    def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own
-        self,
-        uncertainty_set: Any = None,
-        *,
-        budget: float | None = None,
-        spread: ArrayLike | None = None,
-        radius: float | str | None = None,
-        set_parameters: Mapping[str, Any] | None = None,
-        prior: Any = "samples",
-        l2: float = 1e-3,
-        tolerance: float = 1e-4,
-        steps: int | None = None,
-        solver: str = "central",
-        seed: int = 0,
-    ) -> None:
-        self.uncertainty_set = uncertainty_set
-        self.budget = budget
-        self.spread = spread
-        self.radius = radius
-        self.set_parameters = set_parameters
-        self.prior = prior
-        self.l2 = l2
-        self.tolerance = tolerance
-        self.steps = steps
-        self.solver = solver
-        self.seed = seed
+    A dataclass, so that the settings of both estimators are written once: scikit-learn reads them from the
+    signature of the `__init__` that this makes.
+    """
+
+    uncertainty_set: Any = None
+    _: KW_ONLY
+    budget: float | None = None
+    spread: ArrayLike | None = None
+    radius: float | str | None = None
+    set_parameters: Mapping[str, Any] | None = None
+    prior: Any = "samples"
+    l2: float = 1e-3
+    tolerance: float = 1e-4
+    steps: int | None = None
+    solver: str = "central"
+    seed: int = 0
 
     # -- settings ---------------------------------------------------------------------------------------
 
@@ -157,7 +170,7 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
     def _best_radius(
         self, chosen: Any, X: Any, y: NDArray[Any], group: NDArray[np.intp], weight: Array | None
     ) -> float:
-        """The radius that `by_cross_validation` chooses; the groups must be set."""
+        """The radius that `group_set` chooses; the groups must be set."""
         try:
             any_size = build_set(chosen, self.prior_, {"radius": 1.0}, self.set_parameters)
         except InvalidInput as error:
@@ -178,9 +191,9 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
                 )
             return self._goodness(y[~train], twin.predict(X[~train]))
 
-        self.cross_validation_ = by_cross_validation.choose(
-            by_cross_validation.radii(any_size),
-            by_cross_validation.folds(y, group, self.seed),
+        self.cross_validation_ = group_set.choose(
+            group_set.radii(any_size),
+            group_set.folds(y, group, self.seed),
             group,
             np.ones(y.size) if weight is None else weight,
             score,
@@ -313,3 +326,61 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class GroupTable(Sequence[Mapping[str, Any]]):
+    """One row per group, the worst first; prints as text, and as a table in a notebook.
+
+    A row is a mapping from column to value: ``table[0]["group"]``. `pandas.DataFrame(table)` takes it.
+    """
+
+    def __init__(self, title: str, rows: Sequence[Mapping[str, Any]], shown: int = 20) -> None:
+        self.title, self._rows, self._shown = title, list(rows), shown
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows[place]
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        head = list(self._rows[0])
+        return head, [[_text(row[name]) for name in head] for row in self._rows[: self._shown]]
+
+    def _left_out(self) -> str:
+        more = len(self._rows) - self._shown
+        return f"{more} more groups" if more > 0 else ""
+
+    def __str__(self) -> str:
+        head, cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if place == 0 else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in [head, *cells]
+        ]
+        return "\n".join(filter(None, [self.title, *lines, self._left_out()]))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, cells = self._cells()
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
+        )
+        names = "".join(f"<th>{escape(name)}</th>" for name in head)
+        return (
+            f"<p>{escape(self.title)}</p><table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>"
+            f"{self._left_out()}"
+        )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " to ".join(f"{each:.3f}" for each in value)
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidSetting
 from fdro_core.estimators import central
-from fdro_core.estimators.absolute import minimise as minimise_absolute
-from fdro_core.estimators.estimator import RobustEstimator
-from fdro_core.estimators.grouped import GroupedRegression
-from fdro_core.estimators.scikit import RegressorMixin, check_is_fitted, validate_data
+from fdro_core.estimators.estimator import RegressorMixin, RobustEstimator, check_is_fitted, validate_data
+from fdro_core.estimators.groups import GroupedRegression
 from fdro_core.problems.huber import HuberRegression
 from fdro_core.problems.least_squares import LeastSquares
 from fdro_core.problems.residuals import absolute, huber, squared
@@ -26,6 +25,7 @@ __all__ = ["RobustRegressor"]
 LOSSES = ("squared", "absolute", "huber")
 
 
+@dataclass(repr=False, eq=False)
 class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Linear regression for the worst distribution over groups of samples.
 
@@ -93,38 +93,9 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
     (array([1.]), array([0.5, 0.5]))
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn wants every setting as an argument of its own
-        self,
-        uncertainty_set: Any = None,
-        *,
-        loss: str = "squared",
-        epsilon: float = 1.35,
-        budget: float | None = None,
-        spread: ArrayLike | None = None,
-        radius: float | str | None = None,
-        set_parameters: Mapping[str, Any] | None = None,
-        prior: Any = "samples",
-        l2: float = 1e-3,
-        tolerance: float = 1e-4,
-        steps: int | None = None,
-        solver: str = "central",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            uncertainty_set,
-            budget=budget,
-            spread=spread,
-            radius=radius,
-            set_parameters=set_parameters,
-            prior=prior,
-            l2=l2,
-            tolerance=tolerance,
-            steps=steps,
-            solver=solver,
-            seed=seed,
-        )
-        self.loss = loss
-        self.epsilon = epsilon
+    _: KW_ONLY
+    loss: str = "squared"
+    epsilon: float = 1.35
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> RobustRegressor:
         """Train on X (samples, features), dense or sparse, targets y and the samples' groups.
@@ -145,7 +116,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         def worker(X: Array, y: NDArray[Any]) -> LeastSquares | HuberRegression:
             return LeastSquares(X, y, l2) if self.loss == "squared" else HuberRegression(X, y, epsilon, l2)
 
-        minimise = minimise_absolute if self.loss == "absolute" else central.minimise
+        minimise = central.minimise_absolute if self.loss == "absolute" else central.minimise
         w = scale * self._solve(problem, l2, worker, unit, minimise)
         self.coef_, self.intercept_ = w[:-1].copy(), float(self.offset_ + w[-1])
         return self

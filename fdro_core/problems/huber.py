@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -30,6 +32,8 @@ class HuberRegression(LinearRegression):
     >>> problem.loss_and_gradient(np.zeros(1))
     (1.0, array([-1.5]))
     """
+
+    kind: ClassVar[str] = "huber"  # in run files
 
     def __init__(
         self, X: ArrayLike, y: ArrayLike, epsilon: float = 1.35, l2: float = 0.0, intercept: bool = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fdro_core.problems.linear import LinearRegression
 from fdro_core.problems.residuals import squared
 from uncertainty_sets.arrays import Array
@@ -23,6 +25,8 @@ class LeastSquares(LinearRegression):
     >>> LeastSquares([[1.0], [2.0]], [1.0, 2.0], intercept=False).loss_and_gradient(np.zeros(1))
     (1.25, array([-2.5]))
     """
+
+    kind: ClassVar[str] = "least-squares"  # in run files
 
     def _total(self, residual: Array) -> tuple[float, Array]:
         return 0.5 * float(residual @ residual), residual

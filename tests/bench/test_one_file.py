@@ -7,16 +7,11 @@ of their own. Nothing else is edited.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.copies import copy_package
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.copies import ROOT, copied, python
 
 DATASET = '''"""Two kinds of points.
 
@@ -83,26 +78,6 @@ class NearCentre(UncertaintySet):
     def constraints(self, p):
         return [cp.norm1(p - self.center) <= self.radius]
 '''
-
-
-def python(folder: Path, *arguments: str) -> str:
-    """Run Python in the folder, whose packages come first; return what it prints."""
-    surroundings = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=surroundings,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def copied(package: str, to: Path) -> Path:
-    """Copy a package without its results."""
-    return copy_package(ROOT / package, to, "results", "out")
 
 
 def test_a_data_set_is_one_file(tmp_path: Path) -> None:

@@ -65,4 +65,4 @@ def asked(*arguments: Any, given: str | None = None) -> Any:
 
 def command(*arguments: str) -> tuple[list[str], dict[str, str]]:
     """The command as a process of its own: the line, and the environment."""
-    return [sys.executable, "-m", "fdro_core.cli.app", *arguments], {**os.environ, "PYTHONPATH": str(ROOT)}
+    return [sys.executable, "-m", "fdro_core.cli", *arguments], {**os.environ, "PYTHONPATH": str(ROOT)}

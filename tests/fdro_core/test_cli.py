@@ -58,7 +58,7 @@ def test_choose_starts_are_valid():
     import tomllib
 
     from fdro_core.cli.commands.choose import SCENARIOS, STARTS
-    from fdro_core.cli.written_sets import set_class, written_set
+    from fdro_core.cli.written import set_class, written_set
 
     assert set(STARTS) == {name for scenario in SCENARIOS for name in scenario.sets}
     for name, text in STARTS.items():
@@ -123,7 +123,6 @@ def test_demo_goes_on_without_matplotlib(monkeypatch):
     monkeypatch.setattr(demo, "ROUNDS", 5)
     monkeypatch.setattr(demo, "ITERATIONS", 50)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.delitem(sys.modules, "fdro_core.cli.commands.demo_picture", raising=False)
     answer = fdro("demo", "-q")
     assert 'pip install "fdro[plot]"' in answer.stderr
     assert "worst-worker test accuracy" in answer.stdout

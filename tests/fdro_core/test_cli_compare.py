@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fdro_core.cli.runs.noise import difference_of_shares, judge, paired_interval
+from fdro_core.cli.runs.comparing import difference_of_shares, judge, paired_interval
 from tests.fdro_core.command import RUN_FILE, asked, fdro
 
 TESTED = 200.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import inspect
 import io
 import re
 import shlex
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fdro_core.cli.app import app
+from fdro_core.cli.runs.workers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
@@ -75,9 +77,11 @@ def test_the_table_of_fields_is_complete():
     """Each field that the code takes by name stands in the table, and the other way round."""
     folder = PAGE.parents[1] / "fdro_core" / "cli" / "runs"
     taken = set()
-    for file in ("data.py", "workers.py", "run_file.py"):
+    for file in ("data.py", "workers.py", "setup.py"):
         text = (folder / file).read_text(encoding="utf-8")
         taken |= set(re.findall(r'(?:read|choice|section|sections)\(\s*"(\w+)"', text))
     taken |= {"stragglers", "crashes", "stationary", "loss", "seconds"}  # taken in loops over these names
+    for problem in kinds().values():  # whose arguments are fields of [model]
+        taken |= set(inspect.signature(problem).parameters) - {"X", "y", "classes"}
     written = set(re.findall(r"^\| `\w+\.(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     assert written == taken - {"law"}  # a delay's own field, told with `engine.delays`

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.usefixtures("place")
         ("l2 = 0.01", "l2 = true", 5, "model.l2: must be a number, got True"),
         ("l2 = 0.01", 'kind = "logistic"', 5, "model.kind: there is no 'logistic'"),
         ("l2 = 0.01", 'kind = "least-squares"', 5, "model.kind: least-squares needs numbers as labels"),
+        ("l2 = 0.01", 'kind = "huber"', 5, "model.kind: huber needs numbers as labels"),
+        ("l2 = 0.01", "epsilon = 2", 5, "model.epsilon: [model] has no field `epsilon`"),
         ("iterations = 120", "iteration = 120", 12, "did you mean 'iterations'?"),
         ("iterations = 120", 'iterations = "many"', 12, "algorithm.iterations: must be a whole number"),
         ("iterations = 120", "active_workers = 4", 12, "active_workers (S) must be in 1..3"),
@@ -68,7 +70,7 @@ def test_mistakes_are_reported_with_their_line(old, new, line, words):
 
 
 def test_lines_are_found_past_arrays_and_long_strings():
-    from fdro_core.cli.runs.source import Source
+    from fdro_core.cli.runs.fields import Source
 
     text = 'note = """\n[set]\nradius = 1\n"""\n[set]\nD = [\n  [1, 0],\n  [0]\n]\nradius = 2\n'
     text += "[[engine.crashes]]\nworker = 1\n[[engine.crashes]]\nworker = 2\n"

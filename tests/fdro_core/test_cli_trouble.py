@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(os.name == "nt", reason="limits, signals and /dev/full"),
 ]
 
-START = "import sys; from fdro_core.cli.start import main; sys.argv[0] = 'fdro'; main()"
+START = "import sys; from fdro_core.cli.__main__ import main; sys.argv[0] = 'fdro'; main()"
 
 LIMITED = f"""
 import resource, sys

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fdro_core.errors import EstimatorWarning, InvalidSetting
-from fdro_core.estimators.by_cross_validation import FOLDS, SHARES, choose, folds
+from fdro_core.estimators.group_set import FOLDS, SHARES, choose, folds
 from fdro_core.sklearn import RobustClassifier, RobustRegressor, worst_group_accuracy
 from uncertainty_sets import KL, CDNorm, CVaR
 

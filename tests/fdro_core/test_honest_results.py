@@ -204,7 +204,7 @@ def test_the_comparison_says_it(lost):
 
 
 def test_the_demo_says_proved_only_then(capsys):
-    from fdro_core.cli.commands.output import Output
+    from fdro_core.cli.output import Output
 
     class Workers:
         names = ("0", "1", "2")

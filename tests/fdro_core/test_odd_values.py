@@ -11,8 +11,7 @@ import pytest
 
 from fdro_core import AspireEase, AspireModels, HuberRegression, LeastSquares, SoftmaxRegression, solve
 from fdro_core.aspire.models.messages import Evaluate, Evaluation
-from fdro_core.cli.reading.arrays import read_array, read_losses, read_value
-from fdro_core.cli.reading.tables import Table
+from fdro_core.cli.reading import Table, read_array, read_losses, read_value
 from fdro_core.errors import InvalidData, InvalidProblem, InvalidReply, WorkerWarning
 from fdro_core.protocol.failures import LONGEST_TEXT, LONGEST_TRACEBACK, traceback_of, words
 from fdro_core.protocol.replies import checked

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fdro_core.cli.formatting import for_people
-from fdro_core.cli.report.build import page as whole_page
-from fdro_core.cli.report.build import places, switch
-from fdro_core.cli.report.charts import chart, line
+from fdro_core.cli.output import for_people
+from fdro_core.cli.report.curves import chart, line
+from fdro_core.cli.report.page import page as whole_page
+from fdro_core.cli.report.page import places, switch
 from tests.fdro_core.browser import browse, in_browser, on_phone
 from tests.fdro_core.command import RUN_FILE, TO_THE_END, asked, fdro, furnish
 

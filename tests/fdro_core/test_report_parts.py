@@ -7,13 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from fdro_core.cli.formatting import for_people, percent
-from fdro_core.cli.report.charts import chart, line
-from fdro_core.cli.report.curves import POINTS, curves, traffic
-from fdro_core.cli.report.parts import caveats, figures, sentence
+from fdro_core.cli.output import for_people, percent
+from fdro_core.cli.report.curves import LINES, POINTS, chart, choose, curves, line, traffic, worker_curves
+from fdro_core.cli.report.page import ROWS, caveats, figures, sentence, worker_table
 from fdro_core.cli.report.run import Run
-from fdro_core.cli.report.tables import ROWS, worker_table
-from fdro_core.cli.report.worker_curves import LINES, choose, worker_curves
 from fdro_core.intervals import wilson, wilson_of_mean
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from fdro_core import VirtualEngine, baselines, resume, solve
-from fdro_core.cli.runs.run_file import load
-from fdro_core.cli.written_sets import set_class, written_set
+from fdro_core.cli.runs.setup import load
+from fdro_core.cli.written import set_class, written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
 from fdro_core.estimators import central
-from fdro_core.estimators.grouped import GroupedSoftmax
-from fdro_core.estimators.named_set import build_set
+from fdro_core.estimators.group_set import build_set
+from fdro_core.estimators.groups import GroupedSoftmax
 from fdro_core.observers import Checkpoint
 from fdro_core.sklearn import RobustClassifier
 from tests.fdro_core.command import ROOT, RUN_FILE, asked, furnish
@@ -204,7 +204,7 @@ def installed(tmp_path, monkeypatch):
 
 def fdro(path, *arguments):
     """The command in a process of its own, which finds the package's sets."""
-    line = [sys.executable, "-m", "fdro_core.cli.app", *arguments]
+    line = [sys.executable, "-m", "fdro_core.cli", *arguments]
     return subprocess.run(
         line, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )

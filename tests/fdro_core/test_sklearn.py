@@ -298,7 +298,6 @@ MODULES = [
     "fdro_core.estimators.classifier",
     "fdro_core.estimators.regressor",
     "fdro_core.estimators.estimator",
-    "fdro_core.estimators.scikit",
 ]
 
 

@@ -245,17 +245,16 @@ def test_capabilities_are_on_the_class(project):
 
 def test_the_command_line(project):
     found = {
-        each["name"]: each
-        for each in json.loads(python(project, "-m", "fdro_core.cli.app", "sets", "--json"))
+        each["name"]: each for each in json.loads(python(project, "-m", "fdro_core.cli", "sets", "--json"))
     }
     assert found["a-tail"]["formula"] == "p <= q/(1 - level)"
     assert found["a-tail"]["title"] == "The distributions behind CVaR"
     assert found["a-tail"]["backends"][:2] == ["closed-form", "a-scipy"]
     assert found["z-euclidean"]["backends"] == ["clarabel", "cvxpy", "scs"]
     assert found["z-euclidean"]["title"] == "A ball"
-    assert "CVaR" in python(project, "-m", "fdro_core.cli.app", "sets", "a-tail")
+    assert "CVaR" in python(project, "-m", "fdro_core.cli", "sets", "a-tail")
     line = ("oracle", "--set", "a-tail", "--losses", "1,2,3,4", "--level", "0.5", "--json")
-    assert json.loads(python(project, "-m", "fdro_core.cli.app", *line))["value"] == 3.5
+    assert json.loads(python(project, "-m", "fdro_core.cli", *line))["value"] == 3.5
 
 
 @pytest.mark.parametrize("name", NAMES)

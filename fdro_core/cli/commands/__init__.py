@@ -1,1 +1,1 @@
-"""The commands behind `fdro`, one file each; `fdro_core.cli.app` gathers them."""
+"""The commands of `fdro`, a file each: what the decorator `command` says there is all that registers it."""

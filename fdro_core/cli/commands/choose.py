@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fdro_core.cli.commands.guard import guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet, table
+from fdro_core.cli.command import command
+from fdro_core.cli.output import AsJson, Output, Quiet, table
 
 if TYPE_CHECKING:
     from uncertainty_sets.base import UncertaintySet
@@ -123,7 +123,7 @@ SCENARIOS = (
 NUMBER = {str(place): scenario.name for place, scenario in enumerate(SCENARIOS, start=1)}
 
 
-@guarded
+@command("Sets and worst cases", "fdro choose", "fdro choose --scenario latency --scenario prior", place=22)
 def choose(
     scenario: Annotated[
         list[str] | None,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fdro_core.cli.commands.guard import guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet, table
+from fdro_core.cli.command import command
+from fdro_core.cli.output import AsJson, Output, Quiet, table
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
 
 if TYPE_CHECKING:
-    from fdro_core.cli.runs.noise import Difference, Verdict
+    from fdro_core.cli.runs.comparing import Difference, Verdict
 
 TIE = "no difference beyond noise"
 
@@ -20,7 +20,7 @@ COMPARED = [key for key in FIGURES if key not in {"gap", "seconds"}]
 """The figures to compare: not those that vary between two executions of one run file."""
 
 
-@guarded
+@command("Training", "fdro compare run-kl run-fedavg", "fdro compare runs/* --json", place=33)
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="The folders of two or more runs.")],
     quiet: Quiet = False,
@@ -36,8 +36,8 @@ def compare(
 
 def compare_runs(output: Output, folders: list[Path]) -> None:
     """Print the runs in these folders side by side."""
-    from fdro_core.cli.runs import noise
-    from fdro_core.cli.runs.differences import differences, fields_of
+    from fdro_core.cli.runs import comparing
+    from fdro_core.cli.runs.comparing import differences, fields_of
     from fdro_core.cli.runs.folder import RESULT, RUN_FILE, RunFolder
     from fdro_core.errors import InvalidSetting
 
@@ -50,7 +50,7 @@ def compare_runs(output: Output, folders: list[Path]) -> None:
     settings = [fields_of(run) for run in runs]
     differ = differences(settings)
     names = [str(run) for run in runs]
-    verdict = noise.judge(names, settings, results)
+    verdict = comparing.judge(names, settings, results)
     output.data(
         {
             "runs": names,
@@ -80,13 +80,13 @@ def conclude(output: Output, verdict: Verdict) -> None:
 def in_words(each: Difference) -> str:
     """A difference and its interval.
 
-    >>> from fdro_core.cli.runs.noise import Difference
+    >>> from fdro_core.cli.runs.comparing import Difference
     >>> in_words(Difference("worst_test_accuracy", "a", "b", 0.02, -0.01, 0.05, "paired over 5 seeds"))
     'test accuracy, worst worker: a is 2.0 points above b (95 % interval -1.0 to 5.0, paired over 5 seeds)'
     """
-    from fdro_core.cli.runs import noise
+    from fdro_core.cli.runs import comparing
 
-    points = each.measure in {noise.ACCURACY, noise.MEAN}
+    points = each.measure in {comparing.ACCURACY, comparing.MEAN}
 
     def shown(value: float) -> str:
         return f"{100 * value:.1f}" if points else f"{value:.4g}"
@@ -95,7 +95,7 @@ def in_words(each: Difference) -> str:
     side = "above" if (each.difference >= 0) == points else "below"
     interval = ""
     if each.low is not None and each.high is not None:
-        interval = f"{noise.CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace(
+        interval = f"{comparing.CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace(
             "%", " %"
         )
     amount = f"{shown(abs(each.difference))}{unit}"

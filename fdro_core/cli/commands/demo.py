@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fdro_core.cli.commands.guard import guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet, table
+from fdro_core.cli.command import command
 from fdro_core.cli.commands.train import progress
-from fdro_core.cli.formatting import percent
+from fdro_core.cli.output import AsJson, Output, Quiet, percent, table
 
 if TYPE_CHECKING:
     from fdro_core.cli.runs.workers import Workers
     from fdro_core.result import Result
+    from uncertainty_sets.arrays import Array
 
 RADIUS, HELD_OUT, SLOW = 0.3, 0.3, 3
 RIDGE = 3e-3
@@ -24,10 +24,12 @@ disadvantage."""
 ROUNDS, ITERATIONS = 1_200, 12_000
 """At most 12,000 gradients each; three times as many gave the same worst accuracy (seeds 0 to 2)."""
 
+GREY, BLUE = "#8a8a8a", "#1f5fa8"
+
 NAMES = {"fedavg": "FedAvg", "robust": "robust"}
 
 
-@guarded
+@command("Start here", "fdro demo", "fdro demo --seed 7 --picture digits.png", place=10)
 def demo(
     picture: Annotated[Path, typer.Option(help="Where to save the picture.")] = Path("fdro-demo.png"),
     pixels: Annotated[int, typer.Option(min=1, max=8, help="Pixels per side: 1, 2, 4 or 8.")] = 4,
@@ -75,15 +77,17 @@ def demo(
 def digit_workers(pixels: int, seed: int) -> Workers:
     """scikit-learn's digits at that resolution (neighbouring pixels averaged), one digit per worker."""
     from fdro_core.cli.runs.data import Samples, digits, split_by_worker
-    from fdro_core.cli.runs.workers import softmax
+    from fdro_core.cli.runs.workers import of_one_kind
     from fdro_core.errors import InvalidSetting
+    from fdro_core.problems import SoftmaxRegression
 
     if 8 % pixels:
         raise InvalidSetting(f"--pixels must be 1, 2, 4 or 8, so that pixels can be averaged, got {pixels}")
     whole, block = digits(), 8 // pixels
     images = whole.X.reshape(-1, pixels, block, pixels, block).mean(axis=(2, 4)).reshape(-1, pixels**2)
     reduced = Samples(images, whole.y, whole.worker)
-    return softmax(split_by_worker(reduced, HELD_OUT, seed, standardise=True), RIDGE)
+    data = split_by_worker(reduced, HELD_OUT, seed, standardise=True)
+    return of_one_kind(SoftmaxRegression, data, l2=RIDGE)
 
 
 def train(workers: Workers, key: str, seed: int, observers: list[Any]) -> Result:
@@ -155,10 +159,53 @@ def show(output: Output, workers: Workers, results: dict[str, Result], accuracie
 
 def draw(output: Output, path: Path, names: list[str], accuracies: dict[str, Any]) -> Path | None:
     """Save the picture, or print what it needs."""
+    from fdro_core.files import naming_full_disk
+
     try:
-        from fdro_core.cli.commands.demo_picture import save
+        from matplotlib.figure import Figure
     except ImportError:
         output.warn('no picture without matplotlib: pip install "fdro[plot]"')
         return None
-    save(path, names, [accuracies[key] for key in NAMES], list(NAMES.values()))
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    dots(figure.add_subplot(), names, [accuracies[key] for key in NAMES], list(NAMES.values()))
+    with naming_full_disk(path):
+        figure.savefig(path, dpi=150)
     return path
+
+
+def dots(axes: Any, workers: list[str], accuracies: list[Array], methods: list[str]) -> None:
+    """Two dots per worker, before and after, joined by a line; the worst before at the top."""
+    import numpy as np
+
+    before, after = (100 * values for values in accuracies)
+    order = np.argsort(before)[::-1]
+    places = np.arange(len(order))
+    axes.hlines(places, before[order], after[order], color="#c4c4c4", linewidth=2, zorder=1)
+    axes.scatter(before[order], places, s=46, facecolor="white", edgecolor=GREY, linewidth=1.8, zorder=2)
+    axes.scatter(after[order], places, s=46, color=BLUE, zorder=3)
+    top = int(order[-1])
+    left, right = sorted([(before[top], methods[0], GREY), (after[top], methods[1], BLUE)])
+    for (x, name, colour), shift, side in ((left, -9, "right"), (right, 9, "left")):
+        place = (x, places[-1])
+        axes.annotate(
+            f"{name} {x:.0f} %",
+            place,
+            (shift, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            color=colour,
+        )
+    low = float(min(before.min(), after.min()))
+    axes.axvline(before.min(), color=GREY, linewidth=0.8, linestyle=":")
+    axes.axvline(after.min(), color=BLUE, linewidth=0.8, linestyle=":")
+    axes.set_xlim(max(-2.0, low - 18.0), 103.0)
+    axes.set_yticks(places, [f"digit {workers[j]}" for j in order])
+    axes.set_xlabel("accuracy on held-out images, % (dotted: the worst worker)")
+    axes.set_title(
+        f"Worst worker: {before.min():.0f} % with {methods[0]}, {after.min():.0f} % {methods[1]}",
+        loc="left",
+        fontsize=11,
+    )
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fdro_core.cli.commands.guard import guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet
+from fdro_core.cli.command import group, guarded, under_help
+from fdro_core.cli.output import AsJson, Output, Quiet
 from fdro_core.outside import command, toml_text
 
 TEMPLATES = Path(__file__).parent.parent / "templates" / "flower"
@@ -22,14 +22,15 @@ flower = typer.Typer(
     help="Train on machines of many owners, with Flower.",
     rich_markup_mode="rich",
 )
+group(flower, "Training", place=34)
 
 
 @flower.callback()
-def group() -> None:
+def main() -> None:
     """Train on machines of many owners, with Flower."""
 
 
-@flower.command(epilog="[bold]Examples[/bold]\n\n  fdro flower new wards --workers 4")
+@flower.command(epilog=under_help(("fdro flower new wards --workers 4",)))
 @guarded
 def new(
     folder: Annotated[Path, typer.Argument(help="The folder to write; its last part is the app's name.")],

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fdro_core.cli.commands.guard import FAILED, INTERRUPTED, guarded
-from fdro_core.cli.commands.mdp_output import Asked, as_data, show
-from fdro_core.cli.commands.output import AsJson, Output, Quiet, noting
-from fdro_core.cli.commands.set_options import Param, given_parameters, set_names
+from fdro_core.cli.command import FAILED, INTERRUPTED, command
+from fdro_core.cli.output import AsJson, Output, Quiet, noting, number, table
+from fdro_core.cli.written import Param, given_parameters, set_names
 
 if TYPE_CHECKING:
     from uncertainty_sets.mdp import MDP, RobustMDP, Solution, Sweep
@@ -24,6 +24,12 @@ DISCOUNT = 0.95
 
 EXAMPLE_SET, EXAMPLE_PARAMETERS = "kl", {"radius": 0.1}
 """What `--example` uses if nothing is given."""
+
+SHOWN = 20
+"""How many states a table shows; files and JSON always have all."""
+
+ACTIONS = 3
+"""How many actions of a randomised policy a table shows for a state."""
 
 
 class Rectangularity(StrEnum):
@@ -40,12 +46,33 @@ class Method(StrEnum):
     value = "value"
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the command was asked to solve."""
+
+    problem: str
+    discount_given: bool
+    set: str
+    parameters: dict[str, Any]
+    rectangular: Literal["sa", "s"]
+    optimistic: bool
+    method: Literal["policy", "value"]
+    tolerance: float
+
+
 def example_names(incomplete: str = "") -> list[str]:
     """The built-in problems whose names begin so, for messages and the shell's completion."""
     return [name for name in examples() if name.startswith(incomplete)]
 
 
-@guarded
+@command(
+    "Sets and worst cases",
+    "fdro mdp --example river-swim",
+    "fdro mdp problem.csv --set kl --radius 0.1 --discount 0.9 --policy-out policy.csv",
+    "fdro mdp problem.csv --set total-variation --radius 0.2 --rectangular s --picture price.png",
+    place=23,
+    set_options=True,
+)
 def mdp(  # noqa: PLR0913, PLR0917 - typer makes an option of each
     context: typer.Context,
     words: Annotated[
@@ -168,7 +195,7 @@ def chosen_set(
     context: typer.Context, name: str | None, pairs: list[str], extra: list[str], example: str | None
 ) -> tuple[str, dict[str, Any]]:
     """The set's name and parameters; an example has a default for both."""
-    from fdro_core.cli.written_sets import refuse_words, set_class
+    from fdro_core.cli.written import refuse_words, set_class
     from fdro_core.errors import InvalidSetting
 
     if name is None and example is None:
@@ -200,7 +227,7 @@ def radii_around(name: str, parameters: dict[str, Any], picture: Path) -> Any:
     """Radii from a sixteenth of the given one to 16 times it, for the picture."""
     import numpy as np
 
-    from fdro_core.cli.written_sets import set_class
+    from fdro_core.cli.written import set_class
     from fdro_core.errors import InvalidSetting
     from uncertainty_sets.errors import BackendMissing
 
@@ -239,7 +266,7 @@ def examples() -> dict[str, Callable[..., MDP]]:
 
 def read_problem(file: str | None, example: str | None, discount: float | None) -> tuple[MDP, str]:
     """The model and what to call it."""
-    from fdro_core.cli.reading.tables import explained
+    from fdro_core.cli.reading import explained
     from fdro_core.errors import InvalidSetting
     from uncertainty_sets.mdp.files import read_csv
     from uncertainty_sets.names import instead
@@ -263,7 +290,7 @@ def build(
     model: MDP, name: str, rectangular: Rectangularity, optimistic: bool, parameters: dict[str, Any]
 ) -> RobustMDP:
     """The robust problem."""
-    from fdro_core.cli.written_sets import set_class
+    from fdro_core.cli.written import set_class
     from uncertainty_sets.mdp import RobustMDP
 
     return RobustMDP.of(
@@ -309,7 +336,7 @@ def draw(output: Output, asked: Asked, solution: Solution, radii: Any, path: Pat
     """Draw values against the radius; return whether there is a picture and whether Ctrl-C cut it short."""
     from matplotlib.figure import Figure
 
-    from fdro_core.cli.written_sets import set_class
+    from fdro_core.cli.written import set_class
     from fdro_core.files import naming_full_disk
     from uncertainty_sets.mdp.path import price_of_robustness
     from uncertainty_sets.pictures import draw_price
@@ -339,3 +366,107 @@ def draw(output: Output, asked: Asked, solution: Solution, radii: Any, path: Pat
     with naming_full_disk(path):
         figure.savefig(path, dpi=150)
     return True, len(price.radii) < len(radii)
+
+
+def show(output: Output, asked: Asked, solution: Solution, written: list[str]) -> None:
+    """Print the problem, values of the first states, and what is proved."""
+    mean = float(solution.value.mean())
+    output.only_quiet(f"mean value {mean:.8g} over {solution.value.size} states, {_width(solution)}")
+    if not output.words:
+        return
+    model = solution.model
+    output.say(
+        f"{asked.problem}: {model.states:,} states, {model.rows:,} state-actions, {model.entries:,} "
+        f"successors, discount {model.discount:g}{'' if asked.discount_given else ' (default)'}"
+    )
+    output.say(f"{asked.set}, {_parameters(asked)}; {_words(asked)}")
+    made = table("state", "value", "lower", "upper", "action")
+    for s in range(min(model.states, SHOWN)):
+        cells = (number(side[s], 8) for side in (solution.value, solution.lower, solution.upper))
+        made.add_row(str(s), *cells, _action(solution, s))
+    output.say(made)
+    if model.states > SHOWN:
+        more = f"{model.states - SHOWN:,} more states"
+        output.say(f"… {more}; --policy-out, --values-out and --json have all\n")
+    output.say(f"mean value     {mean:.8g}")
+    output.say(
+        f"solved in      {solution.sweeps} sweeps, {solution.history[-1].seconds:.2g} s; {_width(solution)}"
+    )
+    output.say(f"proved         {_meaning(asked)}")
+    if written:
+        output.say(f"written to     {', '.join(written)}")
+
+
+def as_data(asked: Asked, solution: Solution, files: list[str]) -> dict[str, Any]:
+    """Everything, for `--json`."""
+    import numpy as np
+
+    model = solution.model
+    rows = np.flatnonzero(solution.policy > 0.0)
+    state = np.searchsorted(model.state_rows, rows, side="right") - 1
+    return {
+        **vars(asked),
+        "discount": model.discount,
+        "states": model.states,
+        "state_actions": model.rows,
+        "successors": model.entries,
+        "converged": solution.converged,
+        "interrupted": solution.interrupted,
+        "sweeps": solution.sweeps,
+        "width": solution.width,
+        "mean_value": solution.value.mean(),
+        "value": solution.value,
+        "lower": solution.lower,
+        "upper": solution.upper,
+        "actions": solution.actions,
+        "policy": [
+            {"state": s, "action": a, "probability": p}
+            for s, a, p in zip(
+                state.tolist(), model.actions[rows].tolist(), solution.policy[rows].tolist(), strict=True
+            )
+        ],
+        "history": [vars(sweep) for sweep in solution.history],
+        "files": files,
+    }
+
+
+def _width(solution: Solution) -> str:
+    return f"bounds at most {solution.width:.2g} apart"
+
+
+def _parameters(asked: Asked) -> str:
+    """The set's parameters in words."""
+    import numpy as np
+
+    return ", ".join(
+        f"{name} {value:g}" if np.ndim(value) == 0 else f"{name}: {np.size(value)} numbers"
+        for name, value in asked.parameters.items()
+    )
+
+
+def _words(asked: Asked) -> str:
+    """Who chooses what."""
+    budget = {"sa": "a set for each state and action", "s": "one budget for all actions of a state"}
+    return f"{budget[asked.rectangular]}; {'best' if asked.optimistic else 'worst'} case"
+
+
+def _meaning(asked: Asked) -> str:
+    """What the bounds mean."""
+    if asked.optimistic:
+        return "no policy and no transitions in the sets give more than upper"
+    return (
+        "the policy earns at least lower for all transitions in the sets; no policy ensures more than upper"
+    )
+
+
+def _action(solution: Solution, state: int) -> str:
+    """A state's action, or the most probable ones of a randomised policy."""
+    model = solution.model
+    rows = range(model.state_rows[state], model.state_rows[state + 1])
+    taken = sorted(
+        (b for b in rows if solution.policy[b] > 0.0), key=lambda b: -round(float(solution.policy[b]), 9)
+    )
+    if len(taken) == 1:
+        return str(model.actions[taken[0]])
+    parts = [f"{model.actions[b]}: {100.0 * solution.policy[b]:.3g} %" for b in taken[:ACTIONS]]
+    return ", ".join(parts + (["…"] if len(taken) > ACTIONS else []))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fdro_core.cli.commands.guard import FAILED, guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet, table
-from fdro_core.cli.commands.set_options import Param, given_parameters, set_names
-from fdro_core.cli.formatting import number
+from fdro_core.cli.command import FAILED, command
+from fdro_core.cli.output import AsJson, Output, Quiet, number, table
+from fdro_core.cli.written import Param, given_parameters, set_names
 from fdro_core.outside import visible
 
 if TYPE_CHECKING:
-    from fdro_core.cli.reading.arrays import Losses
+    from fdro_core.cli.reading import Losses
     from uncertainty_sets.answer import WorstCase
     from uncertainty_sets.base import UncertaintySet
 
@@ -35,7 +34,14 @@ class Form(StrEnum):
     json = "json"
 
 
-@guarded
+@command(
+    "Sets and worst cases",
+    "fdro oracle --set kl --losses 0.9,1.4,0.3,2 --radius 0.1",
+    "fdro oracle --set cd-norm --losses losses.csv --center @q.npy --spread 0.1 --budget 2 --format csv",
+    "python simulate.py | fdro oracle --set wasserstein-1 --losses - --radius 0.5 --json",
+    place=20,
+    set_options=True,
+)
 def oracle(
     context: typer.Context,
     name: Annotated[
@@ -65,8 +71,8 @@ def oracle(
     Give the set's parameters by name: --radius 0.1, --center @q.npy, --budget 2. The default centre is
     uniform.
     """
-    from fdro_core.cli.reading.arrays import read_losses
-    from fdro_core.cli.written_sets import set_class, written_set
+    from fdro_core.cli.reading import read_losses
+    from fdro_core.cli.written import set_class, written_set
 
     cls = set_class(name)  # a wrong name is reported before a missing file is
     parameters = given_parameters(context, name, cls, param or [], context.args)

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from fdro_core.cli.commands.guard import guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet
+from fdro_core.cli.command import command
+from fdro_core.cli.output import AsJson, Output, Quiet
 
 SIDE_BY_SIDE = "side-by-side.html"
 """The file of a report of several runs, in the current folder."""
 
 
-@guarded
+@command("Training", "fdro report run", "fdro report run --output share.html --open", place=32)
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="FOLDER...", help="The folder of a run, or of several to compare.")

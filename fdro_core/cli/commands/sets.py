@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fdro_core.cli.commands.guard import guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet, noting, table
-from fdro_core.cli.commands.set_options import set_names
+from fdro_core.cli.command import command
+from fdro_core.cli.output import AsJson, Output, Quiet, noting, table
+from fdro_core.cli.written import set_names
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from uncertainty_sets.base import UncertaintySet
 
 
-@guarded
+@command("Sets and worst cases", "fdro sets", "fdro sets cd-norm", place=21)
 def sets(
     name: Annotated[
         str | None, typer.Argument(help="One set, with its parameters explained.", autocompletion=set_names)
@@ -30,7 +30,7 @@ def sets(
     as_json: AsJson = False,
 ) -> None:
     """List the uncertainty sets: parameters, cost, backends."""
-    from fdro_core.cli.written_sets import set_class
+    from fdro_core.cli.written import set_class
     from uncertainty_sets.base import SETS
 
     output = Output(quiet=quiet, as_json=as_json)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fdro_core import outside
+from fdro_core.cli.command import INTERRUPTED, command
 from fdro_core.cli.commands.compare import compare_runs
-from fdro_core.cli.commands.guard import INTERRUPTED, guarded
-from fdro_core.cli.commands.output import AsJson, Output, Quiet, table
-from fdro_core.cli.formatting import percent
+from fdro_core.cli.output import AsJson, Output, Quiet, percent, table
 from fdro_core.cli.runs.summary import FIGURES, NOT_COVERED, WORKER_COLUMNS, over_samples
-from fdro_core.outside import command
 
 if TYPE_CHECKING:
     from fdro_core.cli.runs.folder import RunFolder
@@ -51,7 +50,7 @@ folder = "run"
 """
 
 
-@guarded
+@command("Training", "fdro train --example > run.toml", "fdro train run.toml --against fed-avg", place=30)
 def train(
     run_file: Annotated[
         Path | None,
@@ -106,7 +105,7 @@ def train(
     compare_runs(shown, [folder.path, other.path])
 
 
-@guarded
+@command("Training", "fdro resume run", "fdro resume run --iterations 20000", place=31)
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     iterations: Annotated[
@@ -140,7 +139,7 @@ def progress(output: Output) -> list[Any]:
 
 
 def _check(output: Output, run_file: Path) -> None:
-    from fdro_core.cli.runs.run_file import load
+    from fdro_core.cli.runs.setup import load
 
     setup = load(run_file)
     names = setup.workers.names
@@ -162,7 +161,7 @@ def finish(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:
     show(output, str(folder), numbers)
     if numbers["stop_reason"] == "interrupted":
         if not output.as_json:
-            typer.echo(f"interrupted; continue with: {command('fdro', 'resume', folder)}", err=True)
+            typer.echo(f"interrupted; continue with: {outside.command('fdro', 'resume', folder)}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -202,7 +201,7 @@ def show(output: Output, folder: str, numbers: dict[str, Any]) -> None:
     output.say(convergence(folder, numbers))
     if numbers["privacy"] is not None:
         output.say(f"privacy  {numbers['privacy']['in_words']}. Not covered: {NOT_COVERED}")
-    output.say(f"\nwritten to {folder}; next: {command('fdro', 'report', folder)}")
+    output.say(f"\nwritten to {folder}; next: {outside.command('fdro', 'report', folder)}")
 
 
 def convergence(folder: str, numbers: dict[str, Any]) -> str:
@@ -217,7 +216,7 @@ def convergence(folder: str, numbers: dict[str, Any]) -> str:
             if "tolerance" in numbers["algorithm"]
             else f"{numbers['algorithm']['name']} has no test"
         )
-    line = command("fdro", "resume", folder, "--iterations", 2 * numbers["planned"])
+    line = outside.command("fdro", "resume", folder, "--iterations", 2 * numbers["planned"])
     return f"not converged; continue with: {line}"
 
 

@@ -1,16 +1,18 @@
-"""The curves of a whole run: the history reduced to few points without losing peaks."""
+"""The curves of a run, of the whole and by worker: the history reduced to few points without losing peaks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fdro_core.cli.formatting import for_people
-from fdro_core.cli.report.charts import Chart, Entry, Line, chart, line
-from fdro_core.cli.report.run import Run, column
+from fdro_core.cli.output import for_people
+from fdro_core.cli.report.run import WORST, Run, column
 from fdro_core.intervals import wilson, wilson_of_mean
+
+SPAN = 10.0
+"""Losses whose largest is this many times the least or more are drawn on a logarithmic scale."""
 
 POINTS = 500
 """The largest number of points per curve."""
@@ -22,6 +24,93 @@ NEIGHBOURS = 2
 """How many points to either side a band covers, so that it does not jump with a straggler's every visit."""
 
 UNITS = ("bit", "kbit", "Mbit", "Gbit", "Tbit")
+
+LINES = 10
+"""The largest number of workers with a line of their own; the others are in a band."""
+
+Chart = dict[str, Any]
+Line = dict[str, Any]
+Entry = dict[str, Any]
+
+
+def line(
+    name: str,
+    at: Sequence[Entry],
+    values: Iterable[float | None],
+    *,
+    color: int | str = 0,
+    dash: int = 0,
+    band: tuple[Iterable[float | None], Iterable[float | None]] | None = None,
+) -> Line:
+    """One line over the reports `at`, with a band around it if given; NaN leaves a gap.
+
+    `color` and `dash` are numbers of the style sheet.
+    """
+    made: Line = {
+        "name": name,
+        "clock": [entry["clock"] for entry in at],
+        "iteration": [entry["iteration"] for entry in at],
+        "values": rounded(values),
+        "color": color,
+        "dash": dash,
+    }
+    if band is not None:
+        made["low"], made["high"] = rounded(band[0]), rounded(band[1])
+    return made
+
+
+def chart(
+    name: str,
+    title: str,
+    note: str,
+    lines: list[Line],
+    *,
+    digits: int | None = None,
+    steps: bool = False,
+    zero: bool = False,
+    log: bool = False,
+) -> Chart:
+    """A chart with these lines.
+
+    Args:
+        name: the name in the page.
+        title: above it.
+        note: below the title.
+        lines: from `line`.
+        digits: decimals of the values under the pointer; None: four significant digits.
+        steps: whether values jump, as counts do.
+        zero: whether the scale begins at 0.
+        log: whether the scale may be logarithmic, which it is if the numbers span decades.
+    """
+    return {
+        "name": name,
+        "title": title,
+        "note": note,
+        "digits": digits,
+        "steps": steps,
+        "zero": zero,
+        "log": log and spans_decades(value for each in lines for value in each["values"]),
+        "lines": lines,
+    }
+
+
+def spans_decades(values: Iterable[float | None]) -> bool:
+    """Whether the numbers are positive and the largest is at least SPAN times the least.
+
+    >>> spans_decades([2.0, 0.01, None]), spans_decades([2.0, 0.5]), spans_decades([1.0, 0.0])
+    (True, False, False)
+    """
+    known = [value for value in values if value is not None]
+    return bool(known) and min(known) > 0 and max(known) >= SPAN * min(known)
+
+
+def rounded(values: Iterable[float | None]) -> list[float | None]:
+    """Six significant digits, which is more than a line shows; None for what is not finite.
+
+    >>> rounded([1 / 3, float("nan"), None])
+    [0.333333, None, None]
+    """
+    return [None if value is None or not np.isfinite(value) else float(f"{value:.6g}") for value in values]
 
 
 def curves(run: Run) -> list[Chart]:
@@ -165,3 +254,74 @@ def staleness(runs: list[Run]) -> Chart:
         )
     note = "age in iterations of the oldest update used; band: from least to most around that time"
     return chart("staleness", "Staleness", note, lines, digits=0, zero=True)
+
+
+def worker_curves(run: Run, chosen: list[int] | None = None) -> list[Chart]:
+    """Every chart by worker that the history has numbers for; `chosen` workers get a line."""
+    chosen = choose(run) if chosen is None else chosen
+    reports = thinned(run.reports)
+    key, seen = tested(run)
+    accuracy = key == "test_accuracy"
+    charts = [
+        _chart(
+            run, chosen, reports, "losses", "worker-loss", "Loss by worker",
+            "as reported by each worker at its own copy of the model", log=True,
+        ),
+        _chart(
+            run, chosen, seen, key, "worker-accuracy" if accuracy else "worker-test-loss",
+            "Test accuracy by worker, %" if accuracy else "Test loss by worker",
+            "of the shared model on held-out samples", log=not accuracy,
+            scale=100.0 if accuracy else 1.0, digits=1 if accuracy else None,
+        ),
+        _chart(
+            run, chosen, [entry for entry in reports if "weights" in entry], "weights", "weights",
+            "Weight by worker, %", "the weight of each worker's gradient", scale=100.0, digits=1, zero=True,
+        ),
+    ]  # fmt: skip
+    return [each for each in charts if each is not None]
+
+
+def choose(run: Run) -> list[int]:
+    """The workers with a line: all, or those that figures name, those that are gone, the heaviest."""
+    N = len(run.workers)
+    if N <= LINES:
+        return list(range(N))
+    heaviest = np.argsort(-np.nan_to_num(column(run.workers, "weight")), kind="stable").tolist()
+    named = [j for figure in WORST for j in run.worst(figure)[:2]]
+    return sorted(list(dict.fromkeys([*named, *list(run.gone)[:3], *heaviest]))[: LINES - 1])
+
+
+def _chart(
+    run: Run,
+    chosen: list[int],
+    at: list[Entry],
+    key: str,
+    name: str,
+    title: str,
+    note: str,
+    *,
+    scale: float = 1.0,
+    **options: Any,
+) -> Chart | None:
+    """A chart with a line per chosen worker, and a band over all workers if some have no line."""
+    if not at:
+        return None
+    table = scale * np.array([entry[key] for entry in at], dtype=np.float64)
+    lines = []
+    if len(chosen) < table.shape[1]:
+        lines.append(_all(at, table))
+        note = f"{note}; grey: range and median of all {table.shape[1]} workers"
+    for color, j in enumerate(chosen):
+        values, label = table[:, j].copy(), run.names[j]
+        if j in run.gone:
+            label += " (gone)"
+            if key == "losses":  # the master keeps the last known number; the worker reports none
+                values[[entry["iteration"] > run.gone[j]["iteration"] for entry in at]] = np.nan
+        lines.append(line(label, at, values, color=f"w{color}"))
+    return chart(name, title, note, lines, **options)
+
+
+def _all(at: list[Entry], table: Any) -> Line:
+    """Median and range over the workers."""
+    middle, low, high = ([known(pick, row) for row in table] for pick in (np.median, np.min, np.max))
+    return line("median", at, middle, color="all", dash=2, band=(low, high))

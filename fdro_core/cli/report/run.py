@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.cli.reading.tables import read_text
+from fdro_core.cli.reading import read_text
 from fdro_core.cli.runs.folder import ORIGIN, RESULT, RUN_FILE, RunFolder
 from uncertainty_sets.arrays import Array
 

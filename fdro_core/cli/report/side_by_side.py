@@ -8,22 +8,40 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.cli.report.build import NO_CURVES, page, places, switch
-from fdro_core.cli.report.charts import Chart, Line, chart, line, spans_decades
 from fdro_core.cli.report.curves import (
+    Chart,
+    Line,
+    chart,
+    choose,
     known,
+    line,
     mean_accuracy,
+    spans_decades,
     staleness,
     tested,
     thinned,
     traffic,
+    worker_curves,
     worst_accuracy,
 )
-from fdro_core.cli.report.parts import HEADLINE, caveats, figure, interval, sentence
+from fdro_core.cli.report.page import (
+    HEADLINE,
+    INTERVALS,
+    NO_CURVES,
+    ROWS,
+    accuracy_extra,
+    caveats,
+    cell,
+    figure,
+    interval,
+    page,
+    places,
+    plain_table,
+    sentence,
+    switch,
+)
 from fdro_core.cli.report.run import Run
-from fdro_core.cli.report.tables import INTERVALS, ROWS, accuracy_extra, cell, plain_table
-from fdro_core.cli.report.worker_curves import choose, worker_curves
-from fdro_core.cli.runs.differences import differences, fields_of
+from fdro_core.cli.runs.comparing import differences, fields_of
 from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
 from uncertainty_sets.names import join_names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.cli.reading.tables import Table, read_text
-from fdro_core.cli.references import load_reference
+from fdro_core.cli.reading import Table, read_npz, read_text
+from fdro_core.cli.written import load_reference
 from fdro_core.errors import InvalidData
-from fdro_core.npy import arrays_of
 from fdro_core.problems.samples import load_digits, make_hospitals, mean_and_scale
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.discovery import is_reference
 from uncertainty_sets.names import instead, nearest
 
 if TYPE_CHECKING:
-    from fdro_core.cli.runs.section import Section
+    from fdro_core.cli.runs.fields import Section
 
 Labels = NDArray[Any]
 
 TABLES = (".csv", ".tsv", ".txt")
 DIGITS, HOSPITALS = "digits", "hospitals"
+CODE_IT = ". Code it as numbers, or list the columns to use in `features`"
 
 
 @dataclass(frozen=True)
@@ -140,46 +139,13 @@ def _from_file(section: Section, where: str, folder: Path) -> Samples:
         chosen = features if features is not None else [n for n in table.names() if n not in {worker, label}]
         if not chosen:
             raise InvalidData(f"{path} has no column other than worker and label to learn from")
-        X = np.column_stack([_feature(table, str(name)) for name in chosen])
-    return Samples(X, _values(table, label), _values(table, worker))
-
-
-def _feature(table: Table, name: str) -> Array:
-    """A column of finite numbers."""
-    try:
-        column = table.numbers(name)
-    except InvalidData as error:
-        if name not in table.names():
-            raise
-        raise InvalidData(f"{error}. Code it as numbers, or list the columns to use in `features`") from None
-    if not np.isfinite(column).all():
-        line = table.lines[int(np.argmin(np.isfinite(column)))]
-        raise InvalidData(
-            f"{table.origin}, line {line}, column {name!r}: NaN or infinity; drop or fill that row"
-        )
-    return column
-
-
-def _values(table: Table, name: str) -> Labels:
-    """A column as numbers if all cells are numbers, else as text; an empty cell is an error."""
-    cells = table.text(name)
-    if "" in cells:
-        line = table.lines[cells.index("")]
-        raise InvalidData(
-            f"{table.origin}, line {line}, column {name!r}: the cell is empty; fill it or drop the row"
-        )
-    return table.numbers(name) if table.is_numeric(name) else np.array(cells)
+        X = np.column_stack([table.finite(str(name), CODE_IT) for name in chosen])
+    return Samples(X, table.labels(label), table.labels(worker))
 
 
 def _from_npz(section: Section, path: Path, worker: str, label: str, features: str) -> Samples:
     with section.at("source"):
-        if not os.path.isfile(path):
-            read_text(path)  # raises the error that says what is wrong
-        try:
-            with path.open("rb") as file:
-                arrays = arrays_of(file)
-        except (ValueError, OSError) as error:
-            raise InvalidData(f"{path} is not an npz file of plain arrays: {error}") from error
+        arrays = read_npz(path)
     for field, name in (("features", features), ("label", label), ("worker", worker)):
         if name not in arrays:
             raise section.error(

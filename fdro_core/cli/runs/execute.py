@@ -1,4 +1,4 @@
-"""Execute a run file: train or resume in the run's folder, and write the result there."""
+"""Execute a run file: train or resume in the run's folder, test on the way, and write the result there."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fdro_core.cli.formatting import to_json
-from fdro_core.cli.runs.catalogue import find_class
-from fdro_core.cli.runs.evaluate import Evaluate
+import numpy as np
+
+from fdro_core.cli.output import to_json
+from fdro_core.cli.runs.fields import Section, read_source
 from fdro_core.cli.runs.folder import CHECKPOINT, HISTORY, ORIGIN, RUN_FILE, RunFolder
-from fdro_core.cli.runs.run_file import FOLDER, USUAL_ALGORITHM, RunSetup, load
-from fdro_core.cli.runs.section import Section
-from fdro_core.cli.runs.source import read_source
+from fdro_core.cli.runs.setup import FOLDER, USUAL_ALGORITHM, RunSetup, find_class, load
 from fdro_core.cli.runs.summary import summary
 from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
 from fdro_core.observers import Checkpoint, HistoryFile
@@ -24,6 +23,13 @@ from fdro_core.protocol.algorithm import ALGORITHMS
 from fdro_core.protocol.observer import Observer
 from fdro_core.result import Result
 from fdro_core.solving import resume, solve
+
+if TYPE_CHECKING:
+    from fdro_core.cli.runs.workers import Workers
+    from fdro_core.protocol.observer import RunView
+
+TESTS = 100
+"""How often a run is tested on held-out samples, about."""
 
 
 def train(
@@ -142,3 +148,33 @@ def _write(setup: RunSetup, folder: RunFolder, result: Result, seconds: float) -
     }
     folder.write(numbers, arrays)
     return dict(numbers)
+
+
+class Evaluate:
+    """Add `test_loss` and `test_accuracy` (lists, one number per worker) to some reports.
+
+    It must be the first observer, so that the history file and checkpoints have them. A test costs one pass
+    over the held-out samples.
+
+    Args:
+        workers: whose held-out samples to use.
+        tests: the number of tests per run, about.
+    """
+
+    def __init__(self, workers: Workers, tests: int = TESTS) -> None:
+        self.workers = workers
+        self.tests = tests
+        self._tested: int | None = None  # the iteration of the last test
+
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
+        """Test the model if the next test is due."""
+        if entry["event"] != "report":
+            return
+        iteration, last = entry["iteration"], run.master.last
+        if self._tested is not None and (iteration - self._tested) * self.tests < last:
+            return
+        self._tested = iteration
+        losses, accuracies = self.workers.test(run.master.z)
+        for name, values in (("test_loss", losses), ("test_accuracy", accuracies)):
+            if np.isfinite(values).any():
+                entry[name] = [float(value) if np.isfinite(value) else None for value in values]

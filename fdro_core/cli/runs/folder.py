@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from fdro_core import files
+from fdro_core.cli import version
 from fdro_core.cli.runs import records
-from fdro_core.cli.version import version
 from fdro_core.errors import InvalidSetting
 from fdro_core.outside import command
 from uncertainty_sets.names import nearest
@@ -120,11 +120,11 @@ class RunFolder:
 
     def origin(self) -> dict[str, Any]:
         """The folder of the original run file, and the versions in use."""
-        return records.read_json(self / ORIGIN, records.ORIGIN)
+        return records.read_object(self / ORIGIN, records.ORIGIN)
 
     def result(self) -> dict[str, Any]:
         """The numbers of the result."""
-        return records.read_json(self / RESULT, records.RESULT)
+        return records.read_object(self / RESULT, records.RESULT)
 
     def history(self, workers: int) -> list[dict[str, Any]]:
         """Reports and notices of a run with so many workers, in order."""

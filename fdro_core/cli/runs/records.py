@@ -6,14 +6,13 @@ names file, line and entry; they check nothing themselves. What is not declared 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
-from fdro_core.cli.reading.tables import read_text
+from fdro_core.cli.reading import read_json, read_text
 from fdro_core.errors import InvalidData
 
 LARGEST = 2**53  # of a count: beyond it a float has no whole numbers
@@ -210,9 +209,9 @@ ENTRIES: dict[str, Form] = {
 """The lines of `history.jsonl` by their event; those of any other event are notices."""
 
 
-def read_json(path: Path, form: Form) -> dict[str, Any]:
+def read_object(path: Path, form: Form) -> dict[str, Any]:
     """An object of that form; `InvalidData` for anything else."""
-    content: dict[str, Any] = _parsed(read_text(path), str(path))
+    content: dict[str, Any] = read_json(read_text(path), str(path))
     workers = content.get("workers") if isinstance(content, dict) else None
     _check(content, form, str(path), len(workers) if isinstance(workers, list) else 0)
     if isinstance(workers, list) and not workers:
@@ -225,27 +224,15 @@ def read_entries(path: Path, workers: int) -> list[dict[str, Any]]:
     text = read_text(path)
     lines = text.split("\n")
     whole, cut = lines[:-1], lines[-1]
-    entries = [_parsed(line, f"{path}, line {number}") for number, line in enumerate(whole, start=1)]
+    entries = [read_json(line, str(path), number) for number, line in enumerate(whole, start=1)]
     if cut:
         with suppress(InvalidData):
-            entries.append(_parsed(cut, f"{path}, line {len(lines)}"))
+            entries.append(read_json(cut, str(path), len(lines)))
     for number, entry in enumerate(entries, start=1):
         event = entry.get("event") if isinstance(entry, dict) else None
         form = ENTRIES.get(event, NOTICE) if isinstance(event, str) else NOTICE
         _check(entry, form, f"{path}, line {number}", workers)
     return entries
-
-
-def _parsed(text: str, origin: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        line = f", line {error.lineno}" if "\n" in text else ""
-        raise InvalidData(f"{origin}{line}: this is not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InvalidData(f"{origin} is nested too deeply") from None
-    except ValueError as error:  # a whole number of more digits than Python reads
-        raise InvalidData(f"{origin} has a number that is too long: {error!s:.80}") from None
 
 
 def _check(content: Any, form: Form, origin: str, workers: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.cli.references import load_reference
+from fdro_core import problems
 from fdro_core.cli.runs.data import Data, WorkerData
+from fdro_core.cli.written import load_reference
 from fdro_core.errors import InvalidData
 from fdro_core.problems import LeastSquares, SoftmaxRegression
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.discovery import is_reference
 
 if TYPE_CHECKING:
-    from fdro_core.cli.runs.section import Section
+    from fdro_core.cli.runs.fields import Section
 
 Test = Callable[[Array], tuple[float, float]]
 """Test loss and test accuracy of one worker at w; NaN for one that does not exist."""
 
-SOFTMAX, SQUARES = "softmax", "least-squares"
+USUAL, SQUARES = SoftmaxRegression.kind, LeastSquares.kind
+"""The kind of problem if a run file names none, and one for labels that are numbers."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,26 @@ class Workers:
         return np.array([_own_accuracy(problem, w) for problem in self.problems])
 
 
+def kinds() -> dict[str, type[Any]]:
+    """The problems that a run file can name: the classes in the files of `fdro_core.problems` with a `kind`.
+
+    >>> sorted(kinds())
+    ['huber', 'least-squares', 'softmax']
+    """
+    found: dict[str, type[Any]] = {}
+    for file in pkgutil.iter_modules(problems.__path__, f"{problems.__name__}."):
+        for each in vars(importlib.import_module(file.name)).values():
+            if isinstance(each, type) and "kind" in vars(each):
+                found[vars(each)["kind"]] = each
+    return found
+
+
 def make_workers(section: Section, data: Data | list[Any], folder: Path) -> Workers:
     """Make the workers' problems from [model] and the data."""
     if isinstance(data, list):
         section.finish()
         return _from_problems(data)
-    kind = section.read("kind", str, SOFTMAX)
+    kind = section.read("kind", str, USUAL)
     l2 = section.read("l2", float, 1e-3)
     if not l2 >= 0:
         raise section.error(f"must be a number >= 0, got {l2}", "l2")
@@ -71,46 +90,40 @@ def make_workers(section: Section, data: Data | list[Any], folder: Path) -> Work
         with section.at("kind"):
             make = load_reference(kind, folder)
             return _torch(data, make, arguments, l2)
-    if kind not in {SOFTMAX, SQUARES}:
-        section.choice("kind", [SOFTMAX, SQUARES, "module:function"])
-    intercept = section.read("intercept", bool, True)
-    section.finish()
+    known = kinds()
+    if kind not in known:
+        section.choice("kind", [*sorted(known, key=lambda name: name != USUAL), "module:function"])
+    settings = section.arguments(known[kind], "X", "y", "classes", "l2")
     with section.at("kind"):
-        return softmax(data, l2, intercept) if kind == SOFTMAX else _squares(data, l2, intercept)
+        return of_one_kind(known[kind], data, l2=l2, **settings)
 
 
-def softmax(data: Data, l2: float, intercept: bool = True) -> Workers:
-    """Softmax regression for every worker, over the classes that occur at any worker."""
-    coded, classes = _classes(data)
+def of_one_kind(cls: type[Any], data: Data, **settings: Any) -> Workers:
+    """A problem of that class for every worker.
 
-    def problem(X: Array, y: Array, ridge: float) -> SoftmaxRegression:
-        return SoftmaxRegression(X, y, len(classes), l2=ridge, intercept=intercept)
+    If it takes `classes`, they are those that occur at any worker; otherwise labels must be numbers.
+    """
+    coded, model = data.workers, {}
+    if "classes" in inspect.signature(cls).parameters:
+        coded, model["classes"] = _classes(data)
+        settings["classes"] = len(model["classes"])
+    else:
+        _check_numbers(data, cls.kind)
 
     def test_of(worker: WorkerData) -> Test:
         if not len(worker.X_test):
             return _no_test
-        test = problem(worker.X_test, worker.y_test, 0.0)
-        return lambda w: (test.loss_and_gradient(w)[0], test.accuracy(w))
+        test = cls(worker.X_test, worker.y_test, **settings | {"l2": 0.0})
+        return lambda w: (test.loss_and_gradient(w)[0], _own_accuracy(test, w))
 
-    problems = [problem(worker.X, worker.y, l2) for worker in coded]
-    return _workers(data, problems, [test_of(worker) for worker in coded], classes=classes)
+    made = [cls(worker.X, worker.y, **settings) for worker in coded]
+    return _workers(data, made, [test_of(worker) for worker in coded], **model)
 
 
-def _squares(data: Data, l2: float, intercept: bool) -> Workers:
+def _check_numbers(data: Data, kind: str) -> None:
     for worker in data.workers:
         if worker.y.dtype.kind not in "fiub":
-            raise InvalidData(
-                f"least-squares needs numbers as labels, got {worker.y[0]!r} at worker {worker.name}"
-            )
-
-    def test_of(worker: WorkerData) -> Test:
-        if not len(worker.X_test):
-            return _no_test
-        test = LeastSquares(worker.X_test, worker.y_test, intercept=intercept)
-        return lambda w: (test.loss_and_gradient(w)[0], np.nan)
-
-    problems = [LeastSquares(worker.X, worker.y, l2=l2, intercept=intercept) for worker in data.workers]
-    return _workers(data, problems, [test_of(worker) for worker in data.workers])
+            raise InvalidData(f"{kind} needs numbers as labels, got {worker.y[0]!r} at worker {worker.name}")
 
 
 def _torch(data: Data, make: Callable[..., Any], arguments: dict[str, Any], l2: float) -> Workers:
@@ -119,28 +132,28 @@ def _torch(data: Data, make: Callable[..., Any], arguments: dict[str, Any], l2: 
 
     coded, classes = _classes(data)
     module = make(coded[0].X.shape[1], len(classes), **arguments)
-    problems = [TorchProblem(module, worker.X, worker.y, l2=l2) for worker in coded]
+    made = [TorchProblem(module, worker.X, worker.y, l2=l2) for worker in coded]
 
     def test_of(problem: TorchProblem, worker: WorkerData) -> Test:
         if not len(worker.X_test):
             return _no_test
         return lambda w: _cross_entropy(problem.predict(w, worker.X_test), worker.y_test)
 
-    tests = [test_of(problem, worker) for problem, worker in zip(problems, coded, strict=True)]
-    return _workers(data, problems, tests, classes=classes)
+    tests = [test_of(problem, worker) for problem, worker in zip(made, coded, strict=True)]
+    return _workers(data, made, tests, classes=classes)
 
 
-def _from_problems(problems: list[Any]) -> Workers:
+def _from_problems(made: list[Any]) -> Workers:
     """Workers for problems that the user's function made; nothing is held out."""
-    unknown = np.full(len(problems), np.nan)
-    names = [str(getattr(problem, "name", j)) for j, problem in enumerate(problems)]
-    return Workers(names, problems, unknown, unknown, [_no_test for _ in problems])
+    unknown = np.full(len(made), np.nan)
+    names = [str(getattr(problem, "name", j)) for j, problem in enumerate(made)]
+    return Workers(names, made, unknown, unknown, [_no_test for _ in made])
 
 
-def _workers(data: Data, problems: list[Any], tests: list[Test], **model: NDArray[Any]) -> Workers:
+def _workers(data: Data, made: list[Any], tests: list[Test], **model: NDArray[Any]) -> Workers:
     return Workers(
         [worker.name for worker in data.workers],
-        problems,
+        made,
         np.array([len(worker.X) for worker in data.workers], dtype=np.float64),
         np.array([len(worker.X_test) for worker in data.workers], dtype=np.float64),
         tests,

@@ -201,7 +201,7 @@ def train(rng: np.random.Generator) -> None:
         baselines,
         solve,
     )
-    from fdro_core.estimators.grouped import GroupedSoftmax
+    from fdro_core.estimators.groups import GroupedSoftmax
     from fdro_core.problems import DenseNetwork
     from uncertainty_sets import Box, Ellipsoid
 

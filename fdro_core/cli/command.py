@@ -1,4 +1,7 @@
-"""Turn exceptions into messages and exit codes.
+"""What makes a function a command of `fdro`: a place in the help, examples, and exit codes for its errors.
+
+A file in `commands` whose function has the decorator `command` is a command; nothing else is to be edited.
+
 
 ====  =============================================================================================
 code  meaning
@@ -17,6 +20,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -26,7 +30,53 @@ from fdro_core.outside import visible
 
 FAILED, UNUSABLE, MISSING, INTERRUPTED = 1, 2, 3, 130
 
-Command = TypeVar("Command", bound=Callable[..., None])
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, or a group of commands, and where `fdro --help` lists it.
+
+    Attributes:
+        run: what it does; typer reads its signature.
+        panel: the title that it is listed under.
+        place: panels and commands are in the order of these numbers.
+        examples: lines under its own help.
+        set_options: whether words that are no options of its own are left to it, as parameters of a set.
+    """
+
+    run: Callable[..., None] | typer.Typer
+    panel: str
+    place: int
+    examples: tuple[str, ...] = ()
+    set_options: bool = False
+
+
+COMMANDS: list[Command] = []
+"""The commands of the files that have been imported."""
+
+
+def command(
+    panel: str, *examples: str, place: int = 100, set_options: bool = False
+) -> Callable[[Function], Function]:
+    """Make a function a command, whose name it has; the arguments are those of `Command`."""
+
+    def register(function: Function) -> Function:
+        run = guarded(function)
+        COMMANDS.append(Command(run, panel, place, examples, set_options))
+        return run
+
+    return register
+
+
+def group(commands: typer.Typer, panel: str, *, place: int = 100) -> None:
+    """Make commands of two words, such as `fdro flower new`; their functions are `guarded`."""
+    COMMANDS.append(Command(commands, panel, place))
+
+
+def under_help(examples: tuple[str, ...]) -> str:
+    """Examples as typer shows them under the help."""
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in examples)])
 
 
 def exit_code(error: BaseException) -> int | None:
@@ -49,14 +99,14 @@ def exit_code(error: BaseException) -> int | None:
     return None
 
 
-def guarded(command: Command) -> Command:
+def guarded(function: Function) -> Function:
     """Wrap a command so that expected errors become one message on stderr and an exit code."""
 
-    @wraps(command)
+    @wraps(function)
     def run(*arguments: Any, **options: Any) -> None:
         try:
             with _visible_warnings():
-                command(*arguments, **options)
+                function(*arguments, **options)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fdro_core.aspire.adaptive import Adaptive
-from fdro_core.cli.reading.arrays import read_value
-from fdro_core.cli.runs.catalogue import delay_laws, find_class
+from fdro_core.cli.reading import read_value
 from fdro_core.cli.runs.data import load_data
-from fdro_core.cli.runs.section import Section
-from fdro_core.cli.runs.source import Source, read_source, with_algorithm
+from fdro_core.cli.runs.fields import Section, Source, read_source, with_algorithm
 from fdro_core.cli.runs.workers import Workers, make_workers
-from fdro_core.cli.written_sets import set_class, written_set
+from fdro_core.cli.written import load_reference, set_class, written_set
+from fdro_core.engines import delays
 from fdro_core.engines.delays import Crash, Straggler
+from fdro_core.errors import InvalidSetting
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from fdro_core.privacy.settings import Privacy
 from fdro_core.protocol.algorithm import ALGORITHMS
 from fdro_core.protocol.engine import ENGINES
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.discovery import Registry, is_reference
+from uncertainty_sets.errors import UnknownName
 from uncertainty_sets.names import join_names
 
 USUAL_ALGORITHM, FOLDER = "aspire-models", "run"
@@ -196,3 +198,46 @@ def _stops(section: Section) -> list[Any]:
                 found.append(rule(value))
     section.finish()
     return found
+
+
+def delay_laws() -> dict[str, type[Any]]:
+    """Every delay law by its name in run files; it is a dataclass, whose fields are its numbers there.
+
+    >>> delay_laws()["log-normal"].__name__
+    'LogNormal'
+    """
+    found = [cls for cls in vars(delays).values() if isinstance(cls, type) and hasattr(cls, "draw")]
+    return {kebab(cls.__name__): cls for cls in found if is_dataclass(cls)}
+
+
+def kebab(name: str) -> str:
+    """A class's name as run files spell it.
+
+    >>> kebab("AspireEase"), kebab("FedAvg"), kebab("AFL"), kebab("DRFAProx")
+    ('aspire-ease', 'fed-avg', 'afl', 'drfa-prox')
+    """
+    parts = []
+    for place, letter in enumerate(name):
+        after = name[place + 1 : place + 2]
+        starts = letter.isupper() and place and (name[place - 1].islower() or after.islower())
+        parts.append(f"-{letter}" if starts else letter)
+    return "".join(parts).lower().replace("_", "-")
+
+
+def find_class(registry: Registry[Any], name: str, folder: Path | None = None) -> tuple[str, type[Any]]:
+    """The name of an algorithm or engine as its class has it, and the class.
+
+    Hyphens and capitals do not matter. "module:Class" is a name too, of a module in `folder`, which is the
+    current one by default, or of an installed package.
+
+    >>> from fdro_core.protocol.engine import ENGINES
+    >>> find_class(ENGINES, "Virtual")
+    ('virtual', <class 'fdro_core.engines.virtual.VirtualEngine'>)
+    """
+    if is_reference(name):
+        load_reference(name, Path.cwd() if folder is None else folder, "class")
+    try:
+        found = registry.get(name, exact=False)
+    except UnknownName as error:
+        raise InvalidSetting(str(error)) from error.__cause__
+    return vars(found).get("name") or name, found

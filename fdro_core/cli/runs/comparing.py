@@ -1,4 +1,4 @@
-"""Whether runs differ by more than noise, from what their folders hold.
+"""How runs compare: the settings in which they differ, and whether their results differ by more than noise.
 
 Runs whose run files differ in seeds only are repetitions of one method. If all methods have the same three or
 more seeds, differences are paired over the seeds. Otherwise each run is a method: the difference of the worst
@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from fdro_core.cli.runs.fields import read_source
+from fdro_core.cli.runs.folder import RunFolder
+
 CONFIDENCE = 0.95
 FEWEST = 3
 """Seeds or workers for an interval from the spread of their differences: two may agree by accident."""
@@ -24,6 +27,36 @@ ACCURACY, LOSSES = "worst_test_accuracy", ("worst_test_loss", "worst_loss")
 MEAN = "mean_test_accuracy"
 
 Result = Mapping[str, Any]
+
+
+def fields_of(run: RunFolder) -> dict[str, Any]:
+    """The fields of a run file by their dotted names."""
+    return flat(read_source(run.run_file).values)
+
+
+def differences(settings: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The fields that differ: one value per run, None for a run file without it. Output folders do not count.
+
+    >>> differences([{"set.radius": 0.1, "output.folder": "a"}, {"set.radius": 0.2, "output.folder": "b"}])
+    {'set.radius': [0.1, 0.2]}
+    """
+    return {
+        key: [each.get(key) for each in settings]
+        for key in dict.fromkeys(key for each in settings for key in each)
+        if len({repr(each.get(key)) for each in settings}) > 1 and not key.startswith("output.")
+    }
+
+
+def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Flatten nested tables to dotted names.
+
+    >>> flat({"set": {"name": "kl"}})
+    {'set.name': 'kl'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Numbers and tables that users write: on the command line, in CSV, JSON and npy files."""
