@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.master.base import FederatedMaster, Outgoing
 from fdro_core.master.roster import NEVER
@@ -30,11 +29,6 @@ class PlaneMaster(FederatedMaster):
         self.last, self.report_interval = self.plan.iterations, self.plan.report_interval
         self.steps_each = self.plan.config.local_steps
         self.ticks = self.roster.deadline is not None or self.plan.config.adaptive is not None
-
-    @property
-    @abstractmethod
-    def planes(self) -> Planes:
-        """The active planes with λ."""
 
     @abstractmethod
     def _usable(self, reply: Any) -> bool:

@@ -107,10 +107,11 @@ class AspireSettings(AlgorithmTraits):
 
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> Any:
         """The master of a snapshot."""
-        return self._master_class().restored(self.resolve(workers), uncertainty_set, state)
+        return self.master_kind.restored(self.resolve(workers), uncertainty_set, state)
 
+    @property
     @abstractmethod
-    def _master_class(self) -> Any:
+    def master_kind(self) -> Any:
         """The class of the master."""
 
     def resolve(self, workers: int) -> Plan:

@@ -20,12 +20,12 @@ from fdro_core.protocol.algorithm import Assessment, Oracle
 from fdro_core.protocol.engine import Away, Back, Event, Lost, Silent
 from fdro_core.protocol.failures import no_workers_left, traceback_of, words
 from fdro_core.protocol.messages import Probed, Reply, Request
+from fdro_core.protocol.saved import Form, Kept, Saved, anything, listing, real, whole
 from uncertainty_sets.arrays import Array
 
 Outgoing = list[tuple[int, Any]]
 
 OUT_OF_RANGE = "NaN, infinity or numbers beyond 1e150"
-STATE = ("iteration", "time", "sent", "received", "gradients", "next_report", "last_words", "notices")
 
 
 class Figures(NamedTuple):
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
     privacy: Any = None
 
 
-class FederatedMaster(ABC):
+class FederatedMaster(Kept, ABC):
     """The parent of all masters.
 
     A subclass sets `last`, `report_interval`, `next_report`, `outliers` and its own state, then calls
@@ -61,7 +61,10 @@ class FederatedMaster(ABC):
     Attributes:
         reply_kind: the replies that are accepted; another one is a bad update.
         moment: how an error names the iteration, before its number.
-        own_state: attributes that a snapshot keeps, beside `STATE`.
+        saved: what a snapshot keeps; a subclass adds its own.
+        model: where the model is in a snapshot.
+        mark: an entry that only its own snapshots have.
+        in_rounds: whether it asks workers in rounds of one phase or more.
         last: the number of iterations to make.
         report_interval: iterations between two reports.
         never: workers that never reported.
@@ -70,7 +73,17 @@ class FederatedMaster(ABC):
 
     reply_kind: ClassVar[type[Any]]
     moment: ClassVar[str]
-    own_state: ClassVar[tuple[str, ...]]
+    model: ClassVar[str]
+    mark: ClassVar[str]
+    in_rounds: ClassVar[bool] = False
+    saved: ClassVar[Form] = {
+        **dict.fromkeys(("iteration", "sent", "received", "gradients", "next_report"), whole()),
+        "time": real(),
+        "last_words": anything,
+        "notices": listing(),
+        "roster": Roster.check_saved,
+        "outliers": Outliers.check_saved,
+    }
 
     last: int
     report_interval: int
@@ -315,15 +328,42 @@ class FederatedMaster(ABC):
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        own = {name: getattr(self, name) for name in (*STATE, *self.own_state)}
-        return own | {"roster": self.roster.snapshot(), "outliers": self.outliers.snapshot()}
+        parts = {name: getattr(self, name) for name in self.saved}
+        return {name: part.snapshot() if isinstance(part, Kept) else part for name, part in parts.items()}
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """Set what a snapshot holds, but for parts that the subclass has restored."""
+        for name in self.saved:
+            if name not in vars(self):
+                setattr(self, name, state[name])
 
     def _restore(self, settings: RosterSettings, oracle: Oracle, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot; the subclass has restored its own parts and set `outliers`."""
         self.oracle = oracle
-        for name in (*STATE, *self.own_state):
-            setattr(self, name, state[name])
+        self.take(state)
         self.roster = Roster.restored(settings, state["roster"])
         self.outliers.restore(state["outliers"])
         self.last_failure, self.last_lost, self.fell_silent = None, -1, set()
         self._derive()
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check a snapshot: that no iteration is one to come, and that no worker would wait for ever."""
+        super().check_saved(saved, name, value)
+        roster = value["roster"]
+        for what in () if cls.in_rounds else ("sent_in", "visited"):  # rounds count their phases
+            latest, now = max(roster[what]), value["iteration"]
+            if latest > now:
+                raise saved.error(f"{name}.roster.{what}", f"has iteration {latest}, and the run is at {now}")
+        busy = {*roster["under_way"], *(j for j, _ in roster["pending"])}
+        busy |= set(cls._at_rest(value)) if busy else set()
+        idle = [j for j, lives in enumerate(roster["alive"]) if lives and j not in busy]
+        if idle and not (cls.in_rounds and busy):  # in rounds a worker may be left out
+            raise saved.error(
+                f"{name}.roster.under_way", f"leaves out workers {idle}, who would wait forever"
+            )
+
+    @classmethod
+    def _at_rest(cls, value: Mapping[str, Any]) -> list[int]:
+        """The workers of a snapshot that are alive and were not asked."""
+        return []

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.admm import kernels
 from fdro_core.aspire.admm import step_sizes as schedules
-from fdro_core.aspire.planes import Planes
+from fdro_core.aspire.planes import Planes, check_plane_losses
 from fdro_core.errors import DriverError
 from fdro_core.master.handshake import Handshake
 from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.forms import LARGEST_SQ
 from fdro_core.protocol.messages import Update
+from fdro_core.protocol.saved import Form, Kept, Saved, numbers, real
 from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
 
@@ -21,12 +23,7 @@ if TYPE_CHECKING:
     from fdro_core.aspire.admm.algorithm import AspireEase
 
 
-STATE = (
-    "losses", "gradient_sq", "curvature", "value", "objective", "step", "stiffness", "caution",
-)  # fmt: skip
-
-
-class Adversary:
+class Adversary(Kept):
     """λ and h over the active planes. An iteration costs O(S|A|), a plane update an oracle call and O(N|A|²).
 
     Attributes:
@@ -38,6 +35,15 @@ class Adversary:
         stiffness: how P·f responds to λ, (|A|, |A|).
         caution: the share of the largest stable step that is taken.
     """
+
+    saved: ClassVar[Form] = {
+        "losses": numbers("N"),
+        "gradient_sq": numbers("N", most=LARGEST_SQ),
+        "curvature": numbers("N"),
+        **dict.fromkeys(("value", "objective", "step", "caution"), real()),
+        "stiffness": numbers("stiffness stiffness"),
+        "planes": Planes.check_saved,
+    }
 
     def __init__(self, config: AspireEase, oracle: Oracle, handshake: Handshake) -> None:
         self.planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
@@ -176,14 +182,19 @@ class Adversary:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE} | {"planes": self.planes.snapshot()}
+        return super().snapshot() | {"planes": self.planes.snapshot()}
 
     @classmethod
     def restored(cls, config: AspireEase, oracle: Oracle, state: Mapping[str, Any]) -> Adversary:
         """The adversary of a snapshot."""
         adversary = cls.__new__(cls)
-        for name in STATE:
-            setattr(adversary, name, state[name])
+        adversary.take(state)
         adversary.planes = Planes.restored(state["planes"])
         adversary._derive(config, oracle)
         return adversary
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that P·f follows from the losses."""
+        super().check_saved(saved, name, value)
+        check_plane_losses(saved, f"{name}.planes", value["planes"], value["losses"])

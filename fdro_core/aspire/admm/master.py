@@ -19,7 +19,7 @@ from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.master.base import Figures, Outgoing, Standing
+from fdro_core.master.base import FederatedMaster, Figures, Outgoing, Standing
 from fdro_core.master.handshake import Handshake
 from fdro_core.master.kernels import norm_sq
 from fdro_core.master.outliers import Outliers
@@ -27,6 +27,7 @@ from fdro_core.protocol.algorithm import Oracle
 from fdro_core.protocol.engine import Event
 from fdro_core.protocol.messages import Probe, Reply, Request, Step, Update
 from fdro_core.protocol.replies import LARGEST_SQ, in_range
+from fdro_core.protocol.saved import Form, numbers, whole
 from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
 
@@ -41,7 +42,14 @@ class Master(PlaneMaster):
     """
 
     reply_kind = Update
-    own_state: ClassVar[tuple[str, ...]] = ("weights", "theorem_numbers")
+    model: ClassVar[str] = "consensus.z"
+    mark: ClassVar[str] = "consensus"
+    saved: ClassVar[Form] = FederatedMaster.saved | {
+        "weights": numbers("N"),
+        "theorem_numbers": whole(),
+        "consensus": Consensus.check_saved,
+        "adversary": Adversary.check_saved,
+    }
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
         super().__init__(plan.roster(), oracle, handshake)
@@ -260,11 +268,6 @@ class Master(PlaneMaster):
         planes, alive = self.adversary.planes, self.roster.alive
         gap = gap_sq(self.plan.config, self.adversary, self.consensus, alive, replies)
         return Standing(planes.weights(), planes.matrix(), gap)
-
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        parts = {"adversary": self.adversary.snapshot(), "consensus": self.consensus.snapshot()}
-        return super().snapshot() | parts
 
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:

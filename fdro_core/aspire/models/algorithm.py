@@ -106,9 +106,11 @@ class AspireModels(AspireSettings):
             begin_with=BeginModels,
             clip=self.clip,
         )
-        return self._master_class()(plan, uncertainty_set, handshake)
+        return self.master_kind(plan, uncertainty_set, handshake)
 
-    def _master_class(self) -> type[ModelMaster]:
+    @property
+    def master_kind(self) -> type[ModelMaster]:
+        """The class of the master: with `privacy` one that sees noised numbers."""
         return ModelMaster if self.privacy is None else PrivateMaster
 
     def _patience(self) -> int:

@@ -46,4 +46,4 @@ class PrivateMaster(ModelMaster):
         privacy = self.plan.config.privacy
         assert privacy is not None
         known = report(privacy, self.plan.workers, accounts)
-        return Standing(self._planes.weights(), self._planes.matrix(), np.inf, model="average", privacy=known)
+        return Standing(self.planes.weights(), self.planes.matrix(), np.inf, model="average", privacy=known)

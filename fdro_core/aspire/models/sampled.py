@@ -15,15 +15,16 @@ A reply costs O(|A|p), whatever N is (`sums`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from math import inf
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.models import kernels
-from fdro_core.aspire.models.state import arrays
-from fdro_core.aspire.models.sums import FEW, PlaneSums, WorkerSums
-from fdro_core.aspire.planes import Planes
+from fdro_core.aspire.models.sums import FEW, OF_SUMS, PlaneSums, WorkerSums
+from fdro_core.aspire.planes import Planes, check_plane_losses
 from fdro_core.master import preconditioner
+from fdro_core.protocol.saved import Form, Kept, Saved, numbers, real
 from uncertainty_sets.arrays import Array
 
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
@@ -32,15 +33,8 @@ MOVES = 200  # of weight between planes in one step
 CROWD = 20  # workers: with more, steps of the weights shrink with the even weight 1/N
 COLUMNS = 8192  # of the planes at a time, where their products are added up
 
-STATE = {
-    "z": "p", "average": "p", "X": "N p", "G": "N p", "losses": "N", "visits": "N", "seen_at": "N",
-    "interval": "N", "trust": "N", "epochs": "", "squares": "p", "stiffness": "planes planes",
-    "slopes": "planes p", "points": "planes p", "trusts": "planes", "overlap": "planes planes",
-}  # fmt: skip
-"""What a snapshot keeps, with its shape."""
 
-
-class SampledModels:
+class SampledModels(Kept):
     """The models of all workers and of the active planes.
 
     Attributes:
@@ -56,6 +50,16 @@ class SampledModels:
         sums: Σ_j s_jg_j and Σ_j s_ja_jx_j; a snapshot has those of every plane: slopes, points and trusts.
         overlap: PPᵀ of the planes.
     """
+
+    saved: ClassVar[Form] = {
+        **dict.fromkeys(("z", "average"), numbers("p")),
+        **dict.fromkeys(("X", "G"), numbers("N p")),
+        **dict.fromkeys(("losses", "visits", "seen_at", "interval", "trust"), numbers("N")),
+        "epochs": real(),
+        "squares": numbers("p", least=0.0, most=inf),
+        **dict.fromkeys(("stiffness", "overlap"), numbers("planes planes", most=inf)),
+        **OF_SUMS,
+    }
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class SampledModels:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
         sums: dict[str, Any] = self.sums.snapshot()
-        return sums | {name: getattr(self, name) for name in STATE if name not in sums}
+        return sums | {name: getattr(self, name) for name in self.saved if name not in sums}
 
     @classmethod
     def restored(
@@ -110,15 +114,20 @@ class SampledModels:
         """The models of a snapshot."""
         models = cls.__new__(cls)
         models.planes = planes
-        found = arrays(STATE, state, planes)
-        kept = {name: found.pop(name) for name in ("slopes", "points", "trusts")}
-        vars(models).update(found)
+        for name in cls.saved.keys() - OF_SUMS.keys():
+            setattr(models, name, state[name])
         models.configure(step, prox, window)
         models.sums = models._make_sums()
         if isinstance(models.sums, PlaneSums):
-            models.sums.restore(kept)
+            models.sums.restore(state)
         models._slope = np.empty_like(models.z)
         return models
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that the planes' losses follow from the running means."""
+        super().check_saved(saved, name, value)
+        check_plane_losses(saved, "master.planes", saved.of("master.planes"), value["losses"])
 
     @property
     def step_size(self) -> float:

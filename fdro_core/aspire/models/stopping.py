@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.planes import VIOLATION
+from fdro_core.protocol.saved import Form, Kept, listing, real, row
 from fdro_core.result import CONVERGED, STOPPED
 from uncertainty_sets.arrays import Array
 
@@ -35,10 +36,8 @@ EXACT = (
     1e-12  # of the size: the same where the scale is 0, for a run that began at the optimum, or if that is 0
 )
 
-STATE = ("epochs", "highest", "records", "scale", "size", "floor", "left")
 
-
-class Convergence:
+class Convergence(Kept):
     """The last values of δ, one per epoch, and what they are compared with. A look costs O(N).
 
     Attributes:
@@ -54,6 +53,12 @@ class Convergence:
         left: the gap when the rule last was at its end and the run went on; infinite before.
     """
 
+    saved: ClassVar[Form] = {
+        **dict.fromkeys(("epochs", "highest", "scale", "size", "floor"), real()),
+        "records": listing("", row(real(), real())),
+        "left": real(least=0.0, infinite=True),
+    }
+
     def __init__(self, tolerance: float, objective: float) -> None:
         self.tolerance = tolerance
         self.epochs = 0.0
@@ -62,16 +67,11 @@ class Convergence:
         self.scale = self.size = self.floor = 0.0
         self.left = np.inf
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values."""
-        return {name: getattr(self, name) for name in STATE}
-
     @classmethod
     def restored(cls, tolerance: float, state: Mapping[str, Any]) -> Convergence:
         """The rule at a snapshot, perhaps with another tolerance."""
         rule = cls(tolerance, 0.0)
-        for name in STATE:
-            setattr(rule, name, state[name])
+        rule.take(state)
         return rule
 
     def look(self, objective: float, values: Array, ahead: float, moved: float) -> None:

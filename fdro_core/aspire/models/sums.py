@@ -9,15 +9,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.planes import Planes
+from fdro_core.protocol.saved import Form, numbers
 from uncertainty_sets.arrays import Array
 
 FEW = 8  # workers: so many are summed anew
 CHUNK = 64  # workers at a time when planes are summed anew
+
+OF_SUMS: Form = {
+    **dict.fromkeys(("slopes", "points"), numbers("planes p", most=inf)),
+    "trusts": numbers("planes", most=inf),
+}
+"""What a snapshot of either form keeps."""
 
 
 class Sums(ABC):
@@ -59,7 +67,7 @@ class Sums(ABC):
 
     def snapshot(self) -> dict[str, Array]:
         """The planes' sums, whole."""
-        return dict(zip(("slopes", "points", "trusts"), self.of_planes(slice(None)), strict=True))
+        return dict(zip(OF_SUMS, self.of_planes(slice(None)), strict=True))
 
 
 class PlaneSums(Sums):
@@ -105,7 +113,7 @@ class PlaneSums(Sums):
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Go on from a snapshot's sums, to the bit."""
-        self.slopes, self.points, self.trusts = (state[name] for name in ("slopes", "points", "trusts"))
+        self.slopes, self.points, self.trusts = (state[name] for name in OF_SUMS)
 
 
 class WorkerSums(Sums):

@@ -7,7 +7,6 @@ message to every worker, so the models that are under way: N·p numbers at most.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from fdro_core.baselines.arrivals.state import Arrival, ArrivalState, fits
 from fdro_core.baselines.training.master import TrainingMaster, check_saved
 from fdro_core.errors import CheckpointDamaged
 from fdro_core.master import kernels, preconditioner
-from fdro_core.master.base import Outgoing
+from fdro_core.master.base import FederatedMaster, Outgoing
 from fdro_core.master.handshake import Handshake
 from fdro_core.master.missing import redistribute
 from fdro_core.master.outliers import Outliers
@@ -25,7 +24,13 @@ from fdro_core.master.roster import NEVER
 from fdro_core.protocol.algorithm import Oracle
 from fdro_core.protocol.messages import Train, Trained, from_fields, to_fields
 from fdro_core.protocol.replies import LARGEST, LARGEST_SQ
+from fdro_core.protocol.saved import Form, Saved, listing, numbers, row, worker_index
 from uncertainty_sets.arrays import Array
+
+
+def _under_way(saved: Saved, name: str, value: Any) -> None:
+    """A message to a worker."""
+    numbers("p")(saved, f"{name}' w", value["w"])
 
 
 class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
@@ -33,16 +38,21 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
 
     Attributes:
         state: the model and what the method remembers.
-        messages: the last message to each worker: the model that its update is relative to.
+        dispatched: the last message to each worker: the model that its update is relative to.
     """
 
     moment = "at iteration"
-    own_state: ClassVar[tuple[str, ...]] = ()
+    model: ClassVar[str] = "state.w"
+    mark: ClassVar[str] = "dispatched"
+    saved: ClassVar[Form] = FederatedMaster.saved | {
+        "state": ArrivalState.check_saved,
+        "dispatched": listing("", row(worker_index, _under_way)),
+    }
 
     def __init__(self, method: ArrivalMethod, oracle: Oracle, handshake: Handshake) -> None:
         workers = len(handshake.first)
         super().__init__(method, oracle, handshake)
-        self.messages: dict[int, Train] = {}
+        self.dispatched: dict[int, Train] = {}
         losses, gradient_sq, curvature = handshake.measured()
         self.state = ArrivalState(
             w=handshake.z.copy(),
@@ -86,7 +96,7 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return self._refuse(j)
         if not self.method.preconditioned:  # else it holds gradients
-            self._enter(j, self.messages[j].w, size)
+            self._enter(j, self.dispatched[j].w, size)
         if not self.roster.alive[j]:
             self._rejoin(j)
         self.gradients += self.method.local_steps
@@ -112,7 +122,7 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
 
     def _arrival(self, j: int, reply: Trained) -> Arrival:
         assert reply.w is not None
-        move = reply.w if self.method.preconditioned else reply.w - self.messages[j].w
+        move = reply.w if self.method.preconditioned else reply.w - self.dispatched[j].w
         sent_in = self.roster.sent_in[j]
         return Arrival(j, move, sent_in, self.iteration - sent_in, reply.w)
 
@@ -145,12 +155,12 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         steps = self.method.local_steps
         ticket = self.roster.dispatch(j, self.time, self.iteration)
         inverse = self.inverse if steps > 1 else None
-        self.messages[j] = Train(ticket, self.state.w, steps, self._step, inverse=inverse)
+        self.dispatched[j] = Train(ticket, self.state.w, steps, self._step, inverse=inverse)
         return self._repeat(j)
 
     def _repeat(self, j: int) -> Train:
         """The message under way once more, from the same model: which of the two is answered is unknown."""
-        message = self.messages[j]
+        message = self.dispatched[j]
         self.sent += message.numbers
         return message
 
@@ -158,9 +168,7 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        state = {item.name: getattr(self.state, item.name) for item in fields(self.state)}
-        messages = [[j, to_fields(message)] for j, message in self.messages.items()]
-        return super().snapshot() | {"state": state, "dispatched": messages}
+        return super().snapshot() | {"dispatched": [[j, to_fields(m)] for j, m in self.dispatched.items()]}
 
     @classmethod
     def restored(cls, method: ArrivalMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> Self:
@@ -174,7 +182,19 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
                 f"the checkpoint holds in master.state.memory what {type(method).__name__} never remembers: "
                 "resume from an older copy, or start again"
             )
-        master.messages = {j: from_fields(parts) for j, parts in saved["dispatched"]}
+        master.dispatched = {j: from_fields(parts) for j, parts in saved["dispatched"]}
         master.outliers = master._no_outliers(workers)
         master._restore(method.roster(workers), oracle, saved)
         return master
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that there is a message to every worker that is under way."""
+        super().check_saved(saved, name, value)
+        roster = value["roster"]
+        busy = {*roster["under_way"], *(j for j, _ in roster["pending"])}
+        unknown = busy - {j for j, _ in value["dispatched"]}
+        if unknown:
+            raise saved.error(
+                f"{name}.dispatched", f"leaves out workers {sorted(unknown)}, which are under way"
+            )

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
+from fdro_core.protocol.forms import LARGEST_SQ
+from fdro_core.protocol.saved import Kept, Saved, distribution, keeping, kept, numbers, or_none, real
 from uncertainty_sets.arrays import Array
 
 
+def remembered(saved: Saved, name: str, value: Any) -> None:
+    """What a method remembers: vectors have p entries, and numbers are finite."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            remembered(saved, f"{name}.{key}", part)
+    elif isinstance(value, np.ndarray):
+        numbers("p")(saved, name, value)
+    elif isinstance(value, int | float) and not isfinite(value):
+        raise saved.error(name, f"must be a finite number, got {value!r}")
+
+
+@keeping
 @dataclass
-class ArrivalState:
+class ArrivalState(Kept):
     """What a method may read; of these it changes `memory` alone.
 
     Attributes:
@@ -26,14 +42,14 @@ class ArrivalState:
         moved: the last step of w, with a preconditioner; None before.
     """
 
-    w: Array
-    weights: Array
-    losses: Array
-    step: float
-    memory: dict[str, Any] = field(default_factory=dict)
-    squares: Array | None = None
-    average: Array | None = None
-    moved: Array | None = None
+    w: Array = kept(numbers("p"))
+    weights: Array = kept(distribution("N"))
+    losses: Array = kept(numbers("N"))
+    step: float = kept(real(above=0.0))
+    memory: dict[str, Any] = kept(remembered, default_factory=dict)
+    squares: Array | None = kept(or_none(numbers("p", least=0.0, most=LARGEST_SQ)), default=None)
+    average: Array | None = kept(or_none(numbers("p")), default=None)
+    moved: Array | None = kept(or_none(numbers("p")), default=None)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from fdro_core.baselines.rounds.state import Job, RoundState
 from fdro_core.baselines.training.master import TrainingMaster, check_saved
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.master import kernels
-from fdro_core.master.base import Outgoing
+from fdro_core.master.base import FederatedMaster, Outgoing
 from fdro_core.master.handshake import Handshake
 from fdro_core.master.missing import redistribute
 from fdro_core.master.outliers import Outliers
@@ -23,6 +22,7 @@ from fdro_core.master.roster import NEVER
 from fdro_core.protocol.algorithm import Oracle
 from fdro_core.protocol.messages import Train, Trained
 from fdro_core.protocol.replies import LARGEST, LARGEST_SQ
+from fdro_core.protocol.saved import Form, Saved, numbers, whole
 from uncertainty_sets.arrays import Array
 
 MASTER_STREAM = 2**32 - 1  # in the place of a worker's index in the workers' seeds
@@ -38,7 +38,15 @@ class RoundMaster(TrainingMaster[RoundMethod, RoundState]):
     """
 
     moment = "in round"
-    own_state: ClassVar[tuple[str, ...]] = ("phase", "opened")
+    model: ClassVar[str] = "state.w"
+    mark: ClassVar[str] = "job"
+    in_rounds: ClassVar[bool] = True
+    saved: ClassVar[Form] = FederatedMaster.saved | {
+        "state": RoundState.check_saved,
+        "job": Job.check_saved,
+        "phase": whole(),
+        "opened": whole(),
+    }
 
     def __init__(self, method: RoundMethod, oracle: Oracle, handshake: Handshake) -> None:
         workers = len(handshake.first)
@@ -181,14 +189,6 @@ class RoundMaster(TrainingMaster[RoundMethod, RoundState]):
         phases = self.method.phases
         return [NEVER if phase == NEVER else -(-phase // phases) for phase in self.roster.visited]
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        parts = {}
-        for name in ("state", "job"):
-            part = getattr(self, name)
-            parts[name] = {item.name: getattr(part, item.name) for item in fields(part)}
-        return super().snapshot() | parts
-
     @classmethod
     def restored(cls, method: RoundMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> Self:
         """The master of a snapshot."""
@@ -207,6 +207,20 @@ class RoundMaster(TrainingMaster[RoundMethod, RoundState]):
         master.outliers = master._no_outliers(workers)
         master._restore(method.roster(workers), oracle, saved)
         return master
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that the job is one of this state."""
+        super().check_saved(saved, name, value)
+        job = value["job"]
+        if job["control"] is not None:
+            numbers("N p")(saved, f"{name}.state.controls", value["state"]["controls"])
+        counts, drawn = job["counts"], job["workers"]
+        if len(counts) != len(drawn) and (counts or job["mark"]):
+            raise saved.error(f"{name}.job.counts", f"has {len(counts)} entries for {len(drawn)} workers")
+        if value["roster"]["look_at"] is not None:
+            # A round has no delays to look at, and would tick for ever.
+            raise saved.error(f"{name}.roster.look_at", "must be None in rounds")
 
 
 def _shares(handshake: Handshake) -> Array:

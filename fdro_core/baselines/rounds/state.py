@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from fdro_core.master.kernels import add, simplex_threshold
+from fdro_core.protocol.forms import LARGEST_SQ
+from fdro_core.protocol.saved import (
+    TINY,
+    Kept,
+    distribution,
+    keeping,
+    kept,
+    listing,
+    numbers,
+    or_none,
+    real,
+    whole,
+    worker_index,
+)
 from uncertainty_sets.arrays import Array
 
 
+@keeping
 @dataclass
-class RoundState:
+class RoundState(Kept):
     """What a method may read and change.
 
     Attributes:
@@ -25,29 +40,30 @@ class RoundState:
         marked: a model that the next phase is about, or None.
         squares: v of the preconditioner, None without one and before the first step.
         average: the running mean of w, which is the result; None if w itself is.
-        metric: D; None in checkpoints from before it was kept.
+        metric: D.
         controls: the control variate c_j of every worker, (N, p); None if the method has none.
         moved: the last step of w, with a preconditioner; None before.
         earlier: the losses of the last step of λ, for a method that extrapolates them; else None.
     """
 
-    w: Array
-    weights: Array
-    prior: Array
-    shares: Array
-    losses: Array
-    step: float
-    marked: Array | None = None
-    squares: Array | None = None
-    average: Array | None = None
-    metric: Array | None = None
-    controls: Array | None = None
-    earlier: Array | None = None
-    moved: Array | None = None
+    w: Array = kept(numbers("p"))
+    weights: Array = kept(distribution("N"))
+    prior: Array = kept(distribution("N"))
+    shares: Array = kept(distribution("N"))
+    losses: Array = kept(numbers("N"))
+    step: float = kept(real(above=0.0))
+    marked: Array | None = kept(or_none(numbers("p")), default=None)
+    squares: Array | None = kept(or_none(numbers("p", least=0.0, most=LARGEST_SQ)), default=None)
+    average: Array | None = kept(or_none(numbers("p")), default=None)
+    metric: Array | None = kept(or_none(numbers("p", least=TINY)), default=None)
+    controls: Array | None = kept(or_none(numbers("N p")), default=None)
+    earlier: Array | None = kept(or_none(numbers("N")), default=None)
+    moved: Array | None = kept(or_none(numbers("p")), default=None)
 
 
+@keeping
 @dataclass
-class Job:
+class Job(Kept):
     """What the workers are asked in a phase.
 
     Attributes:
@@ -58,11 +74,11 @@ class Job:
         control: c; worker j adds c - c_j to its gradients, with c_j of the state's `controls`. None: nothing.
     """
 
-    workers: list[int]
-    steps: int
-    mark: int = 0
-    counts: list[int] = field(default_factory=list)
-    control: Array | None = None
+    workers: list[int] = kept(listing("", worker_index))
+    steps: int = kept(whole())
+    mark: int = kept(whole(), default=0)
+    counts: list[int] = kept(listing(), default_factory=list)
+    control: Array | None = kept(or_none(numbers("p")), default=None)
 
 
 def average(points: Mapping[int, Array | None], weights: Array, otherwise: Array) -> Array:
