@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdro_core.aspire.admm.kernels import weight_of
 from fdro_core.history import largest_loss
-from fdro_core.master.missing import redistribute
+from fdro_core.master.roster import redistribute
 from fdro_core.protocol.saved import AGREE, Form, Kept, Saved, flag, listing, numbers, or_none, whole
 from uncertainty_sets.arrays import Array
 

@@ -182,4 +182,5 @@ class Plan:
             resends=config.resends,
             max_bad_updates=config.max_bad_updates,
             adaptive=config.adaptive,
+            drops=config.dead_losses == "drop",
         )

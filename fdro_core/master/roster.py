@@ -7,7 +7,7 @@ stalest worker is the first.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -29,6 +29,7 @@ from fdro_core.protocol.saved import (
     whole,
     worker_index,
 )
+from uncertainty_sets.arrays import Array
 
 NEVER = -1  # in `visited`, for a worker that never reported
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
@@ -64,6 +65,7 @@ class RosterSettings:
         resends: how often a silent worker is asked again before it counts as lost.
         max_bad_updates: replies out of range after which a worker is dropped.
         adaptive: the rule that changes S, None if S stays.
+        drops: whether a lost worker has no weight until it is back (`dead_losses`).
     """
 
     workers: int
@@ -73,6 +75,7 @@ class RosterSettings:
     resends: int
     max_bad_updates: int
     adaptive: WaitingRule | None = None
+    drops: bool = False
 
 
 def _of_workers(saved: Saved, name: str, value: Any) -> None:
@@ -376,3 +379,38 @@ class Roster(Kept):
             oldest = next(iter(self.under_way))
             self.look_at = max(self.sent_at[oldest] + limit, time) + 0.01 * limit
         return self.active != before
+
+
+# -- what stands in place of the losses and weights of lost workers ---------------------------------
+
+
+def fill_losses(losses: Array, reported: Array, visited: Sequence[int]) -> Array:
+    """The losses that the oracle is asked about: those measured, else the last ones reported.
+
+    A worker that never reported any (`visited` is -1) counts with the mean of the others.
+
+    >>> fill_losses(np.array([1.0, np.nan, np.nan]), np.array([9.0, 3.0, 9.0]), [4, 2, -1])
+    array([1., 3., 2.])
+    """
+    known = np.where(np.isfinite(losses), losses, reported)
+    guessed = ~np.isfinite(losses) & (np.asarray(visited) == NEVER)
+    if guessed.any():
+        known[guessed] = known[~guessed].mean()
+    return known
+
+
+def redistribute(p: Array, kept: Sequence[bool]) -> Array:
+    """Give the weight of workers that are not kept to the others, in proportion; p if that leaves nothing.
+
+    >>> redistribute(np.array([0.5, 0.25, 0.25]), [False, True, True])
+    array([0. , 0.5, 0.5])
+    """
+    rest = np.where(kept, p, 0.0)
+    total = float(rest.sum())
+    return rest / total if total > 0 else p
+
+
+def guess(losses: Array, never: Sequence[int]) -> None:
+    """Give those that never reported a loss the mean loss of the others, in place."""
+    if never:
+        losses[list(never)] = np.delete(losses, never).mean()

@@ -124,10 +124,6 @@ class Adversary(Kept):
         """s_j = Σ_l λ_l p_{l,j}."""
         return self.planes.weight(j)
 
-    def guess(self, never: Sequence[int]) -> None:
-        """Give those that never reported a loss the mean loss of the others."""
-        self.losses[never] = np.delete(self.losses, never).mean()
-
     def update_planes(
         self, weighed: Sequence[bool] | None, penalty: float, intervals: Array, share: float
     ) -> None:

@@ -15,14 +15,13 @@ from fdro_core.aspire.admm import step_sizes
 from fdro_core.aspire.admm.adversary import Adversary
 from fdro_core.aspire.admm.consensus import Consensus
 from fdro_core.aspire.admm.stationarity import gap_sq
-from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.errors import CheckpointMismatch
 from fdro_core.master.base import FederatedMaster, Figures, Outgoing, Standing
 from fdro_core.master.handshake import Handshake
 from fdro_core.master.kernels import norm_sq
 from fdro_core.master.outliers import Outliers
+from fdro_core.master.roster import guess
 from fdro_core.protocol.algorithm import Oracle
 from fdro_core.protocol.engine import Event
 from fdro_core.protocol.messages import Probe, Reply, Request, Step, Update
@@ -32,7 +31,7 @@ from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
 
 
-class Master(PlaneMaster):
+class Master(FederatedMaster):
     """The master of ASPIRE-EASE.
 
     Args:
@@ -78,6 +77,9 @@ class Master(PlaneMaster):
     def _derive(self) -> None:
         """Set the counts and flags that every step needs."""
         super()._derive()
+        plan = self.plan
+        self.last, self.report_interval = plan.iterations, plan.report_interval
+        self.steps_each = plan.config.local_steps
         scheduled = self.plan.config.worker_step is not None
         self.down, self.up = (
             self.z.size + 3 + scheduled,
@@ -120,7 +122,7 @@ class Master(PlaneMaster):
                 return [(j, step)]
         return super().handle(event)
 
-    def _usable(self, reply: Update) -> bool:
+    def _usable(self, j: int, reply: Update) -> bool:
         return bool(in_range(reply) and norm_sq(reply.w) <= LARGEST_SQ)
 
     # -- one iteration --------------------------------------------------------------------------------
@@ -144,8 +146,7 @@ class Master(PlaneMaster):
         for (j, _), pull, weight in zip(active, pulls, weights, strict=True):
             self.weights[j] = weight
             steps.append((j, self._step(j, pull, weight)))
-        if self.plan.config.adaptive is not None:
-            self._adapt(tick=False)
+        self._adapt(tick=False)
         return steps
 
     def _advance_one(self, j: int, update: Update) -> Step | None:
@@ -179,8 +180,7 @@ class Master(PlaneMaster):
 
     def _update_planes(self) -> None:
         adversary = self.adversary
-        if self.never:
-            adversary.guess(self.never)
+        guess(adversary.losses, self.never)
         adversary.update_planes(self._may_weigh(), self.consensus.penalty, *self._pace())
         self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
 
@@ -231,14 +231,14 @@ class Master(PlaneMaster):
         """Take worker j out of the sums and stop waiting for it; its loss stays or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
         self.consensus.remove(j)
-        if self.plan.config.dead_losses == "drop" and self.roster.live:
+        if self.roster.settings.drops and self.roster.live:
             self.adversary.leave_out(self.roster.alive)
 
     def _rejoin(self, j: int) -> None:
         """Put worker j back into the sums, with the φ_j it had, and its loss into the planes."""
         super()._rejoin(j)
         self.consensus.add(j)
-        if self.plan.config.dead_losses == "drop":
+        if self.roster.settings.drops:
             self.adversary.leave_out(self._may_weigh())
 
     # -- reports, assessment, checkpoints -------------------------------------------------------------
@@ -272,17 +272,7 @@ class Master(PlaneMaster):
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
         """The master of a snapshot."""
-        if "consensus" not in state:
-            raise CheckpointMismatch(
-                f"the checkpoint is one of {'AspireModels' if 'models' in state else 'another algorithm'}, "
-                "not of AspireEase: give the same problems and algorithm as the first time"
-            )
-        workers = len(state["weights"])
-        if workers != plan.workers:
-            raise CheckpointMismatch(
-                f"the checkpoint has {workers} workers and there are {plan.workers} problems"
-            )
-        master = cls.__new__(cls)
+        master = cls._blank(plan.config, plan.workers, state)
         master.plan = plan
         master.consensus = Consensus.restored(plan.config, state["consensus"])
         master.adversary = Adversary.restored(plan.config, oracle, state["adversary"])

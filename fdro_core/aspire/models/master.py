@@ -29,7 +29,6 @@ from fdro_core.aspire.models.messages import (
 from fdro_core.aspire.models.resting import Resting
 from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.models.stopping import Convergence
-from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import VIOLATION, Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.errors import CheckpointMismatch
@@ -37,6 +36,7 @@ from fdro_core.master.base import FederatedMaster, Figures, Outgoing, Standing
 from fdro_core.master.handshake import Handshake
 from fdro_core.master.kernels import norm_sq
 from fdro_core.master.outliers import Outliers
+from fdro_core.master.roster import guess
 from fdro_core.protocol.algorithm import Assessment, Oracle
 from fdro_core.protocol.engine import Event
 from fdro_core.protocol.forms import LARGEST, LARGEST_SQ
@@ -66,7 +66,7 @@ def _check_models(saved: Saved, name: str, value: Any) -> None:
     (FullModels if full else SampledModels).check_saved(saved, name, value)
 
 
-class ModelMaster(PlaneMaster):
+class ModelMaster(FederatedMaster):
     """The master of `AspireModels`.
 
     Args:
@@ -162,6 +162,9 @@ class ModelMaster(PlaneMaster):
     def _derive(self) -> None:
         """Set what follows from the state and is not saved."""
         super()._derive()
+        plan = self.plan
+        self.last, self.report_interval = plan.iterations, plan.report_interval
+        self.steps_each = plan.config.local_steps
         self.inverse = 1.0 / self.metric
 
     def _longest_rest(self) -> float:
@@ -196,7 +199,7 @@ class ModelMaster(PlaneMaster):
             self.models.step(1.0)
         return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
 
-    def _usable(self, reply: Evaluation) -> bool:
+    def _usable(self, j: int, reply: Evaluation) -> bool:
         if not (-LARGEST <= reply.loss <= LARGEST and norm_sq(reply.gradient) <= LARGEST_SQ):
             return False
         if not isinstance(reply, EvaluationAhead):
@@ -221,8 +224,7 @@ class ModelMaster(PlaneMaster):
         if self.plan.updates_planes(self.iteration):
             self._update_planes()
         asked = [(j, self._fresh(j)) for j in self._to_ask([j for j, _ in active])]
-        if self.plan.config.adaptive is not None:
-            self._adapt(tick=False)  # with the requests under way: their wait is what a tick looks at
+        self._adapt(tick=False)  # with the requests under way: their wait is what a tick looks at
         return asked
 
     def _to_ask(self, active: list[int]) -> list[int]:
@@ -289,7 +291,7 @@ class ModelMaster(PlaneMaster):
         values = self.models.values()
         if self.never:
             values = values.copy()
-            values[self.never] = np.delete(values, self.never).mean()
+            guess(values, self.never)
         answer = self.oracle.worst_case(values)
         self.objective = float(answer.value)
         p = np.asarray(answer.p, dtype=np.float64)
@@ -313,7 +315,7 @@ class ModelMaster(PlaneMaster):
             self.convergence.restart()
             return
         strayed = self.models.strayed
-        if self.plan.config.dead_losses == "drop":
+        if self.roster.settings.drops:
             strayed = np.where(self.roster.alive, strayed, 0.0)
         if self.never:
             strayed = np.delete(strayed, self.never)
@@ -363,13 +365,13 @@ class ModelMaster(PlaneMaster):
         """Stop waiting for worker j; its model stays, or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
         self.resting.forget(j)
-        if self.plan.config.dead_losses == "drop" and self.roster.live:
+        if self.roster.settings.drops and self.roster.live:
             self._leave_out(self.roster.alive)
 
     def _rejoin(self, j: int) -> None:
         """Go on with worker j; with its model, if that was dropped."""
         super()._rejoin(j)
-        if self.plan.config.dead_losses == "drop":
+        if self.roster.settings.drops:
             self._leave_out(self._may_weigh())
 
     def _leave_out(self, kept: Sequence[bool] | None) -> None:
@@ -449,8 +451,8 @@ class ModelMaster(PlaneMaster):
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> ModelMaster:
         """The master of a snapshot."""
-        _check_form(plan, state)
-        master = cls.__new__(cls)
+        master = cls._blank(plan.config, plan.workers, state)
+        _check_batches(plan, state)
         master.plan = plan
         master.planes = Planes.restored(state["planes"])
         kept = state["models"]
@@ -505,13 +507,8 @@ def _worst(answer: Any) -> tuple[Array, float]:
     return np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
 
 
-def _check_form(plan: Plan, state: Mapping[str, Any]) -> None:
-    """Raise `CheckpointMismatch` for the snapshot of another algorithm, or with other batches."""
-    if "models" not in state:
-        raise CheckpointMismatch(
-            f"the checkpoint is one of {'AspireEase' if 'consensus' in state else 'another algorithm'}, "
-            "not of AspireModels: give the same problems and algorithm as the first time"
-        )
+def _check_batches(plan: Plan, state: Mapping[str, Any]) -> None:
+    """Raise `CheckpointMismatch` for a snapshot with other batches."""
     full, batch = "curvature" in state["models"], plan.config.batch_size
     if full != (batch is None):
         kind = "full batches" if full else "mini-batches"

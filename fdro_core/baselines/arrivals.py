@@ -1,4 +1,8 @@
-"""The master of asynchronous arrivals: it uses each update as it comes, and sends the newest model back.
+"""Asynchronous arrivals: what a method without rounds works on, the hooks it may override, and the master.
+
+Every worker always has one message under way. When its update arrives, the method combines it with what it
+remembers; the worker gets the newest model at once and goes on. Nobody waits for anybody. A method's own file
+holds its update alone.
 
 An iteration is one new model. It costs what the method's `combine` costs and O(p); the master keeps the last
 message to every worker, so the models that are under way: N·p numbers at most.
@@ -6,26 +10,124 @@ message to every worker, so the models that are under way: N·p numbers at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fdro_core.baselines.arrivals.method import ArrivalMethod
-from fdro_core.baselines.arrivals.state import Arrival, ArrivalState, fits
-from fdro_core.baselines.training.master import TrainingMaster, check_saved
+from fdro_core.baselines._common import Training, TrainingMaster
 from fdro_core.errors import CheckpointDamaged
 from fdro_core.master import kernels, preconditioner
 from fdro_core.master.base import FederatedMaster, Outgoing
 from fdro_core.master.handshake import Handshake
-from fdro_core.master.missing import redistribute
 from fdro_core.master.outliers import Outliers
-from fdro_core.master.roster import NEVER
+from fdro_core.master.roster import RosterSettings, guess, redistribute
 from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.forms import LARGEST, LARGEST_SQ
 from fdro_core.protocol.messages import Train, Trained, from_fields, to_fields
-from fdro_core.protocol.replies import LARGEST, LARGEST_SQ
-from fdro_core.protocol.saved import Form, Saved, listing, numbers, row, worker_index
+from fdro_core.protocol.saved import (
+    Form,
+    Kept,
+    Saved,
+    distribution,
+    keeping,
+    kept,
+    listing,
+    numbers,
+    or_none,
+    real,
+    row,
+    worker_index,
+)
+from fdro_core.protocol.settings import Whole, documented, setting
 from uncertainty_sets.arrays import Array
+
+__all__ = ["Arrival", "ArrivalState", "Arrivals"]
+
+
+def remembered(saved: Saved, name: str, value: Any) -> None:
+    """What a method remembers: vectors have p entries, and numbers are finite."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            remembered(saved, f"{name}.{key}", part)
+    elif isinstance(value, np.ndarray):
+        numbers("p")(saved, name, value)
+    elif isinstance(value, int | float) and not isfinite(value):
+        raise saved.error(name, f"must be a finite number, got {value!r}")
+
+
+@keeping
+@dataclass
+class ArrivalState(Kept):
+    """What a method may read; of these it changes `memory` alone.
+
+    Attributes:
+        w: the model; replaced, never written to.
+        weights: the weight of each worker in the mean that is reported: even, 0 for one that never began.
+        losses: f_j as last reported.
+        step: η.
+        memory: what the method keeps between arrivals, by name: plain values, arrays, and dicts of them. It
+            is saved in checkpoints.
+        squares: v of the preconditioner, None without one and before the first step.
+        average: the running mean of w, which is the result; None if w itself is.
+        moved: the last step of w, with a preconditioner; None before.
+    """
+
+    w: Array = kept(numbers("p"))
+    weights: Array = kept(distribution("N"))
+    losses: Array = kept(numbers("N"))
+    step: float = kept(real(above=0.0))
+    memory: dict[str, Any] = kept(remembered, default_factory=dict)
+    squares: Array | None = kept(or_none(numbers("p", least=0.0, most=LARGEST_SQ)), default=None)
+    average: Array | None = kept(or_none(numbers("p")), default=None)
+    moved: Array | None = kept(or_none(numbers("p")), default=None)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The update of one worker.
+
+    Attributes:
+        worker: j.
+        move: w_j - w_sent, from the model that j was sent to where its local steps led; with a preconditioner
+            -(1/E)·Σ of its E gradients.
+        sent_in: the iteration in which that model was sent.
+        age: iterations since then: how many models were made meanwhile. So it is iteration sent_in + age now.
+        local: w_j; with a preconditioner `move`, since the worker sends no model.
+    """
+
+    worker: int
+    move: Array
+    sent_in: int
+    age: int
+    local: Array
+
+
+def fits(pattern: Any, value: Any) -> bool:
+    """Whether a saved memory has the form of a new one; of a dict by worker it may have a part.
+
+    >>> new = {"count": 0, "updates": {0: np.zeros(2), 1: np.zeros(2)}}
+    >>> (
+    ...     fits(new, {"count": 3, "updates": {1: np.ones(2)}}),
+    ...     fits(new, {"count": 3, "updates": {7: np.ones(2)}}),
+    ... )
+    (True, False)
+    """
+    if isinstance(pattern, dict):
+        if not isinstance(value, dict) or not value.keys() <= pattern.keys():
+            return False
+        whole = any(isinstance(key, str) for key in pattern)
+        if whole and value.keys() != pattern.keys():
+            return False
+        return all(fits(pattern[key], part) for key, part in value.items())
+    if isinstance(pattern, np.ndarray):
+        return isinstance(value, np.ndarray) and value.shape == pattern.shape
+    return type(value) is type(pattern)
+
+
+# -- the master -------------------------------------------------------------------------------------
 
 
 def _under_way(saved: Saved, name: str, value: Any) -> None:
@@ -33,7 +135,7 @@ def _under_way(saved: Saved, name: str, value: Any) -> None:
     numbers("p")(saved, f"{name}' w", value["w"])
 
 
-class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
+class ArrivalMaster(TrainingMaster["Arrivals", ArrivalState]):
     """The master of an asynchronous method.
 
     Attributes:
@@ -49,7 +151,7 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         "dispatched": listing("", row(worker_index, _under_way)),
     }
 
-    def __init__(self, method: ArrivalMethod, oracle: Oracle, handshake: Handshake) -> None:
+    def __init__(self, method: Arrivals, oracle: Oracle, handshake: Handshake) -> None:
         workers = len(handshake.first)
         super().__init__(method, oracle, handshake)
         self.dispatched: dict[int, Train] = {}
@@ -64,8 +166,7 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         self.outliers = Outliers(workers, handshake.z, losses, gradient_sq, curvature)
         self._enter_handshake(handshake)
         self.next_report = self.report_interval
-        reported = [visit != NEVER for visit in self.roster.visited]
-        self.state.weights = redistribute(self.state.weights, reported)
+        self.state.weights = redistribute(self.state.weights, self._ever_reported())
         live = [j for j, alive in enumerate(self.roster.alive) if alive]
         self.state.memory = method.remember(live, self.state.w)
 
@@ -74,6 +175,7 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         method, workers = self.method, self.roster.settings.workers
         self.last, self.report_interval = method.iterations, method.reports_every(workers)
         self.scale = method.server_scale(workers)
+        self.steps_each = method.local_steps
         self.passes = method.arrivals / workers  # of all workers, that an iteration's updates are
 
     @property
@@ -90,18 +192,14 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         """The first message to every live worker."""
         return [(j, self._fresh(j)) for j, alive in enumerate(self.roster.alive) if alive]
 
-    def _accept(self, j: int, reply: Trained) -> Outgoing:
+    def _usable(self, j: int, reply: Trained) -> bool:
         assert reply.w is not None
         size = kernels.norm_sq(reply.w)
         if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
-            return self._refuse(j)
+            return False
         if not self.method.preconditioned:  # else it holds gradients
             self._enter(j, self.dispatched[j].w, size)
-        if not self.roster.alive[j]:
-            self._rejoin(j)
-        self.gradients += self.method.local_steps
-        self.roster.accept(j, reply, self.time)
-        return []
+        return True
 
     def _ready(self) -> bool:
         return bool(self.roster.pending)
@@ -111,8 +209,7 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         state = self.state
         ((j, reply),) = self.roster.close(self.iteration)
         state.losses[j] = reply.loss
-        if self.never:
-            state.losses[self.never] = np.delete(state.losses, self.never).mean()
+        guess(state.losses, self.never)
         move = self.method.combine(state, self._arrival(j, reply))
         if move is not None:
             self._move(move)
@@ -171,10 +268,9 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
         return super().snapshot() | {"dispatched": [[j, to_fields(m)] for j, m in self.dispatched.items()]}
 
     @classmethod
-    def restored(cls, method: ArrivalMethod, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> Self:
+    def restored(cls, method: Arrivals, oracle: Oracle, workers: int, saved: Mapping[str, Any]) -> Self:
         """The master of a snapshot."""
-        check_saved(method, workers, saved, "dispatched")
-        master = cls.__new__(cls)
+        master = cls._blank(method, workers, saved)
         master.method = method
         master.state = ArrivalState(**saved["state"])
         if not fits(method.remember(range(workers), master.state.w), master.state.memory):
@@ -198,3 +294,50 @@ class ArrivalMaster(TrainingMaster[ArrivalMethod, ArrivalState]):
             raise saved.error(
                 f"{name}.dispatched", f"leaves out workers {sorted(unknown)}, which are under way"
             )
+
+
+# -- a method ---------------------------------------------------------------------------------------
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class Arrivals(Training):
+    """The parent of every asynchronous method: a subclass overrides `combine`, and what that needs."""
+
+    master_kind: ClassVar[type[ArrivalMaster]] = ArrivalMaster
+
+    iterations: int = setting(10000, Whole(), "models that the master makes")
+    report_interval: int | None = setting(
+        None,
+        Whole(),
+        "iterations between two reports",
+        why="as many as take N updates, since a report costs O(N)",
+    )
+
+    @property
+    def arrivals(self) -> int:
+        """How many updates one iteration takes."""
+        return 1
+
+    def server_scale(self, workers: int) -> float:
+        """What the combined update is multiplied by before it is added to w."""
+        return 1.0
+
+    def remember(self, workers: Sequence[int], w: Array) -> dict[str, Any]:
+        """The method's memory at the start, with these workers alive at w."""
+        return {}
+
+    def combine(self, state: ArrivalState, arrival: Arrival) -> Array | None:
+        """Where the model moves now that an update has arrived: that update; None to wait for more."""
+        return arrival.move
+
+    def leave(self, state: ArrivalState, worker: int) -> None:
+        """Worker j was lost: it may come back, then with a fresh model."""
+
+    def reports_every(self, workers: int) -> int:
+        """Iterations between two reports: the setting, else one epoch of updates."""
+        return self.report_interval or -(-workers // self.arrivals)
+
+    def roster(self, workers: int) -> RosterSettings:
+        """What the roster needs of the settings: nobody is ever waited for."""
+        return self._roster(workers, 1)
