@@ -6,15 +6,13 @@ plane update sees all N. Nothing is drawn at random.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fdro_core.aspire.admm import step_sizes
-from fdro_core.aspire.admm.adversary import Adversary
+from fdro_core.aspire.admm.adversary import Adversary, default_penalty, setting_2
 from fdro_core.aspire.admm.consensus import Consensus
-from fdro_core.aspire.admm.stationarity import gap_sq
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.master.base import FederatedMaster, Figures, Outgoing, Standing
@@ -24,11 +22,14 @@ from fdro_core.master.outliers import Outliers
 from fdro_core.master.roster import guess
 from fdro_core.protocol.algorithm import Oracle
 from fdro_core.protocol.engine import Event
-from fdro_core.protocol.messages import Probe, Reply, Request, Step, Update
+from fdro_core.protocol.messages import Probe, Probed, Reply, Request, Step, Update
 from fdro_core.protocol.replies import LARGEST_SQ, in_range
 from fdro_core.protocol.saved import Form, numbers, whole
 from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
+
+if TYPE_CHECKING:
+    from fdro_core.aspire.admm.algorithm import AspireEase
 
 
 class Master(FederatedMaster):
@@ -65,7 +66,7 @@ class Master(FederatedMaster):
             self.adversary.leave_out(self._may_weigh() or self.roster.alive)
             self.weights = self.adversary.planes.weights()
         live = np.array(self.roster.alive)
-        self.consensus.penalty = config.penalty or step_sizes.penalty(
+        self.consensus.penalty = config.penalty or default_penalty(
             reference[live], self.adversary.curvature[live]
         )
         self.adversary.set_step(self.consensus.penalty, *self._pace())
@@ -187,8 +188,8 @@ class Master(FederatedMaster):
     def _setting_2(self) -> tuple[float, float]:
         """c₁ᵗ and c₂ᵗ."""
         config, t = self.plan.config, self.iteration
-        c1 = step_sizes.setting_2(self.adversary.step, t, config.plane_damping_floor)
-        return c1, step_sizes.setting_2(self.consensus.dual_step, t, config.consensus_damping_floor)
+        c1 = setting_2(self.adversary.step, t, config.plane_damping_floor)
+        return c1, setting_2(self.consensus.dual_step, t, config.consensus_damping_floor)
 
     def _pace(self) -> tuple[Array, float]:
         """How much rarer than average each worker is seen (r_j >= 1), and S/N."""
@@ -282,3 +283,34 @@ class Master(FederatedMaster):
             master.adversary.planes.refresh(master.adversary.losses)
             master.adversary.set_step(master.consensus.penalty, *master._pace())
         return master
+
+
+def gap_sq(
+    config: AspireEase,
+    adversary: Adversary,
+    consensus: Consensus,
+    alive: Sequence[bool],
+    replies: Mapping[int, Reply | Exception],
+) -> float:
+    """‖∇G‖² with unit steps, from a round of probes.
+
+    ∇G stacks w_j - Π(w_j - ∇_{w_j}L), z - Π(z - ∇_zL), h - Π(h - ∇_hL), λ_l - Π(λ_l + ∇_{λ_l}L) and
+    φ_j - Π(φ_j + ∇_{φ_j}L); each worker sends the norm of its own w_j's part. While a worker that gives no
+    answer is in the sums ‖∇G‖² is not known without it, and infinite here.
+    """
+    planes = adversary.planes
+    local = adversary.losses.copy()
+    total = 0.0
+    for j, reply in replies.items():
+        if not alive[j]:
+            continue
+        if not isinstance(reply, Probed):
+            return np.inf
+        local[j] = reply.loss_at_w
+        total += reply.worker_sq + consensus.dual_gap_sq(j)
+    multipliers = planes.multipliers
+    h = adversary.value
+    h_gap = h - np.clip(h - (1.0 - multipliers.sum()), config.value_floor, config.value_bound)
+    ascent = local @ planes.table[:, : planes.size] - h
+    plane_gap = multipliers - np.clip(multipliers + ascent, 0.0, config.plane_dual_bound)
+    return float(total + (consensus.gap_sq() + float(h_gap) ** 2 + float(plane_gap @ plane_gap)))

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from fdro_core.aspire.models.clipping import FEWEST
 from fdro_core.aspire.models.master import ModelMaster
 from fdro_core.aspire.models.messages import BeginModels
-from fdro_core.aspire.models.private_master import PrivateMaster
-from fdro_core.aspire.models.private_worker import PrivateWorker
+from fdro_core.aspire.models.private import PrivateMaster, PrivateWorker
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.errors import InvalidSetting

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdro_core.aspire.models import kernels
-from fdro_core.aspire.models.certificate import best_bound
 from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.local import long_step
@@ -26,9 +25,8 @@ from fdro_core.aspire.models.messages import (
     Inspect,
     Inspected,
 )
-from fdro_core.aspire.models.resting import Resting
-from fdro_core.aspire.models.sampled import SampledModels
-from fdro_core.aspire.models.stopping import Convergence
+from fdro_core.aspire.models.sampled import Resting, SampledModels
+from fdro_core.aspire.models.stopping import Convergence, best_bound
 from fdro_core.aspire.planes import VIOLATION, Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.errors import CheckpointMismatch
