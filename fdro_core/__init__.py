@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from uncertainty_sets.packages import lazily
 
 if TYPE_CHECKING:
-    from fdro_core.aspire.adaptive import Adaptive
     from fdro_core.aspire.admm.algorithm import AspireEase
     from fdro_core.aspire.models.algorithm import AspireModels
+    from fdro_core.aspire.settings import Adaptive
     from fdro_core.engines.delays import Constant, Crash, Exponential, LogNormal, Straggler, Trace
     from fdro_core.engines.flower_ import FlowerEngine, NamedProblem
     from fdro_core.engines.ray_ import RayEngine
@@ -51,7 +51,7 @@ __all__ = [
 _find = lazily(
     __name__,
     {
-        "aspire.adaptive": "Adaptive",
+        "aspire.settings": "Adaptive",
         "aspire.admm.algorithm": "AspireEase",
         "aspire.models.algorithm": "AspireModels",
         "protocol.problem": "Problem ProblemFrom",

@@ -11,10 +11,11 @@ costs the same at any time of a run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fdro_core.protocol.saved import Form, Kept, Saved, anything, listing, whole
 from uncertainty_sets.arrays import Array
 
 REPORTS = 4096  # a run of the default length has 1,500
@@ -27,7 +28,20 @@ Layout = list[list[Any]]
 """Of every key of a report its name, its kind ("text", "whole", "number", "vector"), and its text or size."""
 
 
-class History:
+def _part(saved: Saved, name: str, value: Any) -> None:
+    """One part of the layout of reports."""
+    kinds = {"text": str, "whole": int, "number": int, "vector": int}
+    if not (
+        isinstance(value, list)
+        and len(value) == 3
+        and value[1] in kinds
+        and type(value[0]) is str
+        and type(value[2]) is kinds[value[1]]
+    ):
+        raise saved.error(name, "must be lists of a name, a kind and its text or size")
+
+
+class History(Kept):
     """Reports and notices in order.
 
     Attributes:
@@ -35,6 +49,14 @@ class History:
         count: reports so far.
         stride: of so many reports one is kept.
     """
+
+    saved: ClassVar[Form] = {
+        "count": whole(),
+        "stride": whole(1),
+        "layout": listing("", _part),
+        "rows": anything,
+        "others": listing(),
+    }
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -110,6 +132,28 @@ class History:
             self._rows[self._used] = row
             self._used += 1
         self._packed = place + 1
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that rows and other entries make up a history."""
+        super().check_saved(saved, name, value)
+        layout, rows, others = value["layout"], value["rows"], value["others"]
+        if not isinstance(rows, np.ndarray) or rows.dtype != np.float64 or rows.ndim != 2:
+            raise saved.error(f"{name}.rows", "must be an array of reports by columns of float64")
+        if len(rows) and rows.shape[1] != _width(layout):
+            raise saved.error(
+                f"{name}.rows", f"has {rows.shape[1]} columns where {_width(layout)} are needed"
+            )
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in others):
+            raise saved.error(f"{name}.others", "must be pairs of a place and an entry")
+        places, total = [place for place, _ in others], len(rows) + len(others)
+        known = all(type(place) is int and 0 <= place < total for place in places)
+        if not known or len(set(places)) < len(places):
+            raise saved.error(f"{name}.others", f"must name places below {total}, each once")
+        if not all(isinstance(entry, Mapping) and "event" in entry for _, entry in others):
+            raise saved.error(f"{name}.others", "must hold dicts, each with its event")
+        if len(rows) and ["event", "text", "report"] not in layout:
+            raise saved.error(f"{name}.layout", "must be one of reports")
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> History:

@@ -21,7 +21,6 @@ from fdro_core.master import checkpoint
 from fdro_core.master.handshake import greet
 from fdro_core.master.identity import RollCall, identify
 from fdro_core.master.identity import check as check_identity
-from fdro_core.master.state_checks import check as check_state
 from fdro_core.protocol.algorithm import Algorithm
 from fdro_core.protocol.engine import Engine, WorkerFactory
 from fdro_core.protocol.observer import Observer
@@ -110,7 +109,9 @@ def resume(
         belongs_to = identify(algorithm, uncertainty_set, runner, ask.problems)
         check_identity(path, state.get("belongs_to"), belongs_to, force=force)
         with _restoring(path):
-            check_state(path, state, len(sources), ask.dimensions, force=force)
+            checkpoint.look_over(
+                path, state, len(sources), ask.dimensions, algorithm=algorithm, engine=runner, force=force
+            )
             master = algorithm.restore(uncertainty_set, len(sources), state["master"])
             runner.restore(state["engine"])
             run = Run(master, runner, observers, belongs_to)

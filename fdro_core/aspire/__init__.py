@@ -1,5 +1,6 @@
-"""The two algorithms with cutting planes.
+"""The two algorithms with cutting planes, in the order of reading.
 
-`admm` is the paper's Algorithm 1 (`AspireEase`), `models` our own form (`AspireModels`). They share
-`settings`, `planes`, `plane_master` and `adaptive`; `theory` has the paper's bounds as functions.
+`settings` has what both have, and the rule that adapts S; `planes` the cutting planes. Then either form:
+`admm` is the paper's Algorithm 1 (`AspireEase`), `models` our own (`AspireModels`). `theory` has the paper's
+bounds as functions.
 """

@@ -11,23 +11,24 @@ not be in the set, so the set's own plane is kept beside it, for the time when t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.aspire.admm.kernels import weight_of
-from fdro_core.master.missing import redistribute
+from fdro_core.history import largest_loss
+from fdro_core.master.roster import redistribute
+from fdro_core.protocol.saved import AGREE, Form, Kept, Saved, flag, listing, numbers, or_none, whole
 from uncertainty_sets.arrays import Array
 
 VIOLATION = 1e-10  # of the losses' spread: a new plane must cut off more than that
-VIEWS = ("multipliers", "previous", "losses")
 STRAY = 1e-7  # a plane that violates the set by more is none of its planes; conic answers reach 1e-8
 SAME = 1e-6  # planes closer than this in every entry are the same plane coming back
 DUST = 1e-16  # what rounding leaves of a zero in an answer; a true zero saves a pass over all parameters
 
 
-class Planes:
+class Planes(Kept):
     """The active planes A.
 
     Attributes:
@@ -45,6 +46,17 @@ class Planes:
         keep_all: CP; False is EASE.
         limit: M, for EASE.
     """
+
+    saved: ClassVar[Form] = {
+        "keep_all": flag,
+        **dict.fromkeys(("limit", "peak", "added", "returned"), whole()),
+        "size": whole(1),
+        "table": numbers("N capacity"),
+        "kept": or_none(listing("N")),
+        "whole": or_none(numbers("N capacity")),
+        **dict.fromkeys(("_multipliers", "_previous", "_losses"), numbers("capacity")),
+        "dropped": numbers("dropped N"),
+    }
 
     def __init__(self, first: Array, *, keep_all: bool, limit: int) -> None:
         self.keep_all = keep_all
@@ -66,17 +78,27 @@ class Planes:
         self.returned = 0
         self._view()
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        return {name: value for name, value in self.__dict__.items() if name not in VIEWS}
-
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> Planes:
         """The planes of a snapshot."""
         planes = cls.__new__(cls)
-        planes.__dict__.update(state)
+        planes.take(state)
         planes._view()
         return planes
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that the planes in use are distributions."""
+        super().check_saved(saved, name, value)
+        size, capacity = value["size"], value["table"].shape[1]
+        if size > capacity:
+            raise saved.error(f"{name}.size", f"is {size}, with room for {capacity}")
+        if (value["kept"] is None) != (value["whole"] is None):
+            raise saved.error(f"{name}.whole", "and kept must both be there, or neither")
+        planes = value["table"][:, :size]
+        if np.abs(planes.sum(axis=0) - 1.0).max() > AGREE or planes.min() < -AGREE:
+            raise saved.error(f"{name}.table", "holds a plane that is not a distribution")
+        saved.sizes["planes"] = size
 
     def _view(self) -> None:
         """Make views of the entries in use, once: an iteration reads them several times."""
@@ -237,3 +259,11 @@ class Planes:
     def _tables(self) -> list[Array]:
         """The planes in use and those of the set; one table if they are the same."""
         return [self.table] if self.whole is None else [self.table, self.whole]
+
+
+def check_plane_losses(saved: Saved, name: str, planes: Mapping[str, Any], losses: Array) -> None:
+    """Check P·f of saved planes against the workers' losses."""
+    size = planes["size"]
+    off = np.abs(losses @ planes["table"][:, :size] - planes["_losses"][:size]).max()
+    scale = max(np.abs(losses).max(), largest_loss(saved.of("history")), 1.0)  # as large as they were
+    saved.agree(f"{name}._losses", off, scale, "do not agree with the planes and the workers' losses")

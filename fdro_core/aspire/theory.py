@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import cbrt, inf, log, sqrt
 
-from fdro_core.aspire.admm.step_sizes import setting_2
+from fdro_core.aspire.admm.adversary import setting_2
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.errors import UnknownName
 

@@ -1,8 +1,8 @@
 """The methods that ASPIRE-EASE is compared with, on the same engines, clock and history.
 
-Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. They work in synchronous rounds
-(`baselines/rounds`), or use every update as it arrives (`baselines/arrivals`). Each file of this folder
-defines one baseline, which is found by its `name` without a list.
+Each is an algorithm: ``solve(problems, set, algorithm=FedAvg(...))``. In the order of reading: `_common`
+has what all share, `rounds` the parent of those that work in synchronous rounds, `arrivals` that of those
+that use every update as it comes. Every other file is one baseline, found by its `name` without a list.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from fdro_core.protocol.algorithm import ALGORITHMS, AlgorithmTraits
 
 def _found() -> dict[str, type[Any]]:
     """Every algorithm with a name that the files of this folder define, by its class's name."""
-    for file in pkgutil.iter_modules(__path__, f"{__name__}."):
-        for own in vars(importlib.import_module(file.name)).values():
-            if (
-                not isinstance(own, type)
-                or not issubclass(own, AlgorithmTraits)
-                or own.__module__ != file.name
-            ):
+    files = [importlib.import_module(file.name) for file in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    for file in files:
+        for own in vars(file).values():
+            if not (isinstance(own, type) and issubclass(own, AlgorithmTraits)):
                 continue
-            if not vars(own).get("name") and not own.__name__.startswith("_"):
+            parent = own.__name__.startswith("_") or own.__subclasses__()  # of others, as `Rounds`
+            if own.__module__ == file.__name__ and not (vars(own).get("name") or parent):
                 raise TypeError(f"{own.__module__}.{own.__name__} must set `name`, as run files spell it")
     found: dict[str, type[Any]] = {}
     for cls in ALGORITHMS.defined():

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
-from fdro_core.baselines.rounds import Job, Rounds, RoundState, project
-from fdro_core.protocol.messages import Trained
+from fdro_core.baselines.rounds import Job, Replies, Rounds, RoundState, ascend
 from fdro_core.protocol.settings import Number, documented, setting
 from fdro_core.protocol.tuning import STEP, WEIGHT_STEP, Tunable
 
@@ -40,14 +39,7 @@ class AFL(Rounds):
     year: ClassVar[int] = 2019
     tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP, "weight_step": WEIGHT_STEP}
 
-    def close(
-        self,
-        state: RoundState,
-        phase: int,
-        job: Job,
-        replies: Mapping[int, Trained],
-        rng: np.random.Generator,
-    ) -> None:
+    def close(self, state: RoundState, phase: int, job: Job, replies: Replies, rng: Generator) -> None:
         """Take both steps from the same (w, λ)."""
         super().close(state, phase, job, replies, rng)
-        state.weights = project(state.weights + self.weight_step * self.local_steps * state.losses)
+        ascend(state, state.losses, self.weight_step * self.local_steps)

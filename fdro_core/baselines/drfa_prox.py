@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
-from fdro_core.baselines.rounds import Job, Rounds, RoundState, average, project
-from fdro_core.protocol.messages import Trained
+from fdro_core.baselines.rounds import Job, Replies, Rounds, RoundState, ascend, average
 from fdro_core.protocol.settings import Number, Whole, documented, setting
 from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Choice, Range, Tunable
 
@@ -56,7 +56,7 @@ class DRFAProx(Rounds):
         "draws": Tunable(30, Choice((30,)), field="clients", unit="N"),
     }
 
-    def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
+    def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: Generator) -> Job:
         """Draw by λ with repetition who trains; evenly without repetition who is asked for the loss."""
         present = np.asarray(live)
         if phase == 1:
@@ -70,14 +70,7 @@ class DRFAProx(Rounds):
         mark = int(rng.integers(1, self.local_steps + 1))
         return Job(present[drawn].tolist(), self.local_steps, mark, counts[drawn].tolist())
 
-    def close(
-        self,
-        state: RoundState,
-        phase: int,
-        job: Job,
-        replies: Mapping[int, Trained],
-        rng: np.random.Generator,
-    ) -> None:
+    def close(self, state: RoundState, phase: int, job: Job, replies: Replies, rng: Generator) -> None:
         """Phase 1: take the means. Phase 2: take the proximal step on λ."""
         if phase == 0:
             counts = np.zeros(state.weights.size)
@@ -89,7 +82,5 @@ class DRFAProx(Rounds):
             seen = list(replies)
             v = np.zeros(state.weights.size)
             v[seen] = state.losses[seen] * (v.size / len(seen))
-            reach = self.weight_step * self.local_steps
-            target = state.weights + reach * (v + self.regularisation * state.prior)
-            state.weights = project(target / (1.0 + reach * self.regularisation))
+            ascend(state, v, self.weight_step * self.local_steps, self.regularisation)
         state.marked = None

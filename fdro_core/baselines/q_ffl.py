@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
-from fdro_core.baselines.rounds import Job, Rounds, RoundState, average
+from fdro_core.baselines.rounds import Job, Replies, Rounds, RoundState, average
 from fdro_core.errors import InvalidProblem
-from fdro_core.protocol.messages import Trained
 from fdro_core.protocol.settings import Number, Whole, documented, setting
 from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Range, Tunable
 from uncertainty_sets.arrays import Array
@@ -69,14 +69,7 @@ class QFFL(Rounds):
         """n_j / Σ n_j, until losses are known."""
         return shares.copy()
 
-    def close(
-        self,
-        state: RoundState,
-        phase: int,
-        job: Job,
-        replies: Mapping[int, Trained],
-        rng: np.random.Generator,
-    ) -> None:
+    def close(self, state: RoundState, phase: int, job: Job, replies: Replies, rng: Generator) -> None:
         """Set the weights from the losses, then take the step."""
         weights = state.shares * self._powers(state.losses)
         if weights.sum() > 0:

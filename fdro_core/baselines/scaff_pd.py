@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from fdro_core.baselines.rounds import (
     Job,
+    Replies,
     Rounds,
     RoundState,
+    ascend,
     follow_controls,
     mean_control,
-    project,
 )
-from fdro_core.protocol.messages import Trained
 from fdro_core.protocol.settings import Number, Whole, documented, setting
 from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, WEIGHT_STEP, Range, Tunable
 
@@ -82,19 +82,12 @@ class ScaffPD(Rounds):
         "regularisation": Tunable(0.01, Range(1e-3, 1.0), informed=(3.0, Range(0.1, 30.0))),
     }
 
-    def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
+    def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: Generator) -> Job:
         """Ask all live workers: first for a gradient, then for corrected steps."""
         control = mean_control(state, live)
         return Job(list(live), 1) if phase == 0 else Job(list(live), self.local_steps, control=control)
 
-    def close(
-        self,
-        state: RoundState,
-        phase: int,
-        job: Job,
-        replies: Mapping[int, Trained],
-        rng: np.random.Generator,
-    ) -> None:
+    def close(self, state: RoundState, phase: int, job: Job, replies: Replies, rng: Generator) -> None:
         """Phase 1: set c_j and take the step of λ. Phase 2: take that of w."""
         if phase == 0:
             follow_controls(self, state, job, replies)
@@ -107,8 +100,6 @@ class ScaffPD(Rounds):
     def _ascend(self, state: RoundState) -> None:
         losses = state.losses.copy()
         earlier = losses if state.earlier is None else state.earlier
-        reach = self.weight_step * self.local_steps
         extrapolated = losses + self.extrapolation * (losses - earlier)
-        target = state.weights + reach * (extrapolated + self.regularisation * state.prior)
-        state.weights = project(target / (1.0 + reach * self.regularisation))
+        ascend(state, extrapolated, self.weight_step * self.local_steps, self.regularisation)
         state.earlier = losses

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from fdro_core.baselines.fedavg import FedAvg
-from fdro_core.baselines.rounds import Job, RoundState, follow_controls, mean_control
-from fdro_core.protocol.messages import Trained
+from fdro_core.baselines.rounds import Job, Replies, RoundState, follow_controls, mean_control
 from fdro_core.protocol.settings import Number, documented, setting
 from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Tunable
 from uncertainty_sets.arrays import Array
@@ -57,18 +57,11 @@ class Scaffold(FedAvg):
         """1/N each, which never changes."""
         return np.full(prior.size, 1.0 / prior.size)
 
-    def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: np.random.Generator) -> Job:
+    def draw(self, state: RoundState, phase: int, live: Sequence[int], rng: Generator) -> Job:
         """Draw as in `FedAvg`; c is over all live workers."""
         return replace(super().draw(state, phase, live, rng), control=mean_control(state, live))
 
-    def close(
-        self,
-        state: RoundState,
-        phase: int,
-        job: Job,
-        replies: Mapping[int, Trained],
-        rng: np.random.Generator,
-    ) -> None:
+    def close(self, state: RoundState, phase: int, job: Job, replies: Replies, rng: Generator) -> None:
         """Set c_j of those that replied, then take the global step."""
         follow_controls(self, state, job, replies)
         w = state.w

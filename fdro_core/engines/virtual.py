@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any
+from math import isfinite
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,10 +25,19 @@ from fdro_core.protocol.engine import (
 from fdro_core.protocol.failures import as_exception
 from fdro_core.protocol.messages import Reply, Request, copied, from_fields, to_fields
 from fdro_core.protocol.replies import checked
+from fdro_core.protocol.saved import Form, Saved, listing, numbers, real, whole, worker_index
 from fdro_core.protocol.setting_checks import check_list_of, check_number, check_whole
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
+VECTORS = {"w", "gradient", "metric", "inverse"}  # in the state of a worker of fdro's
 REPEAT_AFTER = 0.5  # of a delay: when a repeated message comes
+
+
+def _scheduled(saved: Saved, name: str, value: Any) -> None:
+    """One event of a snapshot."""
+    if not isinstance(value, list) or len(value) != 6 or not isfinite(value[0]):
+        raise saved.error(name, "must be lists of six: a time, and what happens then")
+    worker_index(saved, name, value[3])
 
 
 class VirtualEngine(EngineTraits):
@@ -207,6 +217,24 @@ class VirtualEngine(EngineTraits):
             "events": events,
             "workers": [worker.snapshot() for worker in self._workers],
         }
+
+    saved: ClassVar[Form] = {
+        "clock": real(),
+        "order": whole(),
+        **dict.fromkeys(("life", "away", "workers"), listing("N")),
+        "events": listing("", _scheduled),
+    }
+    """What a snapshot holds that is checked before it is taken up."""
+
+    mark: ClassVar[str] = "events"
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check a snapshot; of the workers' states the vectors that kernels take."""
+        saved.entries(cls.saved, name, value)
+        for state in value["workers"]:
+            for part in VECTORS & state.keys() if isinstance(state, Mapping) else ():
+                numbers("p")(saved, f"{name}.workers' {part}", state[part])
 
     def fingerprint(self) -> dict[str, Any]:
         """Return all that fixes the times: seed, laws and faults."""

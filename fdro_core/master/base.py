@@ -7,25 +7,25 @@ the time) and does no I/O.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from fdro_core.errors import CheckpointMismatch
 from fdro_core.master.handshake import Handshake
-from fdro_core.master.missing import fill_losses
 from fdro_core.master.outliers import Outliers
-from fdro_core.master.roster import NEVER, Roster, RosterSettings
+from fdro_core.master.roster import NEVER, Roster, RosterSettings, fill_losses
 from fdro_core.protocol.algorithm import Assessment, Oracle
 from fdro_core.protocol.engine import Away, Back, Event, Lost, Silent
 from fdro_core.protocol.failures import no_workers_left, traceback_of, words
 from fdro_core.protocol.messages import Probed, Reply, Request
+from fdro_core.protocol.saved import Form, Kept, Saved, anything, listing, real, whole
 from uncertainty_sets.arrays import Array
 
 Outgoing = list[tuple[int, Any]]
 
 OUT_OF_RANGE = "NaN, infinity or numbers beyond 1e150"
-STATE = ("iteration", "time", "sent", "received", "gradients", "next_report", "last_words", "notices")
 
 
 class Figures(NamedTuple):
@@ -51,29 +51,45 @@ class Standing(NamedTuple):
     privacy: Any = None
 
 
-class FederatedMaster(ABC):
+class FederatedMaster(Kept, ABC):
     """The parent of all masters.
 
-    A subclass sets `last`, `report_interval`, `next_report`, `outliers` and its own state, then calls
-    `_enter_handshake`. It defines which replies it accepts, which messages it sends, and what it does when
-    enough replies are in.
+    A subclass sets `last`, `report_interval`, `steps_each`, `next_report`, `outliers` and its own state, then
+    calls `_enter_handshake`. It defines which replies it accepts, which messages it sends, and what it does
+    when enough replies are in.
 
     Attributes:
         reply_kind: the replies that are accepted; another one is a bad update.
         moment: how an error names the iteration, before its number.
-        own_state: attributes that a snapshot keeps, beside `STATE`.
+        saved: what a snapshot keeps; a subclass adds its own.
+        model: where the model is in a snapshot.
+        mark: an entry that only its own snapshots have.
+        in_rounds: whether it asks workers in rounds of one phase or more.
         last: the number of iterations to make.
         report_interval: iterations between two reports.
+        steps_each: gradients that a reply takes.
+        ticks: whether time alone can change the state.
         never: workers that never reported.
         finished: why the run should end, "" while it should go on.
     """
 
     reply_kind: ClassVar[type[Any]]
-    moment: ClassVar[str]
-    own_state: ClassVar[tuple[str, ...]]
+    moment: ClassVar[str] = "at iteration"
+    model: ClassVar[str]
+    mark: ClassVar[str]
+    in_rounds: ClassVar[bool] = False
+    saved: ClassVar[Form] = {
+        **dict.fromkeys(("iteration", "sent", "received", "gradients", "next_report"), whole()),
+        "time": real(),
+        "last_words": anything,
+        "notices": listing(),
+        "roster": Roster.check_saved,
+        "outliers": Outliers.check_saved,
+    }
 
     last: int
     report_interval: int
+    steps_each: int
     next_report: int
     outliers: Outliers
     finished = ""
@@ -102,6 +118,7 @@ class FederatedMaster(ABC):
     def _derive(self) -> None:
         """Set what follows from the state and is not saved."""
         self.never = [j for j, visit in enumerate(self.roster.visited) if visit == NEVER]
+        self.ticks = self.roster.deadline is not None or self.roster.settings.adaptive is not None
 
     # -- what an algorithm defines --------------------------------------------------------------------
 
@@ -124,12 +141,8 @@ class FederatedMaster(ABC):
         """A probe for every worker that is not dropped."""
 
     @abstractmethod
-    def _accept(self, j: int, reply: Any) -> Outgoing:
-        """Handle the awaited reply of j."""
-
-    @abstractmethod
-    def _ready(self) -> bool:
-        """Whether enough replies are in to advance."""
+    def _usable(self, j: int, reply: Any) -> bool:
+        """Whether the numbers of a reply are in range; what they say of j is entered into its book."""
 
     @abstractmethod
     def _advance(self) -> Outgoing:
@@ -158,12 +171,22 @@ class FederatedMaster(ABC):
         """The iteration in which each worker last took part."""
         return self.roster.visited
 
+    @classmethod
+    def _blank(cls, algorithm: Any, workers: int, state: Mapping[str, Any]) -> Self:
+        """A master without attributes, for a snapshot that is one of these masters."""
+        if cls.mark not in state or len(state["roster"]["alive"]) != workers:
+            raise CheckpointMismatch(
+                f"the checkpoint is not one of {type(algorithm).__name__} with {workers} workers: give the "
+                "same problems and algorithm as the first time"
+            )
+        return cls.__new__(cls)
+
     # -- events ---------------------------------------------------------------------------------------
 
     @property
     def wake_at(self) -> float | None:
-        """When to tick if no event comes before."""
-        return self.roster.wake_at()
+        """When to tick if no event comes before: the next deadline or look at the delays."""
+        return self.roster.wake_at() if self.ticks or self.roster.retries else None
 
     def handle(self, event: Event) -> Outgoing:
         """The messages to send after an event."""
@@ -199,7 +222,35 @@ class FederatedMaster(ABC):
             return []  # a repeated message, or one from before a crash
         return self._accept(j, reply) if reply.ticket == awaited else self._refuse(j)
 
+    def _accept(self, j: int, reply: Any) -> Outgoing:
+        """Keep the awaited reply of j, unless a number is out of range or j was lost for too long."""
+        if not self._usable(j, reply):
+            return self._refuse(j)
+        roster = self.roster
+        if not roster.alive[j]:
+            if roster.staleness(j, self.iteration) > roster.max_staleness:
+                return self._return(j)
+            self._rejoin(j)
+        self._keep(j, reply)
+        return []
+
+    def _keep(self, j: int, reply: Any) -> None:
+        """Keep a reply until the iteration closes."""
+        self.gradients += self.steps_each
+        self.roster.accept(j, reply, self.time)
+
+    def _ready(self) -> bool:
+        """Whether enough replies are in to advance."""
+        return self.roster.ready(self.iteration)
+
+    def _adapt(self, *, tick: bool) -> None:
+        """Let the rule that changes S look at the delays, if there is one."""
+        rule = self.roster.settings.adaptive
+        if rule is not None and self.roster.adapt(self.time, self.iteration, tick):
+            self.notice("active-workers", active_workers=self.roster.active)
+
     def _tick(self) -> Outgoing:
+        self._adapt(tick=True)
         return [(j, self._ask_silent(j)) for j in self.roster.overdue(self.time)]
 
     def _suspect(self, j: int, silent: Silent) -> Outgoing:
@@ -254,6 +305,12 @@ class FederatedMaster(ABC):
         """Let lost worker j start again."""
         self._rejoin(j)
         return [(j, self._fresh(j))]
+
+    def _may_weigh(self) -> Sequence[bool] | None:
+        """Who may have weight, None for all: a worker whose loss was never measured has none."""
+        if self.roster.settings.drops and self.roster.live < self.roster.settings.workers:
+            return self.roster.alive
+        return [iteration != NEVER for iteration in self.roster.visited] if self.never else None
 
     # -- notices, reports, assessment -----------------------------------------------------------------
 
@@ -315,15 +372,42 @@ class FederatedMaster(ABC):
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        own = {name: getattr(self, name) for name in (*STATE, *self.own_state)}
-        return own | {"roster": self.roster.snapshot(), "outliers": self.outliers.snapshot()}
+        parts = {name: getattr(self, name) for name in self.saved}
+        return {name: part.snapshot() if isinstance(part, Kept) else part for name, part in parts.items()}
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """Set what a snapshot holds, but for parts that the subclass has restored."""
+        for name in self.saved:
+            if name not in vars(self):
+                setattr(self, name, state[name])
 
     def _restore(self, settings: RosterSettings, oracle: Oracle, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot; the subclass has restored its own parts and set `outliers`."""
         self.oracle = oracle
-        for name in (*STATE, *self.own_state):
-            setattr(self, name, state[name])
+        self.take(state)
         self.roster = Roster.restored(settings, state["roster"])
         self.outliers.restore(state["outliers"])
         self.last_failure, self.last_lost, self.fell_silent = None, -1, set()
         self._derive()
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check a snapshot: that no iteration is one to come, and that no worker would wait for ever."""
+        super().check_saved(saved, name, value)
+        roster = value["roster"]
+        for what in () if cls.in_rounds else ("sent_in", "visited"):  # rounds count their phases
+            latest, now = max(roster[what]), value["iteration"]
+            if latest > now:
+                raise saved.error(f"{name}.roster.{what}", f"has iteration {latest}, and the run is at {now}")
+        busy = {*roster["under_way"], *(j for j, _ in roster["pending"])}
+        busy |= set(cls._at_rest(value)) if busy else set()
+        idle = [j for j, lives in enumerate(roster["alive"]) if lives and j not in busy]
+        if idle and not (cls.in_rounds and busy):  # in rounds a worker may be left out
+            raise saved.error(
+                f"{name}.roster.under_way", f"leaves out workers {idle}, who would wait forever"
+            )
+
+    @classmethod
+    def _at_rest(cls, value: Mapping[str, Any]) -> list[int]:
+        """The workers of a snapshot that are alive and were not asked."""
+        return []

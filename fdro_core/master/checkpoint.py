@@ -18,9 +18,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fdro_core import digests
-from fdro_core.errors import CheckpointDamaged, InvalidSetting
+from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, InvalidSetting
 from fdro_core.files import replacing
+from fdro_core.history import History
 from fdro_core.npy import array_of
+from fdro_core.protocol.saved import Saved, numbers
 
 FORMAT = 1
 TREE, DIGEST = "tree", "digest"
@@ -114,6 +116,48 @@ def read(path: str | Path) -> dict[str, Any]:
         )
     result: dict[str, Any] = state
     return result
+
+
+def look_over(
+    path: str | Path,
+    state: Mapping[str, Any],
+    workers: int,
+    dimensions: set[int],
+    *,
+    algorithm: Any,
+    engine: Any,
+    force: bool,
+) -> None:
+    """Refuse a state that does not fit the problems, or that contradicts itself (`protocol.saved`).
+
+    Args:
+        path: where it was read, for messages.
+        state: what `read` returned.
+        workers: how many problems there are.
+        dimensions: how many parameters they have.
+        algorithm: its `master_kind` says what a master keeps.
+        engine: what runs the workers, which may say what it keeps.
+        force: accept sums that do not agree, with a warning.
+    """
+    saved = Saved(path, state, {"N": workers}, force)
+    for part in ("master", "engine"):
+        if not isinstance(saved.of(part), Mapping):
+            raise saved.error(part, "must be a dict")
+    History.check_saved(saved, "history", saved.of("history"))
+    kind: Any = getattr(algorithm, "master_kind", None)
+    if getattr(kind, "mark", None) not in state["master"]:
+        return  # of another algorithm, which its masters refuse, or of one that states nothing
+    saved.floats("master", state["master"])
+    model = f"master.{kind.model}"
+    numbers("p")(saved, model, saved.of(model))
+    if dimensions and dimensions != {saved.sizes["p"]}:
+        here = ", ".join(map(str, sorted(dimensions)))
+        raise CheckpointMismatch(
+            f"the model of {path} has {saved.sizes['p']} parameters and the problems have {here}"
+        )
+    kind.check_saved(saved, "master", state["master"])
+    if getattr(engine, "mark", None) in state["engine"]:
+        engine.check_saved(saved, "engine", state["engine"])
 
 
 def _reason(error: Exception) -> str:

@@ -9,10 +9,11 @@ instead of models, ‖w_j‖ is how far the gradient alone would lead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fdro_core.protocol.saved import Form, Kept, listing, numbers, real, worker_index
 from uncertainty_sets.arrays import Array
 
 Found = list[tuple[int, str]]
@@ -25,10 +26,8 @@ EXCESS = 2.0  # of ‖w_j‖ over what the worker was sent: less may be an hones
 LEADS = 1.05  # the same, if the model certainly diverges and no worker was named
 BEFORE = 3  # tickets, so two answers: copies that start from 0 are as different as the first gradients
 
-STATE = ("books", "scale", "baseline", "told")
 
-
-class Outliers:
+class Outliers(Kept):
     """What the master keeps to compare its workers.
 
     Attributes:
@@ -39,6 +38,13 @@ class Outliers:
         baseline: the model's norm after the first answers, 0 before.
         told: workers that were named, each once.
     """
+
+    saved: ClassVar[Form] = {
+        "books": numbers("N 3"),
+        "scale": real(),
+        "baseline": real(),
+        "told": listing("", worker_index),
+    }
 
     def __init__(
         self,
@@ -117,14 +123,9 @@ class Outliers:
         self.told.extend(fresh)
         return list(fresh.items())
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE}
-
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
-        for name in STATE:
-            setattr(self, name, state[name])
+        self.take(state)
         self._derive()
 
 

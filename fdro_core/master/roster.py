@@ -7,17 +7,31 @@ stalest worker is the first.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.errors import CheckpointMismatch
 from fdro_core.protocol.messages import from_fields, to_fields
+from fdro_core.protocol.saved import (
+    Form,
+    Kept,
+    Saved,
+    anything,
+    listing,
+    or_none,
+    plain,
+    real,
+    row,
+    whole,
+    worker_index,
+)
+from uncertainty_sets.arrays import Array
 
 NEVER = -1  # in `visited`, for a worker that never reported
-NOT_STATE = {"settings", "max_staleness", "deadline", "auto"}
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
 
 
@@ -51,6 +65,7 @@ class RosterSettings:
         resends: how often a silent worker is asked again before it counts as lost.
         max_bad_updates: replies out of range after which a worker is dropped.
         adaptive: the rule that changes S, None if S stays.
+        drops: whether a lost worker has no weight until it is back (`dead_losses`).
     """
 
     workers: int
@@ -60,15 +75,43 @@ class RosterSettings:
     resends: int
     max_bad_updates: int
     adaptive: WaitingRule | None = None
+    drops: bool = False
 
 
-class Roster:
+def _of_workers(saved: Saved, name: str, value: Any) -> None:
+    """Whether each worker is alive: a list of N."""
+    listing()(saved, name, value)
+    if len(value) != saved.sizes["N"]:
+        raise CheckpointMismatch(
+            f"the checkpoint has {len(value)} workers and there are {saved.sizes['N']} problems: give the "
+            "same problems and algorithm as the first time"
+        )
+    listing("N", plain(bool))(saved, name, value)
+
+
+class Roster(Kept):
     """The master's view of its workers.
 
     A worker is under way (a step was sent), pending (its reply waits for the iteration to close) or lost.
     Lost workers may come back, dropped ones not. Tickets number a worker's steps; a reply with another ticket
     than the last one is not for this step.
     """
+
+    saved: ClassVar[Form] = {
+        "alive": _of_workers,
+        **dict.fromkeys(("tickets", "sent_in", "visited", "bad"), listing("N", plain(int))),
+        **dict.fromkeys(
+            ("sent_at", "delays", "mean_interval", "patience", "limits"), listing("N", plain(float))
+        ),
+        **dict.fromkeys(("dropped", "expected", "under_way"), listing("", worker_index)),
+        "pending": listing("", row(worker_index, anything)),
+        "asked": listing("", row(worker_index, plain(int))),
+        "retries": listing("", row(plain(float), worker_index, plain(int))),
+        "active": whole(1),
+        "live": whole(),
+        "stalest": whole(),
+        "look_at": or_none(real()),
+    }
 
     def __init__(self, settings: RosterSettings) -> None:
         N = settings.workers
@@ -100,9 +143,8 @@ class Roster:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values."""
-        state = {name: value for name, value in self.__dict__.items() if name not in NOT_STATE}
         pending = [[j, to_fields(update)] for j, update in self.pending.items()]
-        return state | {
+        return super().snapshot() | {
             "pending": pending,
             "dropped": sorted(self.dropped),
             "expected": sorted(self.expected),
@@ -114,7 +156,7 @@ class Roster:
     def restored(cls, settings: RosterSettings, state: Mapping[str, Any]) -> Roster:
         """The roster of a snapshot."""
         roster = cls(settings)
-        roster.__dict__.update(state)
+        roster.take(state)
         roster.dropped = set(state["dropped"])
         roster.expected = set(state["expected"])
         roster.asked = dict(state["asked"])
@@ -123,6 +165,14 @@ class Roster:
         if roster.deadline is None:  # a state of a run with a deadline in seconds may have others
             roster.retries = sorted(item for item in roster.retries if roster.auto and roster.limits[item[1]])
         return roster
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that as many workers are alive as it says."""
+        super().check_saved(saved, name, value)
+        live, alive = value["live"], sum(value["alive"])
+        if live != alive:
+            raise saved.error(f"{name}.live", f"is {live}, and {alive} workers are alive")
 
     # -- one step -------------------------------------------------------------------------------------
 
@@ -329,3 +379,38 @@ class Roster:
             oldest = next(iter(self.under_way))
             self.look_at = max(self.sent_at[oldest] + limit, time) + 0.01 * limit
         return self.active != before
+
+
+# -- what stands in place of the losses and weights of lost workers ---------------------------------
+
+
+def fill_losses(losses: Array, reported: Array, visited: Sequence[int]) -> Array:
+    """The losses that the oracle is asked about: those measured, else the last ones reported.
+
+    A worker that never reported any (`visited` is -1) counts with the mean of the others.
+
+    >>> fill_losses(np.array([1.0, np.nan, np.nan]), np.array([9.0, 3.0, 9.0]), [4, 2, -1])
+    array([1., 3., 2.])
+    """
+    known = np.where(np.isfinite(losses), losses, reported)
+    guessed = ~np.isfinite(losses) & (np.asarray(visited) == NEVER)
+    if guessed.any():
+        known[guessed] = known[~guessed].mean()
+    return known
+
+
+def redistribute(p: Array, kept: Sequence[bool]) -> Array:
+    """Give the weight of workers that are not kept to the others, in proportion; p if that leaves nothing.
+
+    >>> redistribute(np.array([0.5, 0.25, 0.25]), [False, True, True])
+    array([0. , 0.5, 0.5])
+    """
+    rest = np.where(kept, p, 0.0)
+    total = float(rest.sum())
+    return rest / total if total > 0 else p
+
+
+def guess(losses: Array, never: Sequence[int]) -> None:
+    """Give those that never reported a loss the mean loss of the others, in place."""
+    if never:
+        losses[list(never)] = np.delete(losses, never).mean()

@@ -19,14 +19,12 @@ PLUG_IN = '''\
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
-from fdro_core.baselines.rounds import Job, Rounds, RoundState
-from fdro_core.protocol.messages import Trained
+from fdro_core.baselines.rounds import Job, Replies, Rounds, RoundState
 from fdro_core.protocol.settings import Number, documented, setting
 
 
@@ -40,14 +38,7 @@ class WorstFirst(Rounds):
     name: ClassVar[str] = "worst-first"
     adapts: ClassVar[bool] = True
 
-    def close(
-        self,
-        state: RoundState,
-        phase: int,
-        job: Job,
-        replies: Mapping[int, Trained],
-        rng: np.random.Generator,
-    ) -> None:
+    def close(self, state: RoundState, phase: int, job: Job, replies: Replies, rng: Generator) -> None:
         """Average the models, then set the weights."""
         super().close(state, phase, job, replies, rng)
         weights = self.share + (state.losses == state.losses.max())

@@ -10,8 +10,8 @@ import pytest
 
 from fdro_core import Constant, Crash, Straggler, VirtualEngine, solve
 from fdro_core.baselines import AFL, DRFAProx, FedAvg, Individual, MixEven
+from fdro_core.baselines._common import RoundWorker
 from fdro_core.baselines.rounds import project
-from fdro_core.baselines.training.worker import RoundWorker
 from fdro_core.errors import InvalidSetting, NoWorkersLeft, WorkerWarning
 from fdro_core.observers import StopWhenStationary
 from fdro_core.protocol.engine import Event

@@ -20,7 +20,7 @@ from fdro_core import (
     VirtualEngine,
     solve,
 )
-from fdro_core.aspire.models.certificate import lower_bound
+from fdro_core.aspire.models.stopping import lower_bound
 from fdro_core.errors import InvalidProblem
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 from uncertainty_sets import KL, Box

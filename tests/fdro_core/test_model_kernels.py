@@ -7,7 +7,7 @@ import pytest
 
 from bench.driver.problems import Counted, classification
 from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
-from fdro_core.aspire.models import kernels, sampled, sums
+from fdro_core.aspire.models import kernels, sampled
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import middle_box
 
@@ -103,7 +103,7 @@ def test_the_preconditioned_step(rng):
 
 
 def test_plane_sums_of_many_parameters_and_workers(rng):
-    p, workers = 2 * sampled.COLUMNS + 7, sums.CHUNK + 3
+    p, workers = 2 * sampled.COLUMNS + 7, sampled.CHUNK + 3
     planes = Planes(rng.dirichlet(np.ones(workers)), keep_all=True, limit=10)
     z, gradients = rng.normal(size=p), rng.normal(size=(workers, p))
     models = sampled.SampledModels(

@@ -16,8 +16,7 @@ from fdro_core import (
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.messages import Evaluate
-from fdro_core.aspire.models.sampled import SampledModels
-from fdro_core.aspire.models.sums import PlaneSums, WorkerSums
+from fdro_core.aspire.models.sampled import PlaneSums, SampledModels, WorkerSums
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import Faulty, Quadratic, middle_box, softmax_problems

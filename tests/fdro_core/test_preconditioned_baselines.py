@@ -10,9 +10,8 @@ import pytest
 from bench.driver.problems import regression
 from fdro_core import AspireModels, LeastSquares, baselines, resume, solve
 from fdro_core.baselines import AFL, QFFL, DRFAProx, FedAvg, FedProx, Individual, MixEven, Scaffold, ScaffPD
-from fdro_core.baselines.rounds import Job, RoundState, project
-from fdro_core.baselines.rounds.preconditioned import close_preconditioned
-from fdro_core.baselines.training.worker import RoundWorker
+from fdro_core.baselines._common import RoundWorker
+from fdro_core.baselines.rounds import Job, RoundState, close_preconditioned, project
 from fdro_core.errors import CheckpointDamaged
 from fdro_core.master import checkpoint as snapshots
 from fdro_core.master import preconditioner

@@ -21,8 +21,7 @@ from fdro_core import (
     baselines,
     solve,
 )
-from fdro_core.aspire.models.private_messages import Release
-from fdro_core.aspire.models.private_worker import PrivateWorker
+from fdro_core.aspire.models.private import PrivateWorker, Release
 from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.client import Node, _factories, client_app
 from fdro_core.engines.flower_.description import describe

@@ -19,8 +19,7 @@ from fdro_core import (
     solve,
 )
 from fdro_core.aspire.models.messages import Begun, Inspect
-from fdro_core.aspire.models.private_messages import Accounted, AskAccount, Release, Released
-from fdro_core.aspire.models.private_worker import PrivateWorker
+from fdro_core.aspire.models.private import Accounted, AskAccount, PrivateWorker, Release, Released
 from fdro_core.errors import DriverError, InvalidProblem, InvalidSetting, WorkerWarning
 from fdro_core.observers import Checkpoint
 from fdro_core.privacy import accounting

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fdro_core import Adaptive, AspireModels, Crash, LogNormal, Straggler, VirtualEngine, resume, solve
-from fdro_core.aspire.models.resting import Resting
+from fdro_core.aspire.models.sampled import Resting
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.helpers import same, softmax_problems
 from uncertainty_sets import Box

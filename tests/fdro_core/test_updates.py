@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireEase, Constant, LeastSquares, VirtualEngine, solve
-from fdro_core.aspire.admm.step_sizes import setting_2
+from fdro_core.aspire.admm.adversary import setting_2
 from fdro_core.protocol.engine import Event
 from fdro_core.protocol.messages import Step, Update
 from tests.fdro_core.helpers import machines, middle_box, softmax_problems, square_problems

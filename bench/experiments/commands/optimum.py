@@ -15,7 +15,7 @@ from bench.experiments.commands import options
 from bench.experiments.presentation import reporting
 from bench.experiments.runs import curvatures
 from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
-from fdro_core.aspire.admm import step_sizes
+from fdro_core.aspire.admm.adversary import default_penalty
 from fdro_core.observers import Progress
 from uncertainty_sets import CDNorm
 from uncertainty_sets.arrays import Array
@@ -58,7 +58,7 @@ def measure(
     q = np.full(len(problems), 1.0 / len(problems))
     chosen = CDNorm(q, 1.0 - q, budget)
     began = time.process_time()
-    usual = step_sizes.penalty(q, curvatures.measure(problems, seed))
+    usual = default_penalty(q, curvatures.measure(problems, seed))
     config = AspireEase(
         iterations=epochs * len(problems),
         penalty=penalty * usual,

@@ -1,1 +1,5 @@
-"""AspireEase, the paper's Algorithm 1: every worker keeps w_j and φ_j of its own."""
+"""Algorithm 1 of the paper, in the order of reading.
+
+`algorithm` has the settings of `AspireEase`, `worker` a local step, `master` an iteration; `consensus` z and
+φ, `adversary` the planes' λ and h with all step sizes; `kernels` their arithmetic.
+"""

@@ -1,19 +1,25 @@
-"""The adversary: planes, λ and h, Eq. (14), (15) and (18)-(21), and the losses it knows of."""
+"""The adversary: planes, λ and h, Eq. (14), (15) and (18)-(21), the losses it knows of, and their step sizes.
+
+Theorem 1's step sizes cannot be met: Setting 2 has c₁⁰ = 1/ρ₁, and then ρ₁ < 2/(L + 2c₁⁰) says ρ₁L < 0. So
+the defaults here are measured rules, in the units of the problem: every one scales with the losses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from math import cbrt, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.admm import kernels
-from fdro_core.aspire.admm import step_sizes as schedules
-from fdro_core.aspire.planes import Planes
+from fdro_core.aspire.planes import Planes, check_plane_losses
 from fdro_core.errors import DriverError
 from fdro_core.master.handshake import Handshake
 from fdro_core.protocol.algorithm import Oracle
+from fdro_core.protocol.forms import LARGEST_SQ
 from fdro_core.protocol.messages import Update
+from fdro_core.protocol.saved import Form, Kept, Saved, numbers, real
 from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
 
@@ -21,12 +27,55 @@ if TYPE_CHECKING:
     from fdro_core.aspire.admm.algorithm import AspireEase
 
 
-STATE = (
-    "losses", "gradient_sq", "curvature", "value", "objective", "step", "stiffness", "caution",
-)  # fmt: skip
+# -- step sizes ----------------------------------------------------------------------------------------
 
 
-class Adversary:
+START = 0.25  # of the largest stable ρ₁
+SHRINK = 0.8  # at each plane that comes back after it was dropped: λ overshoots
+LEAST = 0.02
+RIDGE = 0.02  # of ‖BBᵀ‖, added to BBᵀ
+
+
+def default_penalty(reference: Array, curvatures: Array) -> float:
+    """κ₁ = ½·mean_j(q_jL_j): half of a mean worker's curvature in Σ_j q_jf_j.
+
+    A larger κ₁ slows every w_j, a smaller one lets the w_j drift apart.
+
+    >>> default_penalty(np.array([0.5, 0.5]), np.array([2.0, 4.0]))
+    0.75
+    """
+    value = 0.5 * float(np.mean(reference * curvatures))
+    return value if value > 0 else 0.5 / max(1, reference.size)
+
+
+def plane_stiffness(
+    table: Array, gradient_sq: Array, weights: Array, curvatures: Array, penalty: float, intervals: Array
+) -> Array:
+    """How P·f responds to λ: BBᵀ, (|A|, |A|).
+
+    B = (P - mean plane)·diag√(r_j‖g_j‖²/(s_jL_j + κ₁)). A change Δλ moves w_j by about Δs_j·g_j/(s_jL_j + κ₁)
+    before j's loss is seen again, and so Pf by -BBᵀΔλ; Σλ = 1 takes the mean plane out. r_j is how much
+    rarer than average j is seen. table is (N, |A|). Costs O(N|A|²).
+    """
+    scale = np.sqrt(intervals * gradient_sq / (weights * curvatures + penalty))
+    B = (table - table.mean(axis=1, keepdims=True)) * scale[:, None]
+    stiffness: Array = B.T @ B
+    return stiffness
+
+
+def setting_2(step: float, iteration: int, floor: float) -> float:
+    """cᵗ = max(1/(ρ(t+1)^⅙), c̲), Setting 2.
+
+    >>> setting_2(0.5, iteration=63, floor=0.0)
+    1.0
+    """
+    return max(1.0 / (step * cbrt(sqrt(iteration + 1))), floor)
+
+
+# -- planes, λ and h -----------------------------------------------------------------------------------
+
+
+class Adversary(Kept):
     """λ and h over the active planes. An iteration costs O(S|A|), a plane update an oracle call and O(N|A|²).
 
     Attributes:
@@ -39,12 +88,21 @@ class Adversary:
         caution: the share of the largest stable step that is taken.
     """
 
+    saved: ClassVar[Form] = {
+        "losses": numbers("N"),
+        "gradient_sq": numbers("N", most=LARGEST_SQ),
+        "curvature": numbers("N"),
+        **dict.fromkeys(("value", "objective", "step", "caution"), real()),
+        "stiffness": numbers("stiffness stiffness"),
+        "planes": Planes.check_saved,
+    }
+
     def __init__(self, config: AspireEase, oracle: Oracle, handshake: Handshake) -> None:
         self.planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
         self.losses, self.gradient_sq, self.curvature = handshake.measured()
         self.planes.refresh(self.losses)
         self.objective = self.value = float(self.planes.losses[0])
-        self.caution = schedules.START
+        self.caution = START
         self.step = config.plane_dual_step or self.caution
         self.stiffness = np.ones((1, 1))
         self._derive(config, oracle)
@@ -118,10 +176,6 @@ class Adversary:
         """s_j = Σ_l λ_l p_{l,j}."""
         return self.planes.weight(j)
 
-    def guess(self, never: Sequence[int]) -> None:
-        """Give those that never reported a loss the mean loss of the others."""
-        self.losses[never] = np.delete(self.losses, never).mean()
-
     def update_planes(
         self, weighed: Sequence[bool] | None, penalty: float, intervals: Array, share: float
     ) -> None:
@@ -143,7 +197,7 @@ class Adversary:
         returned = planes.returned
         planes.update(p, self.losses)
         if planes.returned > returned:
-            self.caution = max(schedules.LEAST, schedules.SHRINK * self.caution)
+            self.caution = max(LEAST, SHRINK * self.caution)
         self.set_step(penalty, intervals, share)
 
     def set_step(self, penalty: float, intervals: Array, share: float) -> None:
@@ -151,7 +205,7 @@ class Adversary:
         config, planes = self.config, self.planes
         if config.plane_dual_step is not None:
             return
-        stiffness = schedules.plane_stiffness(
+        stiffness = plane_stiffness(
             planes.table[:, : planes.size],
             self.gradient_sq,
             planes.weights(),
@@ -162,7 +216,7 @@ class Adversary:
         norm = float(np.linalg.norm(stiffness, 2))
         if self.climbs:
             self.step = self.caution * share
-            stiffness[np.diag_indices_from(stiffness)] += schedules.RIDGE * norm
+            stiffness[np.diag_indices_from(stiffness)] += RIDGE * norm
             self.stiffness = stiffness
         else:
             self.step = self.caution * share / norm if norm > 0 else 1.0
@@ -176,14 +230,19 @@ class Adversary:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE} | {"planes": self.planes.snapshot()}
+        return super().snapshot() | {"planes": self.planes.snapshot()}
 
     @classmethod
     def restored(cls, config: AspireEase, oracle: Oracle, state: Mapping[str, Any]) -> Adversary:
         """The adversary of a snapshot."""
         adversary = cls.__new__(cls)
-        for name in STATE:
-            setattr(adversary, name, state[name])
+        adversary.take(state)
         adversary.planes = Planes.restored(state["planes"])
         adversary._derive(config, oracle)
         return adversary
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that P·f follows from the losses."""
+        super().check_saved(saved, name, value)
+        check_plane_losses(saved, f"{name}.planes", value["planes"], value["losses"])

@@ -177,7 +177,9 @@ class AspireEase(AspireSettings):
         )
         return Master(plan, uncertainty_set, handshake)
 
-    def _master_class(self) -> type[Master]:
+    @property
+    def master_kind(self) -> type[Master]:
+        """The class of the master."""
         return Master
 
     def _check_pairs(self, workers: int) -> None:

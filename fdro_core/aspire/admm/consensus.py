@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,16 +11,14 @@ from fdro_core.aspire.admm import kernels
 from fdro_core.master.kernels import enter, norm_sq
 from fdro_core.protocol.messages import Update
 from fdro_core.protocol.replies import LARGEST_SQ
+from fdro_core.protocol.saved import Form, Kept, Saved, listing, numbers, real, whole
 from uncertainty_sets.arrays import Array
 
 if TYPE_CHECKING:
     from fdro_core.aspire.admm.algorithm import AspireEase
 
 
-STATE = ("z", "w", "U", "total", "metric", "penalty", "live")
-
-
-class Consensus:
+class Consensus(Kept):
     """z ← Π(z - η_z∇_zL) and φ_j ← Π(φ_j + ρ₂∇_{φ_j}L), Eq. (13) and (16), for S workers in O(Sp).
 
     Attributes:
@@ -31,6 +29,16 @@ class Consensus:
         live: how many those are, n.
         penalty: κ₁.
     """
+
+    saved: ClassVar[Form] = {
+        "z": numbers("p"),
+        "w": listing("N", numbers("p")),
+        "U": numbers("N p"),
+        "total": numbers("p"),
+        "metric": numbers("p", above=0.0),
+        "penalty": real(above=0.0),
+        "live": whole(),
+    }
 
     def __init__(self, config: AspireEase, z: Array, metric: Array, workers: int) -> None:
         self.z = z.copy()
@@ -133,15 +141,24 @@ class Consensus:
         gap = self.z - np.clip(self.z - slope, -bound, bound)
         return float(gap @ gap)
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE}
-
     @classmethod
     def restored(cls, config: AspireEase, state: Mapping[str, Any]) -> Consensus:
         """The consensus of a snapshot."""
         consensus = cls.__new__(cls)
-        for name in STATE:
-            setattr(consensus, name, state[name])
+        consensus.take(state)
         consensus._derive(config)
         return consensus
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that the sum is one of what the live workers of the roster sent."""
+        super().check_saved(saved, name, value)
+        live = saved.of("master.roster.live")
+        if value["live"] != live:
+            raise saved.error(f"{name}.live", f"is {value['live']}, and the roster's {live}")
+        alive = np.asarray(saved.of("master.roster.alive"), dtype=bool)
+        parts = np.asarray(value["w"])[alive] - value["U"][alive] / value["penalty"]
+        off = np.abs(parts.sum(axis=0) - value["total"]).max(initial=0.0)
+        # At least 1: a model that is at 0 now was elsewhere when its sum was rounded.
+        scale = max(1.0, np.abs(parts).sum(axis=0).max(initial=0.0))
+        saved.agree(f"{name}.total", off, scale, "is not the sum of what the workers sent")

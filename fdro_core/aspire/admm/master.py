@@ -6,32 +6,33 @@ plane update sees all N. Nothing is drawn at random.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fdro_core.aspire.admm import step_sizes
-from fdro_core.aspire.admm.adversary import Adversary
+from fdro_core.aspire.admm.adversary import Adversary, default_penalty, setting_2
 from fdro_core.aspire.admm.consensus import Consensus
-from fdro_core.aspire.admm.stationarity import gap_sq
-from fdro_core.aspire.plane_master import PlaneMaster
 from fdro_core.aspire.planes import Planes
 from fdro_core.aspire.settings import Plan
-from fdro_core.errors import CheckpointMismatch
-from fdro_core.master.base import Figures, Outgoing, Standing
+from fdro_core.master.base import FederatedMaster, Figures, Outgoing, Standing
 from fdro_core.master.handshake import Handshake
 from fdro_core.master.kernels import norm_sq
 from fdro_core.master.outliers import Outliers
+from fdro_core.master.roster import guess
 from fdro_core.protocol.algorithm import Oracle
 from fdro_core.protocol.engine import Event
-from fdro_core.protocol.messages import Probe, Reply, Request, Step, Update
+from fdro_core.protocol.messages import Probe, Probed, Reply, Request, Step, Update
 from fdro_core.protocol.replies import LARGEST_SQ, in_range
+from fdro_core.protocol.saved import Form, numbers, whole
 from fdro_core.protocol.settings import step_at
 from uncertainty_sets.arrays import Array
 
+if TYPE_CHECKING:
+    from fdro_core.aspire.admm.algorithm import AspireEase
 
-class Master(PlaneMaster):
+
+class Master(FederatedMaster):
     """The master of ASPIRE-EASE.
 
     Args:
@@ -41,7 +42,14 @@ class Master(PlaneMaster):
     """
 
     reply_kind = Update
-    own_state: ClassVar[tuple[str, ...]] = ("weights", "theorem_numbers")
+    model: ClassVar[str] = "consensus.z"
+    mark: ClassVar[str] = "consensus"
+    saved: ClassVar[Form] = FederatedMaster.saved | {
+        "weights": numbers("N"),
+        "theorem_numbers": whole(),
+        "consensus": Consensus.check_saved,
+        "adversary": Adversary.check_saved,
+    }
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
         super().__init__(plan.roster(), oracle, handshake)
@@ -58,7 +66,7 @@ class Master(PlaneMaster):
             self.adversary.leave_out(self._may_weigh() or self.roster.alive)
             self.weights = self.adversary.planes.weights()
         live = np.array(self.roster.alive)
-        self.consensus.penalty = config.penalty or step_sizes.penalty(
+        self.consensus.penalty = config.penalty or default_penalty(
             reference[live], self.adversary.curvature[live]
         )
         self.adversary.set_step(self.consensus.penalty, *self._pace())
@@ -70,6 +78,9 @@ class Master(PlaneMaster):
     def _derive(self) -> None:
         """Set the counts and flags that every step needs."""
         super()._derive()
+        plan = self.plan
+        self.last, self.report_interval = plan.iterations, plan.report_interval
+        self.steps_each = plan.config.local_steps
         scheduled = self.plan.config.worker_step is not None
         self.down, self.up = (
             self.z.size + 3 + scheduled,
@@ -112,7 +123,7 @@ class Master(PlaneMaster):
                 return [(j, step)]
         return super().handle(event)
 
-    def _usable(self, reply: Update) -> bool:
+    def _usable(self, j: int, reply: Update) -> bool:
         return bool(in_range(reply) and norm_sq(reply.w) <= LARGEST_SQ)
 
     # -- one iteration --------------------------------------------------------------------------------
@@ -136,8 +147,7 @@ class Master(PlaneMaster):
         for (j, _), pull, weight in zip(active, pulls, weights, strict=True):
             self.weights[j] = weight
             steps.append((j, self._step(j, pull, weight)))
-        if self.plan.config.adaptive is not None:
-            self._adapt(tick=False)
+        self._adapt(tick=False)
         return steps
 
     def _advance_one(self, j: int, update: Update) -> Step | None:
@@ -171,16 +181,15 @@ class Master(PlaneMaster):
 
     def _update_planes(self) -> None:
         adversary = self.adversary
-        if self.never:
-            adversary.guess(self.never)
+        guess(adversary.losses, self.never)
         adversary.update_planes(self._may_weigh(), self.consensus.penalty, *self._pace())
         self.theorem_numbers += self.plan.workers**2 * adversary.planes.size
 
     def _setting_2(self) -> tuple[float, float]:
         """c₁ᵗ and c₂ᵗ."""
         config, t = self.plan.config, self.iteration
-        c1 = step_sizes.setting_2(self.adversary.step, t, config.plane_damping_floor)
-        return c1, step_sizes.setting_2(self.consensus.dual_step, t, config.consensus_damping_floor)
+        c1 = setting_2(self.adversary.step, t, config.plane_damping_floor)
+        return c1, setting_2(self.consensus.dual_step, t, config.consensus_damping_floor)
 
     def _pace(self) -> tuple[Array, float]:
         """How much rarer than average each worker is seen (r_j >= 1), and S/N."""
@@ -223,14 +232,14 @@ class Master(PlaneMaster):
         """Take worker j out of the sums and stop waiting for it; its loss stays or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
         self.consensus.remove(j)
-        if self.plan.config.dead_losses == "drop" and self.roster.live:
+        if self.roster.settings.drops and self.roster.live:
             self.adversary.leave_out(self.roster.alive)
 
     def _rejoin(self, j: int) -> None:
         """Put worker j back into the sums, with the φ_j it had, and its loss into the planes."""
         super()._rejoin(j)
         self.consensus.add(j)
-        if self.plan.config.dead_losses == "drop":
+        if self.roster.settings.drops:
             self.adversary.leave_out(self._may_weigh())
 
     # -- reports, assessment, checkpoints -------------------------------------------------------------
@@ -261,25 +270,10 @@ class Master(PlaneMaster):
         gap = gap_sq(self.plan.config, self.adversary, self.consensus, alive, replies)
         return Standing(planes.weights(), planes.matrix(), gap)
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        parts = {"adversary": self.adversary.snapshot(), "consensus": self.consensus.snapshot()}
-        return super().snapshot() | parts
-
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> Master:
         """The master of a snapshot."""
-        if "consensus" not in state:
-            raise CheckpointMismatch(
-                f"the checkpoint is one of {'AspireModels' if 'models' in state else 'another algorithm'}, "
-                "not of AspireEase: give the same problems and algorithm as the first time"
-            )
-        workers = len(state["weights"])
-        if workers != plan.workers:
-            raise CheckpointMismatch(
-                f"the checkpoint has {workers} workers and there are {plan.workers} problems"
-            )
-        master = cls.__new__(cls)
+        master = cls._blank(plan.config, plan.workers, state)
         master.plan = plan
         master.consensus = Consensus.restored(plan.config, state["consensus"])
         master.adversary = Adversary.restored(plan.config, oracle, state["adversary"])
@@ -289,3 +283,34 @@ class Master(PlaneMaster):
             master.adversary.planes.refresh(master.adversary.losses)
             master.adversary.set_step(master.consensus.penalty, *master._pace())
         return master
+
+
+def gap_sq(
+    config: AspireEase,
+    adversary: Adversary,
+    consensus: Consensus,
+    alive: Sequence[bool],
+    replies: Mapping[int, Reply | Exception],
+) -> float:
+    """‖∇G‖² with unit steps, from a round of probes.
+
+    ∇G stacks w_j - Π(w_j - ∇_{w_j}L), z - Π(z - ∇_zL), h - Π(h - ∇_hL), λ_l - Π(λ_l + ∇_{λ_l}L) and
+    φ_j - Π(φ_j + ∇_{φ_j}L); each worker sends the norm of its own w_j's part. While a worker that gives no
+    answer is in the sums ‖∇G‖² is not known without it, and infinite here.
+    """
+    planes = adversary.planes
+    local = adversary.losses.copy()
+    total = 0.0
+    for j, reply in replies.items():
+        if not alive[j]:
+            continue
+        if not isinstance(reply, Probed):
+            return np.inf
+        local[j] = reply.loss_at_w
+        total += reply.worker_sq + consensus.dual_gap_sq(j)
+    multipliers = planes.multipliers
+    h = adversary.value
+    h_gap = h - np.clip(h - (1.0 - multipliers.sum()), config.value_floor, config.value_bound)
+    ascent = local @ planes.table[:, : planes.size] - h
+    plane_gap = multipliers - np.clip(multipliers + ascent, 0.0, config.plane_dual_bound)
+    return float(total + (consensus.gap_sq() + float(h_gap) ** 2 + float(plane_gap @ plane_gap)))

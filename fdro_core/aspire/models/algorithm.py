@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from fdro_core.aspire.models.clipping import FEWEST
 from fdro_core.aspire.models.master import ModelMaster
 from fdro_core.aspire.models.messages import BeginModels
-from fdro_core.aspire.models.private_master import PrivateMaster
-from fdro_core.aspire.models.private_worker import PrivateWorker
+from fdro_core.aspire.models.private import PrivateMaster, PrivateWorker
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.errors import InvalidSetting
@@ -106,9 +105,11 @@ class AspireModels(AspireSettings):
             begin_with=BeginModels,
             clip=self.clip,
         )
-        return self._master_class()(plan, uncertainty_set, handshake)
+        return self.master_kind(plan, uncertainty_set, handshake)
 
-    def _master_class(self) -> type[ModelMaster]:
+    @property
+    def master_kind(self) -> type[ModelMaster]:
+        """The class of the master: with `privacy` one that sees noised numbers."""
         return ModelMaster if self.privacy is None else PrivateMaster
 
     def _patience(self) -> int:

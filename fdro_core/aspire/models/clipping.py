@@ -14,13 +14,15 @@ O(log N) more, and O(p) if it is clipped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import inf
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.models.kernels import lengths
 from fdro_core.aspire.models.messages import Evaluation, EvaluationAhead
 from fdro_core.master.outliers import others_median, others_spread
+from fdro_core.protocol.saved import Form, Kept, numbers, whole
 from uncertainty_sets.arrays import Array
 
 FEWEST = 3  # workers: with two, nobody knows which of them lies
@@ -28,14 +30,8 @@ FEWEST = 3  # workers: with two, nobody knows which of them lies
 LENGTHS = ("gradient", "gradient at the point sent", "way of its local steps")
 GRADIENT, FIRST, WAY = range(len(LENGTHS))
 
-STATE = {
-    "lengths": (len(LENGTHS), "N"), "losses": ("N",), "longest": (len(LENGTHS), "N"), "least": ("N",),
-    "most": ("N",), "ceiling": ("N",), "counts": ("N",), "due": (),
-}  # fmt: skip
-"""What a snapshot keeps, with its shape."""
 
-
-class Clip:
+class Clip(Kept):
     """What every worker reported last, and how far each may go.
 
     Attributes:
@@ -49,6 +45,13 @@ class Clip:
         counts: replies of each worker that were clipped.
         due: replies until the bounds are worked out anew.
     """
+
+    saved: ClassVar[Form] = {
+        **dict.fromkeys(("lengths", "longest"), numbers(f"{len(LENGTHS)} N", most=inf, infinite=True)),
+        **dict.fromkeys(("losses", "least", "most", "ceiling"), numbers("N", most=inf, infinite=True)),
+        "counts": numbers("N", least=0.0),
+        "due": whole(),
+    }
 
     def __init__(
         self,
@@ -150,18 +153,10 @@ class Clip:
 
     # -- checkpoints ----------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE}
-
     @classmethod
     def restored(cls, factor: float, workers: int, state: Mapping[str, Any]) -> Clip:
         """The bounds of a snapshot."""
         clip = cls.__new__(cls)
         clip.factor, clip.curvature = factor, np.zeros(workers)
-        for name, shape in STATE.items():
-            wanted = tuple(workers if size == "N" else size for size in shape)
-            if np.shape(state[name]) != wanted or np.isnan(state[name]).any():
-                raise ValueError(f"clip.{name} must be numbers of shape {wanted}")
-            setattr(clip, name, state[name])
+        clip.take(state)
         return clip

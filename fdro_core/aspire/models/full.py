@@ -17,14 +17,15 @@ rounding piles up, and e_l is what M_l is at z, without cancellation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from math import inf
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.models import kernels
 from fdro_core.aspire.models.local import DAMPING, Controls
-from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
+from fdro_core.protocol.saved import Form, Kept, Saved, numbers, or_none
 from uncertainty_sets.arrays import Array
 
 SHRINK = 0.9  # c_j falls by no more than this at a reply
@@ -36,14 +37,8 @@ TINY = 1e-300
 MOVES = 200  # of weight between planes in one step
 CHUNK = 64  # workers at a time when planes are summed anew
 
-STATE = {
-    "z": "p", "metric": "p", "X": "N p", "G": "N p", "losses": "N", "curvature": "N", "first_curvature": "N",
-    "origin": "p", "E": "planes p", "e": "planes", "C": "planes", "gram": "planes planes",
-}  # fmt: skip
-"""What a snapshot keeps, with its shape."""
 
-
-class FullModels:
+class FullModels(Kept):
     """The models of all workers and of the active planes.
 
     Attributes:
@@ -60,6 +55,19 @@ class FullModels:
         E, e, C, gram: E_l, e_l, C_l and Γ.
         controls: what local steps are corrected by, None without them.
     """
+
+    saved: ClassVar[Form] = {
+        "z": numbers("p"),
+        "metric": numbers("p", above=0.0),
+        **dict.fromkeys(("X", "G"), numbers("N p")),
+        "losses": numbers("N"),
+        **dict.fromkeys(("curvature", "first_curvature"), numbers("N", above=0.0)),
+        "origin": numbers("p"),
+        "E": numbers("planes p", most=inf),
+        **dict.fromkeys(("e", "C"), numbers("planes", most=inf)),
+        "gram": numbers("planes planes", most=inf),
+        "controls": or_none(Controls.check_saved),
+    }
 
     def __init__(
         self,
@@ -94,19 +102,28 @@ class FullModels:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        state = {name: getattr(self, name) for name in STATE}
-        return state if self.controls is None else state | {"controls": self.controls.snapshot()}
+        kept = None if self.controls is None else self.controls.snapshot()
+        return super().snapshot() | {"controls": kept}
 
     @classmethod
     def restored(cls, planes: Planes, state: Mapping[str, Any]) -> FullModels:
         """The models of a snapshot."""
         models = cls.__new__(cls)
         models.planes = planes
-        vars(models).update(arrays(STATE, state, planes))
-        kept = state.get("controls")
-        models.controls = None if kept is None else Controls.restored(planes, {**kept, "z": models.z})
+        models.take(state)
+        kept = state["controls"]
+        models.controls = None if kept is None else Controls.restored(planes, kept)
         models._derive()
         return models
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that the planes' curvatures follow from those of the workers."""
+        super().check_saved(saved, name, value)
+        curvature, planes = value["curvature"], saved.of("master.planes")
+        off = np.abs(curvature @ planes["table"][:, : planes["size"]] - value["C"]).max()
+        words = "do not agree with the planes and the workers' curvatures"
+        saved.agree(f"{name}.C", off, curvature.max(), words)
 
     # -- one reply ------------------------------------------------------------------------------------
 

@@ -15,13 +15,13 @@ by more than κ·η/√E in a step: D knows the size of d, and one worker's batc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import sqrt
-from typing import Any
+from math import inf, sqrt
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fdro_core.aspire.models.state import arrays
 from fdro_core.aspire.planes import Planes
+from fdro_core.protocol.saved import Form, Kept, numbers
 from uncertainty_sets.arrays import Array
 
 CHUNK = 64  # workers at a time when planes are summed anew
@@ -30,9 +30,6 @@ RETURN = DAMPING / (1.0 + DAMPING)  # θ
 SHORTER = 0.25  # a step after one that was undone, full batches
 ROUNDING = 1e-14  # of the losses
 CLIP = 2.0  # κ, mini-batches
-
-STATE = {"gradients": "N p", "slopes": "planes p"}
-"""What a snapshot of the controls keeps, with its shape."""
 
 Evaluator = Callable[[Array, int], tuple[float, Array]]
 """From a point and the number of the local step to loss and gradient."""
@@ -81,12 +78,14 @@ def mean_gradient(
     return losses / steps, total / steps
 
 
-class Controls:
+class Controls(Kept):
     """The gradients v_j at the points that were sent, and Σ_j p_ljv_j of every plane.
 
     Full batches need them beside the models: a model's gradient belongs to the end of the local steps, and
     with it as v_j the differences between workers would not decay.
     """
+
+    saved: ClassVar[Form] = {"gradients": numbers("N p"), "slopes": numbers("planes p", most=inf)}
 
     def __init__(self, planes: Planes, gradients: Array) -> None:
         self.planes = planes
@@ -111,14 +110,10 @@ class Controls:
             rows = slice(begin, begin + CHUNK)
             self.slopes += table[rows].T @ self.gradients[rows]
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
-        return {name: getattr(self, name) for name in STATE}
-
     @classmethod
     def restored(cls, planes: Planes, state: Mapping[str, Any]) -> Controls:
         """The controls of a snapshot."""
         controls = cls.__new__(cls)
         controls.planes = planes
-        vars(controls).update(arrays(STATE, state, planes))
+        controls.take(state)
         return controls

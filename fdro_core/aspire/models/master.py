@@ -7,12 +7,12 @@ is; a plane update, once per epoch, sees all N.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.models import kernels
-from fdro_core.aspire.models.certificate import best_bound
 from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.full import FullModels
 from fdro_core.aspire.models.local import long_step
@@ -25,28 +25,46 @@ from fdro_core.aspire.models.messages import (
     Inspect,
     Inspected,
 )
-from fdro_core.aspire.models.resting import Resting
-from fdro_core.aspire.models.sampled import SampledModels
-from fdro_core.aspire.models.stopping import Convergence
-from fdro_core.aspire.plane_master import PlaneMaster
+from fdro_core.aspire.models.sampled import Resting, SampledModels
+from fdro_core.aspire.models.stopping import Convergence, best_bound
 from fdro_core.aspire.planes import VIOLATION, Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.errors import CheckpointMismatch
-from fdro_core.master.base import Figures, Outgoing, Standing
+from fdro_core.master.base import FederatedMaster, Figures, Outgoing, Standing
 from fdro_core.master.handshake import Handshake
 from fdro_core.master.kernels import norm_sq
 from fdro_core.master.outliers import Outliers
+from fdro_core.master.roster import guess
 from fdro_core.protocol.algorithm import Assessment, Oracle
 from fdro_core.protocol.engine import Event
 from fdro_core.protocol.forms import LARGEST, LARGEST_SQ
 from fdro_core.protocol.messages import Reply, Request
+from fdro_core.protocol.saved import (
+    AGREE,
+    Form,
+    Saved,
+    anything,
+    listing,
+    numbers,
+    or_none,
+    plain,
+    real,
+    row,
+    worker_index,
+)
 from fdro_core.result import CONVERGED, contradiction, proved_gap
 from uncertainty_sets.arrays import Array
 
 SUBJECT = "its gradient leads to"  # in notices of suspicious workers
 
 
-class ModelMaster(PlaneMaster):
+def _check_models(saved: Saved, name: str, value: Any) -> None:
+    """Models of full batches, which have curvatures of their own, or of mini-batches."""
+    full = isinstance(value, Mapping) and "curvature" in value
+    (FullModels if full else SampledModels).check_saved(saved, name, value)
+
+
+class ModelMaster(FederatedMaster):
     """The master of `AspireModels`.
 
     Args:
@@ -70,10 +88,24 @@ class ModelMaster(PlaneMaster):
     """
 
     reply_kind = Evaluation
-    own_state: ClassVar[tuple[str, ...]] = (
-        "objective", "value", "metric", "reach", "violation", "start_point", "start_losses",
-        "start_objective",
-    )  # fmt: skip
+    model: ClassVar[str] = "models.z"
+    mark: ClassVar[str] = "models"
+    saved: ClassVar[Form] = FederatedMaster.saved | {
+        **dict.fromkeys(("objective", "value"), real()),
+        "metric": numbers("p", above=0.0),
+        "reach": numbers("N"),
+        "violation": real(least=0.0, infinite=True),
+        "start_point": numbers("p"),
+        "start_losses": numbers("N", unknown=True, most=inf),
+        "start_objective": real(infinite=True),
+        "planes": Planes.check_saved,
+        "models": _check_models,
+        "convergence": Convergence.check_saved,
+        "sent_points": numbers("N p"),
+        "sent_steps": anything,
+        "resting": listing("", row(worker_index, plain(int))),
+        "clip": or_none(Clip.check_saved),
+    }
     at_start = False
 
     def __init__(self, plan: Plan, oracle: Oracle, handshake: Handshake) -> None:
@@ -95,9 +127,9 @@ class ModelMaster(PlaneMaster):
             steps = config.local_steps
             self.clip = Clip(config.clip, losses, gradients, curvature, self.metric, began, steps)
             losses, gradients, curvature = self.clip.begin(losses, gradients, curvature)
-        self._planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
-        self._planes.refresh(losses)
-        self.objective = self.value = float(self._planes.losses[0])
+        self.planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
+        self.planes.refresh(losses)
+        self.objective = self.value = float(self.planes.losses[0])
         self.violation = 0.0
         self.convergence = Convergence(self._tolerance(), self.objective)
         self.models = self._models(handshake.z, losses, gradients, curvature)
@@ -117,8 +149,8 @@ class ModelMaster(PlaneMaster):
         """Full batches are modelled by their own curvatures, mini-batches by one step size."""
         if self.plan.config.batch_size is None:
             local = self.plan.config.local_steps > 1
-            return FullModels(self._planes, z, self.metric, losses, gradients, curvature, local_steps=local)
-        return SampledModels(self._planes, z, losses, gradients, **self._sampled())
+            return FullModels(self.planes, z, self.metric, losses, gradients, curvature, local_steps=local)
+        return SampledModels(self.planes, z, losses, gradients, **self._sampled())
 
     def _sampled(self) -> dict[str, float]:
         config = self.plan.config
@@ -128,6 +160,9 @@ class ModelMaster(PlaneMaster):
     def _derive(self) -> None:
         """Set what follows from the state and is not saved."""
         super()._derive()
+        plan = self.plan
+        self.last, self.report_interval = plan.iterations, plan.report_interval
+        self.steps_each = plan.config.local_steps
         self.inverse = 1.0 / self.metric
 
     def _longest_rest(self) -> float:
@@ -142,11 +177,6 @@ class ModelMaster(PlaneMaster):
     def z(self) -> Array:
         """The model: z with full batches, its running average with mini-batches."""
         return self.start_point if self.at_start else self.models.average
-
-    @property
-    def planes(self) -> Planes:
-        """The active planes with λ."""
-        return self._planes
 
     @property
     def reported(self) -> Array:
@@ -167,7 +197,7 @@ class ModelMaster(PlaneMaster):
             self.models.step(1.0)
         return [(j, self._fresh(j)) for j in range(self.plan.workers) if self.roster.alive[j]]
 
-    def _usable(self, reply: Evaluation) -> bool:
+    def _usable(self, j: int, reply: Evaluation) -> bool:
         if not (-LARGEST <= reply.loss <= LARGEST and norm_sq(reply.gradient) <= LARGEST_SQ):
             return False
         if not isinstance(reply, EvaluationAhead):
@@ -192,13 +222,12 @@ class ModelMaster(PlaneMaster):
         if self.plan.updates_planes(self.iteration):
             self._update_planes()
         asked = [(j, self._fresh(j)) for j in self._to_ask([j for j, _ in active])]
-        if self.plan.config.adaptive is not None:
-            self._adapt(tick=False)  # with the requests under way: their wait is what a tick looks at
+        self._adapt(tick=False)  # with the requests under way: their wait is what a tick looks at
         return asked
 
     def _to_ask(self, active: list[int]) -> list[int]:
         """The workers to ask after an iteration: active ones that do not rest, and those that have rested."""
-        planes, resting = self._planes, self.resting
+        planes, resting = self.planes, self.resting
         ask = resting.leave(active, planes.weight, self.iteration)
         if not resting.until:
             return ask
@@ -260,17 +289,17 @@ class ModelMaster(PlaneMaster):
         values = self.models.values()
         if self.never:
             values = values.copy()
-            values[self.never] = np.delete(values, self.never).mean()
+            guess(values, self.never)
         answer = self.oracle.worst_case(values)
         self.objective = float(answer.value)
         p = np.asarray(answer.p, dtype=np.float64)
         self.violation = max(self.violation, float(getattr(answer, "violation", np.inf)))
-        self._planes.leave_out(self._may_weigh())
-        self._look_for_the_end(self._planes.in_use(p), values)
-        self._planes.update(p, values)
-        self._planes.settle()
+        self.planes.leave_out(self._may_weigh())
+        self._look_for_the_end(self.planes.in_use(p), values)
+        self.planes.update(p, values)
+        self.planes.settle()
         self.models.recentre()
-        self.value = float(self._planes.losses @ self._planes.multipliers)
+        self.value = float(self.planes.losses @ self.planes.multipliers)
 
     def _look_for_the_end(self, p: Array, values: Array) -> None:
         """Set `finished` if the run seems to have converged.
@@ -284,11 +313,11 @@ class ModelMaster(PlaneMaster):
             self.convergence.restart()
             return
         strayed = self.models.strayed
-        if self.plan.config.dead_losses == "drop":
+        if self.roster.settings.drops:
             strayed = np.where(self.roster.alive, strayed, 0.0)
         if self.never:
             strayed = np.delete(strayed, self.never)
-        ahead = float((p - self._planes.weights()) @ values)
+        ahead = float((p - self.planes.weights()) @ values)
         self.convergence.look(self.objective, values, ahead, float(strayed.max()))
         self.finished = CONVERGED if self.convergence.reached else ""
 
@@ -334,18 +363,18 @@ class ModelMaster(PlaneMaster):
         """Stop waiting for worker j; its model stays, or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
         self.resting.forget(j)
-        if self.plan.config.dead_losses == "drop" and self.roster.live:
+        if self.roster.settings.drops and self.roster.live:
             self._leave_out(self.roster.alive)
 
     def _rejoin(self, j: int) -> None:
         """Go on with worker j; with its model, if that was dropped."""
         super()._rejoin(j)
-        if self.plan.config.dead_losses == "drop":
+        if self.roster.settings.drops:
             self._leave_out(self._may_weigh())
 
     def _leave_out(self, kept: Sequence[bool] | None) -> None:
         """Give the weight of the others in every plane to the workers that are kept, None: to all its own."""
-        if self._planes.leave_out(kept):
+        if self.planes.leave_out(kept):
             self.convergence.restart()
             self.models.recentre()
 
@@ -356,8 +385,8 @@ class ModelMaster(PlaneMaster):
             objective=self.objective,
             value=self.value,
             losses=self.models.losses.copy(),
-            weights=self._planes.weights(),
-            planes=self._planes.size,
+            weights=self.planes.weights(),
+            planes=self.planes.size,
             active_workers=min(self.roster.active, self.roster.live),
             theorem_numbers=self.sent + self.received,  # Theorem 2 is about the other form's messages
         )
@@ -380,7 +409,7 @@ class ModelMaster(PlaneMaster):
         the weights s at the end and the mean D of the problems' metrics: both terms are 0 at a saddle point.
         It is infinite if a live worker with weight did not answer.
         """
-        weights = self._planes.weights()
+        weights = self.planes.weights()
         model = "start" if self.at_start else "z" if isinstance(self.models, FullModels) else "average"
         answered = {j: reply for j, reply in replies.items() if isinstance(reply, Inspected)}
         slope = np.zeros_like(self.z)
@@ -400,52 +429,46 @@ class ModelMaster(PlaneMaster):
             )
         if wrong := contradiction(losses, answer, bound):
             self.notice("contradiction", reason=wrong)
-        return Standing(weights, self._planes.matrix(), measure, bound, model)
+        return Standing(weights, self.planes.matrix(), measure, bound, model)
 
     def _violation(self, weights: Array) -> float:
         """How far outside the set the weights are; the most that the planes may be, if the set cannot say."""
         measure = getattr(self.oracle, "violation", None)
         if callable(measure):
             return float(measure(weights))
-        return self.violation if self._planes.kept is None else np.inf
+        return self.violation if self.planes.kept is None else np.inf
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
-        own = {
-            "planes": self._planes.snapshot(),
-            "models": self.models.snapshot(),
-            "convergence": self.convergence.snapshot(),
+        return super().snapshot() | {
             "sent_points": np.array(self.sent_points),
             "sent_steps": np.array(self.sent_steps),
             "resting": self.resting.snapshot(),
         }
-        if self.clip is not None:
-            own["clip"] = self.clip.snapshot()
-        return super().snapshot() | own
 
     @classmethod
     def restored(cls, plan: Plan, oracle: Oracle, state: Mapping[str, Any]) -> ModelMaster:
         """The master of a snapshot."""
-        _check_form(plan, state)
-        master = cls.__new__(cls)
+        master = cls._blank(plan.config, plan.workers, state)
+        _check_batches(plan, state)
         master.plan = plan
-        master._planes = Planes.restored(state["planes"])
+        master.planes = Planes.restored(state["planes"])
         kept = state["models"]
         if plan.config.batch_size is None:
-            master.models = FullModels.restored(master._planes, kept)
+            master.models = FullModels.restored(master.planes, kept)
         else:
-            master.models = SampledModels.restored(master._planes, kept, **master._sampled())
+            master.models = SampledModels.restored(master.planes, kept, **master._sampled())
         clip = plan.config.clip
         master.clip = None if clip is None else Clip.restored(clip, plan.workers, state["clip"])
         master._tie_clip()
         master.sent_points = list(state["sent_points"])
         master.sent_steps = list(state["sent_steps"])
         master.resting = Resting(master._longest_rest(), plan.workers, state["resting"])
+        master.convergence = Convergence.restored(master._tolerance(), state["convergence"])
         N = plan.workers
         master.outliers = Outliers(N, master.z, master.reported, np.zeros(N), np.ones(N), SUBJECT)
         master._restore(plan.roster(), oracle, state)
-        master.convergence = Convergence.restored(master._tolerance(), state["convergence"])
-        if master._planes.check(getattr(oracle, "violation", None), oracle.reference()):
+        if master.planes.check(getattr(oracle, "violation", None), oracle.reference()):
             master.models.recentre()
             master.convergence.restart()
         if np.isfinite(master.start_objective):  # perhaps in another set
@@ -453,11 +476,24 @@ class ModelMaster(PlaneMaster):
         master.finished = CONVERGED if master.convergence.reached and not master._has_new_plane() else ""
         return master
 
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that λ is a distribution."""
+        super().check_saved(saved, name, value)
+        planes = value["planes"]
+        multipliers = planes["_multipliers"][: planes["size"]]
+        if abs(multipliers.sum() - 1.0) > AGREE or multipliers.min() < 0.0:
+            raise saved.error(f"{name}.planes._multipliers", "is not a distribution")
+
+    @classmethod
+    def _at_rest(cls, value: Mapping[str, Any]) -> list[int]:
+        return [j for j, _ in value["resting"]]
+
     def _has_new_plane(self) -> bool:
         """Whether the set, perhaps another one than before, has a worst case that the planes do not show."""
         values = self.models.values()
-        p = self._planes.in_use(np.asarray(self.oracle.worst_case(values).p, dtype=np.float64))
-        ahead = float((p - self._planes.weights()) @ values) - 2.0 * VIOLATION * float(np.ptp(values))
+        p = self.planes.in_use(np.asarray(self.oracle.worst_case(values).p, dtype=np.float64))
+        ahead = float((p - self.planes.weights()) @ values) - 2.0 * VIOLATION * float(np.ptp(values))
         if ahead <= self.convergence.records[-1][1] + self.convergence.floor:
             return False
         self.convergence.restart()
@@ -469,13 +505,8 @@ def _worst(answer: Any) -> tuple[Array, float]:
     return np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
 
 
-def _check_form(plan: Plan, state: Mapping[str, Any]) -> None:
-    """Raise `CheckpointMismatch` for the snapshot of another algorithm, or with other batches."""
-    if "models" not in state:
-        raise CheckpointMismatch(
-            f"the checkpoint is one of {'AspireEase' if 'consensus' in state else 'another algorithm'}, "
-            "not of AspireModels: give the same problems and algorithm as the first time"
-        )
+def _check_batches(plan: Plan, state: Mapping[str, Any]) -> None:
+    """Raise `CheckpointMismatch` for a snapshot with other batches."""
     full, batch = "curvature" in state["models"], plan.config.batch_size
     if full != (batch is None):
         kind = "full batches" if full else "mini-batches"

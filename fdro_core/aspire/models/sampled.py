@@ -9,22 +9,167 @@ visits: without it a slow worker's old x_j would hold z back. Losses are running
 batch is noise to the adversary; D is the root of a running mean of (Σ_j s_jg_j)², as in RMSprop; η rises and
 falls with the epochs (`preconditioner.pace`). Nothing of this is proved.
 
-A reply costs O(|A|p), whatever N is (`sums`).
+A reply costs O(|A|p), whatever N is (`PlaneSums`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.models import kernels
-from fdro_core.aspire.models.state import arrays
-from fdro_core.aspire.models.sums import FEW, PlaneSums, WorkerSums
-from fdro_core.aspire.planes import Planes
+from fdro_core.aspire.planes import Planes, check_plane_losses
 from fdro_core.master import preconditioner
+from fdro_core.protocol.saved import Form, Kept, Saved, numbers, real
 from uncertainty_sets.arrays import Array
+
+# -- sums over workers ---------------------------------------------------------------------------------
+# With s = Pᵀλ a step needs Σ_j s_jg_j and Σ_j s_ja_jx_j, a plane update also those of every plane. `PlaneSums`
+# follows the planes' sums: a reply costs O(|A|p), whatever N is. `WorkerSums` follows nothing and sums over the
+# workers: O(Np), less if there are hardly more workers than planes, for a reply then replaces one row alone.
+
+
+FEW = 8  # workers: so many are summed anew
+CHUNK = 64  # workers at a time when planes are summed anew
+
+OF_SUMS: Form = {
+    **dict.fromkeys(("slopes", "points"), numbers("planes p", most=inf)),
+    "trusts": numbers("planes", most=inf),
+}
+"""What a snapshot of either form keeps."""
+
+
+class Sums(ABC):
+    """What the models of mini-batches ask of either form.
+
+    Attributes:
+        planes: P and λ.
+        X, G: x_j and g_j, (N, p).
+        trust: a_j.
+    """
+
+    def __init__(self, planes: Planes, X: Array, G: Array, trust: Array) -> None:
+        self.planes, self.X, self.G, self.trust = planes, X, G, trust
+
+    @property
+    def table(self) -> Array:
+        """P of the active planes, a row for every worker."""
+        return self.planes.table[:, : self.planes.size]
+
+    @abstractmethod
+    def replace(self, j: int, gradient: Array, x: Array, trust: float) -> None:
+        """Put (x, g, a) in the place of worker j's."""
+
+    @abstractmethod
+    def descent(self, out: Array) -> Array:
+        """Write Σ_j s_jg_j into out, and return it."""
+
+    @abstractmethod
+    def anchor(self, out: Array) -> float:
+        """Write Σ_j s_ja_jx_j into out; return Σ_j s_ja_j."""
+
+    @abstractmethod
+    def of_planes(self, part: slice) -> tuple[Array, Array, Array]:
+        """Σ_j p_ljg_j and Σ_j p_lja_jx_j of every plane, a part of their entries, and Σ_j p_lja_j."""
+
+    @abstractmethod
+    def recentre(self) -> None:
+        """Sum what is followed anew."""
+
+    def snapshot(self) -> dict[str, Array]:
+        """The planes' sums, whole."""
+        return dict(zip(OF_SUMS, self.of_planes(slice(None)), strict=True))
+
+
+class PlaneSums(Sums):
+    """Sums of every plane, which follow each reply."""
+
+    # An array that is used again: new pages of memory would cost more than the sums that are written to them.
+    _room: Array = np.empty((2, 0, 0))
+
+    def replace(self, j: int, gradient: Array, x: Array, trust: float) -> None:
+        """Put (x, g, a) in the place of worker j's."""
+        before, row = self.trust[j], self.planes.table[j, : self.planes.size]
+        slopes, points = self.slopes, self.points
+        kernels.replace_sums(slopes, points, row, gradient, self.G[j], x, trust, self.X[j], before)
+        self.trusts += row * (trust - before)
+        self.trust[j] = trust
+
+    def descent(self, out: Array) -> Array:
+        """Write Σ_j s_jg_j into out, and return it."""
+        kernels.mix(self.slopes, self.planes.multipliers, out)
+        return out
+
+    def anchor(self, out: Array) -> float:
+        """Write Σ_j s_ja_jx_j into out; return Σ_j s_ja_j."""
+        kernels.mix(self.points, self.planes.multipliers, out)
+        return float(self.planes.multipliers @ self.trusts)
+
+    def of_planes(self, part: slice) -> tuple[Array, Array, Array]:
+        """The sums of every plane, a part of their entries."""
+        return self.slopes[:, part], self.points[:, part], self.trusts
+
+    def recentre(self) -> None:
+        """Sum the planes anew. Costs O(|A|Np)."""
+        size, table = self.planes.size, self.table
+        if self._room.shape[1] < size:
+            self._room = np.empty((2, size + 2, self.X.shape[1]))
+        self.slopes, self.points = self._room[:, :size]
+        for begin in range(0, len(table), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            weights = table[rows]
+            _add_product(weights, self.G[rows], self.slopes, begin)
+            _add_product(weights * self.trust[rows, None], self.X[rows], self.points, begin)
+        self.trusts = self.trust @ table
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from a snapshot's sums, to the bit."""
+        self.slopes, self.points, self.trusts = (state[name] for name in OF_SUMS)
+
+
+class WorkerSums(Sums):
+    """Sums over the workers, taken when they are needed."""
+
+    def replace(self, j: int, gradient: Array, x: Array, trust: float) -> None:
+        """Put (x, g, a) in the place of worker j's."""
+        self.G[j], self.X[j], self.trust[j] = gradient, x, trust
+
+    def descent(self, out: Array) -> Array:
+        """Write Σ_j s_jg_j into out, and return it."""
+        kernels.mix(self.G, self.table @ self.planes.multipliers, out)
+        return out
+
+    def anchor(self, out: Array) -> float:
+        """Write Σ_j s_ja_jx_j into out; return Σ_j s_ja_j."""
+        weights = self.trust * (self.table @ self.planes.multipliers)
+        kernels.mix(self.X, weights, out)
+        return float(weights.sum())
+
+    def of_planes(self, part: slice) -> tuple[Array, Array, Array]:
+        """The sums of every plane, a part of their entries."""
+        table = self.table
+        points = (table * self.trust[:, None]).T @ self.X[:, part]
+        return table.T @ self.G[:, part], points, self.trust @ table
+
+    def recentre(self) -> None:
+        """Nothing is followed."""
+
+
+def _add_product(weights: Array, rows: Array, sums: Array, added: int) -> None:
+    """Add weightsᵀ·rows to the sums of so many rows before."""
+    if added:
+        sums += weights.T @ rows
+    else:
+        np.matmul(weights.T, rows, out=sums)
+
+
+# -- the models ----------------------------------------------------------------------------------------
+
 
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
@@ -32,15 +177,8 @@ MOVES = 200  # of weight between planes in one step
 CROWD = 20  # workers: with more, steps of the weights shrink with the even weight 1/N
 COLUMNS = 8192  # of the planes at a time, where their products are added up
 
-STATE = {
-    "z": "p", "average": "p", "X": "N p", "G": "N p", "losses": "N", "visits": "N", "seen_at": "N",
-    "interval": "N", "trust": "N", "epochs": "", "squares": "p", "stiffness": "planes planes",
-    "slopes": "planes p", "points": "planes p", "trusts": "planes", "overlap": "planes planes",
-}  # fmt: skip
-"""What a snapshot keeps, with its shape."""
 
-
-class SampledModels:
+class SampledModels(Kept):
     """The models of all workers and of the active planes.
 
     Attributes:
@@ -56,6 +194,16 @@ class SampledModels:
         sums: Σ_j s_jg_j and Σ_j s_ja_jx_j; a snapshot has those of every plane: slopes, points and trusts.
         overlap: PPᵀ of the planes.
     """
+
+    saved: ClassVar[Form] = {
+        **dict.fromkeys(("z", "average"), numbers("p")),
+        **dict.fromkeys(("X", "G"), numbers("N p")),
+        **dict.fromkeys(("losses", "visits", "seen_at", "interval", "trust"), numbers("N")),
+        "epochs": real(),
+        "squares": numbers("p", least=0.0, most=inf),
+        **dict.fromkeys(("stiffness", "overlap"), numbers("planes planes", most=inf)),
+        **OF_SUMS,
+    }
 
     def __init__(
         self,
@@ -101,7 +249,7 @@ class SampledModels:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
         sums: dict[str, Any] = self.sums.snapshot()
-        return sums | {name: getattr(self, name) for name in STATE if name not in sums}
+        return sums | {name: getattr(self, name) for name in self.saved if name not in sums}
 
     @classmethod
     def restored(
@@ -110,15 +258,20 @@ class SampledModels:
         """The models of a snapshot."""
         models = cls.__new__(cls)
         models.planes = planes
-        found = arrays(STATE, state, planes)
-        kept = {name: found.pop(name) for name in ("slopes", "points", "trusts")}
-        vars(models).update(found)
+        for name in cls.saved.keys() - OF_SUMS.keys():
+            setattr(models, name, state[name])
         models.configure(step, prox, window)
         models.sums = models._make_sums()
         if isinstance(models.sums, PlaneSums):
-            models.sums.restore(kept)
+            models.sums.restore(state)
         models._slope = np.empty_like(models.z)
         return models
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check that the planes' losses follow from the running means."""
+        super().check_saved(saved, name, value)
+        check_plane_losses(saved, "master.planes", saved.of("master.planes"), value["losses"])
 
     @property
     def step_size(self) -> float:
@@ -202,3 +355,88 @@ class SampledModels:
             slopes = slopes + behind * (metric / self.step_size)
             answers += (slopes / metric) @ slopes.T
         return answers
+
+
+# -- workers that rest ---------------------------------------------------------------------------------
+# With weights s, worker j's gradient counts s_j. For a given number of gradients, the noise of Σ_j s_jg_j is
+# least if visits are in proportion to s_j: a worker with less than its even share 1/N rests 1/(Ns_j) - 1 epochs
+# before it is asked again, `longest` epochs at most, so that its loss stays known.
+
+
+SHORTEST = 0.5  # epochs: less is no rest
+
+
+class Resting:
+    """Who rests until when.
+
+    Attributes:
+        until: the iteration at which each resting worker is asked again.
+    """
+
+    def __init__(self, longest: float, workers: int, until: Sequence[Sequence[int]] = ()) -> None:
+        self.longest = longest
+        self.workers = workers
+        self.until: dict[int, int] = {}
+        self._queue: list[tuple[int, int]] = []  # (until, worker), old entries included
+        for j, iteration in until:
+            self._rest(j, iteration)
+
+    def snapshot(self) -> list[list[int]]:
+        """Who rests until when."""
+        return [[j, self.until[j]] for j in sorted(self.until)]
+
+    def _rest(self, j: int, iteration: int) -> None:
+        self.until[j] = iteration
+        heapq.heappush(self._queue, (iteration, j))
+
+    def epochs(self, weight: float) -> float:
+        """How long a worker of that weight rests.
+
+        >>> [Resting(3.0, workers=10).epochs(weight) for weight in (0.2, 0.1, 0.05, 0.0)]
+        [0.0, 0.0, 1.0, 3.0]
+        """
+        share = self.workers * weight
+        if share * (1.0 + self.longest) <= 1.0:
+            return self.longest
+        rest = 1.0 / share - 1.0
+        return rest if rest >= SHORTEST else 0.0
+
+    def leave(self, active: Sequence[int], weight: Callable[[int], float], iteration: int) -> list[int]:
+        """Let those of the active workers rest that may; the workers to ask now.
+
+        Those are the other active ones, and the resting ones whose time has come.
+        """
+        if self.longest == 0.0:
+            return list(active)
+        ask = []
+        for j in active:
+            rest = int(self.epochs(weight(j)) * self.workers / len(active))
+            if rest > 0:
+                self._rest(j, iteration + rest)
+            else:
+                ask.append(j)
+        return ask + self._called(len(self.until), iteration)
+
+    def reconsider(self, weights: Array) -> list[int]:
+        """The resting workers whose weight is now too large to rest, to ask now. Costs O(N)."""
+        called = [j for j in sorted(self.until) if self.epochs(float(weights[j])) == 0.0]
+        for j in called:
+            self.forget(j)
+        return called
+
+    def wake(self, count: int) -> list[int]:
+        """As many resting workers as that, to ask now: those whose time comes first."""
+        return self._called(count, None)
+
+    def _called(self, count: int, latest: int | None) -> list[int]:
+        called: list[int] = []
+        while self._queue and len(called) < count and (latest is None or self._queue[0][0] <= latest):
+            iteration, j = heapq.heappop(self._queue)
+            if self.until.get(j) == iteration:
+                del self.until[j]
+                called.append(j)
+        return called
+
+    def forget(self, j: int) -> None:
+        """Note that j is lost, or asked for another reason."""
+        self.until.pop(j, None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.aspire.adaptive import Adaptive
+from fdro_core.aspire.settings import Adaptive
 from fdro_core.cli.reading import read_value
 from fdro_core.cli.runs.data import load_data
 from fdro_core.cli.runs.fields import Section, Source, read_source, with_algorithm

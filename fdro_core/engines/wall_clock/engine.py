@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from fdro_core.engines.wall_clock.answer_times import AnswerTimes
 from fdro_core.engines.wall_clock.arrivals import Answer, Arrival, WorkersLost, WorkersReady
@@ -21,6 +21,7 @@ from fdro_core.protocol.engine import Away, Back, EngineTraits, Event, Lost, Sil
 from fdro_core.protocol.failures import words
 from fdro_core.protocol.messages import Reply, Request, copied
 from fdro_core.protocol.replies import checked
+from fdro_core.protocol.saved import Form, Saved, listing, real, worker_index
 from fdro_core.protocol.setting_checks import check_number, check_whole
 
 POLL = 0.25  # seconds without an event after which the loop gets a tick, so that it can see a Ctrl-C
@@ -382,6 +383,19 @@ class WallEngine(Transport, EngineTraits):
             "longest": self.answer_times.longest,
             "memory": self.records.snapshot(),
         }
+
+    mark: ClassVar[str] = "memory"
+    saved: ClassVar[Form] = {
+        "clock": real(),
+        "away": listing("", worker_index),
+        "memory": Records.check_saved,
+    }
+    """What a snapshot holds that is checked before it is taken up."""
+
+    @classmethod
+    def check_saved(cls, saved: Saved, name: str, value: Any) -> None:
+        """Check a snapshot."""
+        saved.entries(cls.saved, name, value)
 
     def fingerprint(self) -> str:
         """Return one value for all engines on a wall clock: a checkpoint of one fits every other."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from fdro_core.privacy.policy import admitted
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
 from fdro_core.protocol.messages import Reply, Request, from_fields, to_fields
+from fdro_core.protocol.saved import Form, Kept, anything, listing, plain, row, whole
 
 
 class WorkerRecord:
@@ -74,12 +75,18 @@ def restore_worker(worker: WorkerMachine, record: WorkerRecord) -> None:
         worker.handle(message)
 
 
-class Records:
+class Records(Kept):
     """The record of every worker, and the step that it has not answered yet.
 
     Arrays are those of the messages, not copies: workers share those of a `shared` opening message, and the
     last w_j is the one that the master holds.
     """
+
+    saved: ClassVar[Form] = {
+        "messages": listing(),
+        "pasts": listing("N", row(listing("", plain(int)), anything, whole())),
+        "under_way": listing("N"),
+    }
 
     def __init__(self, workers: int) -> None:
         self.of_worker = [WorkerRecord() for _ in range(workers)]

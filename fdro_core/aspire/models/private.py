@@ -1,26 +1,32 @@
-"""The worker of a private run: what leaves it is noised and counted, or does not depend on its data."""
+"""Private runs: what a worker is asked, the worker, and the master.
+
+What leaves the worker is noised and counted, or does not depend on its data.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fdro_core.aspire.models.messages import Begun
-from fdro_core.aspire.models.private_messages import Accounted, AskAccount, Release, Released
+from fdro_core.aspire.models.master import ModelMaster
+from fdro_core.aspire.models.messages import Begun, Evaluate, Evaluation
 from fdro_core.errors import InvalidData, InvalidProblem, InvalidSetting
 from fdro_core.master import kernels
+from fdro_core.master.base import Outgoing, Standing
 from fdro_core.privacy.account import Account
+from fdro_core.privacy.accounting import Releases
 from fdro_core.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
 from fdro_core.privacy.gate import Gate, Refusal, hushed
 from fdro_core.privacy.ledger import Ledger
 from fdro_core.privacy.mechanism import release
 from fdro_core.privacy.policy import ledger_in_force
+from fdro_core.privacy.report import report
 from fdro_core.privacy.settings import SAMPLE, Privacy
 from fdro_core.protocol.forms import FLOAT
-from fdro_core.protocol.messages import Begin, Hello, Introduction, Reply, Request
+from fdro_core.protocol.messages import Begin, Hello, Introduction, Message, Reply, Request
 from fdro_core.protocol.problem import (
     Problem,
     ProblemSource,
@@ -32,8 +38,70 @@ from fdro_core.protocol.problem import (
     read_only,
 )
 from fdro_core.protocol.setting_checks import check_whole
+from fdro_core.result import BUDGET_SPENT
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import FdroError
+
+# -- messages ------------------------------------------------------------------------------------------
+
+
+class Released(Evaluation):
+    """The noised f_j and ∇f_j; zeros that mean nothing if the budget is `spent`."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self, ticket: int, loss: float, gradient: Array, spent: bool = False) -> None:
+        super().__init__(ticket, loss, gradient)
+        self.spent = spent
+
+
+class Release(Evaluate):
+    """Report noised loss and gradient at z."""
+
+    __slots__ = ()
+
+    answer: ClassVar[type[Message] | None] = Released  # type: ignore[assignment]  # a narrower form
+
+    def fault(self, reply: Released) -> str:  # type: ignore[override]  # the class is checked before
+        """Check the form of the reply; its numbers are for the master to judge."""
+        if type(getattr(reply, "spent", None)) is not bool:
+            return "spent, which must be true or false"
+        return super().fault(reply)
+
+
+class Accounted(Message):
+    """The worker's count of its releases: one row of rate, noise multiplier and number for every kind."""
+
+    __slots__ = ("releases",)
+
+    def __init__(self, releases: Releases) -> None:
+        self.releases = np.array(releases, dtype=np.float64).reshape(-1, 3)
+
+    def kinds(self) -> Releases:
+        """The releases as the accountant takes them."""
+        return tuple((float(rate), float(noise), int(count)) for rate, noise, count in self.releases)
+
+
+class AskAccount(Message):
+    """In a round of its own: report how much you have released. The answer does not look at data."""
+
+    __slots__ = ()
+
+    answer = Accounted
+    numbers = 1  # the question itself
+    shared = True
+
+    def fault(self, reply: Accounted) -> str:
+        """Check that the rows can be counted."""
+        rows: Any = getattr(reply, "releases", None)
+        good = isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.ndim == 2
+        if not (good and rows.shape[1] == 3 and np.isfinite(rows).all() and (rows >= 0).all()):
+            return "releases, which must be rows of three finite numbers >= 0"
+        return ""
+
+
+# -- the worker ----------------------------------------------------------------------------------------
+
 
 LOG = logging.getLogger("fdro.privacy")
 
@@ -253,3 +321,39 @@ class PrivateWorker(Gate):
             self.account.go_on(released)
         except InvalidSetting as error:
             raise Refusal(error) from None
+
+
+# -- the master ----------------------------------------------------------------------------------------
+
+
+class PrivateMaster(ModelMaster):
+    """The master for `AspireModels(privacy=...)`.
+
+    What it knows at the end are running means of noised losses, so nothing is proved about the model. It does
+    not go on without a worker whose budget is spent: its last gradient would push the model for ever.
+    """
+
+    def _accept(self, j: int, reply: Any) -> Outgoing:
+        if isinstance(reply, Released) and reply.spent:
+            if not self.finished:
+                self.notice("budget-spent", worker=j)
+            self.finished = BUDGET_SPENT
+            return []
+        return super()._accept(j, reply)
+
+    def _repeat(self, j: int) -> Release:
+        z = self.sent_points[j]
+        self.sent += z.size + 1
+        return Release(self.roster.tickets[j], z)
+
+    def probes(self) -> dict[int, Request]:
+        """Ask every worker for its account; a loss on all its data would be one release more."""
+        return dict.fromkeys(self.roster.kept(), AskAccount())
+
+    def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
+        """The weights, the planes and what was released; how far from optimal the model is, is not known."""
+        accounts = {j: reply.kinds() for j, reply in replies.items() if isinstance(reply, Accounted)}
+        privacy = self.plan.config.privacy
+        assert privacy is not None
+        known = report(privacy, self.plan.workers, accounts)
+        return Standing(self.planes.weights(), self.planes.matrix(), np.inf, model="average", privacy=known)

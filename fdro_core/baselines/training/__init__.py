@@ -1,1 +1,0 @@
-"""What synchronous rounds and asynchronous arrivals share: workers train, the master combines."""
