@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import failures, fallback, inverse, paths, projection, recheck
+from uncertainty_sets import inverse, paths, projection, verdict
 from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
@@ -98,7 +98,7 @@ class UncertaintySet(Oracle):
 
     _certifies_itself: ClassVar[bool] = True
     """Set by a class whose `_closed_form` measures value and violation from p: its answers are not measured
-    again (recheck.py). A subclass that overrides `_closed_form` has to set it anew."""
+    again (verdict.py). A subclass that overrides `_closed_form` has to set it anew."""
 
     def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -133,9 +133,9 @@ class UncertaintySet(Oracle):
             if self._certifies_itself:
                 answer = self._closed_form(f, warm_start, out)
             else:
-                answer = recheck.closed_form(self, f, warm_start)
+                answer = verdict.measured_closed_form(self, f, warm_start)
             if answer is not None and answer.unproved:
-                answer = fallback.settle(self, f, answer, backend)
+                answer = verdict.settle(self, f, answer, backend)
         if answer is None:
             if backend == "closed-form":
                 raise BackendUnsuitable(
@@ -146,7 +146,7 @@ class UncertaintySet(Oracle):
         return answer
 
     def best_case(
-        self, losses: ArrayLike, *, backend: str = "auto", on_failure: failures.OnFailure = "raise"
+        self, losses: ArrayLike, *, backend: str = "auto", on_failure: verdict.OnFailure = "raise"
     ) -> BestCase:
         """Return the distribution in the set with the smallest expected loss, with its certificate.
 

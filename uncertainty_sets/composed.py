@@ -12,10 +12,11 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
-from uncertainty_sets.kernels.layout import FEASIBLE, PROMISE, ULPS
+from uncertainty_sets.kernels.layout import ULPS
+from uncertainty_sets.verdict import keeps_promise
 
 if TYPE_CHECKING:
-    from uncertainty_sets.failures import OnFailure
+    from uncertainty_sets.verdict import OnFailure
 
 
 class ComposedSet(UncertaintySet):
@@ -128,7 +129,7 @@ def combined(
         with np.errstate(over="ignore"):
             spread = np.ptp(losses, axis=-1)
         rounding = ULPS * np.abs(losses).max(axis=-1)
-        proved = (np.abs(gap) <= np.maximum(PROMISE * spread, rounding)) & (violation <= FEASIBLE)
+        proved = keeps_promise(gap, violation, spread, rounding)
         unproved = tuple(int(row) for row in np.flatnonzero(~np.atleast_1d(proved)))
     if losses.ndim == 1:
         value, bound, gap, violation = float(value), float(bound), float(gap), float(violation)

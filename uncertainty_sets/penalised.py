@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback, support_atom
+from uncertainty_sets import support_atom, verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
@@ -146,7 +146,7 @@ class Penalised(Oracle):
             found.dual = {"nu": float(nu[0]) if f.ndim == 1 else nu}
         if not found.unproved:
             return found
-        return fallback.settle(self, f, found, backend, "to minimise robust.support(…) with a solver")
+        return verdict.settle(self, f, found, backend, "to minimise robust.support(…) with a solver")
 
     def _row(self, index: int) -> Penalised:
         """The oracle of one row of a batch."""

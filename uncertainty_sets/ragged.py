@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback
+from uncertainty_sets import verdict
 from uncertainty_sets.answer import RaggedWorstCase, name_rows
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.contract import SetContract
@@ -307,7 +307,7 @@ class Ragged:
             table[self._up_to_largest, b] = np.minimum(table[self._up_to_largest, b], f.max())
             if table[STATUS, b] != OK:
                 try:
-                    answer.put(b, fallback.by_solver(self.row(b), f))
+                    answer.put(b, verdict.by_solver(self.row(b), f))
                 except FdroError as error:
                     unproved[b] = error
                     table[[VALUE, BOUND, VIOLATION], b], table[GAP, b] = np.nan, np.inf

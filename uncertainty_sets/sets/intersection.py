@@ -13,13 +13,13 @@ from uncertainty_sets.clipping import ClippedBall
 from uncertainty_sets.composed import as_sets, common_rows
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import EmptySet, InvalidParameter
-from uncertainty_sets.failures import batch
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.tilting import TiltedBall, TiltedRows, row_of
+from uncertainty_sets.verdict import batch
 
 if TYPE_CHECKING:
     import cvxpy
@@ -219,7 +219,7 @@ class RowByRow:
         return np.array([each.reference() for each in self._rows if each is not None])
 
     def worst_case(self, losses: Array, warm_start: WorstCase | None, out: Array | None) -> WorstCase:
-        """The answers row by row; those of empty rows are for `fallback`, which asks the row itself why."""
+        """The answers row by row; those of empty rows are for `verdict`, which asks the row itself why."""
         found = {
             b: each.worst_case(losses[b], on_failure="nan", warm_start=row_of(warm_start, b))
             for b, each in enumerate(self._rows)
