@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import inverse, paths, projection, verdict
+from uncertainty_sets import inverse, projection, verdict
 from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
@@ -198,7 +198,7 @@ class UncertaintySet(Oracle):
         >>> CDNorm([0.5, 0.5], 0.1, budget=1.0).scaled(0.5).budget
         0.5
         """
-        found: UncertaintySet = paths.scaled(self, factor)
+        found: UncertaintySet = inverse.scaled(self, factor)
         return found
 
     def worst_case_path(self, losses: ArrayLike, radii: ArrayLike) -> WorstCase:
@@ -211,7 +211,7 @@ class UncertaintySet(Oracle):
         >>> KL([0.5, 0.3, 0.2], 0.1).worst_case_path([1.0, 2.0, 4.0], [0.0, 0.1, 10.0]).value.round(3)
         array([1.9  , 2.439, 4.   ])
         """
-        return paths.worst_case_path(self, losses, radii)
+        return inverse.worst_case_path(self, losses, radii)
 
     def radius_of(self, p: ArrayLike) -> float:
         """Return the least radius (or budget) at which the set contains p; infinite if none does.

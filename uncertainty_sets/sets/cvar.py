@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import CenteredSet
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import as_center, as_numbers
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
+from uncertainty_sets.sets._balls import CenteredSet
+from uncertainty_sets.sets._tails import as_ragged_tails, as_tail_rows
 from uncertainty_sets.sets.box import Box
-from uncertainty_sets.tails import as_ragged_tails, as_tail_rows
 
 if TYPE_CHECKING:
     import cvxpy

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import distortions
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
@@ -15,8 +14,8 @@ from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, check_not_negative, readonly
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
-from uncertainty_sets.sets.spectral import Spectral
-from uncertainty_sets.tails import check_tail
+from uncertainty_sets.sets._tails import check_tail
+from uncertainty_sets.sets.spectral import Spectral, of_mixture
 
 
 class CVaRMixture(Spectral):
@@ -59,7 +58,7 @@ class CVaRMixture(Spectral):
 
     def __init__(self, center: ArrayLike, tails: ArrayLike, weights: ArrayLike) -> None:
         self._tails, self._weights = _as_mixture(tails, weights)
-        super().__init__(center, distortions.of_mixture(self._tails, self._weights))
+        super().__init__(center, of_mixture(self._tails, self._weights))
 
     @classmethod
     def ragged(  # type: ignore[override]  # the levels are parameters here

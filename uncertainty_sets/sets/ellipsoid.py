@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.centered import Ball, pulled_in
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (
@@ -30,6 +29,7 @@ from uncertainty_sets.ragged_parameters import (
     is_sparse,
     structure_of,
 )
+from uncertainty_sets.sets._balls import Ball, pulled_in
 
 if TYPE_CHECKING:
     import cvxpy

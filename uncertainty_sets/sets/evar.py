@@ -11,8 +11,8 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.parameters import as_center, as_numbers
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
+from uncertainty_sets.sets._tails import as_ragged_tails, as_tail_rows
 from uncertainty_sets.sets.kl import KL
-from uncertainty_sets.tails import as_ragged_tails, as_tail_rows
 
 
 class EVaR(KL):

@@ -9,16 +9,16 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase, name_rows
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.clipping import ClippedBall
-from uncertainty_sets.composed import as_sets, common_rows
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import EmptySet, InvalidParameter
+from uncertainty_sets.sets._clipped_ball import ClippedBall
+from uncertainty_sets.sets._composed import as_sets, common_rows
+from uncertainty_sets.sets._tilted_ball import TiltedBall, TiltedRows, row_of
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
-from uncertainty_sets.tilting import TiltedBall, TiltedRows, row_of
 from uncertainty_sets.verdict import batch
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import SupportedBall, pulled_in
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
+from uncertainty_sets.sets._balls import SupportedBall, pulled_in
 
 if TYPE_CHECKING:
     import cvxpy

@@ -9,11 +9,11 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.composed import ComposedSet, check_set_given, combined
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, check_not_negative
+from uncertainty_sets.sets._composed import ComposedSet, check_set_given, combined
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:

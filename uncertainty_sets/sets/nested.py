@@ -10,10 +10,17 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.blocks import BlockSet, halves, scaled_constraints
-from uncertainty_sets.composed import as_sets, check_set_given, combined, largest_violation
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
+from uncertainty_sets.sets._composed import (
+    BlockSet,
+    as_sets,
+    check_set_given,
+    combined,
+    halves,
+    largest_violation,
+    scaled_constraints,
+)
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:

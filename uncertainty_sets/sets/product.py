@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.blocks import BlockSet, halves
-from uncertainty_sets.composed import as_sets, combined, largest_violation
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.parameters import as_center, readonly
+from uncertainty_sets.sets._composed import BlockSet, as_sets, combined, halves, largest_violation
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.transport import TransportBall
+from uncertainty_sets.sets._transport import TransportBall
 
 
 class Wasserstein(TransportBall):

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
@@ -22,6 +21,7 @@ from uncertainty_sets.parameters import (
 )
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.ragged_parameters import as_flat, as_flat_center, as_row_numbers, structure_of
+from uncertainty_sets.sets._balls import Ball
 
 if TYPE_CHECKING:
     import cvxpy

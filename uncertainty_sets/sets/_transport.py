@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import parameters_of
-from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.packages import load
@@ -24,6 +23,7 @@ from uncertainty_sets.ragged_parameters import (
     as_row_numbers,
     structure_of,
 )
+from uncertainty_sets.sets._balls import Ball
 
 if TYPE_CHECKING:
     import cvxpy
