@@ -25,7 +25,7 @@ from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
 from uncertainty_sets.discovery import Registry
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput
+from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, as_number, example_center
 
@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from uncertainty_sets.conic.program import ConicProgram
     from uncertainty_sets.ragged import Ragged
 
-FROM_CONSTRAINTS = (
-    "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
-    "_singleton", "_projection", "ragged", "_closed_radius", "_slope", "_distance", "_concave_in_power",
-)  # fmt: skip
-"""What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
+
+def _states(cls: type[Any]) -> bool:
+    """Whether a class itself says what its constraints are."""
+    return "constraints" in vars(cls) and not getattr(vars(cls)["constraints"], "__isabstractmethod__", False)
 
 
 def _named(function: Any, name: str) -> Any:
@@ -68,6 +67,9 @@ class UncertaintySet(Oracle):
     A new set needs only `constraints` (docs/add-a-set.md). A set with a faster method overrides
     `_closed_form`. A subclass with a `name` is found by the registry; if another class has that name, the
     definition is an error, unless it says ``class Mine(UncertaintySet, replace=True)``.
+
+    ``certified=True`` in the same place says that the class's own `_closed_form` measures value and violation
+    from the p that it returns: its answers are not measured again (verdict.py), and it takes `out`.
     """
 
     name: ClassVar[str] = ""
@@ -96,30 +98,37 @@ class UncertaintySet(Oracle):
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
-    _certifies_itself: ClassVar[bool] = True
-    """Set by a class whose `_closed_form` measures value and violation from p: its answers are not measured
-    again (verdict.py). A subclass that overrides `_closed_form` has to set it anew."""
+    _certified: ClassVar[bool] = True
+    """Whether the class that defines `_closed_form` said `certified=True`. This is derived; do not set it."""
 
-    def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
+    def __init_subclass__(cls, *, replace: bool = False, certified: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" not in vars(cls) and cls.__init__ is not object.__init__:
             cls.__init__ = _named(cls.__init__, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
-        if "constraints" in vars(cls):
-            cls._drop_methods_of_another_set()
+        cls._refuse_other_constraints()
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
+        if certified and owner is not cls:
+            raise BrokenSet(
+                f"certified=True is about the `_closed_form` that a class defines, and {cls.__name__} has "
+                "none of its own: leave it out"
+            )
+        cls._certified = certified if owner is cls else vars(owner).get("_certified", False)
         cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
         maker = next(each for each in cls.__mro__ if "ragged" in vars(each))
         cls.has_ragged = vars(maker)["ragged"] is not vars(UncertaintySet)["ragged"]
-        cls._certifies_itself = vars(owner).get("_certifies_itself", False)
         SETS.define(cls, replace=replace)
 
     @classmethod
-    def _drop_methods_of_another_set(cls) -> None:
-        """Inherit nothing that a parent computes from its own constraints: these are other constraints."""
-        if any("constraints" in vars(each) for each in cls.__mro__[1:] if each is not UncertaintySet):
-            for method in FROM_CONSTRAINTS:
-                if method not in vars(cls):
-                    setattr(cls, method, vars(UncertaintySet)[method])
+    def _refuse_other_constraints(cls) -> None:
+        """What a class inherits, such as a closed form or a reference, must be of its own set."""
+        stated = [each for each in cls.__mro__ if _states(each)]
+        if len(stated) > 1:
+            own, parent = cls.__name__, stated[1].__name__
+            raise BrokenSet(
+                f"{own} has other `constraints` than its parent {parent}, whose closed form, reference and "
+                f"other methods would answer for {parent}: derive {own} from UncertaintySet, with a {parent} "
+                f"as an attribute if it takes over its constraints, or use Intersection({parent}(…), …)"
+            )
 
     @abstractmethod
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
@@ -130,7 +139,7 @@ class UncertaintySet(Oracle):
     ) -> WorstCase:
         answer: WorstCase | None = None
         if backend in {"auto", "closed-form"}:
-            if self._certifies_itself:
+            if self._certified:
                 answer = self._closed_form(f, warm_start, out)
             else:
                 answer = verdict.measured_closed_form(self, f, warm_start)
@@ -332,7 +341,7 @@ class UncertaintySet(Oracle):
     ) -> WorstCase | None:
         """The exact answer by this set's own method, or None if it has none.
 
-        `out` (for p) is given only to classes that certify themselves; for others p is copied into it.
+        `out` (for p) is given only to certified classes; for others p is copied into it.
         """
         return None
 

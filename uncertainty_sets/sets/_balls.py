@@ -120,7 +120,7 @@ KEYS = ("eta", "margin")
 TINY = 1e-290  # of q: p may have become 0 by underflow there
 
 
-class PowerBall(SupportedBall):
+class PowerBall(SupportedBall, certified=True):
     """A ball {p : D(p, q) <= unit·radius}; a subclass has a `power`, `constraints` and its own docstring."""
 
     power: float = np.nan
@@ -128,8 +128,6 @@ class PowerBall(SupportedBall):
 
     unit: ClassVar[float] = 1.0
     """How much of D one unit of the radius is."""
-
-    _certifies_itself: ClassVar[bool] = True
 
     @classmethod
     def ragged(

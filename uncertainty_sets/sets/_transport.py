@@ -35,14 +35,13 @@ LARGEST_ORDER = 100.0
 ROUNDED = 4 * 2.0**-53  # how well an entry of p is known, relative to it: it is a sum of two products
 
 
-class TransportBall(Ball):
+class TransportBall(Ball, certified=True):
     """Distributions near a centre q in transport cost: {p : Σ cost^order·γ <= radius^order for a plan γ}.
 
     A subclass has a name, a constructor and a docstring; all else is here.
     """
 
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None, order: float) -> None:
         super().__init__(center, radius)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SLACK = 1e-12  # bounds are rounded decimals, and so are their sums
 
 
-class Box(UncertaintySet):
+class Box(UncertaintySet, certified=True):
     """Probabilities between bounds: {p : lower <= p <= upper}.
 
     The worst case fills the largest losses up to `upper` until the mass is spent: a continuous knapsack,
@@ -58,7 +58,6 @@ class Box(UncertaintySet):
     formula: ClassVar[str] = "lower <= p <= upper"
     complexity: ClassVar[str] = "O(N)"
     per_entry: ClassVar[frozenset[str]] = frozenset({"lower", "upper"})
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
         low, high = as_vector_rows("lower", lower, finite=False), as_vector_rows("upper", upper, finite=False)

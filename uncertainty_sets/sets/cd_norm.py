@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ALIKE = 1e-12  # beyond its spread, an entry of p is still inside
 
 
-class CDNorm(CenteredSet):
+class CDNorm(CenteredSet, certified=True):
     """A budget of deviations from a centre q: {p : |p - q| <= spread, Σ |p - q|/spread <= budget}.
 
     With a multiplier ν for Σ(p - q) = 0, the budget goes to the largest spread·|f - ν|; ν minimises a convex
@@ -80,7 +80,6 @@ class CDNorm(CenteredSet):
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "spread", "budget")
     sized_by: ClassVar[str] = "budget"
-    _certifies_itself: ClassVar[bool] = True
     _spread: Array
     _budget: Array
 

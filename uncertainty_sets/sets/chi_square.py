@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class ChiSquare(SupportedBall):
+class ChiSquare(SupportedBall, certified=True):
     """Distributions near a centre q in χ² divergence: {p : Σ (p-q)²/q <= radius}.
 
     For a small radius the worst expected loss is mean + √(radius·variance) under q: the set behind
@@ -67,7 +67,6 @@ class ChiSquare(SupportedBall):
     formula: ClassVar[str] = "Σ (p-q)²/q <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
 
     @classmethod
     def ragged(

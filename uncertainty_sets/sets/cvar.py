@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class CVaR(CenteredSet):
+class CVaR(CenteredSet, certified=True):
     """The mean of the worst share of the losses: {p : p <= q/tail}.
 
     The largest expected loss is the conditional value at risk, also called average value at risk, expected
@@ -62,7 +62,6 @@ class CVaR(CenteredSet):
     formula: ClassVar[str] = "p <= q/tail"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "tail")
-    _certifies_itself: ClassVar[bool] = True
 
     _tail: Array
 

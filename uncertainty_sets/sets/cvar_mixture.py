@@ -18,7 +18,7 @@ from uncertainty_sets.sets._tails import check_tail
 from uncertainty_sets.sets.spectral import Spectral, of_mixture
 
 
-class CVaRMixture(Spectral):
+class CVaRMixture(Spectral, certified=True):
     """A weighted mean of CVaRs: {p : p = Σ weight_k·p_k with p_k <= q/tail_k}.
 
     Its largest expected loss is Σ weight_k·CVaR(tail_k): for example half of the mean (tail 1) and half of
@@ -54,7 +54,6 @@ class CVaRMixture(Spectral):
     summary: ClassVar[str] = "A weighted mean of CVaRs"
     formula: ClassVar[str] = "p = Σ weight_k·p_k with p_k <= q/tail_k"
     complexity: ClassVar[str] = "O(N) per level"
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, tails: ArrayLike, weights: ArrayLike) -> None:
         self._tails, self._weights = _as_mixture(tails, weights)

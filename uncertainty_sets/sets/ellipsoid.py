@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SMALLEST = 1e-100
 
 
-class Ellipsoid(Ball):
+class Ellipsoid(Ball, certified=True):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
     Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes, and some tens
@@ -80,7 +80,6 @@ class Ellipsoid(Ball):
     formula: ClassVar[str] = "(p - q)ᵀ Q⁻¹ (p - q) <= radius"
     complexity: ClassVar[str] = "O(N) diagonal, O(N³) dense"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, shape: ArrayLike, radius: ArrayLike) -> None:
         super().__init__(center, radius)

@@ -28,7 +28,7 @@ INSIDE = 1e-12
 """The violation up to which one member's distribution counts as in the others."""
 
 
-class Intersection(UncertaintySet):
+class Intersection(UncertaintySet, certified=True):
     """Distributions that are in each of several sets: {p : p in A, p in B, …}.
 
     Members of these kinds have a closed form, in any order; several boxes count as one:
@@ -92,7 +92,6 @@ class Intersection(UncertaintySet):
     formula: ClassVar[str] = "p in A, p in B, …"
     complexity: ClassVar[str] = "O(N) for a KL or χ² ball and boxes, else a conic program"
     per_entry: ClassVar[frozenset[str]] = frozenset()
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, *members: UncertaintySet) -> None:
         self.members = as_sets("members", members)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class KL(SupportedBall):
+class KL(SupportedBall, certified=True):
     """Distributions near a centre q in relative entropy: {p : Σ p·log(p/q) <= radius}.
 
     The worst case tilts the centre, p ∝ q·exp(f/η), until the divergence reaches the radius; if the radius is
@@ -64,7 +64,6 @@ class KL(SupportedBall):
     formula: ClassVar[str] = "Σ p·log(p/q) <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
 
     @classmethod
     def ragged(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class Nested(BlockSet):
+class Nested(BlockSet, certified=True):
     """Weights of groups and weights within each: {p : p = (π₁·p₁, π₂·p₂, …), π in outer, p_g in inners[g]}.
 
     The entries of p are cut into blocks, one for each group, in order. The worst case is
@@ -68,7 +68,6 @@ class Nested(BlockSet):
     formula: ClassVar[str] = "p = (π₁·p₁, π₂·p₂, …), π in outer, p_g in inners[g]"
     complexity: ClassVar[str] = "the oracles of `outer` and `inners`"
     per_entry: ClassVar[frozenset[str]] = frozenset()
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, outer: UncertaintySet, inners: Sequence[UncertaintySet]) -> None:
         check_set_given("outer", outer)

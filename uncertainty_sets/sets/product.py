@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class Product(BlockSet):
+class Product(BlockSet, certified=True):
     """Blocks with fixed weights, each with its own set: {p : p = (w₁·p₁, w₂·p₂, …), p_k in sets[k]}.
 
     The entries of p are cut into blocks, in order, and the blocks do not influence each other: the worst case
@@ -60,7 +60,6 @@ class Product(BlockSet):
     formula: ClassVar[str] = "p = (w₁·p₁, w₂·p₂, …), p_k in sets[k]"
     complexity: ClassVar[str] = "the oracles of `sets`"
     per_entry: ClassVar[frozenset[str]] = frozenset()
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, sets: Sequence[UncertaintySet], weights: ArrayLike) -> None:
         self.sets = as_sets("sets", sets)

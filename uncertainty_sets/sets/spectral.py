@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class Spectral(CenteredSet):
+class Spectral(CenteredSet, certified=True):
     """A spectral risk measure, losses weighted by their rank: {p : Σ_S p <= H(Σ_S q) for every event S}.
 
     The distortion H is concave and rises from H(0) = 0 to H(1) = 1: it is the largest probability of an
@@ -68,7 +68,6 @@ class Spectral(CenteredSet):
     formula: ClassVar[str] = "Σ_S p <= H(Σ_S q) for every event S"
     complexity: ClassVar[str] = "O(N log N)"
     by_row: ClassVar[tuple[str, ...]] = ("center",)
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, distortion: Callable[[Array], Array] | ArrayLike) -> None:
         self._store(np.ndim(center) == 2, as_center(center))

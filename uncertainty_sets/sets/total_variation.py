@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-class TotalVariation(Ball):
+class TotalVariation(Ball, certified=True):
     """Distributions near a centre q in total variation: {p : ½·Σ |p - q| <= radius}.
 
     No event's probability changes by more than the radius. The worst case takes that much mass from the
@@ -68,7 +68,6 @@ class TotalVariation(Ball):
     formula: ClassVar[str] = "½·Σ |p - q| <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
 
     @classmethod
     def ragged(

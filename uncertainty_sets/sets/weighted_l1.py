@@ -32,7 +32,7 @@ LIGHTEST, HEAVIEST = 1e-280, 1e280
 ROUNDED = 2.0**-52  # how well an entry of p is known, relative to it: it is a sum of two terms
 
 
-class WeightedL1(Ball):
+class WeightedL1(Ball, certified=True):
     """Distributions near a centre q in a weighted L1 distance: {p : Σ weights·|p - q| <= radius}.
 
     To move a unit of mass from i to j costs w_i + w_j. With a multiplier λ for the distance, all mass that
@@ -76,7 +76,6 @@ class WeightedL1(Ball):
     formula: ClassVar[str] = "Σ weights·|p - q| <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "weights", "radius")
-    _certifies_itself: ClassVar[bool] = True
     _weights: Array
 
     def __init__(self, center: ArrayLike, weights: ArrayLike, radius: ArrayLike) -> None:
