@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import inverse, projection, verdict
+from uncertainty_sets import inverse, projection, ragged, verdict
 from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from uncertainty_sets.conic.program import ConicProgram
     from uncertainty_sets.ragged import Ragged
+    from uncertainty_sets.rows import Layout, Structure
 
 
 def _states(cls: type[Any]) -> bool:
@@ -88,7 +89,11 @@ class UncertaintySet(Oracle):
     """Whether the class overrides `_closed_form`. This is derived; do not set it."""
 
     has_ragged: ClassVar[bool] = False
-    """Whether the class overrides `ragged`. This is derived; do not set it."""
+    """Whether there are `ragged` rows of this class, by its `layout`. This is derived; do not set it."""
+
+    layout: ClassVar[Layout | None] = None
+    """How the parameters lie in ragged rows, and the kernel that answers them (rows.py). A subclass with
+    other parameters needs its own."""
 
     sized_by: ClassVar[str] = ""
     """The parameter that says how large the set is, "radius" or "budget": a number >= 0. At 0 the set is its
@@ -114,8 +119,7 @@ class UncertaintySet(Oracle):
             )
         cls._certified = certified if owner is cls else vars(owner).get("_certified", False)
         cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
-        maker = next(each for each in cls.__mro__ if "ragged" in vars(each))
-        cls.has_ragged = vars(maker)["ragged"] is not vars(UncertaintySet)["ragged"]
+        cls.has_ragged = cls.layout is not None and {*cls.layout.parameters} == {*parameters_of(cls)}
         SETS.define(cls, replace=replace)
 
     @classmethod
@@ -264,13 +268,32 @@ class UncertaintySet(Oracle):
         return projection.prox(self, self._check_point(point), size)
 
     @classmethod
-    def ragged(cls, *parameters: Any, **named: Any) -> Ragged:
+    def ragged(
+        cls, *parameters: Any, indptr: ArrayLike | None = None, indices: ArrayLike | None = None, **named: Any
+    ) -> Ragged:
         """Return rows of this kind of set with different numbers of entries, over one shared value vector.
 
-        The parameters are those of the constructor, along the entries of all rows. Only sets with a closed
-        form have it. Others would take a conic program per row, milliseconds each, and their parameters are
-        not known to be cut by rows: for them call `worst_case` of a set per row.
+        The parameters are those of the constructor. What has an entry per probability lies along the entries
+        of all rows, or is one number for all; a radius is a number, or one per row; a cost is that between
+        the values, once for all rows; whatever else there is, all rows share. Only sets with a closed form
+        have rows. Others would take a conic program per row, milliseconds each, and their parameters are not
+        known to be cut by rows: for them call `worst_case` of a set per row.
+
+        Args:
+            *parameters: of the constructor. The first, such as the centre, may be a SciPy CSR matrix, which
+                brings indptr and indices.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+            **named: the same parameters by name.
+
+        >>> from uncertainty_sets import ChiSquare
+        >>> rows = ChiSquare.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=0.04, indptr=[0, 2, 5])
+        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
+        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
         """
+        if cls.has_ragged:
+            return ragged.made_of(cls, parameters, named, indptr, indices)
         able = ", ".join(sorted(each.__name__ for each in SETS.classes().values() if each.has_ragged))
         raise BackendUnsuitable(
             f"{cls.__name__} has no closed form for ragged rows (sets that have one: {able}); make a "
@@ -344,6 +367,17 @@ class UncertaintySet(Oracle):
         `out` (for p) is given only to certified classes; for others p is copied into it.
         """
         return None
+
+    @classmethod
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        """The kernel of ragged rows, and what it takes between `after` and `warm`.
+
+        Here what depends on several parameters is checked; `given` may be changed.
+        """
+        assert cls.layout is not None
+        return cls.layout.kernel, tuple(given.values())
 
     def _by_solver(self, losses: Array) -> WorstCase:
         """Answer one loss vector by a conic solver, after the closed form gave no proof."""

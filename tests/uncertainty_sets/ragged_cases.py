@@ -90,7 +90,7 @@ def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
 
 
 def _kinds(name: str) -> list[str]:
-    transport = "cost" in inspect.signature(get_set(name).ragged).parameters
+    transport = "cost" in inspect.signature(get_set(name)).parameters
     return [f"{name} {cost}" for cost in COSTS] if transport else [name]
 
 

@@ -115,12 +115,15 @@ def test_many_rows_run_in_pieces_and_agree_with_few(kind):
     rows = rows_of(kind, rng, indptr, indices)
     copies = 400  # more entries than one thread takes
     longer = np.concatenate([[0], np.cumsum(np.tile(np.diff(indptr), copies))])
-    parameters = {**rows._by_entry, **rows._by_row}
-    many = get_set(kind.partition(" ")[0]).ragged(
-        # What is one number for all rows (`power`, `order`) stays one number.
-        **{key: np.tile(each, copies) if each.size > 1 else each[0] for key, each in parameters.items()},
-        **rows._by_value,
-        **rows._in_common,
+    cls = get_set(kind.partition(" ")[0])
+
+    def repeated(name, given):
+        if cls.layout.parameters[name].what in {"values", "all"}:
+            return given
+        return np.tile(given, copies) if given.size > 1 else given[0]
+
+    many = cls.ragged(
+        **{name: repeated(name, given) for name, given in rows._given.items()},
         indptr=longer,
         indices=np.tile(indices, copies),
     )

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +21,10 @@ from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import Structure, as_flat_center, as_row_numbers, structure_of
+from uncertainty_sets.rows import CENTER, EACH_ROW, Layout, Structure
+
+if TYPE_CHECKING:
+    import cvxpy
 
 
 class CenteredSet(UncertaintySet):
@@ -87,12 +90,27 @@ class Ball(CenteredSet):
     def _singleton(self) -> Array | None:
         return self.center if self.rows is None and self._radius[0] == 0.0 else None
 
+    def _residual(self, p: Array) -> float:
+        """By the distance, where a subclass has a formula for it."""
+        distance, radius = self._distance(p), float(self._radius[0])
+        if distance is None:
+            return super()._residual(p)
+        return max((distance - radius) / max(1.0, radius), 0.0)
+
 
 class SupportedBall(Ball):
-    """A ball that knows where its centre has mass: losses elsewhere may have to be left out."""
+    """A ball of a divergence, of which most hold p at 0 where q is 0.
+
+    A subclass has a `_divergence` in units of the radius, and a multiplier `eta` of it.
+    """
 
     _inside: NDArray[np.bool_] | None
     """Where q > 0, or None if that is everywhere."""
+
+    @property
+    def _keeps_support(self) -> bool:
+        """Whether p = 0 where q = 0: losses there are left out."""
+        return True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
         super().__init__(center, radius)
@@ -104,6 +122,28 @@ class SupportedBall(Ball):
         if self._inside is None:
             return losses
         return on_support(losses, self._inside)
+
+    def _none_outside(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
+        """p = 0 where q = 0."""
+        outside = np.flatnonzero(self._center[0] == 0.0)
+        return [p[outside] == 0.0] if outside.size else []
+
+    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
+        return answer.dual.get("eta")
+
+    @abstractmethod
+    def _divergence(self, p: Array) -> float:
+        """Of p from the centre, over q > 0 if p has to be 0 elsewhere."""
+
+    def _distance(self, p: Array) -> float:
+        outside = self._keeps_support and p[self._center[0] == 0.0].any()
+        return np.inf if outside else max(0.0, self._divergence(p))
+
+    def _residual(self, p: Array) -> float:
+        radius = float(self._radius[0])
+        outside = p[self._center[0] == 0.0] if self._keeps_support else np.zeros(0)
+        excess = (self._divergence(p) - radius) / max(1.0, radius)
+        return max(float(np.abs(outside).max(initial=0.0)), excess, 0.0)
 
 
 def pulled_in(p: Array, center: Array, radius: float, distance: Callable[[Array], float]) -> Array:
@@ -129,72 +169,36 @@ class PowerBall(SupportedBall, certified=True):
     unit: ClassVar[float] = 1.0
     """How much of D one unit of the radius is."""
 
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each a ball with a centre of its own. O(entries) per pass.
-
-        >>> from uncertainty_sets import Hellinger
-        >>> rows = Hellinger.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=[0.01, 0.02], indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
-        array([0.3603, 0.6397, 0.3587, 0.3085, 0.3329])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        return cls._ragged(structure, center, radius, cls.power, {})
+    layout: ClassVar[Layout | None] = Layout("cressie_read", KEYS, center=CENTER, radius=EACH_ROW)
 
     @classmethod
-    def _ragged(
-        cls, structure: Structure, center: Any, radius: ArrayLike, power: float, more: dict[str, Array]
-    ) -> Ragged:
-        """Rows of that power; `more` are further parameters of the constructor."""
-        q, limit = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
-        family = np.array([[power, cls.unit]])
-        by_row = {"radius": limit, **more}
-        arguments = (q, limit, family)
-        return Ragged(cls, "cressie_read", KEYS, structure, arguments, by_entry={"center": q}, by_row=by_row)
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        family = np.array([[given.get("power", cls.power), cls.unit]])
+        return "cressie_read", (given["center"], given["radius"], family)
 
     def _closed_form(
         self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
     ) -> WorstCase:
         from uncertainty_sets.kernels.cressie_read import rows
 
-        f = self._on_support(losses) if self.power >= 1.0 else losses
+        f = self._on_support(losses) if self._keeps_support else losses
         family = np.array([[self.power, self.unit]])
         return answer(rows, f, (self._center, self._radius, family), KEYS, warm_start, out)
 
     def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
         from uncertainty_sets.kernels.power_radius import rows
 
-        f = self._on_support(losses) if self.power >= 1.0 else losses
+        f = self._on_support(losses) if self._keeps_support else losses
         return closed(self, rows, f, (self._center, np.array([[self.power, self.unit]])), targets)
 
-    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
-        return answer.dual.get("eta")
+    @property
+    def _keeps_support(self) -> bool:
+        return self.power >= 1.0
 
-    def _distance(self, p: Array) -> float:
-        q = self._center[0]
-        if self.power >= 1.0 and p[q == 0.0].any():
-            return np.inf
-        return max(0.0, divergence_of(p, q, self.power) / self.unit)
-
-    def _residual(self, p: Array) -> float:
-        q, radius = self._center[0], float(self._radius[0])
-        outside = float(np.abs(p[q == 0.0]).max(initial=0.0)) if self.power >= 1.0 else 0.0
-        divergence = divergence_of(p, q, self.power) / self.unit
-        return max(outside, (divergence - radius) / max(1.0, radius), 0.0)
+    def _divergence(self, p: Array) -> float:
+        return divergence_of(p, self._center[0], self.power) / self.unit
 
 
 def divergence_of(p: Array, q: Array, power: float) -> float:

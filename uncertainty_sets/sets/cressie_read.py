@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import as_array
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import structure_of
-from uncertainty_sets.sets._balls import PowerBall
+from uncertainty_sets.rows import CENTER, EACH_ROW, Along, Layout
+from uncertainty_sets.sets._balls import KEYS, PowerBall
 
 if TYPE_CHECKING:
     import cvxpy
@@ -69,6 +68,13 @@ class CressieRead(PowerBall):
     formula: ClassVar[str] = "Σ q·φ(p/q) <= radius, φ(t) = (tᵏ - kt + k - 1)/(k(k-1))"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
+    layout: ClassVar[Layout | None] = Layout(
+        "cressie_read",
+        KEYS,
+        center=CENTER,
+        radius=EACH_ROW,
+        power=Along("all", lambda name, power, structure: _check_power(power)),
+    )
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, power: float) -> None:
         super().__init__(center, radius)
@@ -78,33 +84,6 @@ class CressieRead(PowerBall):
     def default_parameters(cls, center: Array) -> dict[str, Any]:
         """The power 1.5, between KL and χ²."""
         return super().default_parameters(center) | {"power": 1.5}
-
-    @classmethod
-    def ragged(  # type: ignore[override]  # the power is a parameter here
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        power: float,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each a ball of that power with a centre of its own.
-
-        >>> rows = CressieRead.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=0.02, power=2.0, indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
-        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            power: as for a single set; one number for all rows.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure, k = structure_of("center", center, indptr, indices), _check_power(power)
-        return cls._ragged(structure, center, radius, k, {"power": np.array([k])})
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Σ q·(p/q)^k against 1 + k(k-1)·radius over q > 0; p = 0 elsewhere if k > 1.
@@ -125,9 +104,7 @@ class CressieRead(PowerBall):
         moment = q[inside] @ powers
         limits = [moment >= room if 0.0 < k < 1.0 else moment <= room]
         limits += power_cones(cvxpy.multiply(1.0 / q[inside], p[inside]), k, powers)
-        if k > 1.0 and len(inside) < q.size:
-            limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
-        return limits
+        return [*limits, *self._none_outside(p)] if self._keeps_support else limits
 
 
 def _check_power(power: Any) -> float:

@@ -14,8 +14,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, run_pieces
 from uncertainty_sets.parameters import as_array, as_center, readonly
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
+from uncertainty_sets.rows import CENTER, Along, Layout, Structure
 from uncertainty_sets.sets._balls import CenteredSet
 
 if TYPE_CHECKING:
@@ -55,6 +54,15 @@ class Spectral(CenteredSet, certified=True):
     >>> round(Spectral(q, [(0, 0), (0.1, 0.5), (1, 1)]).worst_case(f).value, 6)
     2.888889
 
+    Ragged rows have one distortion, and an empty `dual`, which has room for two numbers per row: the order of
+    row b is that of ``rows.row(b).worst_case(losses)``. H is called with the entries of many rows at once,
+    by several threads if there are many entries:
+
+    >>> rows = Spectral.ragged([0.5, 0.5, 0.2, 0.3, 0.5], np.sqrt, indptr=[0, 2, 5])
+    >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
+    >>> rows.worst_case(v).value.round(4), rows.row(1).worst_case(v[2:]).dual["order"]
+    (array([1.7071, 2.1543]), array([0, 1, 2]))
+
     For solvers and `robust.support` H has to be piecewise linear, or the centre uniform. A mixture of a few
     CVaRs is faster as `CVaRMixture`.
 
@@ -68,48 +76,19 @@ class Spectral(CenteredSet, certified=True):
     formula: ClassVar[str] = "Σ_S p <= H(Σ_S q) for every event S"
     complexity: ClassVar[str] = "O(N log N)"
     by_row: ClassVar[tuple[str, ...]] = ("center",)
+    layout: ClassVar[Layout | None] = Layout(
+        "spectral", (), center=CENTER, distortion=Along("all", lambda name, H, structure: as_distortion(H))
+    )
 
     def __init__(self, center: ArrayLike, distortion: Callable[[Array], Array] | ArrayLike) -> None:
         self._store(np.ndim(center) == 2, as_center(center))
         self._distortion = as_distortion(distortion)
 
     @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        distortion: Callable[[Array], Array] | ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each with a centre of its own and all with one distortion.
-
-        The answer has value, bound, gap and violation of each row, and an empty `dual`, which has room for
-        two numbers per row: the order of row b is that of ``rows.row(b).worst_case(losses)``. O(n log n) per
-        row of n entries. H is called with the entries of many rows at once, by several threads if there are
-        many entries.
-
-        >>> import numpy as np
-        >>> rows = Spectral.ragged([0.5, 0.5, 0.2, 0.3, 0.5], np.sqrt, indptr=[0, 2, 5])
-        >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
-        >>> rows.worst_case(v).value.round(4)
-        array([1.7071, 2.1543])
-        >>> rows.row(1).worst_case(v[2:]).dual["order"]
-        array([0, 1, 2])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            distortion: as for a single set; one for all rows.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure, H = structure_of("center", center, indptr, indices), as_distortion(distortion)
-        q = as_flat_center(center, structure)
-        return Ragged(
-            Spectral, partial(_ragged, H), (), structure, (q,), by_entry={"center": q},
-            in_common={"distortion": as_given(H)},
-        )  # fmt: skip
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        return partial(_ragged, given["distortion"]), (given["center"],)
 
     @property
     def distortion(self) -> Callable[[Array], Array] | Array:
@@ -232,6 +211,8 @@ def at_steps(distortion: Distortion, steps: int) -> PiecewiseLinear:
 
 def as_distortion(given: Any) -> Distortion:
     """Return H from a function or from breakpoints, or refuse what is not concave from (0, 0) to (1, 1)."""
+    if isinstance(given, PiecewiseLinear):  # of other rows, and checked there
+        return given
     if callable(given):
         check_shape(given, GRID, evaluate(given, GRID))
         return given  # type: ignore[no-any-return]
