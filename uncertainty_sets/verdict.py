@@ -34,6 +34,10 @@ USABLE = 1e-4
 """The promise of a conic answer: a gap of at most this much of the spread, and a violation of at most this.
 Most answers are at 1e-9; one that breaks the promise is raised, never returned."""
 
+NEGATIVE = 1e-7
+"""How far below zero a solver's gap may be, over the spread: p is outside the set by its violation, and the
+value may exceed the bound by that much times the multipliers."""
+
 MEASURED = 1e-9
 """The largest violation of a closed form that is measured by `violation`, the same as in `contains`: cvxpy
 evaluates the constraints there, not a kernel."""

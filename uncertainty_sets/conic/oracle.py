@@ -34,7 +34,7 @@ from uncertainty_sets.conic.membership import (
 from uncertainty_sets.conic.program import ConicProgram
 from uncertainty_sets.errors import FdroError, InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite
-from uncertainty_sets.verdict import USABLE
+from uncertainty_sets.verdict import NEGATIVE, USABLE
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from uncertainty_sets.contract import SetContract
 
 __all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
-
-NEGATIVE = 1e-7
-"""How far below zero a gap may be, over the spread: p is outside the set by its violation, and the value
-may exceed the bound by that much times the multipliers."""
 
 FEASIBLE = 1e-9
 """A violation this small, or a gap as little below zero, is left alone."""
