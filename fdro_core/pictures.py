@@ -15,7 +15,7 @@ import numpy as np
 from fdro_core.errors import InvalidSetting
 from fdro_core.result import Result
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.plotting.style import FAINT, INK, SHADE, label_ends, new_axes, pyplot
+from uncertainty_sets.pictures import FAINT, INK, SHADE, label_ends, new_axes, pyplot
 
 __all__ = ["draw_active_workers", "draw_convergence", "draw_planes", "draw_run", "draw_staleness"]
 

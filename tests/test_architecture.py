@@ -147,7 +147,7 @@ def test_a_way_enters_the_files_in_the_order_of_the_page(entered, way):
 def test_an_oracle_call_enters_no_other_file_but_helpers(entered, way):
     helpers = {
         "uncertainty_sets/backends/base.py",
-        "uncertainty_sets/centered.py",  # leaves out losses where the centre has no mass
+        "uncertainty_sets/sets/_balls.py",  # leaves out losses where the centre has no mass
         "uncertainty_sets/kernels/native/by_numba.py",  # kernels as plain Python
         "uncertainty_sets/kernels/native/library.py",
         "uncertainty_sets/kernels/dispatch.py",  # the check of the losses, on the conic way

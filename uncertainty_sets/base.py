@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import failures, fallback, inverse, paths, projection, recheck
+from uncertainty_sets import inverse, projection, ragged, verdict
 from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import build, parameters_of
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
 from uncertainty_sets.discovery import Registry
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput
+from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, as_number, example_center
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     from uncertainty_sets.conic.program import ConicProgram
     from uncertainty_sets.ragged import Ragged
+    from uncertainty_sets.rows import Layout, Structure
 
-FROM_CONSTRAINTS = (
-    "reference", "_closed_form", "_by_solver", "_residual", "_conic_program", "_dual_from_conic",
-    "_singleton", "_projection", "ragged", "_closed_radius", "_slope", "_distance", "_concave_in_power",
-)  # fmt: skip
-"""What a class derives from its own constraints; a subclass with other constraints must not inherit it."""
+
+def _states(cls: type[Any]) -> bool:
+    """Whether a class itself says what its constraints are."""
+    return "constraints" in vars(cls) and not getattr(vars(cls)["constraints"], "__isabstractmethod__", False)
 
 
 def _named(function: Any, name: str) -> Any:
@@ -68,6 +68,9 @@ class UncertaintySet(Oracle):
     A new set needs only `constraints` (docs/add-a-set.md). A set with a faster method overrides
     `_closed_form`. A subclass with a `name` is found by the registry; if another class has that name, the
     definition is an error, unless it says ``class Mine(UncertaintySet, replace=True)``.
+
+    ``certified=True`` in the same place says that the class's own `_closed_form` measures value and violation
+    from the p that it returns: its answers are not measured again (verdict.py), and it takes `out`.
     """
 
     name: ClassVar[str] = ""
@@ -86,7 +89,11 @@ class UncertaintySet(Oracle):
     """Whether the class overrides `_closed_form`. This is derived; do not set it."""
 
     has_ragged: ClassVar[bool] = False
-    """Whether the class overrides `ragged`. This is derived; do not set it."""
+    """Whether there are `ragged` rows of this class, by its `layout`. This is derived; do not set it."""
+
+    layout: ClassVar[Layout | None] = None
+    """How the parameters lie in ragged rows, and the kernel that answers them (rows.py). A subclass with
+    other parameters needs its own."""
 
     sized_by: ClassVar[str] = ""
     """The parameter that says how large the set is, "radius" or "budget": a number >= 0. At 0 the set is its
@@ -96,30 +103,36 @@ class UncertaintySet(Oracle):
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
-    _certifies_itself: ClassVar[bool] = True
-    """Set by a class whose `_closed_form` measures value and violation from p: its answers are not measured
-    again (recheck.py). A subclass that overrides `_closed_form` has to set it anew."""
+    _certified: ClassVar[bool] = True
+    """Whether the class that defines `_closed_form` said `certified=True`. This is derived; do not set it."""
 
-    def __init_subclass__(cls, *, replace: bool = False, **options: Any) -> None:
+    def __init_subclass__(cls, *, replace: bool = False, certified: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" not in vars(cls) and cls.__init__ is not object.__init__:
             cls.__init__ = _named(cls.__init__, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
-        if "constraints" in vars(cls):
-            cls._drop_methods_of_another_set()
+        cls._refuse_other_constraints()
         owner = next(each for each in cls.__mro__ if "_closed_form" in vars(each))
+        if certified and owner is not cls:
+            raise BrokenSet(
+                f"certified=True is about the `_closed_form` that a class defines, and {cls.__name__} has "
+                "none of its own: leave it out"
+            )
+        cls._certified = certified if owner is cls else vars(owner).get("_certified", False)
         cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
-        maker = next(each for each in cls.__mro__ if "ragged" in vars(each))
-        cls.has_ragged = vars(maker)["ragged"] is not vars(UncertaintySet)["ragged"]
-        cls._certifies_itself = vars(owner).get("_certifies_itself", False)
+        cls.has_ragged = cls.layout is not None and {*cls.layout.parameters} == {*parameters_of(cls)}
         SETS.define(cls, replace=replace)
 
     @classmethod
-    def _drop_methods_of_another_set(cls) -> None:
-        """Inherit nothing that a parent computes from its own constraints: these are other constraints."""
-        if any("constraints" in vars(each) for each in cls.__mro__[1:] if each is not UncertaintySet):
-            for method in FROM_CONSTRAINTS:
-                if method not in vars(cls):
-                    setattr(cls, method, vars(UncertaintySet)[method])
+    def _refuse_other_constraints(cls) -> None:
+        """What a class inherits, such as a closed form or a reference, must be of its own set."""
+        stated = [each for each in cls.__mro__ if _states(each)]
+        if len(stated) > 1:
+            own, parent = cls.__name__, stated[1].__name__
+            raise BrokenSet(
+                f"{own} has other `constraints` than its parent {parent}, whose closed form, reference and "
+                f"other methods would answer for {parent}: derive {own} from UncertaintySet, with a {parent} "
+                f"as an attribute if it takes over its constraints, or use Intersection({parent}(…), …)"
+            )
 
     @abstractmethod
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
@@ -130,12 +143,12 @@ class UncertaintySet(Oracle):
     ) -> WorstCase:
         answer: WorstCase | None = None
         if backend in {"auto", "closed-form"}:
-            if self._certifies_itself:
+            if self._certified:
                 answer = self._closed_form(f, warm_start, out)
             else:
-                answer = recheck.closed_form(self, f, warm_start)
+                answer = verdict.measured_closed_form(self, f, warm_start)
             if answer is not None and answer.unproved:
-                answer = fallback.settle(self, f, answer, backend)
+                answer = verdict.settle(self, f, answer, backend)
         if answer is None:
             if backend == "closed-form":
                 raise BackendUnsuitable(
@@ -146,7 +159,7 @@ class UncertaintySet(Oracle):
         return answer
 
     def best_case(
-        self, losses: ArrayLike, *, backend: str = "auto", on_failure: failures.OnFailure = "raise"
+        self, losses: ArrayLike, *, backend: str = "auto", on_failure: verdict.OnFailure = "raise"
     ) -> BestCase:
         """Return the distribution in the set with the smallest expected loss, with its certificate.
 
@@ -198,7 +211,7 @@ class UncertaintySet(Oracle):
         >>> CDNorm([0.5, 0.5], 0.1, budget=1.0).scaled(0.5).budget
         0.5
         """
-        found: UncertaintySet = paths.scaled(self, factor)
+        found: UncertaintySet = inverse.scaled(self, factor)
         return found
 
     def worst_case_path(self, losses: ArrayLike, radii: ArrayLike) -> WorstCase:
@@ -211,7 +224,7 @@ class UncertaintySet(Oracle):
         >>> KL([0.5, 0.3, 0.2], 0.1).worst_case_path([1.0, 2.0, 4.0], [0.0, 0.1, 10.0]).value.round(3)
         array([1.9  , 2.439, 4.   ])
         """
-        return paths.worst_case_path(self, losses, radii)
+        return inverse.worst_case_path(self, losses, radii)
 
     def radius_of(self, p: ArrayLike) -> float:
         """Return the least radius (or budget) at which the set contains p; infinite if none does.
@@ -255,13 +268,32 @@ class UncertaintySet(Oracle):
         return projection.prox(self, self._check_point(point), size)
 
     @classmethod
-    def ragged(cls, *parameters: Any, **named: Any) -> Ragged:
+    def ragged(
+        cls, *parameters: Any, indptr: ArrayLike | None = None, indices: ArrayLike | None = None, **named: Any
+    ) -> Ragged:
         """Return rows of this kind of set with different numbers of entries, over one shared value vector.
 
-        The parameters are those of the constructor, along the entries of all rows. Only sets with a closed
-        form have it. Others would take a conic program per row, milliseconds each, and their parameters are
-        not known to be cut by rows: for them call `worst_case` of a set per row.
+        The parameters are those of the constructor. What has an entry per probability lies along the entries
+        of all rows, or is one number for all; a radius is a number, or one per row; a cost is that between
+        the values, once for all rows; whatever else there is, all rows share. Only sets with a closed form
+        have rows. Others would take a conic program per row, milliseconds each, and their parameters are not
+        known to be cut by rows: for them call `worst_case` of a set per row.
+
+        Args:
+            *parameters: of the constructor. The first, such as the centre, may be a SciPy CSR matrix, which
+                brings indptr and indices.
+            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
+            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
+                own. None: there is a value for each entry.
+            **named: the same parameters by name.
+
+        >>> from uncertainty_sets import ChiSquare
+        >>> rows = ChiSquare.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=0.04, indptr=[0, 2, 5])
+        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
+        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
         """
+        if cls.has_ragged:
+            return ragged.made_of(cls, parameters, named, indptr, indices)
         able = ", ".join(sorted(each.__name__ for each in SETS.classes().values() if each.has_ragged))
         raise BackendUnsuitable(
             f"{cls.__name__} has no closed form for ragged rows (sets that have one: {able}); make a "
@@ -332,9 +364,20 @@ class UncertaintySet(Oracle):
     ) -> WorstCase | None:
         """The exact answer by this set's own method, or None if it has none.
 
-        `out` (for p) is given only to classes that certify themselves; for others p is copied into it.
+        `out` (for p) is given only to certified classes; for others p is copied into it.
         """
         return None
+
+    @classmethod
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        """The kernel of ragged rows, and what it takes between `after` and `warm`.
+
+        Here what depends on several parameters is checked; `given` may be changed.
+        """
+        assert cls.layout is not None
+        return cls.layout.kernel, tuple(given.values())
 
     def _by_solver(self, losses: Array) -> WorstCase:
         """Answer one loss vector by a conic solver, after the closed form gave no proof."""

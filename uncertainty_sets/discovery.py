@@ -3,7 +3,7 @@
 There is one `Registry` for each kind of extension: sets, backends, algorithms, engines. A class reaches it
 in one of three ways, none of which edits a list:
 
-- a file in the registry's folder;
+- a file in the registry's folder, unless its name begins with an underscore;
 - an entry point of another package, in the group that is called as the folder is;
 - a class that sets `name` itself, from the moment that it is defined.
 
@@ -210,8 +210,9 @@ class Registry(Generic[T]):
             return
         for folder in self.folders:
             package = importlib.import_module(folder)
-            for module in pkgutil.iter_modules(package.__path__, f"{folder}."):
-                importlib.import_module(module.name)
+            for module in pkgutil.iter_modules(package.__path__):
+                if not module.name.startswith("_"):  # what several files of the folder share
+                    importlib.import_module(f"{folder}.{module.name}")
         self._read_entry_points()
         self._walked = True
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
-    from uncertainty_sets.check.report import SetReport
+    from uncertainty_sets.check.check import SetReport
 
 __all__ = [
     "BackendError",

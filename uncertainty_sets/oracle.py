@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import failures, reuse
+from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import parameters_of
@@ -47,7 +47,7 @@ class Oracle(ABC):
         *,
         backend: str = "auto",
         warm_start: WorstCase | None = None,
-        on_failure: failures.OnFailure = "raise",
+        on_failure: verdict.OnFailure = "raise",
         out: Array | None = None,
     ) -> WorstCase:
         """Return the distribution in the set with the largest expected loss, with its certificate.
@@ -81,7 +81,7 @@ class Oracle(ABC):
         """
         f = self._check_losses(losses)
         if out is not None:
-            reuse.check(out, f, losses)
+            _check_out(out, f, losses)
         if warm_start is not None and not isinstance(warm_start, WorstCase):
             raise InvalidInput(
                 f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}",
@@ -89,20 +89,28 @@ class Oracle(ABC):
                 value=warm_start,
             )
         if on_failure != "raise":
-            failures.check_on_failure(on_failure)
+            verdict.check_on_failure(on_failure)
             try:
                 return self.worst_case(f, backend=backend, warm_start=warm_start, out=out)
             except SolverFailed as error:
-                missing = failures.in_place_of(error, f)
-                return missing if out is None else reuse.place(missing, out)
+                missing = verdict.in_place_of(error, f)
+                return missing if out is None else _placed(missing, out)
         answer = self._answer_checked(f, backend, warm_start, out)
-        return answer if out is None else reuse.place(answer, out)
+        return answer if out is None else _placed(answer, out)
 
     @abstractmethod
     def _answer_checked(
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
         """Answer checked losses, (N,) or (B, N), or raise SolverFailed; p may be put into `out`."""
+
+    @abstractmethod
+    def _by_solver(self, losses: Array) -> WorstCase:
+        """Answer one loss vector by a conic solver, after the closed form gave no proof."""
+
+    @abstractmethod
+    def _row(self, index: int) -> Oracle:
+        """The problem of one row of a batch, if parameters differ by row."""
 
     def _check_losses(self, losses: ArrayLike) -> Array:
         """Losses as a C-contiguous writable float64 array, (N,) or (B, N); kernels look for NaN."""
@@ -143,3 +151,42 @@ class Oracle(ABC):
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__getstate__())
         return twin
+
+
+def _check_out(out: Any, losses: Array, given: ArrayLike) -> None:
+    """Refuse an `out` that kernels cannot write to, or that overlaps the losses.
+
+    Args:
+        out: what the caller gave for p.
+        losses: as kernels take them, (N,) or (B, N).
+        given: the losses as the caller gave them, which must stay as they are.
+    """
+    if not isinstance(out, np.ndarray):
+        raise _refused_out(
+            out, "be a NumPy array", f"got {type(out).__name__}; np.empty(losses.shape) makes one"
+        )
+    if out.dtype != np.float64:
+        raise _refused_out(out, "be float64", f"got {out.dtype}; np.empty(losses.shape) makes one that fits")
+    if out.shape != losses.shape:
+        raise _refused_out(out, f"have the shape of p, {losses.shape}", f"got {out.shape}")
+    if not out.flags.carray:
+        lack = "one that is read-only" if not out.flags.writeable else "one that is not"
+        raise _refused_out(out, "be C-contiguous, aligned and writable", f"got {lack}")
+    if np.may_share_memory(out, losses) or (
+        isinstance(given, np.ndarray) and np.may_share_memory(out, given)
+    ):
+        raise _refused_out(
+            out, "not overlap the losses", "got memory of theirs; give an array apart from them"
+        )
+
+
+def _placed(answer: WorstCase, out: Array) -> WorstCase:
+    """The answer with `out` as its p; copied, unless the kernel wrote it there."""
+    if not np.may_share_memory(answer.p, out):
+        out[...] = answer.p
+    answer.p = out
+    return answer
+
+
+def _refused_out(out: Any, needed: str, got: str) -> InvalidInput:
+    return InvalidInput(f"out must {needed}, {got}", parameter="out", value=out)

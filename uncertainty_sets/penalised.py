@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback, support_atom
+from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.conic import support as atom
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter, SolverFailed, UnknownName
 from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.names import instead
@@ -109,7 +110,7 @@ class Penalised(Oracle):
         """Return the value as a convex cvxpy expression of convex losses; `robust.support` calls this."""
         if self.rows is not None:
             raise InvalidParameter(f"support takes one centre and weight, and there are {self.rows} rows")
-        return support_atom.expression(
+        return atom.expression(
             self,
             losses,
             _dual,
@@ -146,7 +147,7 @@ class Penalised(Oracle):
             found.dual = {"nu": float(nu[0]) if f.ndim == 1 else nu}
         if not found.unproved:
             return found
-        return fallback.settle(self, f, found, backend, "to minimise robust.support(…) with a solver")
+        return verdict.settle(self, f, found, backend, "to minimise robust.support(…) with a solver")
 
     def _row(self, index: int) -> Penalised:
         """The oracle of one row of a batch."""

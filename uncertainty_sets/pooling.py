@@ -20,6 +20,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import EmptySet, InvalidParameter, SolverFailed
 from uncertainty_sets.kernels.layout import FEASIBLE, PROMISE, ULPS
 from uncertainty_sets.parameters import as_array, as_center
+from uncertainty_sets.verdict import keeps_promise
 
 EPS = 2.0**-52
 MOST_STEPS, MOST_TRIALS = 300, 100
@@ -339,7 +340,7 @@ def _violation(p: Array, views: _Views) -> float:
 def _judge(found: Pooled, views: _Views, at: _Point) -> None:
     """Raise if the certificate breaks the promise."""
     rounding = min(PROMISE, ULPS + float(np.abs(at.y) @ views.rounding))
-    if found.violation <= FEASIBLE and abs(found.gap) <= max(PROMISE * found.divergence, rounding):
+    if keeps_promise(found.gap, found.violation, found.divergence, rounding):
         return
     raise SolverFailed(
         f"no distribution with a proof found for the views: after {found.iterations} steps the largest "

@@ -1,23 +1,22 @@
 """Ragged rows: many small sets, each over its own entries of one shared vector of values.
 
-`KL.ragged`, `Box.ragged` and the others check the rows once and return a `Ragged`; its `worst_case` then
-costs no more than the rows themselves.
+`KL.ragged`, `Box.ragged` and the others check the rows once (rows.py) and return a `Ragged`; its `worst_case`
+then costs no more than the rows themselves.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import fallback
+from uncertainty_sets import verdict
 from uncertainty_sets.answer import RaggedWorstCase, name_rows
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.contract import SetContract
 from uncertainty_sets.errors import FdroError, InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import PIECE, run_pieces, unit
 from uncertainty_sets.kernels.layout import (
@@ -32,7 +31,10 @@ from uncertainty_sets.kernels.layout import (
     VIOLATION,
 )
 from uncertainty_sets.parameters import as_floats, as_index, as_number
-from uncertainty_sets.ragged_parameters import Integers, Structure, entries_of
+from uncertainty_sets.rows import Along, Integers, Structure, entries_of, structure_of
+
+if TYPE_CHECKING:
+    from uncertainty_sets.base import UncertaintySet
 
 COLD = np.full((2, 1), np.nan)
 NO_INTEGERS, NO_FLOATS = np.empty(0, np.int64), np.empty(0)
@@ -62,41 +64,30 @@ class Ragged:
 
     def __init__(
         self,
-        kind: type[SetContract],
-        kernel: str | Callable[..., None],
-        keys: tuple[str, ...],
+        kind: type[UncertaintySet],
         structure: Structure,
-        arguments: tuple[Array | Integers, ...],
-        *,
-        by_entry: Mapping[str, Array],
-        by_row: Mapping[str, Array] = MappingProxyType({}),
-        by_value: Mapping[str, Array | None] = MappingProxyType({}),
-        in_common: Mapping[str, Any] = MappingProxyType({}),
-        up_to_largest: tuple[str, ...] = (),
+        given: Mapping[str, Any],
+        kernel: str | Callable[..., None],
+        arguments: tuple[Any, ...],
     ) -> None:
         """Keep rows that are checked already; users call `ragged` of a set.
 
         Args:
             kind: the class of the rows.
-            kernel: the file in kernels/ whose `ragged` answers them, or a function called like that one.
-            keys: the names of the multipliers, at most two; empty if a row has more.
             structure: the entries of each row.
+            given: the parameters of its constructor, as its `layout` says that they lie.
+            kernel: the file in kernels/ whose `ragged` answers them, or a function called like that one.
             arguments: what the kernel takes between `after` and `warm`.
-            by_entry: parameters of the constructor of `kind`, for `row`: a number for each entry, or one.
-            by_row: likewise, a number for each row, or one.
-            by_value: likewise, positions of the values or a matrix between them; None: their places.
-            in_common: likewise, whatever all rows share as it is.
-            up_to_largest: multipliers that prove nothing above the largest loss of their row, to which
-                the rounding of losses that are scaled down could lift them.
         """
+        layout = kind.layout
+        assert layout is not None
         self._kind = kind
-        self._kernel_or_file = kernel
-        self._keys = keys
+        self._keys = layout.keys
         self._structure = structure
+        self._given = dict(given)
+        self._kernel_or_file = kernel
         self._arguments = arguments
-        self._up_to_largest = [DUAL + keys.index(key) for key in up_to_largest]
-        self._by_entry, self._by_row, self._by_value = dict(by_entry), dict(by_row), dict(by_value)
-        self._in_common = dict(in_common)
+        self._up_to_largest = [DUAL + self._keys.index(key) for key in layout.up_to_largest]
         pieces = np.arange(0, structure.entries, PIECE)
         edges = np.searchsorted(structure.indptr, pieces).tolist()
         self._edges: list[int] = sorted({*edges, structure.rows})
@@ -127,16 +118,10 @@ class Ragged:
         """
         index = as_index("row", index, len(self))
         start, stop = self._entries(index)
-        places = self._structure.places(start, stop)
-        given: dict[str, Any] = dict(self._in_common)
-        for name, array in self._by_entry.items():
-            given[name] = array[start:stop] if array.size > 1 else np.full(stop - start, array[0])
-        for name, array in self._by_row.items():
-            given[name] = float(array[index if array.size > 1 else 0])
-        for name, shared in self._by_value.items():
-            given[name] = places.astype(float) if shared is None else shared[np.ix_(*[places] * shared.ndim)]
-        make = cast("Callable[..., SetContract]", self._kind)
-        return make(**given)
+        places, entries = self._structure.places(start, stop), slice(start, stop)
+        along, given = self._along(), self._given
+        make = cast("Callable[..., UncertaintySet]", self._kind)
+        return make(**{name: along[name].of_row(given[name], index, entries, places) for name in given})
 
     def take(self, rows: Sequence[int] | Integers) -> Ragged:
         """Return some of the rows, in that order; their places in the values stay the same.
@@ -151,14 +136,9 @@ class Ragged:
         chosen = _chosen(rows, len(self))
         entries = entries_of(chosen, self._structure.indptr)
         indptr = np.append(0, np.cumsum(np.diff(self._structure.indptr)[chosen]))
-        given: dict[str, Any] = {}
-        for name, array in self._by_entry.items():
-            given[name] = array[entries] if array.size > 1 else array
-        for name, array in self._by_row.items():
-            given[name] = array[chosen] if array.size > 1 else array[0]
-        given |= self._by_value | self._in_common
-        make = cast("Callable[..., Ragged]", self._kind.ragged)
-        return make(**given, indptr=indptr, indices=self._structure.places()[entries])
+        along, given = self._along(), self._given
+        parts = {name: along[name].of_rows(given[name], chosen, entries) for name in given}
+        return self._kind.ragged(**parts, indptr=indptr, indices=self._structure.places()[entries])
 
     def worst_case(
         self,
@@ -217,6 +197,11 @@ class Ragged:
             self._redo(failed, losses, answer)
         answer.count_iterations()
         return answer
+
+    def _along(self) -> Mapping[str, Along]:
+        layout = self._kind.layout  # asked for each time: a pickle of the rows need not hold it
+        assert layout is not None
+        return layout.parameters
 
     def _kernel(self) -> Callable[..., None]:
         found = self._kernel_or_file
@@ -307,7 +292,7 @@ class Ragged:
             table[self._up_to_largest, b] = np.minimum(table[self._up_to_largest, b], f.max())
             if table[STATUS, b] != OK:
                 try:
-                    answer.put(b, fallback.by_solver(self.row(b), f))
+                    answer.put(b, verdict.by_solver(self.row(b), f))
                 except FdroError as error:
                     unproved[b] = error
                     table[[VALUE, BOUND, VIOLATION], b], table[GAP, b] = np.nan, np.inf
@@ -336,6 +321,27 @@ class Ragged:
             parameter="values",
             value=values,
         )
+
+
+def made_of(
+    kind: type[UncertaintySet],
+    parameters: tuple[Any, ...],
+    named: Mapping[str, Any],
+    indptr: ArrayLike | None,
+    indices: ArrayLike | None,
+) -> Ragged:
+    """Answer `UncertaintySet.ragged`, for a set with a `layout`."""
+    try:
+        bound = inspect.signature(kind).bind(*parameters, **named)
+    except TypeError as error:
+        raise TypeError(f"{kind.__name__}.ragged() {error}") from None
+    bound.apply_defaults()
+    assert kind.layout is not None
+    along, given = kind.layout.parameters, bound.arguments
+    first = next(iter(along))
+    structure = structure_of(first, given[first], indptr, indices)
+    read = {name: each.read(name, given[name], structure) for name, each in along.items()}
+    return Ragged(kind, structure, read, *kind._ragged_kernel(structure, read))
 
 
 def _chosen(rows: Any, count: int) -> Integers:

@@ -12,8 +12,8 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.building import build
 from uncertainty_sets.errors import InvalidInput, InvalidParameter
-from uncertainty_sets.failures import OnFailure
 from uncertainty_sets.names import join_names
+from uncertainty_sets.verdict import OnFailure
 
 
 def available_sets() -> list[str]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uncertainty_sets import support_atom
 from uncertainty_sets.conic import oracle as conic
+from uncertainty_sets.conic import support as atom
 from uncertainty_sets.conic.program import equilibrated, without_idle_rows
 from uncertainty_sets.errors import InvalidInput, SolverFailed
 from uncertainty_sets.oracle import Oracle
@@ -91,7 +91,7 @@ def support(
     linear = linear or any(
         each.attributes["integer"] or each.attributes["boolean"] for each in losses.variables()
     )
-    return support_atom.expression(
+    return atom.expression(
         uncertainty_set,
         losses,
         _dual,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from uncertainty_sets.plotting.style import move_apart
+from uncertainty_sets.pictures import move_apart
 
 End = tuple[float, float, str, str]
 """x, y, text, colour."""

@@ -16,7 +16,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.mdp import problems
 from uncertainty_sets.mdp.by_action import ByAction
 from uncertainty_sets.mdp.by_state import ByState
-from uncertainty_sets.mdp.updates import Updater
+from uncertainty_sets.mdp.solution import Updater
 
 Say = Callable[[str], None]
 

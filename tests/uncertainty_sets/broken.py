@@ -111,9 +111,10 @@ class Strict(Tail):
         return super()._residual(p) if (p == p.max()).sum() < p.size and (p == 0.0).any() else 0.1
 
 
-class OtherSet(Tail):
+class OtherSet(UncertaintySet):
     """Constraints of a smaller set than the closed form's, which it takes over on purpose."""
 
+    __init__, answer = Tail.__init__, Tail.answer
     _closed_form, _residual = Tail._closed_form, Tail._residual
 
     def constraints(self, p):
@@ -243,14 +244,13 @@ class OtherBackend(OtherProgram):
     """The same, looked at from the backends."""
 
 
-class Empty(Tail):
-    """Holds no distribution, whatever its closed form says."""
+class Empty(UncertaintySet):
+    """Holds no distribution."""
+
+    __init__ = Tail.__init__
 
     def constraints(self, p):
         return [p <= 0.1 / self.size]
-
-    def _closed_form(self, losses, warm_start):
-        return None
 
 
 class NearlyEuclidean(UncertaintySet):

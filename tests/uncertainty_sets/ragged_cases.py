@@ -1,8 +1,11 @@
-"""Ragged rows of every kind, with edge cases of their parameters, for the tests."""
+"""Ragged rows of every kind, with edge cases of their parameters, for the tests.
+
+The kinds are those of the registry, and how their parameters lie is in each class's `layout`: a new set is
+drawn by its `example`.
+"""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -11,14 +14,6 @@ from tests.uncertainty_sets import cases
 from uncertainty_sets import Ragged, get_set
 
 VALUES = 40
-BY_ROW = ("radius", "budget", "tail")
-ONE_FOR_ALL = {
-    "cressie-read": ("power",),
-    "spectral": ("distortion",),
-    "cvar-mixture": ("tails", "weights"),
-}
-WITHOUT_MULTIPLIERS = ("spectral", "cvar-mixture")
-"""Their rows have more than two, for which the answer of ragged rows has no room."""
 
 
 def _tail(size: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -40,6 +35,21 @@ def _mixture(size: int, rng: np.random.Generator) -> dict[str, Any]:
 PARAMETERS = {
     "cvar": _tail, "evar": _tail, "spectral": _spectral, "cvar-mixture": _mixture, **cases.PARAMETERS
 }  # fmt: skip
+"""With edge cases; of other sets those of their examples."""
+
+
+def _drawn(name: str, size: int, rng: np.random.Generator) -> dict[str, Any]:
+    if name in PARAMETERS:
+        return PARAMETERS[name](size, rng)
+    example = get_set(name).example(size, rng)
+    return {each: getattr(example, each) for each in along(name)}
+
+
+def along(name: str) -> dict[str, str]:
+    """How each parameter of a set lies in ragged rows."""
+    layout = get_set(name).layout
+    assert layout is not None
+    return {each: place.what for each, place in layout.parameters.items()}
 
 
 def structure(rng: np.random.Generator, rows: int, longest: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -52,23 +62,22 @@ def structure(rng: np.random.Generator, rows: int, longest: int = 12) -> tuple[n
 
 def of_rows(name: str, rng: np.random.Generator, indptr: np.ndarray, indices: np.ndarray) -> Ragged:
     """Rows with edge cases of all parameters, each row with its own."""
-    drawn: list[dict[str, Any]] = []
+    lie, drawn = along(name), []
     for n in np.diff(indptr):
-        given = PARAMETERS[name](int(n), rng)
+        given = _drawn(name, int(n), rng)
         while np.ndim(given.get("shape")) == 2:
-            given = PARAMETERS[name](int(n), rng)
-        given.pop("cost", None)
-        shared = {key: given.pop(key) for key in ONE_FOR_ALL.get(name, ())}
-        if "shape" in given:
-            given["shape"] = np.broadcast_to(given["shape"], n)
+            given = _drawn(name, int(n), rng)
         drawn.append(given)
-    flat = {
-        key: np.array([each[key] for each in drawn])
-        if key in BY_ROW
-        else np.concatenate([each[key] for each in drawn])
-        for key in drawn[0]
+    whole = {
+        "entries": lambda key: np.concatenate(
+            [np.broadcast_to(each[key], n) for each, n in zip(drawn, np.diff(indptr), strict=True)]
+        ),
+        "rows": lambda key: np.array([each[key] for each in drawn]),
+        "values": lambda key: None,
+        "all": lambda key: drawn[-1][key],
     }
-    return get_set(name).ragged(**flat, **shared, indptr=indptr, indices=indices)
+    flat = {key: whole[what](key) for key, what in lie.items()}
+    return get_set(name).ragged(**flat, indptr=indptr, indices=indices)
 
 
 def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np.ndarray) -> Ragged:
@@ -90,8 +99,7 @@ def rows_of(kind: str, rng: np.random.Generator, indptr: np.ndarray, indices: np
 
 
 def _kinds(name: str) -> list[str]:
-    transport = "cost" in inspect.signature(get_set(name).ragged).parameters
-    return [f"{name} {cost}" for cost in COSTS] if transport else [name]
+    return [f"{name} {cost}" for cost in COSTS] if "values" in along(name).values() else [name]
 
 
 COSTS = ("places", "positions", "tied", "matrix")

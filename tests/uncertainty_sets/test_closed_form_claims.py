@@ -205,7 +205,7 @@ def test_read_only_answers_and_plain_numbers_are_fine():
 
 def test_whose_closed_form_it_is_decides():
     class Plain(Box):
-        """Box's kernel, which certifies itself."""
+        """Box's kernel, which is certified."""
 
     class Own(Box):
         """Its own."""
@@ -236,9 +236,24 @@ def test_whose_closed_form_it_is_decides():
 
 def test_what_is_checked():
     for cls in (Box, CDNorm, Ellipsoid, KL, Polyhedron, Wasserstein1):
-        assert cls._certifies_itself, cls
-    assert not Tail._certifies_itself
-    assert UncertaintySet._certifies_itself, "it has no closed form to check"
+        assert cls._certified, cls
+    assert not Tail._certified
+    assert UncertaintySet._certified, "it has no closed form to check"
+
+
+def test_certified_is_said_where_the_closed_form_is():
+    class Own(Box, certified=True):
+        def _closed_form(self, losses, warm_start, out=None):
+            return super()._closed_form(losses, warm_start, out)
+
+    p = np.empty(3)
+    answer = Own(np.zeros(3), np.full(3, 0.5)).worst_case([1.0, 2.0, 3.0], out=p)
+    assert answer.p is p
+    assert answer.value == 2.5
+    with pytest.raises(BrokenSet, match="Plain has none of its own: leave it out"):
+
+        class Plain(Box, certified=True):
+            """No closed form."""
 
 
 def test_rows_of_their_own_parameters():

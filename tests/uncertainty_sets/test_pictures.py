@@ -12,9 +12,15 @@ from uncertainty_sets import KL, Box, CDNorm, Polyhedron, available_sets, get_se
 from uncertainty_sets.errors import BackendMissing, InvalidInput
 from uncertainty_sets.mdp import problems
 from uncertainty_sets.mdp.path import price_of_robustness
-from uncertainty_sets.pictures import boundary, draw_price, draw_simplex, draw_weights
-from uncertainty_sets.plotting.simplex import CORNERS, FLAT
-from uncertainty_sets.plotting.style import move_apart
+from uncertainty_sets.pictures import (
+    CORNERS,
+    FLAT,
+    boundary,
+    draw_price,
+    draw_simplex,
+    draw_weights,
+    move_apart,
+)
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 

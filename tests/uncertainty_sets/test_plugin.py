@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tests.uncertainty_sets.cases import NAMES
-from uncertainty_sets import KL, check_set, get_set, registry
+from uncertainty_sets import KL, Box, Intersection, check_set, get_set, registry
 from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.conic import compile
-from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.errors import BrokenSet, InvalidParameter
 from uncertainty_sets.robust import support
 
 
@@ -71,30 +71,35 @@ def test_a_set_without_a_repr_of_its_own_shows_its_parameters(empty_shelf):
     assert repr(Half("x")) == "Half()"
 
 
-def test_other_constraints_do_not_inherit_a_closed_form():
+def test_other_constraints_than_a_parents_are_refused_and_have_two_ways():
     """The closed form, the membership test and the projection of a parent are those of another set."""
 
     class Renamed(KL):
         """KL itself."""
 
-    class Capped(Renamed):
+    message = "^Deeper has other `constraints` than its parent KL, whose closed form, .* use Intersection"
+    with pytest.raises(BrokenSet, match=message):
+
+        class Deeper(Renamed):
+            def constraints(self, p):
+                return [*super().constraints(p), p <= 0.6]
+
+    class Capped(UncertaintySet):
+        size = 3
+
+        def __init__(self, ball):
+            self.ball = ball
+
         def constraints(self, p):
-            return [*super().constraints(p), p <= 0.6]
+            return [*self.ball.constraints(p), p <= 0.6]
 
-    class Deeper(Capped):
-        """Capped itself."""
-
-    losses, center = [1.0, 2.0, 4.0], [0.5, 0.3, 0.2]
-    assert Renamed(center, 1.0).worst_case(losses).backend == "closed-form"
-    for cls in (Capped, Deeper):
-        uncertain = cls(center, 1.0)
-        assert not cls.has_closed_form
-        assert uncertain.worst_case(losses).value == pytest.approx(
-            uncertain.worst_case(losses, backend="cvxpy").value, abs=1e-6
-        )
+    losses, ball = [1.0, 2.0, 4.0], Renamed([0.5, 0.3, 0.2], 1.0)
+    assert ball.worst_case(losses).backend == "closed-form"
+    both = Intersection(ball, Box(np.zeros(3), np.full(3, 0.6)))
+    for uncertain in (Capped(ball), both):
         assert uncertain.worst_case(losses).p[2] == pytest.approx(0.6)
         assert not uncertain.contains([0.1, 0.2, 0.7])
-    check_set(Deeper(center, 1.0))
+    check_set(Capped(KL([0.5, 0.3, 0.2], 1.0)))
 
 
 def test_a_name_that_is_no_string():
@@ -243,17 +248,21 @@ def test_a_broken_entry_point_leaves_the_other_sets(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_subclass_of_any_set_with_one_more_constraint(name):
-    """What a parent derives from its own constraints must not answer for the child."""
-    parent = get_set(name)
-    cap = float(parent.example(4).reference()[2])  # so that the child is not empty
+def test_any_set_with_one_more_constraint(name):
+    """A subclass is refused, since what its parent derives from other constraints would answer for it."""
+    parent = get_set(name).example(4)
+    cap = float(parent.reference()[2])  # so that the smaller set is not empty
 
     def constraints(self, p):
-        return [*parent.constraints(self, p), p[2] <= cap]
+        return [*parent.constraints(p), p[2] <= cap]
 
-    example = type("Tighter", (parent,), {"constraints": constraints}).example(4)
+    with pytest.raises(BrokenSet, match=r"^Tighter has other `constraints` than its parent "):
+        type("Tighter", (type(parent),), {"constraints": constraints})
+    with pytest.raises(BrokenSet, match="Mixed has other"):
+        type("Mixed", (type("Mixin", (), {"constraints": constraints}), type(parent)), {})
+    example = type("Tighter", (UncertaintySet,), {"constraints": constraints, "size": 4})()
     losses = np.array([0.0, 1.0, 4.0, 2.0])  # p[2] grows in every example: by halves, and by ramps
-    answer, wider = example.worst_case(losses), parent.example(4).worst_case(losses)
+    answer, wider = example.worst_case(losses), parent.worst_case(losses)
     assert wider.p[2] > cap + 1e-3
     assert answer.p[2] <= cap + 1e-6
     assert answer.value < wider.value

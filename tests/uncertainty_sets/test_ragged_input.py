@@ -165,14 +165,3 @@ def test_sets_without_a_closed_form_say_what_to_use_instead():
     for able in (Box, CDNorm, Ellipsoid, KL, Wasserstein1):
         assert f"{able.__name__}" in str(caught.value)
     assert "make a Polyhedron for each row and call its worst_case" in str(caught.value)
-
-
-def test_a_subclass_with_other_constraints_does_not_inherit_the_rows():
-    class Halved(KL):
-        def constraints(self, p):
-            return [*super().constraints(p), p <= 0.5]
-
-    assert KL.has_ragged
-    assert not Halved.has_ragged
-    with pytest.raises(BackendUnsuitable, match="Halved has no closed form"):
-        Halved.ragged(**KL_HALVES)

@@ -11,7 +11,7 @@ from uncertainty_sets.errors import BackendUnsuitable, InvalidInput
 
 torch = pytest.importorskip("torch")
 
-from uncertainty_sets.torch import GroupRobustLoss, operator, robust_loss, worst_case_weights  # noqa: E402
+from uncertainty_sets.torch import GroupRobustLoss, oracle, robust_loss, worst_case_weights  # noqa: E402
 
 BALL = KL([0.2, 0.3, 0.5], 0.1)
 BATCH = torch.tensor([[1.0, 2.0, 4.0], [3.0, 0.0, -1.0]], dtype=torch.float64)
@@ -81,14 +81,14 @@ def test_a_group_without_weight_adds_nothing():
 
 def test_losses_of_one_set_share_a_number_and_leave_nothing_behind():
     gc.collect()
-    before = len(operator._sets)
+    before = len(oracle._sets)
     ball = KL([0.5, 0.5], 0.1)
     losses = [GroupRobustLoss(ball, 2) for _ in range(50)]
-    assert len(operator._sets) == before + 1
+    assert len(oracle._sets) == before + 1
     assert len({each._number for each in losses}) == 1
     del losses, ball
     gc.collect()
-    assert len(operator._sets) == before
+    assert len(oracle._sets) == before
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from uncertainty_sets.check.subject import (
     state,
 )
 from uncertainty_sets.errors import BackendUnsuitable, FdroError, InvalidInput, SolverFailed
-from uncertainty_sets.recheck import expected_loss
+from uncertainty_sets.verdict import expected_loss
 
 IN_THE_SET = 1e-6
 """The largest violation of a reference: a projection onto the set by a solver, at worst."""

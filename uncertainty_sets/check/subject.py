@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncertainty_sets.errors import FdroError
-from uncertainty_sets.recheck import PROMISE, expected_loss
+from uncertainty_sets.kernels.layout import PROMISE
+from uncertainty_sets.verdict import expected_loss
 
 if TYPE_CHECKING:
     import cvxpy

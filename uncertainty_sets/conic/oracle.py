@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from uncertainty_sets import failures
+from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.conic.compiled import Compiled, compiled
 from uncertainty_sets.conic.membership import (
@@ -34,6 +34,7 @@ from uncertainty_sets.conic.membership import (
 from uncertainty_sets.conic.program import ConicProgram
 from uncertainty_sets.errors import FdroError, InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite
+from uncertainty_sets.verdict import NEGATIVE, USABLE
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
@@ -41,14 +42,6 @@ if TYPE_CHECKING:
     from uncertainty_sets.contract import SetContract
 
 __all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
-
-USABLE = 1e-4
-"""The promise of a conic answer: a gap of at most this much of the spread, and a violation of at most this.
-Most answers are at 1e-9; one that breaks the promise is raised, never returned."""
-
-NEGATIVE = 1e-7
-"""How far below zero a gap may be, over the spread: p is outside the set by its violation, and the value
-may exceed the bound by that much times the multipliers."""
 
 FEASIBLE = 1e-9
 """A violation this small, or a gap as little below zero, is left alone."""
@@ -123,12 +116,12 @@ def _solve_rows(uncertainty_set: SetContract, losses: Array, backend: str) -> Wo
                 errors[index] = error
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(f"{len(answers)} of {len(losses)} rows were answered: see `.answer`")
-        interrupt.answer = failures.batch(answers, *losses.shape)  # type: ignore[attr-defined]
+        interrupt.answer = verdict.batch(answers, *losses.shape)  # type: ignore[attr-defined]
         raise
-    found = failures.batch(answers, *losses.shape)
+    found = verdict.batch(answers, *losses.shape)
     if errors:
         reasons = {row: str(error) for row, error in errors.items()}
-        raise failures.rows_failed(found, reasons) from errors[min(errors)]
+        raise verdict.rows_failed(found, reasons) from errors[min(errors)]
     return found
 
 

@@ -33,7 +33,7 @@ from uncertainty_sets.kernels.layout import (
 )
 from uncertainty_sets.mdp.by_action import ByAction
 from uncertainty_sets.mdp.model import MDP
-from uncertainty_sets.mdp.updates import Update
+from uncertainty_sets.mdp.solution import Update
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_floats
 from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.kl import KL

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_floats, as_number
-from uncertainty_sets.ragged_parameters import is_sparse
+from uncertainty_sets.rows import is_sparse
 
 Integers = NDArray[np.int64]
 

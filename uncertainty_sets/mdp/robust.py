@@ -15,8 +15,7 @@ from uncertainty_sets.mdp.by_action import Ambiguity, ByAction
 from uncertainty_sets.mdp.by_state import ByState
 from uncertainty_sets.mdp.iterate import Observer, evaluate, solve
 from uncertainty_sets.mdp.model import MDP
-from uncertainty_sets.mdp.solution import Solution
-from uncertainty_sets.mdp.updates import Updater
+from uncertainty_sets.mdp.solution import Solution, Updater
 from uncertainty_sets.parameters import as_floats, as_number
 from uncertainty_sets.registry import get_set
 

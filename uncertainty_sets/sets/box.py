@@ -14,8 +14,7 @@ from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import as_rows, as_vector_rows, example_center
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import Structure, as_flat, structure_of
+from uncertainty_sets.rows import EACH_BOUND, Layout, Structure
 
 if TYPE_CHECKING:
     import cvxpy
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 SLACK = 1e-12  # bounds are rounded decimals, and so are their sums
 
 
-class Box(UncertaintySet):
+class Box(UncertaintySet, certified=True):
     """Probabilities between bounds: {p : lower <= p <= upper}.
 
     The worst case fills the largest losses up to `upper` until the mass is spent: a continuous knapsack,
@@ -58,7 +57,7 @@ class Box(UncertaintySet):
     formula: ClassVar[str] = "lower <= p <= upper"
     complexity: ClassVar[str] = "O(N)"
     per_entry: ClassVar[frozenset[str]] = frozenset({"lower", "upper"})
-    _certifies_itself: ClassVar[bool] = True
+    layout: ClassVar[Layout | None] = Layout("box", ("nu",), lower=EACH_BOUND, upper=EACH_BOUND)
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
         low, high = as_vector_rows("lower", lower, finite=False), as_vector_rows("upper", upper, finite=False)
@@ -92,39 +91,13 @@ class Box(UncertaintySet):
         self.rows = len(low) if max(np.ndim(lower), np.ndim(upper)) == 2 else None
 
     @classmethod
-    def ragged(
-        cls,
-        lower: Any,
-        upper: Any,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : lower <= p <= upper} with bounds of its own.
-
-        O(entries): 3 passes over each row.
-
-        >>> rows = Box.ragged([0.1, 0.1, 0.0, 0.2, 0.3], 0.8, indptr=[0, 2, 5], indices=[3, 0, 1, 2, 3])
-        >>> rows.worst_case([1.0, 2.0, 0.0, 4.0]).p.round(12)
-        array([0.8, 0.2, 0. , 0.2, 0.8])
-
-        Args:
-            lower: lower bounds along the entries, a number for all, or a SciPy CSR matrix; below 0 means 0.
-            upper: upper bounds likewise; above 1 (infinity too) means 1.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("lower", lower, indptr, indices)
-        low, high = (
-            np.array(np.broadcast_to(as_flat(name, value, structure, finite=False), structure.entries))
-            for name, value in (("lower", lower), ("upper", upper))
-        )
-        given = {"lower": low, "upper": high}
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        low, high = (np.array(np.broadcast_to(each, structure.entries)) for each in given.values())
         bottom, top = np.maximum(low, 0.0), np.minimum(high, 1.0)
         least = _check_flat(structure, low, high, bottom, top)
-        arguments = (bottom, top - bottom, np.maximum(0.0, 1.0 - least))
-        return Ragged(Box, "box", ("nu",), structure, arguments, by_entry=given)
+        return "box", (bottom, top - bottom, np.maximum(0.0, 1.0 - least))
 
     @property
     def lower(self) -> Array:

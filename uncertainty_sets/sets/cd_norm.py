@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import CenteredSet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
@@ -23,13 +22,8 @@ from uncertainty_sets.parameters import (
     check_not_negative,
     example_center,
 )
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import (
-    as_flat_center,
-    as_flat_not_negative,
-    as_row_numbers,
-    structure_of,
-)
+from uncertainty_sets.rows import CENTER, EACH_ROW, EACH_SPREAD, Layout
+from uncertainty_sets.sets._balls import CenteredSet
 
 if TYPE_CHECKING:
     import cvxpy
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
 ALIKE = 1e-12  # beyond its spread, an entry of p is still inside
 
 
-class CDNorm(CenteredSet):
+class CDNorm(CenteredSet, certified=True):
     """A budget of deviations from a centre q: {p : |p - q| <= spread, Σ |p - q|/spread <= budget}.
 
     With a multiplier ν for Σ(p - q) = 0, the budget goes to the largest spread·|f - ν|; ν minimises a convex
@@ -79,8 +73,10 @@ class CDNorm(CenteredSet):
     formula: ClassVar[str] = "|p - q| <= spread, Σ |p - q|/spread <= budget"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "spread", "budget")
+    layout: ClassVar[Layout | None] = Layout(
+        "cd_norm", ("nu", "pi"), center=CENTER, spread=EACH_SPREAD, budget=EACH_ROW
+    )
     sized_by: ClassVar[str] = "budget"
-    _certifies_itself: ClassVar[bool] = True
     _spread: Array
     _budget: Array
 
@@ -113,46 +109,6 @@ class CDNorm(CenteredSet):
         self._rise = np.clip(room, 0.0, 1.0)
         largest = self._spread.max(axis=1, keepdims=True)
         self._equal = ((self._spread == largest) | (self._spread == 0.0)).all(axis=1).astype(np.float64)
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        spread: Any,
-        budget: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : |p - q| <= spread, Σ |p - q|/spread <= budget}.
-
-        A spread of 1 makes a ball in total variation: Σ |p - q| <= budget. O(entries) per step,
-        2 to 10 steps.
-
-        >>> rows = CDNorm.ragged([0.5, 0.5, 0.2, 0.3, 0.5], 1.0, budget=0.4, indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(12)
-        array([0.3, 0.7, 0.4, 0.3, 0.3])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            spread: the largest deviation, at least 0: along the entries, or a number for all.
-            budget: at least 0; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        q, s = as_flat_center(center, structure), as_flat_not_negative("spread", spread, structure)
-        limit = as_row_numbers("budget", budget, structure)
-        return Ragged(
-            CDNorm,
-            "cd_norm",
-            ("nu", "pi"),
-            structure,
-            (q, s, limit),
-            by_entry={"center": q, "spread": s},
-            by_row={"budget": limit},
-        )
 
     @property
     def spread(self) -> Array:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import SupportedBall, pulled_in
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
-from uncertainty_sets.power_divergence import KEYS
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
+from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
+from uncertainty_sets.sets._balls import KEYS, SupportedBall, pulled_in
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class ChiSquare(SupportedBall):
+class ChiSquare(SupportedBall, certified=True):
     """Distributions near a centre q in χ² divergence: {p : Σ (p-q)²/q <= radius}.
 
     For a small radius the worst expected loss is mean + √(radius·variance) under q: the set behind
@@ -68,37 +65,7 @@ class ChiSquare(SupportedBall):
     formula: ClassVar[str] = "Σ (p-q)²/q <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : Σ (p-q)²/q <= radius} with a centre q of its own.
-
-        O(entries): 3 to 8 passes over each row.
-
-        >>> rows = ChiSquare.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=0.04, indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
-        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        q, limit = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
-        return Ragged(
-            cls, "chi_square", KEYS, structure, (q, limit), by_entry={"center": q}, by_row={"radius": limit}
-        )
+    layout: ClassVar[Layout | None] = Layout("chi_square", KEYS, center=CENTER, radius=EACH_ROW)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """‖(p-q)/√q‖ <= √radius over q > 0, p = 0 elsewhere; a norm reaches a solver as one cone."""
@@ -107,10 +74,7 @@ class ChiSquare(SupportedBall):
         q, radius = self._center[0], self._radius[0]
         inside = np.flatnonzero(q > 0.0)
         whitened = cvxpy.multiply(1.0 / np.sqrt(q[inside]), p[inside] - q[inside])
-        limits = [cvxpy.norm(whitened) <= np.sqrt(radius)]
-        if len(inside) < q.size:
-            limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
-        return limits
+        return [cvxpy.norm(whitened) <= np.sqrt(radius), *self._none_outside(p)]
 
     def _closed_form(
         self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
@@ -124,12 +88,6 @@ class ChiSquare(SupportedBall):
         from uncertainty_sets.kernels.chi_square_radius import rows
 
         return closed(self, rows, self._on_support(losses), (self._center,), targets)
-
-    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
-        return answer.dual.get("eta")
-
-    def _distance(self, p: Array) -> float:
-        return np.inf if p[self._center[0] == 0.0].any() else self._divergence(p)
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest
@@ -153,8 +111,3 @@ class ChiSquare(SupportedBall):
         with np.errstate(over="ignore"):
             moved = (p[inside] - q[inside]) / np.sqrt(q[inside])
             return float(moved @ moved)
-
-    def _residual(self, p: Array) -> float:
-        radius = float(self._radius[0])
-        outside = float(np.abs(p[self._center[0] == 0.0]).max(initial=0.0))
-        return max(outside, (self._divergence(p) - radius) / max(1.0, radius), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,13 +11,12 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import as_array
-from uncertainty_sets.power_cones import power_cones
-from uncertainty_sets.power_divergence import PowerBall
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import structure_of
+from uncertainty_sets.rows import CENTER, EACH_ROW, Along, Layout
+from uncertainty_sets.sets._balls import KEYS, PowerBall
 
 if TYPE_CHECKING:
     import cvxpy
+
 
 MOST = 8.0  # of |power|: what the search is tested for
 APART = 0.05  # from 0 and 1: nearer, φ is the small difference of large numbers
@@ -68,6 +68,13 @@ class CressieRead(PowerBall):
     formula: ClassVar[str] = "Σ q·φ(p/q) <= radius, φ(t) = (tᵏ - kt + k - 1)/(k(k-1))"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
+    layout: ClassVar[Layout | None] = Layout(
+        "cressie_read",
+        KEYS,
+        center=CENTER,
+        radius=EACH_ROW,
+        power=Along("all", lambda name, power, structure: _check_power(power)),
+    )
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, power: float) -> None:
         super().__init__(center, radius)
@@ -77,33 +84,6 @@ class CressieRead(PowerBall):
     def default_parameters(cls, center: Array) -> dict[str, Any]:
         """The power 1.5, between KL and χ²."""
         return super().default_parameters(center) | {"power": 1.5}
-
-    @classmethod
-    def ragged(  # type: ignore[override]  # the power is a parameter here
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        power: float,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each a ball of that power with a centre of its own.
-
-        >>> rows = CressieRead.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=0.02, power=2.0, indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
-        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            power: as for a single set; one number for all rows.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure, k = structure_of("center", center, indptr, indices), _check_power(power)
-        return cls._ragged(structure, center, radius, k, {"power": np.array([k])})
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Σ q·(p/q)^k against 1 + k(k-1)·radius over q > 0; p = 0 elsewhere if k > 1.
@@ -124,9 +104,7 @@ class CressieRead(PowerBall):
         moment = q[inside] @ powers
         limits = [moment >= room if 0.0 < k < 1.0 else moment <= room]
         limits += power_cones(cvxpy.multiply(1.0 / q[inside], p[inside]), k, powers)
-        if k > 1.0 and len(inside) < q.size:
-            limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
-        return limits
+        return [*limits, *self._none_outside(p)] if self._keeps_support else limits
 
 
 def _check_power(power: Any) -> float:
@@ -156,3 +134,76 @@ def _check_power(power: Any) -> float:
             f"power must be between -{MOST:g} and {MOST:g}, got {k:g}", parameter="power", value=power
         )
     return k
+
+
+DENOMINATOR = 1024
+"""The largest denominator of a power; another power is replaced by the nearest such fraction."""
+
+
+def power_cones(base: cvxpy.Expression, power: float, bound: cvxpy.Expression) -> list[cvxpy.constraints.SOC]:
+    """bound >= base**power by entries, or bound <= base**power if the power is between 0 and 1.
+
+    >>> import cvxpy
+    >>> x, t = cvxpy.Variable(2), cvxpy.Variable(2)
+    >>> problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(t)), [*power_cones(x, -0.7, t), x == [1, 2]])
+    >>> round(float(problem.solve()), 5)  # 1 + 2**-0.7
+    1.61557
+    """
+    k = Fraction(power).limit_denominator(DENOMINATOR)
+    n, d = abs(k.numerator), k.denominator
+    one = np.ones(base.shape)
+    if k > 1:  # base^n <= bound^d
+        return _below_mean(base, [(bound, d), (one, n - d)], n)
+    if k > 0:  # bound^d <= base^n
+        return _below_mean(bound, [(base, n), (one, d - n)], d)
+    return _below_mean(one, [(base, n), (bound, d)], n + d)
+
+
+def _below_mean(
+    least: cvxpy.Expression, factors: list[tuple[cvxpy.Expression, int]], total: int
+) -> list[cvxpy.constraints.SOC]:
+    """least^total <= the product of factors to their weights, which sum to `total`.
+
+    With least^(2^m - total) on both sides the weights sum to a power of two: then square roots give the mean.
+    """
+    whole = 1 << (total - 1).bit_length()
+    cones: list[cvxpy.constraints.SOC] = []
+    left, right = _halves([*factors, (least, whole - total)], whole)
+    cones.append(_root(least, _mean(left, whole // 2, cones), _mean(right, whole // 2, cones)))
+    return cones
+
+
+def _mean(
+    factors: list[tuple[cvxpy.Expression, int]], total: int, cones: list[cvxpy.constraints.SOC]
+) -> cvxpy.Expression:
+    """An expression that is at most the weighted geometric mean; `total` is a power of two."""
+    import cvxpy
+
+    if len(factors) == 1:
+        return factors[0][0]
+    left, right = _halves(factors, total)
+    mean = cvxpy.Variable(factors[0][0].shape)
+    cones.append(_root(mean, _mean(left, total // 2, cones), _mean(right, total // 2, cones)))
+    return mean
+
+
+def _halves(
+    factors: list[tuple[cvxpy.Expression, int]], total: int
+) -> tuple[list[tuple[cvxpy.Expression, int]], list[tuple[cvxpy.Expression, int]]]:
+    """Two products with half of the weight each, the largest weights first: a half of one factor is free."""
+    left, right, room = [], [], total // 2
+    for factor, weight in sorted(factors, key=lambda each: -each[1]):
+        part = min(weight, room)
+        room -= part
+        if part:
+            left.append((factor, part))
+        if weight > part:
+            right.append((factor, weight - part))
+    return left, right
+
+
+def _root(least: cvxpy.Expression, a: cvxpy.Expression, b: cvxpy.Expression) -> cvxpy.constraints.SOC:
+    """least² <= a·b with a, b >= 0."""
+    import cvxpy
+
+    return cvxpy.SOC(a + b, cvxpy.vstack([a - b, 2.0 * least]), axis=0)

@@ -10,19 +10,17 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import CenteredSet
 from uncertainty_sets.kernels.dispatch import answer
-from uncertainty_sets.parameters import as_center, as_numbers
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
+from uncertainty_sets.parameters import as_center
+from uncertainty_sets.rows import CENTER, Layout, Structure
+from uncertainty_sets.sets._tails import EACH_TAIL, TailMeasure, as_tail_rows
 from uncertainty_sets.sets.box import Box
-from uncertainty_sets.tails import as_ragged_tails, as_tail_rows
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class CVaR(CenteredSet):
+class CVaR(TailMeasure, certified=True):
     """The mean of the worst share of the losses: {p : p <= q/tail}.
 
     The largest expected loss is the conditional value at risk, also called average value at risk, expected
@@ -62,9 +60,7 @@ class CVaR(CenteredSet):
     formula: ClassVar[str] = "p <= q/tail"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "tail")
-    _certifies_itself: ClassVar[bool] = True
-
-    _tail: Array
+    layout: ClassVar[Layout | None] = Layout("box", ("var",), center=CENTER, tail=EACH_TAIL)
 
     def __init__(self, center: ArrayLike, tail: ArrayLike) -> None:
         q = as_center(center)
@@ -74,46 +70,11 @@ class CVaR(CenteredSet):
         self._none, self._rest = np.zeros(self._most.shape), np.ones(len(self._most))
 
     @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        tail: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : p <= q/tail} with a centre q of its own.
-
-        O(entries): 3 passes over each row.
-
-        >>> rows = CVaR.ragged([0.5, 0.5, 0.2, 0.3, 0.5], 0.5, indptr=[0, 2, 5], indices=[3, 0, 1, 2, 3])
-        >>> rows.worst_case([1.0, 2.0, 0.0, 4.0]).value.round(12)
-        array([4., 4.])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            tail: in (0, 1]; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        q, share = as_flat_center(center, structure), as_ragged_tails(tail, structure)
-        each = np.array(np.broadcast_to(share, structure.rows))
-        arguments = (np.zeros(q.size), q / structure.repeat(each), np.ones(structure.rows))
-        return Ragged(
-            CVaR, "box", ("var",), structure, arguments, by_entry={"center": q}, by_row={"tail": share}
-        )
-
-    @property
-    def tail(self) -> float | Array:
-        """The share of the worst losses."""
-        return as_numbers(self, self._tail)
-
-    @classmethod
-    def default_parameters(cls, center: Array) -> dict[str, Any]:
-        """The worst quarter."""
-        return super().default_parameters(center) | {"tail": 0.5}
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        q, each = given["center"], np.array(np.broadcast_to(given["tail"], structure.rows))
+        return "box", (np.zeros(q.size), q / structure.repeat(each), np.ones(structure.rows))
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """p <= min(q/tail, 1)."""

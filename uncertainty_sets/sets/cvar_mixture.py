@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import distortions
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, check_not_negative, readonly
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
-from uncertainty_sets.sets.spectral import Spectral
-from uncertainty_sets.tails import check_tail
+from uncertainty_sets.rows import CENTER, SHARED, Layout, Structure
+from uncertainty_sets.sets._tails import check_tail
+from uncertainty_sets.sets.spectral import Spectral, of_mixture
 
 
-class CVaRMixture(Spectral):
+class CVaRMixture(Spectral, certified=True):
     """A weighted mean of CVaRs: {p : p = Σ weight_k·p_k with p_k <= q/tail_k}.
 
     Its largest expected loss is Σ weight_k·CVaR(tail_k): for example half of the mean (tail 1) and half of
@@ -45,6 +44,14 @@ class CVaRMixture(Spectral):
     >>> round(float(bound), 6), round(r.upper_bound, 6)
     (2.75, 2.75)
 
+    Ragged rows have the same levels, and an empty `dual`, which has room for two numbers per row: the values
+    at risk of row b are those of ``rows.row(b).worst_case(losses)``:
+
+    >>> rows = CVaRMixture.ragged([0.5, 0.5, 0.2, 0.3, 0.5], [1.0, 0.25], [0.5, 0.5], indptr=[0, 2, 5])
+    >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
+    >>> rows.worst_case(v).value.round(12), rows.row(1).worst_case(v[2:]).dual["var"]
+    (array([1.75, 2.25]), array([1., 2.]))
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         tails: in (0, 1], shape (K,).
@@ -55,49 +62,18 @@ class CVaRMixture(Spectral):
     summary: ClassVar[str] = "A weighted mean of CVaRs"
     formula: ClassVar[str] = "p = Σ weight_k·p_k with p_k <= q/tail_k"
     complexity: ClassVar[str] = "O(N) per level"
-    _certifies_itself: ClassVar[bool] = True
+    layout: ClassVar[Layout | None] = Layout("cvar_mixture", (), center=CENTER, tails=SHARED, weights=SHARED)
 
     def __init__(self, center: ArrayLike, tails: ArrayLike, weights: ArrayLike) -> None:
         self._tails, self._weights = _as_mixture(tails, weights)
-        super().__init__(center, distortions.of_mixture(self._tails, self._weights))
+        super().__init__(center, of_mixture(self._tails, self._weights))
 
     @classmethod
-    def ragged(  # type: ignore[override]  # the levels are parameters here
-        cls,
-        center: Any,
-        tails: ArrayLike,
-        weights: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each with a centre of its own and all with the same levels.
-
-        The answer has value, bound, gap and violation of each row, and an empty `dual`, which has room for
-        two numbers per row: the values at risk of row b are those of ``rows.row(b).worst_case(losses)``.
-        O(entries) per level.
-
-        >>> rows = CVaRMixture.ragged([0.5, 0.5, 0.2, 0.3, 0.5], [1.0, 0.25], [0.5, 0.5], indptr=[0, 2, 5])
-        >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
-        >>> rows.worst_case(v).value.round(12)
-        array([1.75, 2.25])
-        >>> rows.row(1).worst_case(v[2:]).dual["var"]
-        array([1., 2.])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            tails: in (0, 1], shape (K,); the same for all rows.
-            weights: at least 0, with sum 1, shape (K,); the same for all rows.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure, levels = structure_of("center", center, indptr, indices), _as_mixture(tails, weights)
-        q = as_flat_center(center, structure)
-        return Ragged(
-            CVaRMixture, "cvar_mixture", (), structure, (q, *levels), by_entry={"center": q},
-            in_common=dict(zip(("tails", "weights"), levels, strict=True)),
-        )  # fmt: skip
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        given["tails"], given["weights"] = _as_mixture(given["tails"], given["weights"])
+        return "cvar_mixture", tuple(given.values())
 
     @property
     def tails(self) -> Array:

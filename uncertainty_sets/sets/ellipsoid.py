@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.centered import Ball, pulled_in
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (
@@ -22,14 +21,8 @@ from uncertainty_sets.parameters import (
     readonly,
     same_rows,
 )
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import (
-    as_flat,
-    as_flat_center,
-    as_row_numbers,
-    is_sparse,
-    structure_of,
-)
+from uncertainty_sets.rows import CENTER, EACH_ROW, Along, Layout, Structure, as_flat, is_sparse
+from uncertainty_sets.sets._balls import Ball, pulled_in
 
 if TYPE_CHECKING:
     import cvxpy
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
 SMALLEST = 1e-100
 
 
-class Ellipsoid(Ball):
+class Ellipsoid(Ball, certified=True):
     """Distributions near a centre q in a quadratic norm: {p : (p - q)ᵀ Q⁻¹ (p - q) <= radius}.
 
     Always with p >= 0, which the paper's formula leaves out. Diagonal Q: O(N), 2 to 12 passes, and some tens
@@ -67,6 +60,8 @@ class Ellipsoid(Ball):
     >>> round(float(bound), 6), round(r.upper_bound, 6)
     (0.841144, 0.841144)
 
+    Ragged rows have diagonal shapes.
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         shape: Q: a number > 0, the diagonal (N,), or a symmetric positive definite matrix (N, N). One per
@@ -80,7 +75,13 @@ class Ellipsoid(Ball):
     formula: ClassVar[str] = "(p - q)ᵀ Q⁻¹ (p - q) <= radius"
     complexity: ClassVar[str] = "O(N) diagonal, O(N³) dense"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
+    layout: ClassVar[Layout | None] = Layout(
+        "ellipsoid_diagonal",
+        ("nu", "tau"),
+        center=CENTER,
+        shape=Along("entries", lambda name, shape, structure: _as_flat_shape(shape, structure)),
+        radius=EACH_ROW,
+    )
 
     def __init__(self, center: ArrayLike, shape: ArrayLike, radius: ArrayLike) -> None:
         super().__init__(center, radius)
@@ -102,55 +103,6 @@ class Ellipsoid(Ball):
             _check_diagonal(self._shape, shape)
             self._ratio = self._center / self._shape
             self._heavy = self._shape.argmax(axis=1)
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        shape: Any,
-        radius: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : Σ (p - q)²/Q <= radius}, for diagonal shapes only.
-
-        With the centre (at least 1e-100) as its own shape the rows are χ² balls. O(entries): 2 to 12 passes
-        over each row.
-
-        >>> import numpy as np
-        >>> q = np.array([0.5, 0.5, 0.2, 0.3, 0.5])
-        >>> rows = Ellipsoid.ragged(q, shape=q, radius=0.04, indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(4)
-        array([0.4   , 0.6   , 0.2666, 0.323 , 0.4104])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            shape: the diagonal of Q along the entries, or a number for all.
-            radius: at least 0, compared with the squared norm; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        if np.ndim(shape) > 1 and not is_sparse(shape):
-            raise _bad_shape(
-                f"be a number or a diagonal along the entries, ({structure.entries},), got shape "
-                f"{np.shape(shape)}; a matrix would be factorised for every row: make an Ellipsoid per row",
-                shape,
-            )
-        q, Q = as_flat_center(center, structure), as_flat("shape", shape, structure)
-        _check_diagonal(Q, shape)
-        limit = as_row_numbers("radius", radius, structure)
-        return Ragged(
-            Ellipsoid,
-            "ellipsoid_diagonal",
-            ("nu", "tau"),
-            structure,
-            (q, Q, limit),
-            by_entry={"center": q, "shape": Q},
-            by_row={"radius": limit},
-        )
 
     @property
     def shape(self) -> Array:
@@ -267,10 +219,6 @@ class Ellipsoid(Ball):
 
         return exact
 
-    def _residual(self, p: Array) -> float:
-        radius = float(self._radius[0])
-        return max((self._distance(p) - radius) / max(1.0, radius), 0.0)
-
     def _row(self, index: int) -> UncertaintySet:
         if self.rows is None:
             return self
@@ -340,6 +288,19 @@ def _factor(matrices: Array) -> Array:
             f"{where.format(least.argmin())}",
             matrices,
         ) from None
+
+
+def _as_flat_shape(shape: Any, structure: Structure) -> Array:
+    """The diagonals of ragged rows along their entries, or a number for all."""
+    if np.ndim(shape) > 1 and not is_sparse(shape):
+        raise _bad_shape(
+            f"be a number or a diagonal along the entries, ({structure.entries},), got shape "
+            f"{np.shape(shape)}; a matrix would be factorised for every row: make an Ellipsoid per row",
+            shape,
+        )
+    diagonal = as_flat("shape", shape, structure)
+    _check_diagonal(diagonal, shape)
+    return diagonal
 
 
 def _check_diagonal(diagonal: Array, given: Any) -> None:

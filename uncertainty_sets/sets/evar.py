@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.parameters import as_center, as_numbers
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
+from uncertainty_sets.parameters import as_center
+from uncertainty_sets.rows import CENTER, Layout, Structure
+from uncertainty_sets.sets._tails import EACH_TAIL, TailMeasure, as_tail_rows
 from uncertainty_sets.sets.kl import KL
-from uncertainty_sets.tails import as_ragged_tails, as_tail_rows
 
 
-class EVaR(KL):
+class EVaR(TailMeasure, KL):
     """The entropic value at risk: {p : Σ p·log(p/q) <= -log tail}.
 
     This is `KL(center, -log tail)`: the smallest bound on the CVaR at that tail which exponential moments of
@@ -50,6 +50,7 @@ class EVaR(KL):
     name: ClassVar[str] = "evar"
     summary: ClassVar[str] = "The entropic value at risk"
     formula: ClassVar[str] = "Σ p·log(p/q) <= -log tail"
+    layout: ClassVar[Layout | None] = Layout("kl", ("eta",), center=CENTER, tail=EACH_TAIL)
 
     def __init__(self, center: ArrayLike, tail: ArrayLike) -> None:
         tails = as_tail_rows(tail, len(as_center(center)))
@@ -58,42 +59,10 @@ class EVaR(KL):
         self._tail = np.array(np.broadcast_to(tails, self._radius.shape))
 
     @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        tail: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : Σ p·log(p/q) <= -log tail} with a centre of its own.
-
-        >>> EVaR.ragged([0.5, 0.5, 1.0], [0.8, 0.5], indptr=[0, 2, 3]).worst_case([1.0, 2.0, 4.0]).value
-        array([1.82..., 4.        ])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            tail: in (0, 1]; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        q, share = as_flat_center(center, structure), as_ragged_tails(tail, structure)
-        arguments = (q, _radius(share))
-        return Ragged(
-            EVaR, "kl", ("eta",), structure, arguments, by_entry={"center": q}, by_row={"tail": share}
-        )
-
-    @property
-    def tail(self) -> float | Array:
-        """The share of the worst losses."""
-        return as_numbers(self, self._tail)
-
-    @classmethod
-    def default_parameters(cls, center: Array) -> dict[str, Any]:
-        """The worst quarter."""
-        return super().default_parameters(center) | {"tail": 0.5}
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        return "kl", (given["center"], _radius(given["tail"]))
 
 
 def _radius(tail: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from uncertainty_sets.power_divergence import PowerBall
+from uncertainty_sets.sets._balls import PowerBall
 
 if TYPE_CHECKING:
     import cvxpy

@@ -9,17 +9,17 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase, name_rows
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.clipping import ClippedBall
-from uncertainty_sets.composed import as_sets, common_rows
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import EmptySet, InvalidParameter
-from uncertainty_sets.failures import batch
+from uncertainty_sets.sets._clipped_ball import ClippedBall
+from uncertainty_sets.sets._composed import as_sets, common_rows
+from uncertainty_sets.sets._tilted_ball import TiltedBall, TiltedRows, row_of
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.ellipsoid import Ellipsoid
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
-from uncertainty_sets.tilting import TiltedBall, TiltedRows, row_of
+from uncertainty_sets.verdict import batch
 
 if TYPE_CHECKING:
     import cvxpy
@@ -28,7 +28,7 @@ INSIDE = 1e-12
 """The violation up to which one member's distribution counts as in the others."""
 
 
-class Intersection(UncertaintySet):
+class Intersection(UncertaintySet, certified=True):
     """Distributions that are in each of several sets: {p : p in A, p in B, …}.
 
     Members of these kinds have a closed form, in any order; several boxes count as one:
@@ -92,7 +92,6 @@ class Intersection(UncertaintySet):
     formula: ClassVar[str] = "p in A, p in B, …"
     complexity: ClassVar[str] = "O(N) for a KL or χ² ball and boxes, else a conic program"
     per_entry: ClassVar[frozenset[str]] = frozenset()
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, *members: UncertaintySet) -> None:
         self.members = as_sets("members", members)
@@ -219,7 +218,7 @@ class RowByRow:
         return np.array([each.reference() for each in self._rows if each is not None])
 
     def worst_case(self, losses: Array, warm_start: WorstCase | None, out: Array | None) -> WorstCase:
-        """The answers row by row; those of empty rows are for `fallback`, which asks the row itself why."""
+        """The answers row by row; those of empty rows are for `verdict`, which asks the row itself why."""
         found = {
             b: each.worst_case(losses[b], on_failure="nan", warm_start=row_of(warm_start, b))
             for b, each in enumerate(self._rows)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import SupportedBall, pulled_in
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
+from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
+from uncertainty_sets.sets._balls import SupportedBall, pulled_in
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class KL(SupportedBall):
+class KL(SupportedBall, certified=True):
     """Distributions near a centre q in relative entropy: {p : Σ p·log(p/q) <= radius}.
 
     The worst case tilts the centre, p ∝ q·exp(f/η), until the divergence reaches the radius; if the radius is
@@ -54,6 +52,13 @@ class KL(SupportedBall):
     >>> bool(abs(mean + eta * (1e-20 + np.log1p(q @ (np.expm1(x) - x))) - r.upper_bound) < 1e-15)
     True
 
+    Ragged rows take O(entries) as well. A matrix of transitions brings its own structure:
+
+    >>> from scipy.sparse import csr_array
+    >>> P = csr_array(np.array([[0.5, 0.0, 0.5], [0.2, 0.3, 0.5]]))
+    >>> KL.ragged(P, radius=0.1).worst_case([1.0, 2.0, 4.0]).value.round(6)
+    array([3.159384, 3.340376])
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         radius: at least 0; a number, or shape (B,).
@@ -64,39 +69,7 @@ class KL(SupportedBall):
     formula: ClassVar[str] = "Σ p·log(p/q) <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : Σ p·log(p/q) <= radius} with a centre q of its own.
-
-        O(entries): 3 to 10 passes over each row.
-
-        >>> import numpy as np
-        >>> from scipy.sparse import csr_array
-        >>> P = csr_array(np.array([[0.5, 0.0, 0.5], [0.2, 0.3, 0.5]]))
-        >>> KL.ragged(P, radius=0.1).worst_case([1.0, 2.0, 4.0]).value.round(6)
-        array([3.159384, 3.340376])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        q, limit = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
-        return Ragged(
-            KL, "kl", ("eta",), structure, (q, limit), by_entry={"center": q}, by_row={"radius": limit}
-        )
+    layout: ClassVar[Layout | None] = Layout("kl", ("eta",), center=CENTER, radius=EACH_ROW)
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Σ rel_entr(N·p, N·q) <= N·radius for q > 0 (N for accuracy), p = 0 elsewhere."""
@@ -104,10 +77,8 @@ class KL(SupportedBall):
 
         q, radius, n = self._center[0], self._radius[0], float(self._center.shape[1])
         inside = np.flatnonzero(q > 0.0)
-        limits = [cvxpy.sum(cvxpy.rel_entr(n * p[inside], n * q[inside])) <= n * radius]
-        if len(inside) < q.size:
-            limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
-        return limits
+        near = cvxpy.sum(cvxpy.rel_entr(n * p[inside], n * q[inside])) <= n * radius
+        return [near, *self._none_outside(p)]
 
     def _closed_form(
         self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
@@ -120,13 +91,6 @@ class KL(SupportedBall):
         from uncertainty_sets.kernels.kl_radius import rows
 
         return closed(self, rows, self._on_support(losses), (self._center,), targets)
-
-    def _slope(self, losses: Array, answer: WorstCase) -> float | None:
-        return answer.dual.get("eta")
-
-    def _distance(self, p: Array) -> float:
-        q = self._center[0]
-        return np.inf if p[q == 0.0].any() else max(0.0, self._divergence(p))
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.ball_projection import ENTROPY, nearest
@@ -151,8 +115,3 @@ class KL(SupportedBall):
         far = x * (np.log(np.where(x > 0.0, x, 1.0)) - np.log(y)) - x + y
         terms = np.where(x == close, near, far)
         return float(terms.sum()) + float(x.sum() - y.sum())
-
-    def _residual(self, p: Array) -> float:
-        radius = float(self._radius[0])
-        outside = float(np.abs(p[self._center[0] == 0.0]).max(initial=0.0))
-        return max(outside, (self._divergence(p) - radius) / max(1.0, radius), 0.0)

@@ -9,11 +9,11 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.composed import ComposedSet, check_set_given, combined
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, check_not_negative
+from uncertainty_sets.sets._composed import ComposedSet, check_set_given, combined
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ DENSE = 10_000_000
 """Entries of M up to which the weights of a given p are found by dense least squares."""
 
 
-class Mapped(ComposedSet):
+class Mapped(ComposedSet, certified=True):
     """Mixtures of given distributions with weights from a set: {p : p = Mᵀπ, π in groups}.
 
     The rows of M are distributions over the samples, one for each group. Groups may overlap: a sample counts
@@ -58,7 +58,6 @@ class Mapped(ComposedSet):
     formula: ClassVar[str] = "p = Mᵀπ, π in groups"
     complexity: ClassVar[str] = "the oracle of `groups`, and O(entries of M)"
     per_entry: ClassVar[frozenset[str]] = frozenset()
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, groups: UncertaintySet, M: Any) -> None:
         check_set_given("groups", groups)

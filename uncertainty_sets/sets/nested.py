@@ -10,17 +10,24 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.blocks import BlockSet, halves, scaled_constraints
-from uncertainty_sets.composed import as_sets, check_set_given, combined, largest_violation
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
+from uncertainty_sets.sets._composed import (
+    BlockSet,
+    as_sets,
+    check_set_given,
+    combined,
+    halves,
+    largest_violation,
+    scaled_constraints,
+)
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class Nested(BlockSet):
+class Nested(BlockSet, certified=True):
     """Weights of groups and weights within each: {p : p = (π₁·p₁, π₂·p₂, …), π in outer, p_g in inners[g]}.
 
     The entries of p are cut into blocks, one for each group, in order. The worst case is
@@ -61,7 +68,6 @@ class Nested(BlockSet):
     formula: ClassVar[str] = "p = (π₁·p₁, π₂·p₂, …), π in outer, p_g in inners[g]"
     complexity: ClassVar[str] = "the oracles of `outer` and `inners`"
     per_entry: ClassVar[frozenset[str]] = frozenset()
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, outer: UncertaintySet, inners: Sequence[UncertaintySet]) -> None:
         check_set_given("outer", outer)

@@ -11,18 +11,17 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.blocks import BlockSet, halves
-from uncertainty_sets.composed import as_sets, combined, largest_violation
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.parameters import as_center, readonly
+from uncertainty_sets.sets._composed import BlockSet, as_sets, combined, halves, largest_violation
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class Product(BlockSet):
+class Product(BlockSet, certified=True):
     """Blocks with fixed weights, each with its own set: {p : p = (w₁·p₁, w₂·p₂, …), p_k in sets[k]}.
 
     The entries of p are cut into blocks, in order, and the blocks do not influence each other: the worst case
@@ -61,7 +60,6 @@ class Product(BlockSet):
     formula: ClassVar[str] = "p = (w₁·p₁, w₂·p₂, …), p_k in sets[k]"
     complexity: ClassVar[str] = "the oracles of `sets`"
     per_entry: ClassVar[frozenset[str]] = frozenset()
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, sets: Sequence[UncertaintySet], weights: ArrayLike) -> None:
         self.sets = as_sets("sets", sets)

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets import distortions
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import CenteredSet
-from uncertainty_sets.errors import BackendUnsuitable
+from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer, run_pieces
-from uncertainty_sets.parameters import as_center
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, structure_of
+from uncertainty_sets.parameters import as_array, as_center, readonly
+from uncertainty_sets.rows import CENTER, Along, Layout, Structure
+from uncertainty_sets.sets._balls import CenteredSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import cvxpy
 
 
-class Spectral(CenteredSet):
+class Spectral(CenteredSet, certified=True):
     """A spectral risk measure, losses weighted by their rank: {p : Σ_S p <= H(Σ_S q) for every event S}.
 
     The distortion H is concave and rises from H(0) = 0 to H(1) = 1: it is the largest probability of an
@@ -57,6 +54,15 @@ class Spectral(CenteredSet):
     >>> round(Spectral(q, [(0, 0), (0.1, 0.5), (1, 1)]).worst_case(f).value, 6)
     2.888889
 
+    Ragged rows have one distortion, and an empty `dual`, which has room for two numbers per row: the order of
+    row b is that of ``rows.row(b).worst_case(losses)``. H is called with the entries of many rows at once,
+    by several threads if there are many entries:
+
+    >>> rows = Spectral.ragged([0.5, 0.5, 0.2, 0.3, 0.5], np.sqrt, indptr=[0, 2, 5])
+    >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
+    >>> rows.worst_case(v).value.round(4), rows.row(1).worst_case(v[2:]).dual["order"]
+    (array([1.7071, 2.1543]), array([0, 1, 2]))
+
     For solvers and `robust.support` H has to be piecewise linear, or the centre uniform. A mixture of a few
     CVaRs is faster as `CVaRMixture`.
 
@@ -70,54 +76,24 @@ class Spectral(CenteredSet):
     formula: ClassVar[str] = "Σ_S p <= H(Σ_S q) for every event S"
     complexity: ClassVar[str] = "O(N log N)"
     by_row: ClassVar[tuple[str, ...]] = ("center",)
-    _certifies_itself: ClassVar[bool] = True
+    layout: ClassVar[Layout | None] = Layout(
+        "spectral", (), center=CENTER, distortion=Along("all", lambda name, H, structure: as_distortion(H))
+    )
 
     def __init__(self, center: ArrayLike, distortion: Callable[[Array], Array] | ArrayLike) -> None:
         self._store(np.ndim(center) == 2, as_center(center))
-        self._distortion = distortions.as_distortion(distortion)
+        self._distortion = as_distortion(distortion)
 
     @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        distortion: Callable[[Array], Array] | ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each with a centre of its own and all with one distortion.
-
-        The answer has value, bound, gap and violation of each row, and an empty `dual`, which has room for
-        two numbers per row: the order of row b is that of ``rows.row(b).worst_case(losses)``. O(n log n) per
-        row of n entries. H is called with the entries of many rows at once, by several threads if there are
-        many entries.
-
-        >>> import numpy as np
-        >>> rows = Spectral.ragged([0.5, 0.5, 0.2, 0.3, 0.5], np.sqrt, indptr=[0, 2, 5])
-        >>> v = [1.0, 2.0, 3.0, 2.0, 1.0]
-        >>> rows.worst_case(v).value.round(4)
-        array([1.7071, 2.1543])
-        >>> rows.row(1).worst_case(v[2:]).dual["order"]
-        array([0, 1, 2])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            distortion: as for a single set; one for all rows.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure, H = structure_of("center", center, indptr, indices), distortions.as_distortion(distortion)
-        q = as_flat_center(center, structure)
-        return Ragged(
-            Spectral, partial(_ragged, H), (), structure, (q,), by_entry={"center": q},
-            in_common={"distortion": distortions.as_given(H)},
-        )  # fmt: skip
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        return partial(_ragged, given["distortion"]), (given["center"],)
 
     @property
     def distortion(self) -> Callable[[Array], Array] | Array:
         """The function, or the breakpoints as an array of shape (K, 2)."""
-        return distortions.as_given(self._distortion)
+        return as_given(self._distortion)
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
@@ -138,12 +114,12 @@ class Spectral(CenteredSet):
         totals = [cvxpy.sum(each) == weight for each, weight in zip(x, weights, strict=True)]
         return [p == sum(x), *limits, *totals]
 
-    def _piecewise_linear(self, q: Array) -> distortions.PiecewiseLinear:
+    def _piecewise_linear(self, q: Array) -> PiecewiseLinear:
         """H, or an H with the same set."""
-        if isinstance(self._distortion, distortions.PiecewiseLinear):
+        if isinstance(self._distortion, PiecewiseLinear):
             return self._distortion
         if np.ptp(q) <= 1e-12 / q.size:
-            return distortions.at_steps(self._distortion, q.size)
+            return at_steps(self._distortion, q.size)
         raise BackendUnsuitable(
             "a solver needs a piecewise linear distortion unless the centre is uniform, and this one is a "
             "function: give breakpoints (u, H(u)), such as np.column_stack([u, H(u)]) for u from 0 to 1. "
@@ -163,17 +139,17 @@ class Spectral(CenteredSet):
             order(F[piece], q[piece] if len(q) > 1 else q, places[piece], sums[piece])
 
         run_pieces(sort, len(F), F.size)
-        heights = distortions.evaluate(self._distortion, sums)
+        heights = evaluate(self._distortion, sums)
         heights[:, -1] = 1.0
         found = answer(rows, losses, (q, places, heights), (), warm_start, out)
         found.dual = {"order": places.astype(np.int64).reshape(losses.shape)}
         return found
 
     def _residual(self, p: Array) -> float:
-        return distortions.excess(p, self._center[0], self._distortion)
+        return excess(p, self._center[0], self._distortion)
 
 
-def _ragged(H: distortions.Distortion, *given: Any) -> None:
+def _ragged(H: Distortion, *given: Any) -> None:
     """Answer ragged rows as a kernel does: sort, evaluate H, spend."""
     from uncertainty_sets.kernels.spectral import ragged, ragged_order
 
@@ -182,6 +158,131 @@ def _ragged(H: distortions.Distortion, *given: Any) -> None:
     ends = indptr[first : after + 1] - indptr[first]
     places, sums = np.empty(ends[-1]), np.empty(ends[-1])
     ragged_order(*(*shared, places, sums))
-    heights = distortions.evaluate(H, sums)
+    heights = evaluate(H, sums)
     heights[ends[1:] - 1] = 1.0
     ragged(*(*shared, places, heights, *rest))
+
+
+Distortion = Callable[[Array], Array]
+"""H, for an array of any shape."""
+
+ROUNDING = 1e-12
+"""By how much a distortion may fail to be concave, or miss 0 and 1 at the ends."""
+
+GRID = np.concatenate([[0.0], 2.0 ** -np.arange(40.0, 8.0, -0.5), np.arange(1.0, 257.0) / 256.0])
+"""Where a function is tested: evenly, and closer and closer to 0, where distortions are steep."""
+
+
+class PiecewiseLinear:
+    """The distortion through breakpoints (u, H(u))."""
+
+    def __init__(self, points: Array) -> None:
+        """Keep breakpoints, (K, 2), that are checked already."""
+        self.points = readonly(points)
+
+    def __call__(self, u: Array) -> Array:
+        """Return H(u) by interpolation."""
+        return np.interp(u, self.points[:, 0], self.points[:, 1])
+
+    def mixture(self) -> tuple[Array, Array]:
+        """Return tails and weights with H(u) = Σ weight·min(1, u/tail)."""
+        knots, heights = self.points.T
+        slopes = np.diff(heights) / np.diff(knots)
+        weights = (slopes - np.append(slopes[1:], 0.0)) * knots[1:]
+        kept = weights > ROUNDING
+        return knots[1:][kept], weights[kept] / weights[kept].sum()
+
+
+def of_mixture(tails: Array, weights: Array) -> Array:
+    """Return the breakpoints of H(u) = Σ weight·min(1, u/tail)."""
+    knots = np.unique(np.concatenate([[0.0, 1.0], tails]))
+    heights = np.minimum(1.0, knots[:, None] / tails) @ weights
+    heights[-1] = 1.0
+    return np.column_stack([knots, heights])
+
+
+def at_steps(distortion: Distortion, steps: int) -> PiecewiseLinear:
+    """Return the interpolation at 0, 1/steps, …, 1, which is exact for events of equally likely entries."""
+    knots = np.arange(steps + 1) / steps
+    heights = evaluate(distortion, knots)
+    heights[0], heights[-1] = 0.0, 1.0
+    return PiecewiseLinear(np.column_stack([knots, heights]))
+
+
+def as_distortion(given: Any) -> Distortion:
+    """Return H from a function or from breakpoints, or refuse what is not concave from (0, 0) to (1, 1)."""
+    if isinstance(given, PiecewiseLinear):  # of other rows, and checked there
+        return given
+    if callable(given):
+        check_shape(given, GRID, evaluate(given, GRID))
+        return given  # type: ignore[no-any-return]
+    points = as_array("distortion", given)
+    if points.ndim != 2 or points.shape[1] != 2 or len(points) < 2:
+        raise InvalidParameter(
+            "distortion must be a function or breakpoints (u, H(u)) of shape (K, 2) from (0, 0) to (1, 1), "
+            f"got shape {points.shape}",
+            parameter="distortion",
+            value=given,
+        )
+    if points[0, 0] != 0.0 or points[-1, 0] != 1.0 or (np.diff(points[:, 0]) <= 0.0).any():
+        raise InvalidParameter(
+            f"the breakpoints of distortion must ascend from u = 0 to u = 1, got u = {points[:, 0].tolist()}",
+            parameter="distortion",
+            value=given,
+        )
+    check_shape(given, points[:, 0], points[:, 1])
+    return PiecewiseLinear(points)
+
+
+def as_given(distortion: Distortion) -> Distortion | Array:
+    """Return the function, or the breakpoints of a piecewise linear H."""
+    return distortion.points if isinstance(distortion, PiecewiseLinear) else distortion
+
+
+def evaluate(distortion: Distortion, u: Array) -> Array:
+    """Return H(u), cut to [0, 1]; refuse what is not one finite number for each u."""
+    heights = np.asarray(distortion(u.copy()), dtype=np.float64)  # its code may write into u
+    if heights.shape != u.shape or not np.isfinite(heights).all():
+        found = "numbers that are not finite" if heights.shape == u.shape else f"shape {heights.shape}"
+        raise InvalidParameter(
+            f"distortion must return a finite number for each entry of an array (np.vectorize makes it do "
+            f"so), got {found} for an array of shape {u.shape}",
+            parameter="distortion",
+            value=distortion,
+        )
+    return np.clip(heights, 0.0, 1.0)
+
+
+def check_shape(given: Any, u: Array, heights: Array) -> None:
+    """Refuse values of H that do not rise from 0 to 1, or that lie below a chord."""
+
+    def refuse(words: str) -> InvalidParameter:
+        return InvalidParameter(f"distortion must {words}", parameter="distortion", value=given)
+
+    ends = (heights[0], heights[-1])
+    if abs(ends[0]) > ROUNDING or abs(ends[1] - 1.0) > ROUNDING:
+        raise refuse(f"have H(0) = 0 and H(1) = 1, got {ends[0]:.12g} and {ends[1]:.12g}")
+    falls = np.diff(heights) < -ROUNDING
+    if falls.any():
+        k = int(falls.argmax())
+        raise refuse(
+            f"not fall, got H({u[k]:.6g}) = {heights[k]:.6g} and H({u[k + 1]:.6g}) = {heights[k + 1]:.6g}"
+        )
+    left, right = np.diff(u)[:-1], np.diff(u)[1:]
+    chord = (heights[:-2] * right + heights[2:] * left) / (left + right)
+    below = chord - heights[1:-1] > ROUNDING
+    if below.any():
+        k = int(below.argmax()) + 1
+        raise refuse(
+            f"be concave, got H({u[k]:.6g}) = {heights[k]:.6g} below the chord from {u[k - 1]:.6g} to "
+            f"{u[k + 1]:.6g}, which is {chord[k - 1]:.6g} there"
+        )
+
+
+def excess(p: Array, q: Array, distortion: Distortion) -> float:
+    """Return the largest p(S) - H(q(S)) over all events S: the worst of them are the largest ratios p/q."""
+    with np.errstate(over="ignore"):
+        ratio = np.divide(p, q, out=np.where(p > 0.0, np.inf, -np.inf), where=q > 0.0)
+    order = np.argsort(-ratio, kind="stable")
+    most = evaluate(distortion, np.minimum(np.cumsum(q[order]), 1.0))
+    return max(0.0, float((np.cumsum(p[order]) - most).max()))

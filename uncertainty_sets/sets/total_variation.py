@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import Ball
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat_center, as_row_numbers, structure_of
+from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
+from uncertainty_sets.sets._balls import Ball
 
 if TYPE_CHECKING:
     import cvxpy
 
 
-class TotalVariation(Ball):
+class TotalVariation(Ball, certified=True):
     """Distributions near a centre q in total variation: {p : ½·Σ |p - q| <= radius}.
 
     No event's probability changes by more than the radius. The worst case takes that much mass from the
@@ -68,44 +66,9 @@ class TotalVariation(Ball):
     formula: ClassVar[str] = "½·Σ |p - q| <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : ½·Σ |p - q| <= radius} with a centre q of its own.
-
-        O(entries): one selection and three passes over each row.
-
-        >>> rows = TotalVariation.ragged([0.5, 0.5, 0.2, 0.3, 0.5], radius=0.2, indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(12)
-        array([0.3, 0.7, 0.4, 0.3, 0.3])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        q, limit = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
-        return Ragged(
-            TotalVariation,
-            "total_variation",
-            ("t",),
-            structure,
-            (q, limit),
-            by_entry={"center": q},
-            by_row={"radius": limit},
-            up_to_largest=("t",),
-        )
+    layout: ClassVar[Layout | None] = Layout(
+        "total_variation", ("t",), up_to_largest=("t",), center=CENTER, radius=EACH_ROW
+    )
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
         """Σ |p - q| <= 2·radius."""
@@ -143,7 +106,3 @@ class TotalVariation(Ball):
             return None
         q, radius = self._center[0], float(self._radius[0])
         return lambda point: nearest(point, q, radius)
-
-    def _residual(self, p: Array) -> float:
-        radius = float(self._radius[0])
-        return max((self._distance(p) - radius) / max(1.0, radius), 0.0)

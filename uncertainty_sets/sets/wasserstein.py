@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.transport import TransportBall
+from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
+from uncertainty_sets.sets._transport import COST, ORDER, TransportBall
 
 
 class Wasserstein(TransportBall):
@@ -42,6 +41,14 @@ class Wasserstein(TransportBall):
 
     Distances whose power of `order` is below 1e-290 count as 0, and the largest one must not overflow.
 
+    In ragged rows the cost is that between the values; a row uses the part between its own entries, and mass
+    stays among them:
+
+    >>> q, indptr, indices = [0.5, 0.5, 0.25, 0.25, 0.5], [0, 2, 5], [0, 3, 1, 2, 3]
+    >>> rows = Wasserstein.ragged(q, radius=0.6, indptr=indptr, indices=indices)
+    >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).p.round(12)
+    array([0.54  , 0.46  , 0.5275, 0.    , 0.4725])
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         radius: at least 0; a number, or shape (B,). It is a distance: its power bounds the transport.
@@ -55,6 +62,9 @@ class Wasserstein(TransportBall):
     formula: ClassVar[str] = "Σ cost^order·γ <= radius^order for a plan γ from q to p"
     complexity: ClassVar[str] = "O(N) on a line, otherwise O(N²)"
     by_row: ClassVar[tuple[str, ...]] = TransportBall.by_row
+    layout: ClassVar[Layout | None] = Layout(
+        "wasserstein_line", ("lam",), center=CENTER, radius=EACH_ROW, cost=COST, order=ORDER
+    )
 
     def __init__(
         self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None = None, order: float = 2.0
@@ -65,40 +75,6 @@ class Wasserstein(TransportBall):
     def order(self) -> float:
         """The power to which distances are raised."""
         return self._power
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        cost: ArrayLike | None = None,
-        order: float = 2.0,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : Σ cost^order·γ <= radius^order for a plan γ}.
-
-        The cost is that between the values, once for all rows; a row uses the part between its own entries,
-        and mass stays among them.
-
-        >>> q, indptr, indices = [0.5, 0.5, 0.25, 0.25, 0.5], [0, 2, 5], [0, 3, 1, 2, 3]
-        >>> rows = Wasserstein.ragged(q, radius=0.6, indptr=indptr, indices=indices)
-        >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).p.round(12)
-        array([0.54  , 0.46  , 0.5275, 0.    , 0.4725])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            cost: None for |i - j| of the places i and j of two values; a position per value, in any order; or
-                a matrix, cost[i, j] >= 0 from value j to value i, 0 on the diagonal.
-            order: from 1 to 100, the same for all rows.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        fixed = {"order": np.array([order], dtype=np.float64)}
-        return cls._ragged(center, radius, cost, order, indptr, indices, fixed)
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.parameters import example_center
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.transport import TransportBall
+from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
+from uncertainty_sets.sets._transport import COST, TransportBall
 
 
 class Wasserstein1(TransportBall):
@@ -37,6 +37,15 @@ class Wasserstein1(TransportBall):
     >>> round(float(bound), 6), round(r.upper_bound, 6)
     (3.5, 3.5)
 
+    In ragged rows the cost is that between the values; a row uses the part between its own entries, and mass
+    stays among them:
+
+    >>> q, indptr, indices = [0.5, 0.5, 0.25, 0.25, 0.5], [0, 2, 5], [0, 3, 1, 2, 3]
+    >>> between = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    >>> rows = Wasserstein1.ragged(q, radius=0.3, cost=between, indptr=indptr, indices=indices)
+    >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).value.round(12)
+    array([2.6   , 1.8125])
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         radius: at least 0; a number, or shape (B,).
@@ -49,46 +58,12 @@ class Wasserstein1(TransportBall):
     formula: ClassVar[str] = "Σ cost·γ <= radius for a plan γ from q to p"
     complexity: ClassVar[str] = "O(N) on a line, otherwise O(N²)"
     by_row: ClassVar[tuple[str, ...]] = TransportBall.by_row
+    layout: ClassVar[Layout | None] = Layout(
+        "wasserstein_line", ("lam",), center=CENTER, radius=EACH_ROW, cost=COST
+    )
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None = None) -> None:
         super().__init__(center, radius, cost, 1.0)
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        cost: ArrayLike | None = None,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : Σ cost·γ <= radius for a plan γ from q to p}.
-
-        The cost is that between the values, once for all rows; a row uses the part between its own entries,
-        and mass stays among them. On a line O(entries) per step and 6 to 15 steps; with a matrix the square
-        of each row's length.
-
-        >>> import numpy as np
-        >>> q, indptr, indices = [0.5, 0.5, 0.25, 0.25, 0.5], [0, 2, 5], [0, 3, 1, 2, 3]
-        >>> rows = Wasserstein1.ragged(q, radius=0.3, indptr=indptr, indices=indices)
-        >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).p.round(12)
-        array([0.6  , 0.4  , 0.525, 0.   , 0.475])
-        >>> between = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
-        >>> rows = Wasserstein1.ragged(q, radius=0.3, cost=between, indptr=indptr, indices=indices)
-        >>> rows.worst_case([4.0, 3.0, 1.0, 0.5]).value.round(12)
-        array([2.6   , 1.8125])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            radius: at least 0; a number, or one per row.
-            cost: None for |i - j| of the places i and j of two values; a position per value, in any order; or
-                a matrix, cost[i, j] >= 0 from value j to value i, 0 on the diagonal.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        return cls._ragged(center, radius, cost, 1.0, indptr, indices, {})
 
     @classmethod
     def example(cls, size: int, rng: np.random.Generator | None = None) -> Wasserstein1:

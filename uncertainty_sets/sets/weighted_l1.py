@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
@@ -20,8 +19,8 @@ from uncertainty_sets.parameters import (
     broadcast,
     example_center,
 )
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import as_flat, as_flat_center, as_row_numbers, structure_of
+from uncertainty_sets.rows import CENTER, EACH_ROW, Along, Layout, Structure, as_flat
+from uncertainty_sets.sets._balls import Ball
 
 if TYPE_CHECKING:
     import cvxpy
@@ -32,7 +31,7 @@ LIGHTEST, HEAVIEST = 1e-280, 1e280
 ROUNDED = 2.0**-52  # how well an entry of p is known, relative to it: it is a sum of two terms
 
 
-class WeightedL1(Ball):
+class WeightedL1(Ball, certified=True):
     """Distributions near a centre q in a weighted L1 distance: {p : Σ weights·|p - q| <= radius}.
 
     To move a unit of mass from i to j costs w_i + w_j. With a multiplier λ for the distance, all mass that
@@ -76,7 +75,13 @@ class WeightedL1(Ball):
     formula: ClassVar[str] = "Σ weights·|p - q| <= radius"
     complexity: ClassVar[str] = "O(N)"
     by_row: ClassVar[tuple[str, ...]] = ("center", "weights", "radius")
-    _certifies_itself: ClassVar[bool] = True
+    layout: ClassVar[Layout | None] = Layout(
+        "weighted_l1",
+        ("lam",),
+        center=CENTER,
+        weights=Along("entries", lambda name, weights, structure: _as_flat_weights(weights, structure)),
+        radius=EACH_ROW,
+    )
     _weights: Array
 
     def __init__(self, center: ArrayLike, weights: ArrayLike, radius: ArrayLike) -> None:
@@ -100,46 +105,6 @@ class WeightedL1(Ball):
         limit = as_scalar_rows("radius", radius, max(len(q), len(w)))
         differ = np.ndim(center) == 2 or np.ndim(weights) == 2 or np.ndim(radius) == 1
         self._store(differ, q, w, limit)
-
-    @classmethod
-    def ragged(
-        cls,
-        center: Any,
-        weights: Any,
-        radius: ArrayLike,
-        *,
-        indptr: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
-    ) -> Ragged:
-        """Return rows of different lengths, each {p : Σ weights·|p - q| <= radius} with a centre of its own.
-
-        O(entries) per evaluation, about 5 evaluations.
-
-        >>> rows = WeightedL1.ragged([0.5, 0.5, 0.2, 0.3, 0.5], 0.5, radius=0.2, indptr=[0, 2, 5])
-        >>> rows.worst_case([1.0, 2.0, 3.0, 2.0, 1.0]).p.round(12)
-        array([0.3, 0.7, 0.4, 0.3, 0.3])
-
-        Args:
-            center: probabilities along the entries, which sum to 1 in each row; or a SciPy CSR matrix.
-            weights: what a unit of deviation costs, above 0: along the entries, or a number for all.
-            radius: at least 0; a number, or one per row.
-            indptr: the entries of row b are indptr[b], …, indptr[b+1] - 1. Not needed with a CSR matrix.
-            indices: for each entry the place of its value; an index may repeat in a row, as an entry of its
-                own. None: there is a value for each entry.
-        """
-        structure = structure_of("center", center, indptr, indices)
-        q, w = as_flat_center(center, structure), as_flat("weights", weights, structure)
-        _check_weights(w)
-        limit = as_row_numbers("radius", radius, structure)
-        return Ragged(
-            WeightedL1,
-            "weighted_l1",
-            ("lam",),
-            structure,
-            (q, w, limit),
-            by_entry={"center": q, "weights": w},
-            by_row={"radius": limit},
-        )
 
     @property
     def weights(self) -> Array:
@@ -183,6 +148,13 @@ class WeightedL1(Ball):
         # A large weight would magnify the rounding of p.
         far = np.maximum(np.abs(p - q) - ROUNDED * np.abs(p), 0.0)
         return max((float((w * far).sum()) - radius) / max(1.0, radius), 0.0)
+
+
+def _as_flat_weights(weights: Any, structure: Structure) -> Array:
+    """The weights of ragged rows along their entries, or a number for all."""
+    flat = as_flat("weights", weights, structure)
+    _check_weights(flat)
+    return flat
 
 
 def _check_weights(weights: Array) -> None:

@@ -170,7 +170,7 @@ def ask_joint_budgets(rng: np.random.Generator) -> None:
 
 def solve_chains(rng: np.random.Generator) -> None:
     """The value of a policy in a chain too large for a dense system, with rewards of both kinds."""
-    from uncertainty_sets.mdp.chain import value_of_chain
+    from uncertainty_sets.mdp.iterate import value_of_chain
     from uncertainty_sets.mdp.model import MDP
 
     P = rng.dirichlet(np.ones(300), size=(300, 2))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
-from uncertainty_sets.parameters import as_scalar_rows
-from uncertainty_sets.ragged_parameters import Structure, as_row_numbers
+from uncertainty_sets.parameters import as_numbers, as_scalar_rows
+from uncertainty_sets.rows import Along, as_row_numbers
+from uncertainty_sets.sets._balls import CenteredSet
 
 LEAST = 1e-300
 """The smallest tail, so that 1/tail stays finite."""
@@ -33,11 +36,28 @@ def check_tail(name: str, tail: Array) -> Array:
     return tail
 
 
+EACH_TAIL = Along(
+    "rows", lambda name, tail, structure: check_tail(name, as_row_numbers(name, tail, structure))
+)
+"""A share in (0, 1] for all ragged rows, or one for each."""
+
+
 def as_tail_rows(tail: ArrayLike, rows: int) -> Array:
     """Return a share in (0, 1], or one per row of a batch, as (1 or B,)."""
     return check_tail("tail", as_scalar_rows("tail", tail, rows))
 
 
-def as_ragged_tails(tail: ArrayLike, structure: Structure) -> Array:
-    """Return a share in (0, 1] for all ragged rows, (1,), or one for each, (B,)."""
-    return check_tail("tail", as_row_numbers("tail", tail, structure))
+class TailMeasure(CenteredSet):
+    """What CVaR and EVaR share: a centre and a tail; a subclass stores it as `_tail`."""
+
+    _tail: Array
+
+    @property
+    def tail(self) -> float | Array:
+        """The share of the worst losses."""
+        return as_numbers(self, self._tail)
+
+    @classmethod
+    def default_parameters(cls, center: Array) -> dict[str, Any]:
+        """The worst half."""
+        return super().default_parameters(center) | {"tail": 0.5}

@@ -15,7 +15,8 @@ import numpy as np
 from uncertainty_sets.answer import WorstCase, stack
 from uncertainty_sets.errors import EmptySet
 from uncertainty_sets.kernels.dispatch import reject_not_finite
-from uncertainty_sets.kernels.layout import FEASIBLE, PROMISE, ULPS
+from uncertainty_sets.kernels.layout import FEASIBLE, ULPS
+from uncertainty_sets.verdict import keeps_promise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,8 +101,7 @@ class TiltedBall:
             rounds,
         )
         rounding = ULPS * (abs(top) / half + 2.0)
-        proved = answer.violation <= FEASIBLE and abs(gap) <= max(PROMISE, rounding)
-        answer.unproved = () if proved else (0,)
+        answer.unproved = () if keeps_promise(gap, answer.violation, 1.0, rounding) else (0,)
         return answer
 
     def _spread_out(self, p: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,19 +11,12 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import parameters_of
-from uncertainty_sets.centered import Ball
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.packages import load
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, describe, readonly
-from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.ragged_parameters import (
-    Integers,
-    Structure,
-    as_flat_center,
-    as_row_numbers,
-    structure_of,
-)
+from uncertainty_sets.rows import Along, Integers, Structure
+from uncertainty_sets.sets._balls import Ball
 
 if TYPE_CHECKING:
     import cvxpy
@@ -35,14 +28,13 @@ LARGEST_ORDER = 100.0
 ROUNDED = 4 * 2.0**-53  # how well an entry of p is known, relative to it: it is a sum of two products
 
 
-class TransportBall(Ball):
+class TransportBall(Ball, certified=True):
     """Distributions near a centre q in transport cost: {p : Σ cost^order·γ <= radius^order for a plan γ}.
 
     A subclass has a name, a constructor and a docstring; all else is here.
     """
 
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
-    _certifies_itself: ClassVar[bool] = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None, order: float) -> None:
         super().__init__(center, radius)
@@ -89,40 +81,18 @@ class TransportBall(Ball):
         return -least if zeros else least
 
     @classmethod
-    def _ragged(
-        cls,
-        center: Any,
-        radius: ArrayLike,
-        cost: ArrayLike | None,
-        order: float,
-        indptr: ArrayLike | None,
-        indices: ArrayLike | None,
-        fixed: Mapping[str, Array],
-    ) -> Ragged:
-        """Return ragged rows; `fixed` are the constructor's other parameters, one number for all rows."""
-        structure, power = structure_of("center", center, indptr, indices), _as_order(order)
-        q, radii = as_flat_center(center, structure), as_row_numbers("radius", radius, structure)
-        limit = np.minimum(_raised(radii, power), MOST)
-        shared = None if cost is None else _check_shared(structure, as_array("cost", cost))
+    def _ragged_kernel(
+        cls, structure: Structure, given: dict[str, Any]
+    ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
+        q, shared, power = given["center"], given["cost"], given.get("order", 1.0)
+        limit = np.minimum(_raised(given["radius"], power), MOST)
         if shared is not None and shared.ndim == 2:
-            kernel, between = "wasserstein_matrix", _between(shared, power)
-            arguments: tuple[Any, ...] = (structure.places(), q, limit, between)
-        else:
-            kernel, places = "wasserstein_line", structure.places()
-            at = places.astype(float) if shared is None else shared[places]
-            sorting, x, step = _lines(structure, at, power)
-            ascending = q[sorting + structure.repeat(structure.starts())] if sorting.size else q
-            arguments = (sorting, ascending, limit, x, step, power)
-        return Ragged(
-            cls,
-            kernel,
-            ("lam",),
-            structure,
-            arguments,
-            by_entry={"center": q},
-            by_row={"radius": radii, **fixed},
-            by_value={"cost": shared},
-        )
+            return "wasserstein_matrix", (structure.places(), q, limit, _between(shared, power))
+        places = structure.places()
+        at = places.astype(float) if shared is None else shared[places]
+        sorting, x, step = _lines(structure, at, power)
+        ascending = q[sorting + structure.repeat(structure.starts())] if sorting.size else q
+        return "wasserstein_line", (sorting, ascending, limit, x, step, power)
 
     @property
     def cost(self) -> Array | None:
@@ -237,6 +207,10 @@ class TransportBall(Ball):
         return super()._singleton() if self._step[0] > 0.0 else None
 
 
+COST = Along("values", lambda name, cost, structure: _as_shared_cost(cost, structure))
+ORDER = Along("all", lambda name, order, structure: _as_order(order))
+
+
 def _as_order(order: float) -> float:
     """The order as a number, or an error."""
     number = as_array("order", order)
@@ -312,6 +286,11 @@ def _drop_tiny_distances(x: Array, power: float) -> None:
     steps = np.diff(x)
     for i in np.flatnonzero((steps > 0.0) & (steps < _shortest(power))):
         x[i + 1] = x[i]
+
+
+def _as_shared_cost(cost: Any, structure: Structure) -> Array | None:
+    """The cost between the values of ragged rows: None, positions or a matrix."""
+    return None if cost is None else _check_shared(structure, as_array("cost", cost))
 
 
 def _check_shared(structure: Structure, cost: Array) -> Array:

@@ -1,10 +1,19 @@
-"""Checks that `ragged` constructors share: which entries each row has, and parameters along them."""
+"""Ragged rows as their parameters describe them: which entries each row has, and what lies along them.
+
+A set says in `layout` how the parameters of its constructor lie in ragged rows, and which kernel takes them::
+
+    layout = Layout("kl", ("eta",), center=CENTER, radius=EACH_ROW)
+
+`UncertaintySet.ragged` follows from that: the parameters are read and checked here, and `Ragged` (ragged.py)
+answers the rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -200,20 +209,20 @@ def as_flat(name: str, value: Any, structure: Structure, *, finite: bool = True)
     return array
 
 
-def as_flat_center(value: Any, structure: Structure) -> Array:
+def as_flat_center(name: str, value: Any, structure: Structure) -> Array:
     """A distribution per row along the entries; sums within 1e-9 of 1 are made 1."""
-    center = as_flat("center", value, structure)
+    center = as_flat(name, value, structure)
     if center.size != structure.entries:
         raise InvalidParameter(
-            f"center must have one probability per entry, ({structure.entries},), got a single number",
-            parameter="center",
+            f"{name} must have one probability per entry, ({structure.entries},), got a single number",
+            parameter=name,
             value=value,
         )
     least = int(center.argmin())
     if center[least] < 0.0:
         raise InvalidParameter(
-            f"center must not be negative, got {center[least]} in {structure.where(least)}",
-            parameter="center",
+            f"{name} must not be negative, got {center[least]} in {structure.where(least)}",
+            parameter=name,
             value=value,
         )
     with np.errstate(over="ignore"):
@@ -221,9 +230,9 @@ def as_flat_center(value: Any, structure: Structure) -> Array:
     worst = int(np.abs(total - 1.0).argmax())
     if not abs(total[worst] - 1.0) <= SUM_TOLERANCE:
         raise InvalidParameter(
-            f"center must sum to 1 in every row, got {total[worst]:.12g} in row {worst} (off by "
+            f"{name} must sum to 1 in every row, got {total[worst]:.12g} in row {worst} (off by "
             f"{total[worst] - 1.0:+.3g}); divide each row by its sum",
-            parameter="center",
+            parameter=name,
             value=value,
         )
     if (total != 1.0).any():
@@ -248,3 +257,61 @@ def as_row_numbers(name: str, value: ArrayLike, structure: Structure) -> Array:
             value=value,
         )
     return array
+
+
+class Along(NamedTuple):
+    """How a parameter lies in ragged rows.
+
+    Attributes:
+        what: a number for each entry or one for all, likewise for each row; numbers of the values or between
+            them (None: their places); or the same for all rows, as it is.
+        read: (name, what was given, structure) ↦ our own checked copy.
+    """
+
+    what: Literal["entries", "rows", "values", "all"]
+    read: Callable[[str, Any, Structure], Any]
+
+    def of_row(self, array: Any, row: int, entries: slice, places: Integers) -> Any:
+        """The parameter of the set of one row."""
+        if self.what == "entries":
+            return array[entries] if array.size > 1 else np.full(places.size, array[0])
+        if self.what == "rows":
+            return float(array[row if array.size > 1 else 0])
+        if self.what == "values":
+            return places.astype(float) if array is None else array[np.ix_(*[places] * array.ndim)]
+        return array
+
+    def of_rows(self, array: Any, rows: Integers, entries: Integers) -> Any:
+        """The parameter of some of the rows, for `ragged`."""
+        if self.what == "entries":
+            return array[entries] if array.size > 1 else array
+        if self.what == "rows":
+            return array[rows] if array.size > 1 else array[0]
+        return array
+
+
+CENTER = Along("entries", as_flat_center)
+EACH_ENTRY = Along("entries", as_flat)
+EACH_BOUND = Along("entries", partial(as_flat, finite=False))
+EACH_SPREAD = Along("entries", as_flat_not_negative)
+EACH_ROW = Along("rows", as_row_numbers)
+SHARED = Along("all", lambda name, given, structure: given)
+
+
+class Layout:
+    """How the parameters of ragged rows lie, and the kernel that answers them.
+
+    Args:
+        kernel: the file in kernels/ whose `ragged` answers the rows; a set with several overrides
+            `_ragged_kernel`.
+        keys: the names of the multipliers, at most two; empty if a row has more.
+        up_to_largest: multipliers that prove nothing above the largest loss of their row, to which the
+            rounding of losses that are scaled down could lift them.
+        parameters: of the constructor, each with its place; the first one may be a sparse matrix.
+    """
+
+    def __init__(
+        self, kernel: str, keys: tuple[str, ...], *, up_to_largest: tuple[str, ...] = (), **parameters: Along
+    ) -> None:
+        self.kernel, self.keys, self.up_to_largest = kernel, keys, up_to_largest
+        self.parameters = parameters

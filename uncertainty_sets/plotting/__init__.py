@@ -1,1 +1,0 @@
-"""What `uncertainty_sets.pictures` draws with."""
