@@ -21,8 +21,10 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
-from uncertainty_sets.kernels.layout import FEASIBLE, NOT_FINITE, OK, PROMISE, ULPS
-from uncertainty_sets.kernels.radius_layout import COLUMNS, MULTIPLIER, STATUS, VALUE
+from uncertainty_sets.kernels.layout import FEASIBLE, MULTIPLIER, NOT_FINITE, OK, PROMISE, ULPS
+from uncertainty_sets.kernels.layout import RADIUS_COLUMNS as COLUMNS
+from uncertainty_sets.kernels.layout import RADIUS_STATUS as STATUS
+from uncertainty_sets.kernels.layout import RADIUS_VALUE as VALUE
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:
@@ -184,7 +186,7 @@ def closed(
     parameters: tuple[Array, ...],
     targets: Array,
 ) -> LeastRadius:
-    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/radius_layout.py.
+    """Run a kernel ``rows(F, *parameters, targets, P, out)``, with the columns of kernels/layout.py.
 
     Rows that do not come out are tried again, scaled by a power of two, and then by the set's oracle.
     """

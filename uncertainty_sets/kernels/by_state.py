@@ -34,6 +34,7 @@ from uncertainty_sets.kernels.jit import kernel
 from uncertainty_sets.kernels.layout import DUAL, NOT_FINITE, OK, OUT_OF_RANGE
 from uncertainty_sets.kernels.scan import MOST, scan
 
+KL, CHI_SQUARE = 1, 2  # the modes of tilts
 ROUNDING = DUAL + 1
 EPS = 2.0**-52
 FLAT = 1e-14  # rows whose losses differ by less than this share of the range count as constant

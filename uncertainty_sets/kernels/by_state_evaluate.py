@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.by_state import (
     CENTER,
+    CHI_SQUARE,
     DIVERGENCE,
     EPS,
     FACTS,
     FIRST,
     KEPT,
+    KL,
     LOG_WEIGHT,
     MEAN,
     OFFSET,
@@ -30,8 +32,6 @@ from uncertainty_sets.kernels.by_state import (
     most_rows,
 )
 from uncertainty_sets.kernels.by_state_tilt import (
-    CHI_SQUARE,
-    KL,
     measure,
     most,
     pull_in,
@@ -43,7 +43,7 @@ from uncertainty_sets.kernels.by_state_tilt import (
     write_top,
 )
 from uncertainty_sets.kernels.gathering import Integers, put
-from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.kl import HIGHEST, newton
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, NOT_FINITE, OK, OUT_OF_RANGE, STATUS
 from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, finish
@@ -194,13 +194,14 @@ def solve(
     finish(one, reference, value, bound, violation, passes * count, spread)
 
 
+@entry("P", "out")
 @kernel
-def states(
-    mode: int, values: Array, indices: Integers, offsets: Array, row_offsets: Array, sizes: Array,
-    scale: float, unit: float, state_rows: Integers, indptr: Integers, first: int, after: int, center: Array,
-    budget: Array, policy: Array, P: Array, out: Array,
+def evaluate(
+    mode: int, values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector,
+    scale: float, unit: float, state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector,
+    budget: Vector, policy: Vector, P: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Evaluate a policy in the states first, …, after - 1."""
+    """Evaluate a policy in the states first, …, after - 1; out[DUAL] is read as a start, NaN for none."""
     entries, count = most_entries(state_rows, indptr, first, after), most_rows(state_rows, first, after)
     F, table, size, one = np.empty(entries), np.empty((count, FACTS)), np.empty(count), np.empty(COLUMNS)
     for s in range(first, after):

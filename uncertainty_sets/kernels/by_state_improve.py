@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array
+from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.by_state import (
     BEST,
     CENTER,
@@ -21,6 +21,7 @@ from uncertainty_sets.kernels.by_state import (
     FLAT,
     HEIGHT,
     KEPT,
+    KL,
     LOG_WEIGHT,
     MEAN,
     ROUNDING,
@@ -34,7 +35,6 @@ from uncertainty_sets.kernels.by_state import (
     settle_range,
 )
 from uncertainty_sets.kernels.by_state_tilt import (
-    KL,
     guess,
     measure,
     most,
@@ -48,7 +48,7 @@ from uncertainty_sets.kernels.by_state_tilt import (
     write_top,
 )
 from uncertainty_sets.kernels.gathering import Integers, put
-from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
 from uncertainty_sets.kernels.scan import finish
 
@@ -406,13 +406,14 @@ def solve(
         tilts[a] = table[a, X] * table[a, SCALE]
 
 
+@entry("tilts", "policy", "P", "out")
 @kernel
-def states(
-    mode: int, values: Array, indices: Integers, offsets: Array, row_offsets: Array, sizes: Array,
-    scale: float, unit: float, state_rows: Integers, indptr: Integers, first: int, after: int, center: Array,
-    budget: Array, tilts: Array, policy: Array, P: Array, out: Array,
+def improve(
+    mode: int, values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector,
+    scale: float, unit: float, state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector,
+    budget: Vector, tilts: Vector, policy: Vector, P: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Improve the states first, …, after - 1."""
+    """Improve the states first, …, after - 1; out[DUAL] and `tilts` are read as a start, NaN for none."""
     entries, count = most_entries(state_rows, indptr, first, after), most_rows(state_rows, first, after)
     F, table, size, one = np.empty(entries), np.empty((count, FACTS)), np.empty(count), np.empty(COLUMNS)
     for s in range(first, after):

@@ -23,6 +23,7 @@ from uncertainty_sets.kernels.by_state import (
     DIVERGENCE,
     EPS,
     FIRST,
+    KL,
     LIFT,
     LOG_WEIGHT,
     MASS,
@@ -40,10 +41,10 @@ from uncertainty_sets.kernels.by_state import (
 )
 from uncertainty_sets.kernels.gathering import Integers
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.kl import HIGHEST, moments, tilt, tilt_exactly, tilt_little
+from uncertainty_sets.kernels.kl import HIGHEST, tilt, tilt_exactly, tilt_little
 from uncertainty_sets.kernels.scan import copy, larger
+from uncertainty_sets.kernels.tilt import moments, write_face
 
-KL, CHI_SQUARE = 1, 2
 LEAST = 1e-140  # of a tilt that counts: its square is a number
 COARSE = 1e-12  # of the budget: rounding of a divergence that is worth another pass
 REACHED = 1e-15  # how near to an aim, over the distance that is measured
@@ -51,8 +52,8 @@ MOST_PASSES = 100
 CANCELS = 1e-2  # a sum of 1 and a number near -1 that has too few digits
 SUM_ERROR = 1e-14  # of Σp, above which p is divided by it
 
-write_exponential = kl.write
-variance_about = chi_square.variance_about
+write_exponential, kl_most = kl.write, kl.most
+variance_about, chi_square_most = chi_square.variance_about, chi_square.most
 
 
 @summing
@@ -135,10 +136,7 @@ def read(
 def most(mode: int, table: Array, a: int) -> float:
     """The divergence that leaves only the largest losses of row a."""
     mass, rest = table[a, MASS], table[a, REST]
-    divergence: float = rest / mass
-    if mode == KL:
-        divergence = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
-    return divergence
+    return kl_most(mass, rest) if mode == KL else chi_square_most(mass, rest)
 
 
 @kernel
@@ -341,10 +339,8 @@ def write(mode: int, f: Array, q: Array, table: Array, a: int, p: Array) -> floa
 @kernel
 def write_top(f: Array, q: Array, table: Array, a: int, p: Array) -> None:
     """Write the centre restricted to the largest losses, with its mean."""
-    top, mass = table[a, TOP], table[a, MASS]
     table[a, CENTER], table[a, FIRST] = 0.0, 0.0
-    for i in range(f.size):
-        p[i] = q[i] / mass if f[i] == top else 0.0
+    write_face(f, q, table[a, TOP], table[a, MASS], p)
 
 
 @summing

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels import cressie_read
-from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
-from uncertainty_sets.kernels.kl import BLOCK, moments, totals
-from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import copy, finish, larger, scan
+from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
+from uncertainty_sets.kernels.scan import finish, larger
+from uncertainty_sets.kernels.tilt import BLOCK, ball, totals
 
 PASSES = 30
 AIM = 1e-13  # of the radius + 1: how close D + 1 must come
@@ -139,73 +138,26 @@ def attempt(
 
 
 @kernel
-def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) -> None:
-    """Solve one row; losses where q = 0 repeat one where q > 0; `warm` is a margin to start from, or NaN.
+def most(mass: float, rest: float) -> float:
+    """The divergence of q restricted to the largest losses."""
+    return rest / mass
 
-    The multipliers are that of the radius, and the margin: how far max f is above the zero of p/q.
+
+@kernel
+def answer(
+    f: Array, q: Array, top: float, spread: float, mean: float, square: float, limit: float, radius: float,
+    warm: float, p: Array, out: Array,
+) -> None:  # fmt: skip
+    """Answer a row that needs a search; if its certificate is too weak, by the way for all powers.
+
+    The multipliers are that of the radius, and the margin: how far max f is above the zero of p/q; `warm` is
+    a margin or NaN.
     """
-    # 1. Read the losses.
-    least, top, status = scan(f)
-    if status != OK:
-        out[STATUS] = status
-        return
-    # 2. Answers that need no search: equal losses, a radius of 0, or one that reaches the largest losses.
-    spread = top - least
-    out[DUAL] = out[DUAL + 1] = 0.0
-    if spread == 0.0:
-        copy(q, p)
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 0, spread)
-        return
-    mean, square, mass, rest = moments(f, q, top, 1.0 / spread)
-    if radius == 0.0:
-        copy(q, p)
-        finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1, spread)
-        out[DUAL] = out[DUAL + 1] = np.inf
-        return
-    if radius * mass >= rest:
-        for i in range(f.size):
-            p[i] = q[i] / mass if f[i] == top else 0.0
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
-        return
-    # 3. Search; if its certificate is too weak, by the way for all powers.
     attempt(f, q, top, spread, mean, square, radius, warm, p, out)
     if out[STATUS] != OK:
         solve_any_power(f, q, radius, POWER, FACTOR, np.nan, p, out)
 
 
-@entry("P", "out")
-@kernel
-def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
-    """Solve every row of F; parameters with one row serve all rows."""
-    many, started = center.shape[0] > 1, warm.shape[0] > 1
-    for b in range(F.shape[0]):
-        r = b if many else 0
-        solve(F[b], center[r], radius[r], warm[b if started else 0, 1], P[b], out[b])
-
-
-@entry("P", "out")
-@kernel
-def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    radius: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
-    scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)
-    many, started = radius.size > 1, warm.shape[1] > 1
-    for b in range(first, after):
-        i, j = indptr[b], indptr[b + 1]
-        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
-        cover(f, center[i:j])
-        solve(f, center[i:j], radius[b if many else 0], warm[1, b if started else 0], P[i:j], one)
-        put(one, out, b)
+_rows, _ragged = ball(most, answer, 1)
+rows = entry("P", "out")(_rows)
+ragged = entry("P", "out")(_ragged)

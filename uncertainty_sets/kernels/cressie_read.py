@@ -21,12 +21,12 @@ from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.exponential import exp
 from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel
-from uncertainty_sets.kernels.kl import EPS, moments, totals
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
 from uncertainty_sets.kernels.power_links import BURG, mode_of
 from uncertainty_sets.kernels.power_pole import FLOOR, at_the_pole, divergence_of, negligible, write_top
 from uncertainty_sets.kernels.power_sums import sums, sums_about_mean, write
 from uncertainty_sets.kernels.scan import copy, finish, scan
+from uncertainty_sets.kernels.tilt import EPS, moments, totals
 
 PASSES = 80
 AIM, OVER = 1e-13, 1e-11  # of the radius: what D is aimed at, and how far over it may end

@@ -16,6 +16,9 @@ the kernel in machine code, made when it is first called if it is not there, and
 something else is called: a helper by a test, a kernel where no library can be made. Only libraries give the
 same bits in every process: numba copies a callee into every caller, and the copy that was loaded first runs
 for all.
+
+A factory makes kernels that differ in what they close over, other kernels or numbers; `owned_by` says to
+which file one belongs.
 """
 
 from __future__ import annotations
@@ -71,6 +74,21 @@ def entry(*writes: str) -> Callable[[Function], Function]:
         return made  # type: ignore[no-any-return]  # the same function in machine code
 
     return mark
+
+
+def owned_by(owner: Callable[..., Any], name: str) -> Callable[[Function], Function]:
+    """Let a function that a factory makes stand in the file of another kernel, under that name.
+
+    That file's library then holds it, and that file's sources decide whether what is in the cache is right:
+    what it closes over must be of that file, or imported there.
+    """
+
+    def move(function: Function) -> Function:
+        function.__module__, function.__name__ = owner.__module__, name
+        function.__qualname__ = f"{function.__qualname__.rpartition('.')[0]}.{name}"
+        return function
+
+    return move
 
 
 class Deferred:

@@ -13,33 +13,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
+from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.exponential import exp, exp_minus_line, times_exp
-from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
-from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import copy, finish, scan
+from uncertainty_sets.kernels.layout import DUAL, GAP
+from uncertainty_sets.kernels.scan import finish
+from uncertainty_sets.kernels.tilt import BLOCK, EPS, ball, totals
 
 PASSES = 39  # and one more if the last was infeasible
 PATIENCE = 12  # passes after which a gap of rounding size is enough
 HIGHEST = 1e150  # of θ: x² stays finite
-
-BLOCK = 1024  # entries that stay in the cache between two loops over them
-EPS = 2.0**-52
 AIM, OVER = 1e-13, 1e-11  # of the radius: what D is aimed at, and how far over it may end
-
-
-@summing
-def moments(f: Array, q: Array, top: float, scale: float) -> tuple[float, float, float, float]:
-    """Mean and second moment of g under q, and the masses at the top and below it."""
-    mean, square, mass, rest = 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        g = (f[i] - top) * scale
-        mean += q[i] * g
-        square += q[i] * g * g
-        mass += q[i] if f[i] == top else 0.0
-        rest += q[i] if f[i] < top else 0.0
-    return mean, square, mass, rest
 
 
 @summing
@@ -104,16 +88,6 @@ def fill(
     for i in range(f.size):
         g = (f[i] - top) * scale - center
         p[i] = times_exp(q[i], theta * g - log_weight)
-
-
-@summing
-def totals(f: Array, p: Array, top: float, scale: float, center: float) -> tuple[float, float]:
-    """Σ p·(g - center) and Σ p."""
-    value, total = 0.0, 0.0
-    for i in range(f.size):
-        value += p[i] * ((f[i] - top) * scale - center)
-        total += p[i]
-    return value, total
 
 
 @kernel
@@ -242,41 +216,25 @@ def search(
 
 
 @kernel
-def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) -> None:
-    """Solve one row; losses where q = 0 repeat one where q > 0; `warm` is η of a similar problem, or NaN."""
-    # 1. Read the losses.
-    least, top, status = scan(f)
-    if status != OK:
-        out[STATUS] = status
-        return
-    # 2. Answers that need no search: equal losses, a radius of 0, or one that reaches the largest losses.
-    spread = top - least
-    if spread == 0.0:
-        copy(q, p)
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 0, spread)
-        out[DUAL] = 0.0
-        return
-    scale = 1.0 / spread
-    mean, square, mass, rest = moments(f, q, top, scale)
-    if radius == 0.0:
-        copy(q, p)
-        finish(out, top, spread * mean, spread * mean, abs(p.sum() - 1.0), 1, spread)
-        out[DUAL] = np.inf
-        return
-    most = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
-    if radius >= most:
-        for i in range(f.size):
-            p[i] = q[i] / mass if f[i] == top else 0.0
-        finish(out, top, 0.0, 0.0, abs(p.sum() - 1.0), 1, spread)
-        out[DUAL] = 0.0
-        return
-    # 3. Start from the curvature at θ = 0, or from an earlier answer if it is of this size.
-    variance = square - mean * mean
+def most(mass: float, rest: float) -> float:
+    """The divergence of q restricted to the largest losses."""
+    divergence: float = -np.log1p(-rest) if rest < 0.5 else -np.log(mass)
+    return divergence
+
+
+@kernel
+def answer(
+    f: Array, q: Array, top: float, spread: float, mean: float, square: float, limit: float, radius: float,
+    warm: float, p: Array, out: Array,
+) -> None:  # fmt: skip
+    """Answer a row that needs a search; `warm` is η of a similar problem, or NaN."""
+    # 1. Start from the curvature at θ = 0, or from an earlier answer if it is of this size.
+    scale, variance = 1.0 / spread, square - mean * mean
     start = np.sqrt(2.0 * radius / variance) if variance > 0.0 else 0.0
     if spread > 1e-4 * start * warm and spread < 1e4 * start * warm:
         start = spread / warm
-    # 4. Search for θ, write p, and compute the certificate.
-    theta, center, log_weight, passes = search(f, q, top, scale, mean, most, radius, start)
+    # 2. Search for θ, write p, and compute the certificate.
+    theta, center, log_weight, passes = search(f, q, top, scale, mean, limit, radius, start)
     value, total = write(f, q, top, scale, center, theta, log_weight, p)
     bound = center + (radius + log_weight) / theta
     excess = theta * value - log_weight * total - radius
@@ -287,39 +245,6 @@ def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) 
     out[GAP] = spread * ((radius + log_weight) / theta - value)
 
 
-@entry("P", "out")
-@kernel
-def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
-    """Solve every row of F; parameters with one row serve all rows."""
-    many, started = center.shape[0] > 1, warm.shape[0] > 1
-    for b in range(F.shape[0]):
-        r = b if many else 0
-        solve(F[b], center[r], radius[r], warm[b if started else 0, 0], P[b], out[b])
-
-
-@entry("P", "out")
-@kernel
-def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    radius: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
-    scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)
-    many, started = radius.size > 1, warm.shape[1] > 1
-    for b in range(first, after):
-        i, j = indptr[b], indptr[b + 1]
-        f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)
-        cover(f, center[i:j])
-        solve(f, center[i:j], radius[b if many else 0], warm[0, b if started else 0], P[i:j], one)
-        put(one, out, b)
+_rows, _ragged = ball(most, answer, 0)
+rows = entry("P", "out")(_rows)
+ragged = entry("P", "out")(_ragged)

@@ -23,3 +23,9 @@ OK, NOT_FINITE, OUT_OF_RANGE, NOT_SOLVED = range(4)
 PROMISE, FEASIBLE, ULPS = 1e-9, 1e-10, 8 * 2.0**-52
 """What every closed form promises: a gap of at most PROMISE·(max f - min f), or of some units in the last
 place of the losses if that is more, and a p that is feasible up to FEASIBLE."""
+
+RADIUS, LOWER, RADIUS_GAP, RADIUS_VALUE, MULTIPLIER, PASSES, RADIUS_STATUS = range(7)
+RADIUS_COLUMNS = 7
+"""What a kernel of the inverse question writes for each loss vector (least_radius.py): the radius, the lower
+bound on it that the multiplier proves, their difference before both are rounded, pᵀf, by how much the radius
+grows per unit of the target, evaluations, and one of the codes above."""

@@ -6,14 +6,17 @@ to χ²'s Newton search for its threshold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.clipped_balance import middle
-from uncertainty_sets.kernels.jit import entry, kernel, summing
-from uncertainty_sets.kernels.kl import moments, tilt, tilt_little, write
+from uncertainty_sets.kernels.jit import entry, kernel, owned_by, summing
+from uncertainty_sets.kernels.kl import tilt, tilt_little, write
 from uncertainty_sets.kernels.layout import DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import copy, finish, larger, scan
+from uncertainty_sets.kernels.tilt import moments, write_face
 
 FREE = 1e-150  # scaled weights below are no other than this
 STILL = 1e18  # above, p is q and the value qᵀf, to 1e-18 of the spread; rounding of p would cost more
@@ -43,17 +46,10 @@ def stay(out: Array, q: Array, p: Array, top: float, mean: float, spread: float)
 
 
 @kernel
-def solve_kl(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
+def answer_kl(f: Array, q: Array, weight: float, least: float, top: float, p: Array, out: Array) -> None:
     """Solve one row for KL: p ∝ q·exp(f/τ); losses where q = 0 repeat one where q > 0."""
-    # 1. Read the losses.
-    least, top, status = scan(f)
-    if status != OK:
-        out[STATUS] = status
-        return
+    # 1. A weight beyond all measure.
     spread = top - least
-    if spread == 0.0:
-        stay(out, q, p, top, 0.0, spread)
-        return
     scale = 1.0 / spread
     mean, _, mass, _ = moments(f, q, top, scale)
     if weight * scale > STILL:
@@ -257,18 +253,12 @@ def write_chi_square(
 
 
 @kernel
-def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
-    """Solve one row for χ²: p = q·(f-t)₊/2τ with Σ q·(f-t)₊ = 2τ; losses where q = 0 as in `solve_kl`."""
-    # 1. Read the losses.
-    least, top, status = scan(f)
-    if status != OK:
-        out[STATUS] = status
-        return
+def answer_chi_square(
+    f: Array, q: Array, weight: float, least: float, top: float, p: Array, out: Array
+) -> None:
+    """Solve one row for χ²: p = q·(f-t)₊/2τ with Σ q·(f-t)₊ = 2τ; losses where q = 0 as in `answer_kl`."""
+    # 1. A weight beyond all measure, or hardly any.
     spread = top - least
-    if spread == 0.0:
-        stay(out, q, p, top, 0.0, spread)
-        out[DUAL] -= 2.0 * weight
-        return
     scale = 1.0 / spread
     mean, _, mass, _ = moments(f, q, top, scale)
     if weight * scale > STILL:
@@ -277,8 +267,7 @@ def solve_chi_square(f: Array, q: Array, weight: float, p: Array, out: Array) ->
         return
     tau = weight * scale
     if tau < LEAST:  # on the largest losses alone; what that costs is part of the gap
-        for i in range(f.size):
-            p[i] = q[i] / mass if f[i] == top else 0.0
+        write_face(f, q, top, mass, p)
         value = -spread * (tau * ((1.0 - mass) / mass))
         finish(out, top, value, spread * tau, abs(total_of(p) - 1.0), 1, spread)
         out[DUAL] = top
@@ -320,16 +309,11 @@ def below(f: Array, q: Array, top: float, scale: float, tau: float) -> tuple[flo
 
 
 @kernel
-def solve_total_variation(f: Array, q: Array, weight: float, p: Array, out: Array) -> None:
+def answer_total_variation(
+    f: Array, q: Array, weight: float, least: float, top: float, p: Array, out: Array
+) -> None:
     """Solve one row for total variation: what lies below max f - τ moves to the largest losses."""
-    least, top, status = scan(f)
-    if status != OK:
-        out[STATUS] = status
-        return
     spread = top - least
-    if spread == 0.0:
-        stay(out, q, p, top, 0.0, spread)
-        return
     scale = 1.0 / spread
     tau = min(weight * scale, 2.0)
     moved, bound, mass, count = below(f, q, top, scale, tau)
@@ -342,31 +326,35 @@ def solve_total_variation(f: Array, q: Array, weight: float, p: Array, out: Arra
     out[DUAL] = top - spread * tau
 
 
-@entry("P", "out")
-@kernel
-def kl(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
-    """Solve every row of F; parameters with one row serve all rows."""
-    many = center.shape[0] > 1
-    for b in range(F.shape[0]):
-        r = b if many else 0
-        solve_kl(F[b], center[r], weight[r], P[b], out[b])
+def rows_of(answer: Callable[..., None], name: str, lowered: float) -> Callable[..., None]:
+    """The entry of a divergence.
+
+    Args:
+        answer: (f, q, weight, least, top, p, out) answers a row of losses that are not all equal.
+        name: the entry's.
+        lowered: by how many times the weight ν is below the loss, if they are.
+    """
+
+    @kernel
+    @owned_by(answer, name)
+    def rows(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
+        """Solve every row of F; parameters with one row serve all rows."""
+        many = center.shape[0] > 1
+        for b in range(F.shape[0]):
+            f, r = F[b], b if many else 0
+            least, top, status = scan(f)
+            if status != OK:
+                out[b, STATUS] = status
+            elif least == top:
+                stay(out[b], center[r], P[b], top, 0.0, 0.0)
+                if lowered > 0.0:
+                    out[b, DUAL] -= lowered * weight[r]
+            else:
+                answer(f, center[r], weight[r], least, top, P[b], out[b])
+
+    return rows
 
 
-@entry("P", "out")
-@kernel
-def chi_square(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
-    """Solve every row of F; parameters with one row serve all rows."""
-    many = center.shape[0] > 1
-    for b in range(F.shape[0]):
-        r = b if many else 0
-        solve_chi_square(F[b], center[r], weight[r], P[b], out[b])
-
-
-@entry("P", "out")
-@kernel
-def total_variation(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
-    """Solve every row of F; parameters with one row serve all rows."""
-    many = center.shape[0] > 1
-    for b in range(F.shape[0]):
-        r = b if many else 0
-        solve_total_variation(F[b], center[r], weight[r], P[b], out[b])
+kl = entry("P", "out")(rows_of(answer_kl, "kl", 0.0))
+chi_square = entry("P", "out")(rows_of(answer_chi_square, "chi_square", 2.0))
+total_variation = entry("P", "out")(rows_of(answer_total_variation, "total_variation", 0.0))

@@ -11,8 +11,8 @@ import numpy as np
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.exponential import exp
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.kl import totals
 from uncertainty_sets.kernels.logarithm import log
+from uncertainty_sets.kernels.tilt import totals
 
 FLOOR = 1e-300  # of p where q > 0, if k <= 0: D is infinite at p = 0, and p must not become 0 by underflow
 

@@ -17,14 +17,21 @@ import numpy as np
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.cressie_read import HIGHEST, LITTLE, most_of
 from uncertainty_sets.kernels.jit import entry, kernel
-from uncertainty_sets.kernels.kl import moments, totals
-from uncertainty_sets.kernels.layout import NOT_SOLVED, OK
+from uncertainty_sets.kernels.layout import (
+    LOWER,
+    MULTIPLIER,
+    NOT_SOLVED,
+    OK,
+    RADIUS,
+    RADIUS_GAP,
+    RADIUS_STATUS,
+)
 from uncertainty_sets.kernels.least_radius import answered_at_once, conclude, exact
 from uncertainty_sets.kernels.power_links import mode_of
 from uncertainty_sets.kernels.power_pole import FLOOR, divergence_of, negligible, sums_at_pole, write_top
 from uncertainty_sets.kernels.power_sums import sums, sums_about_mean, write
-from uncertainty_sets.kernels.radius_layout import GAP, LOWER, MULTIPLIER, RADIUS, STATUS
 from uncertainty_sets.kernels.scan import scan
+from uncertainty_sets.kernels.tilt import moments, totals
 
 PASSES = 100
 AIM = 1e-15  # how near to the target, over the distance that is measured: from the mean or from the top
@@ -147,7 +154,7 @@ def solve(f: Array, q: Array, target: float, power: float, p: Array, out: Array)
     """Solve one row, with the radius in units of D; for k > 1 losses where q = 0 repeat one where q > 0."""
     # 1. Read the losses, and answer what needs no search.
     least, top, status = scan(f)
-    out[STATUS] = status
+    out[RADIUS_STATUS] = status
     if status != OK:
         return
     spread, slope, mode = top - least, power - 1.0, mode_of(power)
@@ -208,6 +215,6 @@ def rows(F: Matrix, center: Matrix, family: Matrix, target: Vector, P: Matrix, o
     many, factor = center.shape[0] > 1, family[0, 1]
     for b in range(F.shape[0]):
         solve(F[b], center[b if many else 0], target[b], family[0, 0], P[b], out[b])
-        if out[b, STATUS] == OK or out[b, STATUS] == NOT_SOLVED:
-            for column in (RADIUS, LOWER, GAP, MULTIPLIER):
+        if out[b, RADIUS_STATUS] == OK or out[b, RADIUS_STATUS] == NOT_SOLVED:
+            for column in (RADIUS, LOWER, RADIUS_GAP, MULTIPLIER):
                 out[b, column] /= factor

@@ -10,7 +10,6 @@ from __future__ import annotations
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.exponential import times_exp
 from uncertainty_sets.kernels.jit import kernel, summing
-from uncertainty_sets.kernels.kl import BLOCK, totals
 from uncertainty_sets.kernels.logarithm import log, log1p_minus_line
 from uncertainty_sets.kernels.power_links import (
     ANY,
@@ -21,6 +20,7 @@ from uncertainty_sets.kernels.power_links import (
     link_minus_line_any,
 )
 from uncertainty_sets.kernels.scan import larger, smaller
+from uncertainty_sets.kernels.tilt import BLOCK, totals
 
 LEAST = 1e-300  # of what a logarithm is taken of
 

@@ -85,9 +85,9 @@ class ChiSquare(SupportedBall, certified=True):
         return answer(rows, self._on_support(losses), parameters, KEYS, warm_start, out)
 
     def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
-        from uncertainty_sets.kernels.chi_square_radius import rows
+        from uncertainty_sets.kernels.least_radius import chi_square
 
-        return closed(self, rows, self._on_support(losses), (self._center,), targets)
+        return closed(self, chi_square, self._on_support(losses), (self._center,), targets)
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest

@@ -88,9 +88,9 @@ class KL(SupportedBall, certified=True):
         return answer(rows, self._on_support(losses), (self._center, self._radius), ("eta",), warm_start, out)
 
     def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
-        from uncertainty_sets.kernels.kl_radius import rows
+        from uncertainty_sets.kernels.least_radius import kl
 
-        return closed(self, rows, self._on_support(losses), (self._center,), targets)
+        return closed(self, kl, self._on_support(losses), (self._center,), targets)
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.ball_projection import ENTROPY, nearest

@@ -89,9 +89,9 @@ class TotalVariation(Ball, certified=True):
         return found
 
     def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
-        from uncertainty_sets.kernels.total_variation_radius import rows
+        from uncertainty_sets.kernels.least_radius import total_variation
 
-        return closed(self, rows, losses, (self._center,), targets)
+        return closed(self, total_variation, losses, (self._center,), targets)
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         return None if "t" not in answer.dual else float(losses.max()) - answer.dual["t"]

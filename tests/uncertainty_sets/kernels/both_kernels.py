@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from uncertainty_sets.kernels import jit, radius_layout
-from uncertainty_sets.kernels.layout import BOUND, STATUS, VALUE
+from uncertainty_sets.kernels import jit
+from uncertainty_sets.kernels.layout import BOUND, LOWER, RADIUS, RADIUS_STATUS, STATUS, VALUE
 from uncertainty_sets.kernels.native import library
 
 CLOSE = 1e-12
@@ -69,9 +69,8 @@ class Both:
         if ours is None or type(ours) is int:
             return
         a, b = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
-        if name == "out" and self.name.endswith("_radius.rows"):
-            kept = [radius_layout.RADIUS, radius_layout.LOWER, radius_layout.STATUS]
-            a, b = a[:, kept], b[:, kept]
+        if name == "out" and "_radius." in self.name:
+            a, b = a[:, [RADIUS, LOWER, RADIUS_STATUS]], b[:, [RADIUS, LOWER, RADIUS_STATUS]]
         elif name == "out" and self.name.endswith(".rows"):
             a, b = a[:, [VALUE, BOUND, STATUS]], b[:, [VALUE, BOUND, STATUS]]
         elif name == "out" and self.name.endswith((".ragged", *JOINT)):

@@ -94,6 +94,15 @@ def test_older_processors_have_code_of_their_own(code, kept, level):
 
 
 @needs_compiler
+def test_a_kernel_that_a_factory_makes_is_in_its_owners_library(code, kept):
+    program = "import sys; from tiny.kernels.second import forth; print(forth(1.0), 'numba' in sys.modules)"
+    assert tiny.run(code, program, **kept) == ("4.0 False", NOTE)
+    assert tiny.run(code, program, **kept) == ("4.0 False", "")
+    tiny.edit(code)
+    assert tiny.run(code, program, **kept) == ("7.0 False", NOTE)
+
+
+@needs_compiler
 def test_damaged_libraries_are_made_again(code, kept):
     assert tiny.run(code, **kept)[0] == "3.0"
     [made] = libraries(kept)

@@ -44,6 +44,18 @@ def test_what_was_compiled_is_found_again_also_after_an_edit_that_is_taken_back(
     assert ask(code, **kept) == "3.0 1"
 
 
+def test_kernels_of_one_factory_and_name_are_told_apart_in_every_process(code, kept):
+    """By what they close over, and its text, which stands in the owner's file or is imported there."""
+    program = (
+        "from tiny.kernels.second import forth, moves; every = [forth, *moves]\n"
+        "print([each(1.0) for each in every], [sum(each.stats.cache_hits.values()) for each in every])"
+    )
+    assert ask(code, program, **kept) == "[4.0, 2.0, 3.0, -1.0] [0, 0, 0, 0]"
+    assert ask(code, program, **kept) == "[4.0, 2.0, 3.0, -1.0] [1, 1, 1, 1]"
+    tiny.edit(code)
+    assert ask(code, program, **kept) == "[7.0, 3.0, 5.0, -1.0] [0, 0, 0, 0]"
+
+
 @pytest.mark.thorough
 def test_a_version_that_is_replaced_while_it_runs_leaves_no_kernel_for_the_next(code, kept):
     """It compiles what it imported, after its files have become others."""

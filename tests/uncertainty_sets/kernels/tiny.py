@@ -10,19 +10,30 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 STEP = """
-from uncertainty_sets.kernels.jit import kernel
+from uncertainty_sets.kernels.jit import kernel, owned_by
 
 
 @kernel
 def step(x):
     return x + 1.0
+
+
+def repeated(move, count, owner, name):
+    @kernel
+    @owned_by(owner, name)
+    def repeat(x: float) -> float:
+        for _ in range(count):
+            x = move(x)
+        return x
+
+    return repeat
 """
 TWICE = """
 from __future__ import annotations
 
 import numpy as np
 
-from tiny.kernels.first import step
+from tiny.kernels.first import repeated, step
 from uncertainty_sets.arrays import Cube, Indices, Matrix, Vector
 from uncertainty_sets.kernels.jit import entry, kernel
 
@@ -54,6 +65,15 @@ def double(matrix: Matrix, out: Matrix) -> None:
 @kernel
 def is_long(x: Vector, limit: int) -> bool:
     return x.size > limit
+
+
+@kernel
+def back(x):
+    return x - 1.0
+
+
+forth = entry()(repeated(step, 3, back, "forth"))
+moves = [repeated(move, count, back, "move") for move, count in ((step, 1), (step, 2), (back, 2))]
 """
 ASK = "from tiny.kernels.second import twice; print(twice(1.0))"
 

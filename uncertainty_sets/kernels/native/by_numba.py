@@ -9,6 +9,7 @@ writes leaves an index that names data of an earlier version. Here every compile
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -53,7 +54,9 @@ class KernelCache(Cache):  # type: ignore[misc]  # numba has no types
 
     def __init__(self, function: Any) -> None:
         self._py_func = function
-        self._file = Path(function.__code__.co_filename).resolve()
+        # Not where the code is: jit.owned_by may have moved it.
+        home = getattr(sys.modules.get(function.__module__), "__file__", None)
+        self._file = Path(home or function.__code__.co_filename).resolve()
         place = f"{function.__module__}.{function.__qualname__}".replace("<", "").replace(">", "")
         self._name = f"numba/{place}"
         self._sources = key(function.__module__, self._file)  # now, as imported: files may be replaced
@@ -78,9 +81,23 @@ class KernelCache(Cache):  # type: ignore[misc]  # numba has no types
     def flush(self) -> None:
         """Forget nothing: a file of the same sources is right."""
 
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """What tells apart the kernels of one place: numba's own has what they close over as pickled here."""
+        return sig, codegen.magic_tuple(), _described(self._py_func)
+
     def _file_name(self, sig: Any, codegen: Any) -> str:
         everything = repr((MADE_BY, self._sources, self._index_key(sig, codegen)))
         return f"{self._name}.{blake2b(everything.encode(), digest_size=16).hexdigest()}.nbc"
+
+
+def _described(function: Any) -> tuple[str, ...]:
+    """A kernel's name and what it closes over, alike in every process; `key` has the text of all of it."""
+    inner = [each.cell_contents for each in function.__closure__ or ()]
+    kernels = [getattr(each, "py_func", None) or getattr(each, "__wrapped__", None) for each in inner]
+    parts = [
+        repr(each if made is None else _described(made)) for each, made in zip(inner, kernels, strict=True)
+    ]
+    return (function.__module__, function.__qualname__, *parts)
 
 
 @cache

@@ -74,6 +74,6 @@ def kernel_files(package: str, root: Path) -> dict[str, Path]:
     found = {}
     for file in sorted((root / package).rglob("*.py")):
         parts = file.relative_to(root).with_suffix("").parts
-        if "kernels" in parts and re.search(rb"^@entry\(", file.read_bytes(), re.M):
+        if "kernels" in parts and re.search(rb"^(@|\w+ = )entry\(", file.read_bytes(), re.M):
             found[".".join(parts)] = file
     return found
