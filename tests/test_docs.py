@@ -246,4 +246,10 @@ def test_pages_that_need_a_package_say_so(tmp_path):
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if re.search(r"^(>>> |\.\.\. )?(import|from) torch\b", text, re.MULTILINE):
-            assert "<!-- needs: torch -->" in text, f"{name(page)} imports torch"
+            assert re.search(r"<!-- (this section )?needs: torch -->", text), f"{name(page)} imports torch"
+
+
+def test_a_section_that_needs_a_package_is_left_out_alone():
+    page = "# One\n\n>>> 1\n\n## Two\n\n<!-- this section needs: {} -->\n\n>>> 2\n\n## Three\n\n>>> 3\n"
+    assert docs_conftest().unavailable(page.format("no_such_package")) == [range(6, 10)]
+    assert docs_conftest().unavailable(page.format("numpy")) == []

@@ -9,6 +9,7 @@ function                   gives                                 guarantee
 `kl_radius`                radius of `KL`                        asymptotic
 `divergence_radius`        radius of any φ-divergence ball       asymptotic
 `l1_radius`                radius of Σ|p-q|                      any number of samples
+`burg_radius`              radius of `Burg`                      any number of samples
 `total_variation_radius`   radius of `TotalVariation`            any number of samples
 `wasserstein1_radius`      radius of `Wasserstein1` on a line    any number of samples
 `dnorm_budget`             budget of a D-norm set                any, but for independent perturbations only
@@ -33,6 +34,7 @@ from uncertainty_sets.packages import load
 
 __all__ = [
     "bootstrap_radius",
+    "burg_radius",
     "divergence_radius",
     "dnorm_budget",
     "dnorm_violation",
@@ -99,6 +101,40 @@ def kl_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -
     0.004744
     """
     return divergence_radius(samples, atoms, confidence, curvature=1.0)
+
+
+def burg_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -> float:
+    """The radius of `Burg` around sample frequencies that holds the true distribution.
+
+    ``radius = k/samples · x`` with ``k = atoms - 1``, where x > 1 solves
+    ``x - 1 - log x = log(1 / (1 - confidence)) / k``. Holds for every number of samples and every
+    distribution, atoms that were never drawn included; assumes independent samples. With many samples per
+    atom it is larger than needed: `divergence_radius` with curvature 1 is the limit.
+
+    Reference: Agrawal, Finite-sample concentration of the multinomial in relative entropy, IEEE Transactions
+    on Information Theory 66(10), 2020: ``Pr[Σ q·log(q/p) >= r] <= exp(-k·(x - 1 - log x))``.
+
+    The truth may give an atom that was never drawn some probability, and KL cannot allow that:
+
+    >>> from uncertainty_sets import KL, Burg
+    >>> q, truth = [0.6, 0.4, 0.0], [0.55, 0.4, 0.05]
+    >>> round(burg_radius(samples=20, atoms=3, confidence=0.9), 6)
+    0.33646
+    >>> Burg(q, 0.33646).contains(truth), KL(q, 10.0).contains(truth)
+    (True, False)
+    """
+    n, size, miss = _count("samples", samples), _count("atoms", atoms), _miss(confidence)
+    if size == 1:
+        return 0.0
+    k = size - 1
+    wanted = -math.log(miss) / k
+    excess = wanted + math.sqrt(2.0 * wanted)  # x - 1 from above, from where Newton's steps fall to the root
+    while excess > 0.0:
+        step = (excess - math.log1p(excess) - wanted) * (1.0 + excess) / excess
+        if step <= 1e-15 * excess:
+            break
+        excess -= step
+    return k / n * (1.0 + excess)
 
 
 def l1_radius(samples: SupportsIndex, atoms: SupportsIndex, confidence: float) -> float:

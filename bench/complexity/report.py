@@ -30,10 +30,7 @@ HEADINGS = (
     "cvxpy over ours",
     "gap",
 )
-SHORT = (
-    *("set", "our cost", "10³", "10⁴", "10⁶", "over argsort"),
-    *("NumPy over ours", "cvxpy over ours", "gap"),
-)
+SHORT = ("set", "10³", "10⁶", "over argsort", "NumPy over ours", "cvxpy over ours")
 TERMINAL = ("set", "formulation", "paper's cost", "our cost", "exponent", "gap")
 WIDE = (*TERMINAL, "10⁴", "10⁶", "over argsort", "NumPy over ours", "cvxpy over ours")
 NARROW = 150
