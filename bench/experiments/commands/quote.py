@@ -103,20 +103,20 @@ def chosen(title: str, table: str, choices: dict[str, str]) -> str:
 
 
 def across(tables: dict[str, str], column: str, names: str | None) -> str:
-    """One column of several tables, without deviations: a table a column, under its title up to a bracket."""
+    """One column of several tables, without deviations: a table a column, under its title up to a bracket.
+
+    If some tables have a column of that very heading, those are taken, and the others are not.
+    """
+    split = {title.partition(" (")[0]: cells(table) for title, table in tables.items()}
+    split = {title: rows for title, rows in split.items() if column in rows[0]} or split
     found: dict[str, dict[str, str]] = {}
-    first = ""
-    for title, table in tables.items():
-        headings, *body = cells(table)
+    for title, (headings, *body) in split.items():
         number = place(column, headings)
-        first = first or headings[0]
-        short = title.partition(" (")[0]
-        for line in lines_of(body, names):
-            found.setdefault(line[0], {})[short] = DEVIATION.sub("", line[number])
-    titles = [title.partition(" (")[0] for title in tables]
-    return grid(
-        [first, *titles], [[name, *(by.get(title, "–") for title in titles)] for name, by in found.items()]
-    )
+        for line in body:
+            found.setdefault(line[0], {})[title] = DEVIATION.sub("", line[number])
+    lines = [[name, *(by.get(title, "–") for title in split)] for name, by in found.items()]
+    first = next(iter(split.values()))[0][0]
+    return grid([first, *split], lines_of(lines, names))
 
 
 def quoted(
