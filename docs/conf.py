@@ -36,7 +36,7 @@ extensions = [
     "sphinx_copybutton",
 ]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "generated/notebooks"]
+exclude_patterns = ["_build", "generated/*.md", "generated/notebooks"]
 
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -135,6 +135,21 @@ def link_results(app: Any, name: str, source: list[str]) -> None:
     source[0] = TO_RESULT.sub(r"](generated/results/\1", source[0])
 
 
+def write_settings(app: Any) -> None:
+    """The tables of settings: those of both algorithms, and those of each alone."""
+    from fdro_core import AspireEase, AspireModels
+    from fdro_core.protocol.settings import settings_table
+
+    folder = Path(__file__).parent / "generated"
+    tables = {kind.__name__: settings_table(kind).splitlines() for kind in (AspireModels, AspireEase)}
+    shared = [line for line in tables["AspireModels"] if line in tables["AspireEase"]]
+    head = shared[:2]
+    (folder / "settings-of-both.md").write_text("\n".join(shared) + "\n", encoding="utf-8")
+    for name, lines in tables.items():
+        own = [*head, *(line for line in lines if line not in shared)]
+        (folder / f"settings-{name}.md").write_text("\n".join(own) + "\n", encoding="utf-8")
+
+
 def outdated(app: Any, *event: Any) -> list[str]:
     """Pages of notebooks are written in every build: their outputs may differ though the text does not."""
     return list(app.notebooks)
@@ -164,6 +179,7 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", draw_pictures)
     app.connect("builder-inited", run_notebooks)  # after draw_pictures, which sets the path
     app.connect("builder-inited", copy_results)
+    app.connect("builder-inited", write_settings)
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", show_outputs)
     app.connect("source-read", link_results)
