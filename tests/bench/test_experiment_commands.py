@@ -163,6 +163,17 @@ def test_a_number_changed_by_hand_would_be_seen(page):
             assert quote.filled(text.replace(row, f"{row[:-1]} 1 |")) != text.replace(row, f"{row[:-1]} 1 |")
 
 
+def test_the_driver_s_page_counts_as_its_table_does():
+    text = (quote.RESULTS.parent / "driver" / "convergence.md").read_text(encoding="utf-8")
+    [table] = [table for title, table in quote.blocks(text)[0].items() if title.startswith("Gradients")]
+    _, *rows = quote.cells(table)
+    for _, _, ours, *others, better in rows:
+        assert (float(ours) <= min(map(float, others))) == (better == "yes")
+    count = f"{sum(row[-1] == 'yes' for row in rows)} of {len(rows)}"
+    for page in (text, (quote.ROOT / "docs" / "driver-internals.md").read_text(encoding="utf-8")):
+        assert count in page
+
+
 def test_a_table_is_quoted_by_lines_and_columns(tmp_path):
     headings = ["method", "Acc_w %", "Acc_w % at the end", "time, s"]
     for title in ("a: first", "b: second"):
