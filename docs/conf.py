@@ -7,7 +7,9 @@ and the notebooks (run_notebooks.py).
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -34,7 +36,7 @@ extensions = [
     "sphinx_copybutton",
 ]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "generated"]
+exclude_patterns = ["_build", "generated/*.md", "generated/notebooks"]
 
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -54,6 +56,7 @@ copybutton_selector = (
 copybutton_line_continuation_character = "\\"
 
 myst_heading_anchors = 3  # pages link to each other's sections by their titles
+myst_enable_extensions = ["dollarmath"]  # $…$ in running text, as code hosts set it
 myst_fence_as_directive = ["math"]  # ```math is what code hosts set as a formula too
 
 default_role = "code"  # docstrings write `name`, as Markdown does
@@ -107,6 +110,46 @@ def show_outputs(app: Any, name: str, source: list[str]) -> None:
     source[0] = app.notebooks.get(name, source[0])
 
 
+RESULTS = ROOT / "bench" / "results"
+RESULT_PAGES = Path(__file__).parent / "generated" / "results"
+TO_RESULT = re.compile(r"\]\(\.\./bench/results/([^)\s]+\.md)")
+
+
+def copy_results(app: Any) -> None:
+    """The result files that pages link to, as pages of their own; a code host shows the files themselves."""
+    shutil.rmtree(RESULT_PAGES, ignore_errors=True)
+    for source in RESULTS.rglob("*.md"):
+        target = RESULT_PAGES / source.relative_to(RESULTS)
+        text = re.sub(r"^### ", "## ", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if not text.startswith("# "):
+            text = f"# Results: {source.relative_to(RESULTS).parent}\n\n{text}"
+        pictures = Path(os.path.relpath(source.parent, target.parent)).as_posix()
+        text = re.sub(r"(!\[[^\]]*\]\()(?!https?:)", rf"\1{pictures}/", text)
+        text = text.replace("](../../../docs/", "](../../../").replace("](../../docs/", "](../../")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"---\norphan: true\n---\n\n{text}", encoding="utf-8")
+
+
+def link_results(app: Any, name: str, source: list[str]) -> None:
+    """Let links to result files lead to their pages."""
+    source[0] = TO_RESULT.sub(r"](generated/results/\1", source[0])
+
+
+def write_settings(app: Any) -> None:
+    """The tables of settings: those of both algorithms, and those of each alone."""
+    from fdro_core import AspireEase, AspireModels
+    from fdro_core.protocol.settings import settings_table
+
+    folder = Path(__file__).parent / "generated"
+    tables = {kind.__name__: settings_table(kind).splitlines() for kind in (AspireModels, AspireEase)}
+    shared = [line for line in tables["AspireModels"] if line in tables["AspireEase"]]
+    head = shared[:2]
+    (folder / "settings-of-both.md").write_text("\n".join(shared) + "\n", encoding="utf-8")
+    for name, lines in tables.items():
+        own = [*head, *(line for line in lines if line not in shared)]
+        (folder / f"settings-{name}.md").write_text("\n".join(own) + "\n", encoding="utf-8")
+
+
 def outdated(app: Any, *event: Any) -> list[str]:
     """Pages of notebooks are written in every build: their outputs may differ though the text does not."""
     return list(app.notebooks)
@@ -135,5 +178,8 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", trim_blocks)
     app.connect("builder-inited", draw_pictures)
     app.connect("builder-inited", run_notebooks)  # after draw_pictures, which sets the path
+    app.connect("builder-inited", copy_results)
+    app.connect("builder-inited", write_settings)
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", show_outputs)
+    app.connect("source-read", link_results)

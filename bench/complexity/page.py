@@ -1,4 +1,4 @@
-"""Write docs/complexity.md and the README's table of times from the committed result files.
+"""Write docs/complexity.md, the tables behind it and the README's times from the committed result files.
 
 No number in them is typed by hand.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.complexity import paper, report
+from bench.complexity import paper, report, summary
 from bench.display.tables import grid, replaced
 from bench.measuring import machine
 from bench.measuring.command import Parser
@@ -22,7 +22,6 @@ RESULTS = ROOT / "bench" / "results"
 
 PICTURES = {
     "times": "Time of one oracle call over N with each set's default method, on logarithmic axes",
-    "methods": "Time over N of every solver that supports each set; dashed: growth by the paper's formula",
     "memory": "Peak memory of a first call over N, of every solver that supports each set",
     "paper": "The operation counts by the paper's formulas, as in its Figures 1 and 2",
     "runs": "The time of a whole run for each set, divided into gradients, oracle and driver",
@@ -31,63 +30,88 @@ PICTURES = {
 INTRODUCTION = """\
 # What each set costs
 
-The paper states what one oracle call of each uncertainty set costs. This page shows the measured times
-beside it. All numbers come from result files in `bench/results`.
+What does one worst case cost, beside what the paper says, what an expert writes in NumPy, and a modelling
+language?
 
+"""
+
+MEASURE = """\
 To measure on your machine, run `make bench`, which takes a minute or two (the first time, it also compiles
-the kernels), or `python -m bench complexity`, which takes a quarter of an hour. Both measure the six sets of
-the paper first, at every N, then the others until a budget of processor seconds is spent. They print the
-complexity table, with `--all` every column and table, write tables, CSV, JSON and plots, and continue an
-interrupted run.
-Your own sets are measured too: `--sets module:Class`, or `--with module` for all that a module defines.
-`python -m bench compare A B` shows the ratios of two result files. `python -m bench page` writes this page.
+the kernels), or `python -m bench complexity`, a quarter of an hour. `--sets module:Class` or `--with module`
+measures your own sets, `--all` prints every column, and an interrupted run continues. `python -m bench
+compare A B` shows the ratios of two result files. `python -m bench page` writes this page and the tables
+behind it from the results in `bench/results`.
 """
 
 BEGIN, END = "<!-- times: begin (python -m bench page writes these lines) -->", "<!-- times: end -->"
 
 ORACLES = """\
-## Promises and measurements
+# What the closed forms promise
 
-The table shows what the closed forms promise, as measured in one run by `python -m bench oracles`. Ratios are
-medians over rounds in which both were measured, with quartiles. Times in µs are the smallest of all rounds,
-because noise only adds time.
+Measured in one run by `python -m bench oracles`. Ratios are medians over rounds in which both were measured,
+with quartiles. Times in µs are the smallest of all rounds, because noise only adds time.
 """
 
 
 def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path, target: Path) -> str:
-    """Return the page's text; links to pictures are relative to the page."""
-    parts = [INTRODUCTION]
+    """Return the page's text; links to pictures and tables are relative to the page."""
     first, *others = report.tables(results)
-    parts += [
-        "## One call: the paper's Table II, measured",
-        _table(*first[1:]),
-        report.COST,
-        report.EXPLANATION,
-        "",
-    ]
-    titles = {"times", "methods", "memory", "paper"}
     folder = Path(os.path.relpath(pictures, target.parent)).as_posix()
+    parts = [INTRODUCTION + found(results), MEASURE, "## One call: the paper's Table II, measured"]
+    parts += [_table(*first[1:]), report.COST, report.EXPLANATION, ""]
     for name, text in PICTURES.items():
-        if name in titles and (pictures / f"{name}.svg").exists():
+        if name != "runs" and (pictures / f"{name}.svg").exists():
             parts.append(f"![{text}]({folder}/{name}.svg)\n")
+    parts.append(f"[Every method, and its memory]({folder}/table.md).\n")
     for title, headings, entries in others:
-        heading = (
-            f"{title} (the paper's Table IV, measured)" if headings is report.OVERALL_HEADINGS else title
-        )
-        parts += [f"## {heading}", _table(headings, entries)]
-    if (pictures / "runs.svg").exists() and results["overall"]:
-        parts.append(f"![{PICTURES['runs']}]({folder}/runs.svg)\n")
+        if headings is report.OVERALL_HEADINGS:
+            about, _, case = title.partition(": ")
+            parts.append(f"## {about} (the paper's Table IV, measured)")
+            parts += [f"\n{case[:1].upper()}{case[1:]}."] if case else []
+            parts.append(_table(headings, entries))
+            if (pictures / "runs.svg").exists():
+                parts.append(f"![{PICTURES['runs']}]({folder}/runs.svg)\n")
     if oracles is not None:
-        parts += [ORACLES, _promises(oracles["rows"])]
-        quick = "A quick run, with fewer repeats and smaller programs. " if oracles["quick"] else ""
-        parts.append(f"{quick}{_measured_on(oracles)}\n")
-    parts += [f"## Related work: the paper's Table I\n\n{paper.RELATED_TEXT}"]
-    parts += [_table(paper.RELATED_HEADINGS, paper.RELATED)]
+        missed = [row for row in oracles["rows"] if row["met"] is False]
+        parts.append("## Promises and measurements\n")
+        parts.append(_kept(oracles["rows"], f"{os.path.dirname(folder)}/oracles.md"))
+        parts += [_promises(missed)] if missed else []
     parts += [f"## Rates: the paper's Table III\n\n{paper.RATES_TEXT}"]
     parts += [_table(paper.RATES_HEADINGS, paper.RATES)]
     parts.append("## About the run\n")
     parts += [f"{line}\n" for line in report.remarks(results)]
     return "\n".join(parts)
+
+
+def found(results: dict[str, Any]) -> str:
+    """Return the page's finding: closed forms of O(N) beside a sort, and everything beside cvxpy."""
+    rows = summary.rows(results)
+    sorts = [row["over_argsort"] for row in rows if row["our_cost"] == "O(N)" and row["over_argsort"]]
+    others = [row["cvxpy_over_ours"] for row in rows if row["cvxpy_over_ours"]]
+    lines = []
+    if sorts:
+        lines.append(
+            f"**About as much as sorting the losses**: the closed forms of O(N) take {number(min(sorts))} to "
+            f"{number(max(sorts))} times as long as one `np.argsort` at the largest N."
+        )
+    if others:
+        lines.append(
+            f"cvxpy with Clarabel takes {number(min(others))} to {number(max(others))} times as long as fdro."
+        )
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _kept(rows: list[dict[str, Any]], place: str) -> str:
+    """Return how many promises about exactness, speed and memory were kept, with a link to all of them."""
+    met = [row["met"] for row in rows if row["met"] is not None]
+    kept = f"{sum(met)} of {len(met)} promises of the closed forms were kept"
+    return f"{kept} ([all of them]({place})){'.' if all(met) else '. Not kept:'}\n"
+
+
+def promises(oracles: dict[str, Any]) -> str:
+    """Return the page of what the closed forms promise."""
+    quick = "A quick run, with fewer repeats and smaller programs. " if oracles["quick"] else ""
+    return "\n".join([ORACLES, _promises(oracles["rows"]).lstrip("\n"), f"{quick}{_measured_on(oracles)}\n"])
 
 
 def short_table(results: dict[str, Any]) -> str:
@@ -143,6 +167,8 @@ def main(arguments: list[str]) -> int:
     oracles = load(options.oracles) if options.oracles.exists() else None
     results = load(options.results)
     options.to.write_text(page(results, oracles, options.results, options.to), encoding="utf-8")
+    if oracles is not None:
+        options.oracles.with_suffix(".md").write_text(promises(oracles), encoding="utf-8")
     readme = options.readme.read_text(encoding="utf-8")
     options.readme.write_text(with_times(readme, results), encoding="utf-8")
     print(f"wrote {options.to.name} and {options.readme.name}")

@@ -67,38 +67,6 @@ def overall(name: str) -> str:
     return f"O(K₁/ε³ + ⌊T₁/k⌋·{inner}){rest}"
 
 
-RELATED_HEADINGS = (
-    "work",
-    "non-convex losses",
-    "federated",
-    "a prior",
-    "adjustable",
-    "asynchronous",
-    "in fdro",
-)
-RELATED = (
-    ("Qian et al. 2019, robust optimisation over domains", "yes", "–", "–", "–", "–", "–"),
-    ("Mohri et al. 2019, agnostic federated learning", "–", "yes", "–", "–", "–", "`AFL`"),
-    (
-        "Issaid et al. 2021, federated robust optimisation for radio surfaces",
-        "yes",
-        "yes",
-        "–",
-        "–",
-        "–",
-        "–",
-    ),
-    ("Shen et al. 2024, FESS-GDA", "yes", "yes", "–", "–", "–", "–"),
-    ("Deng et al. 2020, DRFA", "yes", "yes", "yes", "–", "–", "`DRFAProx`"),
-    ("the paper, ASPIRE-EASE", "yes", "yes", "yes", "yes", "yes", "`AspireEase`"),
-)
-"""Table I, with a column of ours: the method's class here, if there is one."""
-
-RELATED_TEXT = """\
-What the paper says that related methods can do: train non-convex models, without gathering the data, with a
-prior over the workers, with a number that sets how robust, and without waiting for the slowest worker. The
-last column is ours."""
-
 RATES_HEADINGS = ("method", "all workers in step", "asynchronous")
 RATES = (
     ("Sharma et al. 2022, Local SGDA", "O(1/ε^3.5)", "–"),

@@ -210,7 +210,7 @@ class AspireSettings(AlgorithmTraits):
         )
 
     def _patience(self) -> int:
-        """Epochs that the default rule waits for a slow worker (docs/driver.md has what was measured)."""
+        """Epochs that the default rule waits for a slow worker."""
         return 10
 
     def _check_pairs(self, workers: int) -> None:

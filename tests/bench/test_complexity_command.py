@@ -314,7 +314,10 @@ def test_the_page_is_written_from_the_results(folder, document, tmp_path, capsys
     assert "old" not in short
     assert page.short_table(document) in short
     text = target.read_text(encoding="utf-8")
-    assert "| a number (made) | ≤ 0.5 × | 0.25 × |  | yes |" in text
+    assert "1 of 1 promises" in text
+    assert "| a number (made) | ≤ 0.5 × | 0.25 × |  | yes |" in (tmp_path / "oracles.md").read_text("utf-8")
+    oracles["rows"][0]["met"] = False
+    assert "| a number (made) |" in page.page(document, oracles, folder, target)
     assert report.lines(document)[0][5] in text
     capsys.readouterr()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -266,4 +267,16 @@ def test_the_page_shows_the_committed_results():
     results, oracles = load(page.RESULTS / "complexity"), load(page.RESULTS / "oracles.json")
     target = page.ROOT / "docs" / "complexity.md"
     text = page.page(results, oracles, page.RESULTS / "complexity", target)
-    assert target.read_text(encoding="utf-8") == text
+    assert target.read_text(encoding="utf-8") == text, "run python -m bench page"
+    assert (page.RESULTS / "oracles.md").read_text(encoding="utf-8") == page.promises(oracles)
+    assert (page.RESULTS / "complexity" / "table.md").read_text(encoding="utf-8") == report.markdown(results)
+
+
+def test_the_page_says_what_its_table_says(document):
+    rows = summary.rows(document)
+    text = page.found(document)
+    for row in rows:
+        if row["our_cost"] == "O(N)" and row["over_argsort"]:
+            low, high = re.search(r"take ([\d.,]+) to ([\d.,]+) times as long as one", text).groups()
+            assert float(low) <= row["over_argsort"] * 1.01
+            assert row["over_argsort"] <= float(high.replace(",", "")) * 1.01

@@ -143,11 +143,68 @@ def test_the_optimum_is_bounded_from_below(tmp_path, capsys):
     assert "lower bound" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", quote.PAGES, ids=lambda page: page.name)
-def test_the_pages_show_the_results(page):
+def test_the_pages_show_the_results():
+    pages = quote.pages()
+    assert {"race.md", "paper-experiments.md", "paper-efficiency.md"} <= {page.name for page in pages}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert quote.filled(text) == text, f"{page.name}: run python -m bench quote"
+        assert text.count("<!-- results: ") == len(quote.PLACE.findall(text)), (
+            f"{page.name}: a place is not read"
+        )
+
+
+@pytest.mark.parametrize("page", quote.pages(), ids=lambda page: page.name)
+def test_a_number_changed_by_hand_would_be_seen(page):
     text = page.read_text(encoding="utf-8")
-    assert quote.filled(text) == text, "python -m bench quote writes the tables into the pages"
-    assert len(quote.PLACE.findall(text)) >= 3
+    for place in quote.PLACE.finditer(text):
+        row = place.group(0).rstrip().splitlines()[-3]  # above an empty line and the end
+        if row.startswith("|"):
+            assert quote.filled(text.replace(row, f"{row[:-1]} 1 |")) != text.replace(row, f"{row[:-1]} 1 |")
+
+
+def test_the_driver_s_page_counts_as_its_table_does():
+    text = (quote.RESULTS.parent / "driver" / "convergence.md").read_text(encoding="utf-8")
+    [table] = [table for title, table in quote.blocks(text)[0].items() if title.startswith("Gradients")]
+    _, *rows = quote.cells(table)
+    for _, _, ours, *others, better in rows:
+        assert (float(ours) <= min(map(float, others))) == (better == "yes")
+    count = f"{sum(row[-1] == 'yes' for row in rows)} of {len(rows)}"
+    for page in (text, (quote.ROOT / "docs" / "driver-internals.md").read_text(encoding="utf-8")):
+        assert count in page
+
+
+def test_a_table_is_quoted_by_lines_and_columns(tmp_path):
+    headings = ["method", "Acc_w %", "Acc_w % at the end", "time, s"]
+    for title in ("a: first", "b: second"):
+        rows = [
+            [name, f"{title[0]}{number} ± 0.1", "x", "|y|"] for number, name in enumerate(["AFL", "ACE + P"])
+        ]
+        with (tmp_path / "t.md").open("a") as file:
+            file.write(Table(title, headings, rows).markdown() + "\n")
+
+    def table(choices):
+        page = f"<!-- results: t.md{choices} -->\n<!-- results end -->"
+        return [line for line in quote.filled(page, tmp_path).splitlines() if line and line[0] in "|*"]
+
+    assert table(", a; rows: ACE + P; columns: method, Acc_w %, time") == [
+        "**a: first**",
+        "| method | Acc_w % | time, s |",
+        "|---|---|---|",
+        "| ACE + P | a1 ± 0.1 | \\|y\\| |",
+    ]
+    assert table("; across: Acc_w %; rows: ACE + P, AFL") == [
+        "| method | a: first | b: second |",
+        "|---|---|---|",
+        "| ACE + P | a1 | b1 |",
+        "| AFL | a0 | b0 |",
+    ]
+    with pytest.raises(SystemExit, match=r"no line begins with 'AFK'; there are: AFL, ACE \+ P"):
+        table(", a; rows: AFK")
+    with pytest.raises(SystemExit, match=r"no column begins with 'Loss'; there are: method / Acc_w %"):
+        table(", a; columns: Loss")
+    with pytest.raises(SystemExit, match="row: choose by rows, columns and across"):
+        table(", a; row: AFL")
 
 
 def test_a_table_is_quoted_by_its_title(tmp_path):

@@ -19,7 +19,11 @@ def test_the_page_quotes_the_committed_numbers(task):
     rows = [row for row in RESULTS if row["task"] == task]
     assert {row["seed"] for row in rows} == set(privacy.SEEDS)
     assert len(rows) == len(privacy.SEEDS) * len(privacy.kinds(list(privacy.EPSILONS)))
-    assert privacy.table(rows) in (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    table = privacy.table(rows)
+    results = ROOT / "bench" / "results" / "driver" / "privacy.md"
+    assert table in results.read_text(encoding="utf-8")
+    if task == "hospitals":  # the page shows these; the others are linked
+        assert table in (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
 
 
 def test_every_private_run_kept_to_its_budget():

@@ -203,7 +203,7 @@ def test_warm_start_gives_the_same_answer(name, data):
 @given(data=st.data())
 def test_backends_agree_within_their_gaps(name, data):
     case = data.draw(cases(name, st.integers(2, 8)))
-    # Without interior, a residual of 1e-16 moves the value by its square root; see docs/sets.md.
+    # Without interior, a residual of 1e-16 moves the value by its square root; see docs/oracles.md.
     assume(case.parameters.get("radius", 1.0) >= 1e-3)
     f = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))).normal(size=case.losses.size)
     answers = []

@@ -30,7 +30,7 @@ class AspireEase(AspireSettings):
 
     The defaults follow the paper's updates with step sizes that converge without tuning; `AspireEase.paper()`
     has the paper's choice wherever it makes one. A step size may be a number or a function of the iteration
-    and the number of planes, as `fdro_core.aspire.theory.Theorem1`. None means the rule in docs/driver.md.
+    and the number of planes, as `fdro_core.aspire.theory.Theorem1`. None means the rule in docs/settings.md.
 
     >>> AspireEase(active_workers=4).resolve(workers=8).iterations
     3000
@@ -81,7 +81,7 @@ class AspireEase(AspireSettings):
     plane_dual_step: float | None = setting(
         None,
         Number(),
-        "step of λ; None: from the planes and the gradients (docs/driver.md)",
+        "step of λ; None: from the planes and the gradients (docs/driver-internals.md)",
         letter="ρ₁",
         why="from the planes' spread; a fixed step fits only one scale of losses",
     )

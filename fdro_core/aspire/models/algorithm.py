@@ -29,7 +29,7 @@ class AspireModels(AspireSettings):
 
     Planes and asynchrony are those of `AspireEase`; a worker answers with its loss and gradient at the point
     that it was sent, keeps no state, and needs several times fewer gradients. None means the rule in
-    docs/driver.md.
+    docs/settings.md.
 
     >>> AspireModels(active_workers=4).resolve(workers=8).iterations
     3000
