@@ -115,12 +115,13 @@ def promises(oracles: dict[str, Any]) -> str:
 
 
 def short_table(results: dict[str, Any]) -> str:
-    """Return the README's table of times, with the processor it was measured on; the page has the rest."""
+    """Return the README's table of times: the paper's sets, and the processor; the page has the rest."""
     _, _, entries = report.tables(results)[0]
-    table = _table(report.SHORT, report.short(entries, report.SHORT))
+    papers = [entry for entry in entries if entry[0].partition(",")[0] in paper.CLAIMS]
+    table = _table(report.SHORT, report.short(papers, report.SHORT))
     found = results["machine"]
-    measured = f"{found['processor']}, {found['cores']} cores, {found['date']}. {machine.busy(found)}".rstrip()
-    return f"{table}\n{measured} [What each set costs](docs/complexity.md) has all columns.\n"
+    measured = f"{found['processor']}, {found['cores']} cores, {found['date']}. {machine.busy(found)}"
+    return f"{table}\n{measured.rstrip()} [What each set costs](docs/complexity.md) has all columns.\n"
 
 
 def _measured_on(results: dict[str, Any]) -> str:
