@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bench.measuring import command
-from bench.measuring.command import Say
-from bench.measuring.targets import Row
+from bench.measuring import targets
+from bench.measuring.targets import Row, Say
 from bench.oracles import cd_norm as oracle_cd_norm
+from bench.oracles import certificates
 from bench.oracles import compiled as oracle_compiled
-from bench.oracles import exact as oracle_exact
 from bench.oracles import hard as oracle_hard
 from bench.oracles import plugins as oracle_plugins
 from bench.oracles import process as oracle_process
@@ -26,9 +25,9 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
         return max(10, int(size * scale))
 
     few, many = (5, 7) if quick else (11, 21)
-    sizes = [size for size in oracle_exact.SIZES if size <= max(10, 10**6 * scale)]
+    sizes = [size for size in certificates.SIZES if size <= max(10, 10**6 * scale)]
     return {
-        "exact": lambda: oracle_exact.measure(sizes, seed, say),
+        "exact": lambda: certificates.exactness(sizes, seed, say),
         "argsort": lambda: oracle_speed.against_argsort(n(10**6), few, seed, say),
         "radius-for": lambda: oracle_speed.radius_for(n(5 * 10**5), few, seed, say),
         "cd-norm": lambda: oracle_cd_norm.every_kind(n(10**6), few, seed, say),
@@ -58,4 +57,4 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
 def main(arguments: list[str]) -> int:
     """Measure and print the table."""
     quick = "fewer repeats, smaller programs for the solvers"
-    return command.run(arguments, "oracles", "The oracles' numbers", str(__doc__), quick, measurements)
+    return targets.run(arguments, "oracles", "The oracles' numbers", str(__doc__), quick, measurements)
