@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fdro_core.cli.app import app
 from fdro_core.cli.runs.workers import kinds
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROUGHLY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
