@@ -1,7 +1,10 @@
-"""Try a wheel: install it in an environment of its own, away from the checkout, and run tests on it.
+"""Try a wheel: install it in environments of its own, away from the checkout, and run tests on it.
 
 `python .ci/trial.py dist/fdro-….whl` (`make wheel`). The tests are copied out, so that the packages can only
 come from the wheel. Its kernels alone may be used: the cache is an empty folder, and no compiler is found.
+
+Two sizes are tried: the oracles alone, with NumPy, and the default. Everything (`fdro[all]`) is a gigabyte to
+download; tests/test_sizes.py tries it with what is installed.
 """
 
 from __future__ import annotations
@@ -31,26 +34,37 @@ assert "numba" not in sys.modules
 
 
 def main(wheel: Path) -> int:
-    """Return 0 if the wheel's packages are found, use their compiled kernels, and pass the tests."""
+    """Return 0 if both sizes find the wheel's packages, use their compiled kernels, and pass the tests."""
     with tempfile.TemporaryDirectory(prefix="fdro-trial-") as folder:
-        here = Path(folder)
-        subprocess.run([sys.executable, "-m", "venv", str(here / "venv")], check=True)
-        python = str(here / "venv" / "bin" / "python")
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, str(wheel.resolve()), *NEEDED], check=True)
+        here, file = Path(folder), str(wheel.resolve())
         shutil.copytree(ROOT / "tests", here / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", here)  # how pytest is set up
+        alone = installed(here / "alone", "--no-deps", file, "numpy")
+        default = installed(here / "default", file, *NEEDED)
         environment = {
             **{name: value for name, value in os.environ.items() if name not in FORGOTTEN},
             "FDRO_CACHE": str(here / "cache"),
             "CC": "no-compiler-here",
         }
-        tests = [python, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), *TESTS]
-        for command in ([python, "-c", WHERE], tests):
+        for command in (
+            [alone, "-c", WHERE],
+            [alone, "tests/slim_check.py"],
+            [default, "-c", WHERE],
+            [default, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), *TESTS],
+        ):
             code = subprocess.run(command, cwd=here, env=environment, check=False).returncode
             if code:
                 return code
     return 0
+
+
+def installed(folder: Path, *wanted: str) -> str:
+    """The Python of a new environment into which pip has installed this."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *wanted], check=True)
+    return python
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 3
-    from bench.datasets.errors import DataError
+    from bench.datasets.files import DataError
 
     try:
         code: int = module.main(arguments[1:])

@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.complexity import grid, overall, peers, plots, report, summary
 from bench.complexity.paper import CLAIMS
+from bench.complexity.store import Store
 from bench.complexity.variants import Variant, found, parameter_count
-from bench.display import style
+from bench.display import figures
 from bench.experiments.runs import plugins
-from bench.measuring import memory
-from bench.measuring.command import Parser
-from bench.measuring.store import Store
+from bench.measuring import timing
+from bench.measuring.targets import Parser
 from bench.measuring.timing import one_thread
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import FdroError
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     for line in [report.legend(console.width, everything=options.all), *report.remarks(store.document)]:
         console.print(line, soft_wrap=True)
     plots_too = (
-        "tables, numbers and plots" if style.available() else "tables and numbers (plots need matplotlib)"
+        "tables, numbers and plots" if figures.available() else "tables and numbers (plots need matplotlib)"
     )
     console.print(f"All {plots_too} are in {folder.name}, beside results.json.", soft_wrap=True)
     return code
@@ -92,7 +92,7 @@ def measure(
     notes |= {"variants": [_about(each, default) for each, _, default in plan], "late": [], "budget": seconds}
     notes["overall"] = overall.about(quick)
     rivals = peers.present()
-    memory.settle()
+    timing.settle()
     groups = [entry for papers in (True, False) for entry in _groups(plan, settings, papers)]
     bar.update(task, total=len(groups))
     deadline = time.process_time() + seconds
@@ -144,7 +144,7 @@ def write(document: dict[str, Any], folder: Path) -> None:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if style.available():
+    if figures.available():
         plots.draw(document, folder)
 
 
@@ -189,15 +189,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--sets", nargs="+", metavar="NAME", help='only these sets; "module:Class" for one of your own'
     )
-    parser.add_argument(
-        "--with",
-        dest="plugins",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="MODULE",
-        help="modules or Python files with sets and backends of your own, measured too",
-    )
+    plugins.add_option(parser, "sets and backends")
     parser.add_argument("--largest", type=int, metavar="N", help="no N above this")
     parser.add_argument(
         "--seconds",

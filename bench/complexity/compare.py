@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.complexity.report import power
+from bench.complexity.store import load
 from bench.measuring import machine
-from bench.measuring.command import Parser
-from bench.measuring.store import load
-from bench.measuring.targets import number
+from bench.measuring.targets import Parser, number
 
 
 class Number(NamedTuple):

@@ -17,8 +17,7 @@ import numpy as np
 
 from bench.complexity.peers import NUMPY, Peer
 from bench.complexity.variants import Variant
-from bench.measuring.memory import peak_of
-from bench.measuring.timing import Spread, interleave, once
+from bench.measuring.timing import Spread, interleave, once, peak_of
 from uncertainty_sets import UncertaintySet, available_backends
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendUnsuitable, SolverFailed

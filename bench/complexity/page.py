@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.complexity import paper, report, summary
+from bench.complexity.store import load
 from bench.display.tables import grid, replaced
 from bench.measuring import machine
-from bench.measuring.command import Parser
-from bench.measuring.store import load
-from bench.measuring.targets import number
+from bench.measuring.targets import Parser, number
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"

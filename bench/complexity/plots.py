@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bench.complexity import paper, summary
-from bench.display import style
-from bench.display.labels import label_ends
+from bench.display import figures
+from bench.display.figures import label_ends
 from uncertainty_sets.arrays import Array
 
 SEEN = 32_768
@@ -32,7 +32,7 @@ def draw(document: dict[str, Any], folder: Path) -> None:
     for name, paint in pictures.items():
         if (name == "runs" and not document["overall"]) or not document["cells"]:
             continue
-        with style.figure(folder, name) as figure:
+        with figures.figure(folder, name) as figure:
             paint(figure, document)
 
 
@@ -41,7 +41,7 @@ def _title(row: dict[str, Any]) -> str:
 
 
 def _style(number: int) -> dict[str, Any]:
-    return style.marked(number) | {"markersize": 4}
+    return figures.marked(number) | {"markersize": 4}
 
 
 def _log(axes: Any, ylabel: str, last: float, width: float) -> None:
@@ -78,12 +78,12 @@ def _times(figure: Any, document: dict[str, Any]) -> None:
             sizes, seconds = _points(cells, "seconds")
             axes.plot(sizes, seconds, linewidth=1.3, **_style(number))
             low, high = _points(cells, "low")[1], _points(cells, "high")[1]
-            axes.fill_between(sizes, low, high, color=style.FAINT, alpha=0.25, linewidth=0)
+            axes.fill_between(sizes, low, high, color=figures.FAINT, alpha=0.25, linewidth=0)
             fit = summary.fitted(cells)
             power = f"  (N^{fit.exponent:.2f})" if fit else ""
             ends.append((sizes[-1], seconds[-1], f"{_title(row)}{power}", _style(number)["color"]))
-        axes.plot(x, y, color=style.FAINT, linewidth=3, alpha=0.6, zorder=1)
-        ends.append((x[-1], y[-1], "one np.argsort", style.FAINT))
+        axes.plot(x, y, color=figures.FAINT, linewidth=3, alpha=0.6, zorder=1)
+        ends.append((x[-1], y[-1], "one np.argsort", figures.FAINT))
         base = 0.5 * min(end[1] / end[0] for end in ends)
         line = np.array([x[-1] / 1e3, x[-1]])
         axes.plot(line, base * line, color="black", linestyle="--", linewidth=0.8)
@@ -188,7 +188,7 @@ def _paper(figure: Any, document: dict[str, Any]) -> None:
                 merged[key] = (f"{same[0]}, {claim.title}" if same else claim.title, counts)
         ends = []
         for number, (label, counts) in enumerate(merged.values()):
-            colour = style.marked(number)["color"]
+            colour = figures.marked(number)["color"]
             axes.plot(sizes, counts, "--", color=colour, linewidth=1.2)
             ends.append((sizes[-1], counts[-1], label, colour))
         _log(axes, "arithmetic operations", 1e3, 1.3)

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.datasets.federation import Federation
-from bench.datasets.files import File, locate
-from bench.datasets.people import federation
+from bench.datasets.federation import Federation, federation
+from bench.datasets.files import listed, locate
 from bench.datasets.registry import dataset
 from fdro_core.errors import InvalidData
 
@@ -30,17 +29,14 @@ NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-we
 KINDS = ("workclass", "marital-status", "occupation", "relationship", "race", "sex", "native-country")
 LABELS = ("up to 50,000", "more")
 WHERE = "Get it from https://archive.ics.uci.edu/dataset/2."
-FILES = tuple(
-    File(
-        f"adult/{name}",
-        f"sha256:{checksum}",
-        WHERE,
-        (f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{name}",),
-    )
-    for name, checksum in {
-        "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-        "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-    }.items()
+FILES = listed(
+    "adult",
+    {
+        "adult.data": "sha256:5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+        "adult.test": "sha256:a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+    },
+    WHERE,
+    ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",),
 )
 
 

@@ -19,9 +19,8 @@ import csv
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.federation import Federation
+from bench.datasets.federation import Federation, federation
 from bench.datasets.files import File, locate
-from bench.datasets.people import federation
 from bench.datasets.registry import dataset
 from fdro_core.errors import InvalidData
 

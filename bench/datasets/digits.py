@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.datasets.federation import Federation
+from bench.datasets.federation import Federation, one_class_clients, stratified
 from bench.datasets.registry import dataset
-from bench.datasets.splits import one_class_clients, stratified
 from fdro_core.problems.samples import load_digits
 
 

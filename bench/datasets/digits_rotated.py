@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.datasets.federation import Client, Federation
+from bench.datasets.federation import Federation, split_clients
 from bench.datasets.registry import dataset
-from bench.datasets.splits import stratified
 from fdro_core.problems.samples import load_digits
 
 SHARES = (0.7, 0.15, 0.1, 0.05)
@@ -36,11 +35,13 @@ def digits_rotated(test_share: float = 0.3, seed: int = 0) -> Federation:
     X, y = load_digits()
     turns = np.random.default_rng(seed).choice(len(SHARES), size=y.size, p=SHARES)
     images = X.reshape(-1, 8, 8)
-    clients = []
-    for turn in range(len(SHARES)):
-        own = np.rot90(images[turns == turn], turn, axes=(1, 2)).reshape(-1, 64)
-        labels = y[turns == turn]
-        train, test = stratified(labels, test_share, np.random.default_rng([seed, turn]))
-        name = f"{90 * turn} degrees"
-        clients.append(Client(name, own[train], labels[train], own[test], labels[test]))
-    return Federation("digits-rotated", tuple(clients), 10, tuple(map(str, range(10))), about=__doc__ or "")
+    parts = (
+        (
+            f"{90 * turn} degrees",
+            np.rot90(images[turns == turn], turn, axes=(1, 2)).reshape(-1, 64),
+            y[turns == turn],
+        )
+        for turn in range(len(SHARES))
+    )
+    clients = tuple(split_clients(parts, test_share, seed))
+    return Federation("digits-rotated", clients, 10, tuple(map(str, range(10))), about=__doc__ or "")

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.datasets import idx
-from bench.datasets.federation import Federation
-from bench.datasets.files import File, locate
+from bench.datasets import files
+from bench.datasets.federation import Federation, one_class_clients
+from bench.datasets.files import listed, locate
 from bench.datasets.registry import dataset
-from bench.datasets.splits import one_class_clients
 
 LABELS = (
     "T-shirt/top",
@@ -43,18 +42,17 @@ ADDRESSES = (
     "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
 )
-FILES = tuple(
-    File(f"fashion_mnist/{name}", checksum, WHERE, tuple(address + name for address in ADDRESSES))
-    for name, checksum in SUMS.items()
-)
+FILES = listed("fashion_mnist", SUMS, WHERE, ADDRESSES)
 
 
 def _federation(name: str, classes: Sequence[int], pool: int, verify: bool) -> Federation:
-    train_images, train_labels, test_images, test_labels = (idx.read(locate(f, verify=verify)) for f in FILES)
+    train_images, train_labels, test_images, test_labels = (
+        files.read_idx(locate(file, verify=verify)) for file in FILES
+    )
     parts = []
     for images, labels in ((train_images, train_labels), (test_images, test_labels)):
         rows = np.isin(labels, classes)
-        parts.append((idx.pixels(images[rows], pool), labels[rows].astype(np.int64)))
+        parts.append((files.pixels(images[rows], pool), labels[rows].astype(np.int64)))
     clients = one_class_clients(parts[0], parts[1], classes, LABELS)
     return Federation(
         name, clients, len(clients), tuple(client.name for client in clients), about=__doc__ or ""

@@ -2,15 +2,25 @@
 
 Parsed arrays that took long to make are kept as .npz in the same cache folder as downloads
 (FDRO_CACHE, or the user's cache folder).
+
+What can be wrong with files is one branch of the tree in `uncertainty_sets.errors`::
+
+    FdroError
+    └── DataError (RuntimeError)
+        ├── DataMissing (FileNotFoundError)  not in FDRO_DATA, and no download is possible
+        └── DataCorrupt              a file's checksum is not the known one
+
+An option or a content that cannot be used is `fdro_core.errors.InvalidData`.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import lzma
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +28,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import DataCorrupt, DataMissing
+from fdro_core.errors import InvalidData
+from uncertainty_sets.errors import FdroError
+
+__all__ = ["DataCorrupt", "DataError", "DataMissing"]
+
+
+class DataError(FdroError, RuntimeError):
+    """The files of a data set cannot be used."""
+
+
+class DataMissing(DataError, FileNotFoundError):
+    """The files were not found; the message says where to get them."""
+
+
+class DataCorrupt(DataError):
+    """A file's content differs from the one that the loader knows."""
+
 
 FOLDER = "FDRO_DATA"
 CACHE = "FDRO_CACHE"
@@ -41,6 +67,16 @@ class File:
     where: str
     urls: tuple[str, ...] = ()
     plain: str = ""
+
+
+def listed(
+    folder: str, sums: Mapping[str, str], where: str, addresses: Sequence[str] = ()
+) -> tuple[File, ...]:
+    """The files of a folder by their names and checksums, each at every one of the addresses."""
+    return tuple(
+        File(f"{folder}/{name}", checksum, where, tuple(address + name for address in addresses))
+        for name, checksum in sums.items()
+    )
 
 
 def folder() -> Path | None:
@@ -152,3 +188,42 @@ def _download(file: File, base: Path | None) -> Path:
         except Exception as error:  # what requests, urllib3 and the system raise has no common base
             reasons.append(f"{url}: {type(error).__name__}")
     raise _missing(file, base, f", and no download worked ({'; '.join(reasons)})")
+
+
+TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_idx(path: Path) -> NDArray[Any]:
+    """Read the array of a gzipped IDX file, the format of MNIST and its relatives.
+
+    It has two zero bytes, a type, a rank, sizes, and numbers, big-endian.
+    """
+    try:
+        with gzip.open(path) as stream:
+            content = stream.read()
+    except (OSError, EOFError) as error:
+        raise InvalidData(f"{path} is not a gzip file: {error}") from error
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
+        raise InvalidData(f"{path} is not an IDX file")
+    rank = content[3]
+    shape = np.frombuffer(content, ">i4", count=rank, offset=4)
+    numbers = np.frombuffer(content, TYPES[content[2]], offset=4 + 4 * rank)
+    if numbers.size != shape.prod():
+        raise InvalidData(f"{path} holds {numbers.size} numbers, its header declares {tuple(shape)}")
+    return numbers.reshape(shape)
+
+
+def pixels(images: NDArray[Any], pool: int = 1) -> NDArray[np.float64]:
+    """Images (n, h, w) of bytes as rows in [0, 1], averaged over pool × pool squares.
+
+    >>> pixels(np.full((1, 4, 4), 255, dtype=np.uint8), pool=2)
+    array([[1., 1., 1., 1.]])
+    """
+    n, height, width = images.shape
+    if pool < 1 or height % pool or width % pool:
+        raise InvalidData(f"pool must divide {height} and {width}, got {pool}")
+    if pool == 1:
+        return images.reshape(n, -1) / 255.0
+    squares = images.reshape(n, height // pool, pool, width // pool, pool)
+    means: NDArray[np.float64] = squares.mean(axis=(2, 4), dtype=np.float64) / 255.0
+    return means.reshape(n, -1)

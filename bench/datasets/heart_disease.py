@@ -17,10 +17,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.federation import Client, Federation, standardised
-from bench.datasets.files import File, locate
+from bench.datasets.federation import Client, Federation, standardised, stratified
+from bench.datasets.files import listed, locate
 from bench.datasets.registry import dataset
-from bench.datasets.splits import stratified
 from fdro_core.errors import InvalidData
 from uncertainty_sets.arrays import Array
 
@@ -39,9 +38,10 @@ HOSPITALS = {
     "Zurich and Basel": ("switzerland", "5c325b1a8ce31b82c58e0dbbe3e5e54f0f685fead727c228fcb22356de706c76"),
     "Long Beach": ("va", "7768a433fcb7971f4e3667e7ee081c84ac7bde9903e3dcc59cab887933a52da3"),
 }
-FILES = tuple(
-    File(f"heart_disease_4sites/processed.{name}.data", f"sha256:{checksum}", WHERE)
-    for name, checksum in HOSPITALS.values()
+FILES = listed(
+    "heart_disease_4sites",
+    {f"processed.{name}.data": f"sha256:{checksum}" for name, checksum in HOSPITALS.values()},
+    WHERE,
 )
 
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.datasets.federation import Client, Federation
+from bench.datasets.federation import Federation, split_clients
 from bench.datasets.registry import dataset
-from bench.datasets.splits import stratified
 from fdro_core.problems.samples import make_hospitals
 
 
@@ -32,9 +31,8 @@ def hospitals(test_share: float = 0.3, seed: int = 0) -> Federation:
         seed: of the patients and of the split.
     """
     X, ill, hospital = make_hospitals(seed)
-    clients = []
-    for number, name in enumerate(np.unique(hospital)):
-        own, y = X[hospital == name], ill[hospital == name].astype(np.int64)
-        train, test = stratified(y, test_share, np.random.default_rng([seed, number]))
-        clients.append(Client(str(name), own[train], y[train], own[test], y[test]))
-    return Federation("hospitals", tuple(clients), 2, ("healthy", "ill"), about=__doc__ or "")
+    y = ill.astype(np.int64)
+    parts = ((str(name), X[hospital == name], y[hospital == name]) for name in np.unique(hospital))
+    return Federation(
+        "hospitals", tuple(split_clients(parts, test_share, seed)), 2, ("healthy", "ill"), about=__doc__ or ""
+    )

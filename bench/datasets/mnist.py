@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.datasets import idx
-from bench.datasets.federation import Client, Federation
+from bench.datasets import files
+from bench.datasets.federation import Client, Federation, stratified
 from bench.datasets.files import File, locate
 from bench.datasets.registry import dataset
-from bench.datasets.splits import stratified
 from fdro_core.errors import InvalidData
 
 LABELS = tuple(str(digit) for digit in range(10))
@@ -65,7 +64,7 @@ def writers(
         verify: refuse files with other checksums than the published ones.
     """
     images, digits, facts = (
-        idx.read(locate(file, verify=verify)) for file in (TRAIN_IMAGES, TRAIN_LABELS, QMNIST_LABELS)
+        files.read_idx(locate(file, verify=verify)) for file in (TRAIN_IMAGES, TRAIN_LABELS, QMNIST_LABELS)
     )
     if not np.array_equal(digits, facts[:, 0]):
         raise InvalidData("mnist-writers: MNIST's and QMNIST's labels are not of the same images")
@@ -75,7 +74,7 @@ def writers(
     clients = []
     for writer in known[:writers].tolist():
         rows = np.flatnonzero(facts[:, WRITER] == writer)
-        X, y = idx.pixels(images[rows], pool), digits[rows].astype(np.int64)
+        X, y = files.pixels(images[rows], pool), digits[rows].astype(np.int64)
         train, test = stratified(y, test_share, np.random.default_rng([seed, writer]))
         clients.append(Client(f"writer {writer}", X[train], y[train], X[test], y[test]))
     return Federation("mnist-writers", tuple(clients), 10, LABELS, about=__doc__ or "")
@@ -107,11 +106,11 @@ def equal_parts(
         raise InvalidData(f'mnist-1000: by must be "random" or "label", got {by!r}')
     halves = []
     for number, (images, labels) in enumerate(((TRAIN_IMAGES, TRAIN_LABELS), (TEST_IMAGES, TEST_LABELS))):
-        digits = idx.read(locate(labels, verify=verify)).astype(np.int64)
+        digits = files.read_idx(locate(labels, verify=verify)).astype(np.int64)
         order = np.random.default_rng([seed, number]).permutation(digits.size)
         if by == "label":
             order = order[np.argsort(digits[order], kind="stable")]
-        X = idx.pixels(idx.read(locate(images, verify=verify))[order], pool)
+        X = files.pixels(files.read_idx(locate(images, verify=verify))[order], pool)
         halves.append((np.split(X, parts), np.split(digits[order], parts)))
     (X_train, y_train), (X_test, y_test) = halves
     clients = tuple(Client(f"part {k}", X_train[k], y_train[k], X_test[k], y_test[k]) for k in range(parts))

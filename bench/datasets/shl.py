@@ -22,9 +22,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.datasets.errors import DataMissing
 from bench.datasets.federation import Federation, Labels, standardised
-from bench.datasets.files import FOLDER, cached, folder
+from bench.datasets.files import FOLDER, DataMissing, cached, folder
 from bench.datasets.registry import dataset
 from bench.datasets.windows import as_client, cut, statistics
 from fdro_core.errors import InvalidData

@@ -1,1 +1,1 @@
-"""How results are shown: tables for terminal and Markdown, the style of figures, labels at lines."""
+"""How results are shown: `tables` for terminal and Markdown, `figures` in one style."""

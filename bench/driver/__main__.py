@@ -15,12 +15,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.driver.baselines import planes_lbfgs, subgradient
 from bench.driver.claims import claims
-from bench.driver.convergence import gradients, models, stressed, trace
+from bench.driver.convergence import gradients, models, planes_lbfgs, stressed, subgradient, trace
+from bench.driver.cost import Interleaved, Timed, images, iteration_models, overhead, scale_models
 from bench.driver.endurance import checkpoints, trials
 from bench.driver.networks import networks
-from bench.driver.overhead import overhead
 from bench.driver.problems import (
     classification,
     reference,
@@ -29,9 +28,7 @@ from bench.driver.problems import (
     six_sets,
 )
 from bench.driver.settings import settings
-from bench.driver.size import iteration_models, scale_models
-from bench.driver.turns import Interleaved, Timed, images
-from bench.measuring import sections
+from bench.measuring.targets import run_sections
 from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
 from uncertainty_sets import KL, Box
 
@@ -231,4 +228,4 @@ SECTIONS = {
 
 def main(arguments: list[str]) -> int:
     """Run the sections named, or all."""
-    return sections.run(SECTIONS, arguments, CONSOLE)
+    return run_sections(SECTIONS, arguments, CONSOLE)

@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.datasets import load
-from bench.datasets.splits import stratified
+from bench.datasets.federation import stratified
 from bench.display.tables import Table, console
 from bench.driver.convergence import stressed
 from bench.driver.problems import classification, regression, relative_gap, robust_value, six_sets
 from bench.experiments.presentation import reporting
-from bench.experiments.presentation.statistics import summary
-from bench.experiments.presentation.tables import pm
+from bench.experiments.presentation.tables import pm, summary
 from bench.measuring import machine
 from fdro_core import AspireModels, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.problems.samples import load_digits

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import sections
+from bench.measuring.targets import run_sections
 from fdro_core import (
     AspireEase,
     AspireModels,
@@ -161,4 +161,4 @@ SECTIONS = {part.__name__: part for part in (rates, thousand)}
 
 def main(arguments: list[str]) -> int:
     """Run the sections named, or all."""
-    return sections.run(SECTIONS, arguments, CONSOLE)
+    return run_sections(SECTIONS, arguments, CONSOLE)

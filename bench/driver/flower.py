@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import sections
+from bench.measuring.targets import run_sections
 from fdro_core import AspireModels, FlowerEngine, LeastSquares, NamedProblem, solve
 from fdro_core.engines.flower_ import client_app, package, server_app
 from fdro_core.engines.flower_.deployment import deployed, plain_text
@@ -182,4 +182,4 @@ SECTIONS = {part.__name__: part for part in (simulation, deployment)}
 
 def main(arguments: list[str]) -> int:
     """Run the sections named, or all."""
-    return sections.run(SECTIONS, arguments, CONSOLE)
+    return run_sections(SECTIONS, arguments, CONSOLE)

@@ -27,8 +27,7 @@ from bench.datasets import DataMissing, Federation, load
 from bench.datasets.registry import get
 from bench.display.tables import Table, console
 from bench.experiments.presentation import reporting
-from bench.experiments.presentation.statistics import paired, summary
-from bench.experiments.presentation.tables import pm
+from bench.experiments.presentation.tables import paired, pm, summary
 from bench.measuring import machine
 from fdro_core.sklearn import RobustClassifier
 from uncertainty_sets.arrays import Array

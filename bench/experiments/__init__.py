@@ -1,4 +1,5 @@
 """The paper's experiments: methods tuned alike, runs that resume, the paper's numbers beside ours.
 
-A command is a file here with a `main`; `python -m bench` lists them.
+A command is a file of `commands` with a `main`; `python -m bench` lists them. `runs` takes a task to its
+record, `presentation` records to tables and figures.
 """

@@ -20,9 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.loop import mutations
-from bench.measuring import command
-from bench.measuring.command import Say
-from bench.measuring.targets import Row, row
+from bench.measuring import targets
+from bench.measuring.targets import Row, Say, row
 from bench.measuring.timing import Spread
 from uncertainty_sets import available_sets, get_set
 
@@ -196,6 +195,6 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
 
 def main(arguments: list[str]) -> int:
     """Measure and print the table."""
-    return command.run(
+    return targets.run(
         arguments, "loop", "The loop of a change", __doc__ or "", "fewer repeats", measurements
     )

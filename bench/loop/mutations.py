@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.measuring.command import Say
-from bench.measuring.targets import Row
+from bench.measuring.targets import Row, Say
 
 ROOT = Path(__file__).resolve().parents[2]
 OPPOSITE = {

@@ -1,1 +1,1 @@
-"""The numbers promised for robust Markov decision processes."""
+"""The numbers promised for robust Markov decision processes, in `__main__`."""

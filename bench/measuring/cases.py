@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,17 @@ def well_conditioned(q: Array, rng: np.random.Generator) -> Array:
     return np.asarray(np.diag(q) + 0.5 * factors @ factors.T / 5, dtype=np.float64)
 
 
+Make = Callable[[Array, str, np.random.Generator], UncertaintySet]
+
+
+def _of_size(
+    cls: Callable[..., UncertaintySet], small: float, middle: float, large: float, *more: Any
+) -> Make:
+    """Sets of a centre and a size of the level, with further parameters after it."""
+    sizes = dict(zip(LEVELS, (small, middle, large), strict=True))
+    return lambda q, level, rng: cls(q, sizes[level], *more)
+
+
 def _box(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
     low, high = {"small": (0.9, 1.1), "middle": (0.5, 2.0), "large": (0.0, 50.0)}[level]
     return Box(low * q, high * q)
@@ -84,42 +95,20 @@ def _any_spreads(q: Array, level: str, rng: np.random.Generator) -> UncertaintyS
     return CDNorm(q, q * rng.uniform(0.2, 1.2, q.size), _budget(level, q.size))
 
 
-def _kl(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return KL(q, {"small": 1e-3, "middle": 0.1, "large": 3.0}[level])
-
-
-def _chi_square(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return ChiSquare(q, {"small": 1e-2, "middle": 0.3, "large": 5.0}[level])
-
-
-def _hellinger(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return Hellinger(q, {"small": 1e-3, "middle": 0.05, "large": 0.5}[level])
-
-
-def _burg(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return Burg(q, {"small": 1e-3, "middle": 0.1, "large": 3.0}[level])
-
-
-def _cressie_read(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return CressieRead(q, {"small": 1e-3, "middle": 0.1, "large": 3.0}[level], 1.5)
+AXES = {"small": 1e-2, "middle": 0.3, "large": 5.0}
 
 
 def _diagonal(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    shape = q * rng.uniform(0.5, 1.5, q.size)
-    return Ellipsoid(q, shape, {"small": 1e-2, "middle": 0.3, "large": 5.0}[level])
+    return Ellipsoid(q, q * rng.uniform(0.5, 1.5, q.size), AXES[level])
 
 
 def _dense(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return Ellipsoid(q, well_conditioned(q, rng), {"small": 1e-2, "middle": 0.3, "large": 5.0}[level])
+    return Ellipsoid(q, well_conditioned(q, rng), AXES[level])
 
 
 def line_radius(level: str, size: int) -> float:
     """A tenth of a step, ten steps, and a hundredth of the line."""
     return {"small": 0.1, "middle": min(10.0, 0.1 * size), "large": 0.01 * size + 0.2}[level]
-
-
-def _line(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return Wasserstein1(q, line_radius(level, q.size))
 
 
 def _matrix(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
@@ -128,28 +117,17 @@ def _matrix(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
     return Wasserstein1(q, {"small": 1e-2, "middle": 0.1, "large": 1.0}[level], apart)
 
 
-def _total_variation(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return TotalVariation(q, {"small": 1e-3, "middle": 0.1, "large": 0.9}[level])
-
-
 def _weighted_l1(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
     radius = {"small": 1e-3, "middle": 0.2, "large": 1.8}[level]
     return WeightedL1(q, rng.uniform(0.5, 2.0, q.size), radius)
 
 
-TAILS = {"small": 0.9, "middle": 0.2, "large": 0.01}
-
-
-def _cvar(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return CVaR(q, TAILS[level])
-
-
-def _evar(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return EVaR(q, TAILS[level])
+TAILS = (0.9, 0.2, 0.01)
+"""Small, middle, large."""
 
 
 def _mixture(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return CVaRMixture(q, [1.0, 0.5, TAILS[level]], [0.3, 0.3, 0.4])
+    return CVaRMixture(q, [1.0, 0.5, TAILS[LEVELS.index(level)]], [0.3, 0.3, 0.4])
 
 
 def _spectral(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
@@ -163,31 +141,30 @@ def _spectral(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
 
 def _clipped(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
     most = {"small": 1.2, "middle": 2.0, "large": 50.0}[level]
-    return Intersection(_kl(q, level, rng), Box(0.5 * q, most * q))
-
-
-def _line_of_order_2(q: Array, level: str, rng: np.random.Generator) -> UncertaintySet:
-    return Wasserstein(q, line_radius(level, q.size))
+    return Intersection(KL_.make(q, level, rng), Box(0.5 * q, most * q))
 
 
 BOX = Case("Box", _box)
 EQUAL = Case("CDNorm equal spreads", _equal_spreads)
 CD = Case("CDNorm any spreads", _any_spreads)
-KL_ = Case("KL", _kl)
-CHI_SQUARE = Case("ChiSquare", _chi_square)
-HELLINGER = Case("Hellinger", _hellinger)
-BURG = Case("Burg", _burg)
-CRESSIE_READ = Case("CressieRead power 1.5", _cressie_read)
+KL_ = Case("KL", _of_size(KL, 1e-3, 0.1, 3.0))
+CHI_SQUARE = Case("ChiSquare", _of_size(ChiSquare, 1e-2, 0.3, 5.0))
+HELLINGER = Case("Hellinger", _of_size(Hellinger, 1e-3, 0.05, 0.5))
+BURG = Case("Burg", _of_size(Burg, 1e-3, 0.1, 3.0))
+CRESSIE_READ = Case("CressieRead power 1.5", _of_size(CressieRead, 1e-3, 0.1, 3.0, 1.5))
 DIAGONAL = Case("Ellipsoid diagonal", _diagonal)
 DENSE = Case("Ellipsoid dense", _dense, 1_000, 500)
-LINE = Case("Wasserstein1 line", _line)
+LINE = Case("Wasserstein1 line", lambda q, level, rng: Wasserstein1(q, line_radius(level, q.size)))
 MATRIX = Case("Wasserstein1 cost matrix", _matrix, 1_000, 200)
-LINE_2 = Case("Wasserstein line, order 2", _line_of_order_2, programs=200)
-
-TV = Case("TotalVariation", _total_variation)
+LINE_2 = Case(
+    "Wasserstein line, order 2",
+    lambda q, level, rng: Wasserstein(q, line_radius(level, q.size)),
+    programs=200,
+)
+TV = Case("TotalVariation", _of_size(TotalVariation, 1e-3, 0.1, 0.9))
 L1 = Case("WeightedL1", _weighted_l1)
-CVAR = Case("CVaR", _cvar)
-EVAR = Case("EVaR", _evar)
+CVAR = Case("CVaR", _of_size(CVaR, *TAILS))
+EVAR = Case("EVaR", _of_size(EVaR, *TAILS))
 MIXTURE = Case("CVaRMixture", _mixture)
 SPECTRAL = Case("Spectral", _spectral)
 CLIPPED = Case("Intersection of KL and Box", _clipped)

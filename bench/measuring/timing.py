@@ -1,4 +1,4 @@
-"""Timing on a noisy machine: repeats of all competitors interleaved, medians, quartiles, ratios by round.
+"""What a call costs on a noisy machine: its time, by interleaved repeats, and its peak memory (on Linux).
 
 A sample is the smaller of what the clock and what the processor time of this process say: time that other
 programs took is not ours, and threads of our own that ran side by side are not counted twice.
@@ -9,13 +9,17 @@ machine that is slow for a while slows both.
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import gc
 import time
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -136,3 +140,44 @@ def interleave(
         if collecting:
             gc.enable()
     return Samples(seconds)
+
+
+Result = TypeVar("Result")
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def peak_of(call: Callable[[], Result]) -> tuple[Result, int | None]:
+    """Call a function; return its result and by how many bytes resident memory rose at most meanwhile.
+
+    Includes what compiled code allocates. Freed memory is returned to the system first, so that a call
+    does not reuse what an earlier one left.
+    """
+    gc.collect()
+    with suppress(OSError, AttributeError, TypeError):
+        _libc().malloc_trim(0)
+    try:
+        _CLEAR.write_text("5", encoding="ascii")  # the peak starts anew from what is resident now
+        before = _kilobytes("VmRSS")
+    except OSError:
+        return call(), None
+    result = call()
+    return result, max(0, _kilobytes("VmHWM") - before) * 1024
+
+
+def settle() -> None:
+    """Exclude what is loaded by now from later garbage collections: with PyTorch each took 0.2 s per cell."""
+    gc.collect()
+    gc.freeze()
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(ctypes.util.find_library("c"))
+
+
+def _kilobytes(key: str) -> int:
+    for line in _STATUS.read_text(encoding="ascii").splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1])
+    raise OSError(f"no {key}")

@@ -19,7 +19,7 @@ from typing import Any
 from bench.display.tables import Table, console
 from bench.measuring import machine
 from bench.network.disturbances import ALL, UNDISTURBED, Disturbance
-from bench.network.namespaces import refusal
+from bench.network.hosts import refusal
 from bench.network.rows import TRANSPORTS, Row, measure
 
 TARGET = 0.01

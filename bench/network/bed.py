@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.network.hosts import Host, LoopbackHost
-from bench.network.namespaces import NETWORK, NamespaceHost, NotPermitted, refusal
+from bench.network.hosts import NETWORK, Host, LoopbackHost, NamespaceHost, NotPermitted, refusal
 
 SWITCH = Path(__file__).with_name("switch.py")
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from time import monotonic, sleep
-from typing import Any
 
 from bench.network.bed import bed
 from bench.network.disturbances import BEGIN, Disturbance, Disturber, variables
-from bench.network.flower_nodes import FlowerNodes
-from bench.network.ray_nodes import RayNodes
+from bench.network.nodes import FlowerNodes, Nodes, RayNodes
 from bench.network.run_log import Log
 
-TRANSPORTS: dict[str, Any] = {"ray": RayNodes, "flower": FlowerNodes}
+TRANSPORTS: dict[str, type[Nodes]] = {"ray": RayNodes, "flower": FlowerNodes}
 LOOK = 0.2  # seconds between two looks at a run
 LONGEST = 600.0  # seconds after which a run counts as hung
 HOSTS = ("head", "site-1", "site-2", "site-3")
@@ -77,7 +75,7 @@ def measure(disturbance: Disturbance, transport: str, *, seed: int, loopback: bo
     return row
 
 
-def _watch(nodes: Any, log: Log, disturber: Disturber, kill: bool, row: Row) -> None:
+def _watch(nodes: Nodes, log: Log, disturber: Disturber, kill: bool, row: Row) -> None:
     """Follow a run until it ends."""
     begin, before = monotonic(), len(log.events)
     process = nodes.run()

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bench.measuring import command
-from bench.measuring.command import Say
-from bench.measuring.targets import Row
-from bench.oracles import cd_norm as oracle_cd_norm
+from bench.measuring import targets
+from bench.measuring.targets import Row, Say
+from bench.oracles import certificates
 from bench.oracles import compiled as oracle_compiled
-from bench.oracles import exact as oracle_exact
-from bench.oracles import hard as oracle_hard
-from bench.oracles import plugins as oracle_plugins
 from bench.oracles import process as oracle_process
 from bench.oracles import ragged as oracle_ragged
 from bench.oracles import rows as oracle_rows
@@ -26,16 +22,16 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
         return max(10, int(size * scale))
 
     few, many = (5, 7) if quick else (11, 21)
-    sizes = [size for size in oracle_exact.SIZES if size <= max(10, 10**6 * scale)]
+    sizes = [size for size in certificates.SIZES if size <= max(10, 10**6 * scale)]
     return {
-        "exact": lambda: oracle_exact.measure(sizes, seed, say),
+        "exact": lambda: certificates.exactness(sizes, seed, say),
         "argsort": lambda: oracle_speed.against_argsort(n(10**6), few, seed, say),
         "radius-for": lambda: oracle_speed.radius_for(n(5 * 10**5), few, seed, say),
-        "cd-norm": lambda: oracle_cd_norm.every_kind(n(10**6), few, seed, say),
+        "cd-norm": lambda: oracle_speed.every_kind(n(10**6), few, seed, say),
         "line": lambda: oracle_speed.line_losses(n(10**6), few, seed, say),
         "hard": lambda: [
-            *oracle_hard.against_ordinary(n(10**5), few, seed, say),
-            *oracle_hard.against_selection(n(10**6), few, seed, say),
+            *oracle_speed.against_ordinary(n(10**5), few, seed, say),
+            *oracle_speed.against_selection(n(10**6), few, seed, say),
         ],
         "small": lambda: oracle_speed.small_calls(many, seed, say),
         "batch": lambda: oracle_speed.batches(n(10**5), few, seed, say),
@@ -48,7 +44,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
         "polyhedron": lambda: oracle_solvers.polyhedron(n(10**3), n(200), many, seed, say),
         "first": lambda: oracle_compiled.first_answers(3 if quick else 9, not quick, say),
         "compiled": lambda: oracle_compiled.over_numba(n(10**6), many, seed, say),
-        "plugins": lambda: oracle_plugins.rows(n(100), 10, few, seed, say),
+        "plugins": lambda: oracle_solvers.plugin_rows(n(100), 10, few, seed, say),
         "import": lambda: oracle_process.imports(3 if quick else 9, say),
         "cache": lambda: oracle_process.cache(fresh=not quick, say=say),
         "memory": lambda: oracle_process.memory(n(10**6), say),
@@ -58,4 +54,4 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
 def main(arguments: list[str]) -> int:
     """Measure and print the table."""
     quick = "fewer repeats, smaller programs for the solvers"
-    return command.run(arguments, "oracles", "The oracles' numbers", str(__doc__), quick, measurements)
+    return targets.run(arguments, "oracles", "The oracles' numbers", str(__doc__), quick, measurements)

@@ -52,7 +52,7 @@ MEMORY = """
 import json, sys
 import numpy as np
 from bench.measuring import cases
-from bench.measuring.memory import peak_of
+from bench.measuring.timing import peak_of
 from uncertainty_sets import Wasserstein1
 size, level = int(sys.argv[1]), sys.argv[2]
 rng = np.random.default_rng(0)

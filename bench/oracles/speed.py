@@ -1,4 +1,4 @@
-"""Closed forms against np.argsort at N = 10⁶, small calls, and batches."""
+"""Speed of the closed forms over one np.argsort, on ordinary and hard losses; of small calls and batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import numpy as np
 from bench.measuring import cases
 from bench.measuring.targets import Row, row
 from bench.measuring.timing import interleave
-from uncertainty_sets import KL, Wasserstein1
+from bench.oracles import certificates
+from bench.soak import killers
+from bench.soak.losses import FAMILIES
+from uncertainty_sets import KL, Box, CDNorm, Wasserstein1
 from uncertainty_sets.arrays import Array
 
 ARGSORT_LIMITS = {
@@ -151,4 +154,123 @@ def _microseconds(
         note = f"least of {worst.count} rounds: {levels}"
         low, high = worst.low * unit, worst.high * unit
         rows.append(Row(group, case.label, worst.least * unit, "µs", limit, low=low, high=high, note=note))
+    return rows
+
+
+LIMIT = 10.0
+SMALL_RADIUS = 1e-12
+
+
+def against_ordinary(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """The middle set of each closed form; the slowest family of losses counts."""
+    say(f"hard inputs at N = {size:,}")
+    rng = np.random.default_rng([seed, size, 7])
+    q = cases.center(size, rng)
+    hard = {name: family(rng, (1, size))[0] for name, family in FAMILIES.items()}
+    hard["against the sample"] = killers.against_sample(size)
+    ordinary = hard.pop("plain")
+    calls: dict[tuple[str, str], Callable[[], object]] = {}
+    for case in cases.LINEAR:
+        ask = case.make(q, "middle", rng).worst_case
+        calls[case.label, ""] = partial(ask, ordinary)
+        calls.update({(case.label, name): partial(ask, f) for name, f in hard.items()})
+    label = f"{cases.KL_.label}, radius {SMALL_RADIUS:g}, masses over many decades"
+    masses = 10.0 ** -rng.uniform(0.0, 30.0, size)
+    calls[label, ""] = calls[cases.KL_.label, ""]
+    for name, f in hard.items():
+        calls[label, name] = partial(KL(masses / masses.sum(), SMALL_RADIUS).worst_case, f)
+    return _rows(calls, size, rounds)
+
+
+def against_selection(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """Losses made against the selection's sample, for the box that they are made for."""
+    say(f"orders that defeat the sample at N = {size:,}")
+    rng = np.random.default_rng([seed, size, 8])
+    ask = Box(np.zeros(size), np.full(size, 2.0 / size)).worst_case
+    order = killers.against_sample(size)
+    hard = {
+        "": rng.normal(size=size),
+        "against the sample": order,
+        "the same, negated": -order,
+        "against median of three": killers.against_median_of_three(size),
+        "sorted": np.arange(float(size)),
+    }
+    label = "Box, half the weight, equal weights"
+    return _rows({(label, name): partial(ask, f) for name, f in hard.items()}, size, rounds)
+
+
+def _rows(calls: dict[tuple[str, str], Callable[[], object]], size: int, rounds: int) -> list[Row]:
+    """One row for each set, by the slowest of its calls over the one with the name ""."""
+    samples = interleave(calls, rounds, least=rounds)
+    group = f"time over that of ordinary losses at N = {size:,}"
+    rows = []
+    for label in dict.fromkeys(label for label, _ in calls):
+        ratios = {
+            name: samples.ratio((label, name), (label, "")) for of, name in calls if of == label and name
+        }
+        worst = max(ratios, key=lambda name: ratios[name].median)
+        rows.append(row(group, label, ratios[worst], "×", LIMIT, note=f"slowest: {worst}"))
+    return rows
+
+
+Rng = np.random.Generator
+
+WORST_LIMIT, MEDIAN_LIMIT = 1.3, 1.0
+
+SPREADS: dict[str, Callable[[Rng, Array], Array]] = {
+    "parts of the centre": lambda rng, q: q * rng.random(q.size),
+    "heavy tails": lambda rng, q: q * np.minimum(1.0, rng.pareto(1.0, q.size)),
+    "wide": lambda rng, q: np.exp(3.0 * rng.normal(size=q.size)) / q.size,
+    "twelve decades": lambda rng, q: 10.0 ** -rng.uniform(0.0, 12.0, q.size),
+}
+
+LOSSES: dict[str, Callable[[Rng, int], Array]] = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "walk": lambda rng, n: np.cumsum(rng.normal(size=n)),
+    "tied": lambda rng, n: np.round(4.0 * rng.normal(size=n)) / 4.0,
+    "cauchy": lambda rng, n: rng.standard_cauchy(n),
+    "two values": lambda rng, n: (rng.normal(size=n) > 1.5).astype(float),
+    "sorted": lambda rng, n: np.sort(rng.normal(size=n)),
+    "periodic": lambda rng, n: np.sin(np.arange(n) * 0.02 * np.pi) + 1e-3 * rng.normal(size=n),
+    "one outlier": lambda rng, n: np.where(np.arange(n) == 7, 1e6, rng.normal(size=n)),
+}
+
+BUDGETS: dict[str, Callable[[int], float]] = {
+    "N/4": lambda n: n / 4,
+    "N/1000": lambda n: n / 1000,
+    "10": lambda n: 10.0,
+}
+
+
+def every_kind(size: int, rounds: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+    """The worst and the median ratio of each kind of spreads, and the worst gap over what is promised."""
+    rng = np.random.default_rng([seed, size, 9])
+    weights = rng.random(size)
+    q, usual = weights / weights.sum(), rng.normal(size=size)
+    losses = {name: make(rng, size) for name, make in LOSSES.items()}
+    group = f"CDNorm any spreads over one np.argsort at N = {size:,}"
+    rows = []
+    everything: list[float] = []
+    for name, make in SPREADS.items():
+        s, ratios, gaps = make(rng, q), {}, {}
+        for label, budget in BUDGETS.items():
+            say(f"CD-norm: spreads {name}, budget {label}")
+            subject = CDNorm(q, s, budget(size))
+            calls: dict[str, Callable[[], object]] = {
+                kind: partial(subject.worst_case, f) for kind, f in losses.items()
+            }
+            samples = interleave({"argsort": partial(np.argsort, usual), **calls}, rounds, least=rounds)
+            for kind, f in losses.items():
+                ratios[kind, label] = samples.ratio(kind, "argsort").median
+                found = certificates.gap(subject, f, subject.worst_case(f))
+                gaps[kind, label] = abs(found) / certificates.allowed(f)
+        everything.extend(ratios.values())
+        slowest, loosest = max(ratios, key=lambda at: ratios[at]), max(gaps, key=lambda at: gaps[at])
+        note = "{} losses, budget {}".format(*slowest)
+        rows.append(Row(group, f"spreads {name}: slowest", ratios[slowest], "×", WORST_LIMIT, note=note))
+        note = "{} losses, budget {}".format(*loosest)
+        rows.append(
+            Row(group, f"spreads {name}: gap over the allowed gap", gaps[loosest], "", 1.0, note=note)
+        )
+    rows.append(Row(group, "median of all", float(np.median(everything)), "×", MEDIAN_LIMIT))
     return rows

@@ -7,7 +7,8 @@ import signal
 import sys
 from types import FrameType
 
-INTERRUPTED = 130
+MISSING, INTERRUPTED = 3, 130
+NEEDED = ("typer", "rich")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -21,7 +22,13 @@ def main() -> None:
     heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may have it ignored
     if heeds:
         signal.signal(signal.SIGINT, _leave)
-    from fdro_core.cli.app import app
+    try:
+        from fdro_core.cli.app import app
+    except ModuleNotFoundError as error:  # an install of the oracles alone
+        if error.name not in NEEDED:
+            raise
+        print(f'error: the command fdro needs {error.name}: pip install "fdro[cli]"', file=sys.stderr)
+        sys.exit(MISSING)
     from fdro_core.files import FULL
 
     if heeds:

@@ -11,7 +11,7 @@ import pytest
 
 from bench.complexity import __main__ as complexity
 from bench.complexity import compare, grid, page, paper, peers, report, summary, variants
-from bench.measuring.store import Store, load
+from bench.complexity.store import Store, load
 from uncertainty_sets import UncertaintySet
 from uncertainty_sets.base import SETS
 

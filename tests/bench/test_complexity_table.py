@@ -13,8 +13,8 @@ from rich.console import Console
 from bench import __main__ as bench
 from bench.complexity import __main__ as complexity
 from bench.complexity import grid, overall, page, paper, peers, plots, report, summary
+from bench.complexity.store import load
 from bench.complexity.variants import found
-from bench.measuring.store import load
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -26,7 +26,6 @@ from bench.datasets import (
     fashion_mnist,
     files,
     heart_disease,
-    idx,
     load,
     mnist,
     names,
@@ -36,8 +35,7 @@ from bench.datasets import (
     windows,
 )
 from bench.datasets import __main__ as page
-from bench.datasets.federation import Client, standardised
-from bench.datasets.splits import stratified
+from bench.datasets.federation import Client, standardised, stratified
 from uncertainty_sets.errors import UnknownName
 
 needs_data = pytest.mark.skipif(not os.environ.get("FDRO_DATA"), reason="FDRO_DATA is not set")
@@ -330,14 +328,14 @@ def test_a_broken_idx_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.gz"
     path.write_bytes(b"no")
     with pytest.raises(InvalidData, match="gzip"):
-        idx.read(path)
+        files.read_idx(path)
     path.write_bytes(gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc"))
     with pytest.raises(InvalidData, match="3 numbers"):
-        idx.read(path)
+        files.read_idx(path)
     path.write_bytes(gzip.compress(b"\0\0\x08\x01\0\0\0\x03abc"))
-    assert idx.read(path).tolist() == [97, 98, 99]
+    assert files.read_idx(path).tolist() == [97, 98, 99]
     with pytest.raises(InvalidData, match="pool"):
-        idx.pixels(np.zeros((1, 4, 4), dtype=np.uint8), pool=3)
+        files.pixels(np.zeros((1, 4, 4), dtype=np.uint8), pool=3)
 
 
 # -- windows --------------------------------------------------------------------------------------------

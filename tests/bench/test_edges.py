@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 from bench.__main__ import run
-from bench.experiments.runs import compare, edges, methods
+from bench.experiments.runs import compare, methods, search
 from bench.experiments.runs.pool import Pool
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.task import Task
+from bench.experiments.runs.task import Records, Task
 
 BASE = Task("test", "digits", "", {}, "run", 0, 30, 8, points=2, options={"digits": [3, 8]})
 
@@ -46,13 +45,13 @@ def method(search, default, name="mine"):
     ],
 )
 def test_ends_of_ranges_by_hand(space, value, side, beyond):
-    assert edges.side(space, value) == side
-    assert edges.beyond(space, value) == beyond
+    assert search.side(space, value) == side
+    assert search.beyond(space, value) == beyond
 
 
-def search(known, best, reach):
+def searched(known, best, reach):
     """Drive a search beyond its ranges, with scores from a function; the settings tried and the outcome."""
-    going, tried = edges.widened(known, best, reach(best)), []
+    going, tried = search.widened(known, best, reach(best)), []
     try:
         settings = next(going)
         while True:
@@ -64,7 +63,7 @@ def search(known, best, reach):
 
 def test_a_search_goes_on_until_its_best_is_inside():
     known = method({"step": methods.Range(0.1, 10.0)}, {"step": 1.0})
-    tried, best, left = search(known, {"step": 10.0}, lambda s: -abs(np.log(s["step"] / 100)))
+    tried, best, left = searched(known, {"step": 10.0}, lambda s: -abs(np.log(s["step"] / 100)))
     assert [settings["step"] for settings in tried] == [31.6, 99.9, 316.0]
     assert (best, left) == ({"step": 99.9}, [])
 
@@ -72,19 +71,19 @@ def test_a_search_goes_on_until_its_best_is_inside():
 def test_every_end_is_settled_by_itself_and_there_is_a_limit():
     spaces = {"step": methods.Range(0.1, 10.0), "local_steps": methods.Choice((2, 5, 10))}
     known = method(spaces, {"step": 1.0, "local_steps": 5})
-    tried, best, left = search(known, {"step": 0.1, "local_steps": 10}, lambda s: s["local_steps"])
+    tried, best, left = searched(known, {"step": 0.1, "local_steps": 10}, lambda s: s["local_steps"])
     assert tried[0] == {"step": 0.0316, "local_steps": 10}  # no better: settled
     assert [settings["local_steps"] for settings in tried[1:]] == [20, 40, 80, 160, 320]
-    assert len(tried) == edges.MOST
+    assert len(tried) == search.MOST
     assert best == {"step": 0.1, "local_steps": 320}
     assert [str(edge) for edge in left] == ["mine: local_steps 320, upper end outside [2, 10]"]
 
 
 def test_settings_that_a_method_refuses_are_no_edge():
     known = method({"active_workers": methods.Choice((1, 2, 3))}, {"active_workers": 2})
-    assert [edge.beyond for edge in edges.edges(known, {"active_workers": 3})] == [4]
-    assert not edges.edges(known, {"active_workers": 3}, edges.accepts(known, 3, 8))  # there are only three
-    assert edges.edges(known, {"active_workers": 3}, edges.accepts(known, 5, 8))
+    assert [edge.beyond for edge in search.edges(known, {"active_workers": 3})] == [4]
+    assert not search.edges(known, {"active_workers": 3}, search.accepts(known, 3, 8))  # there are only three
+    assert search.edges(known, {"active_workers": 3}, search.accepts(known, 5, 8))
 
 
 @pytest.fixture

@@ -14,11 +14,10 @@ import pytest
 from bench.__main__ import commands, run
 from bench.experiments.commands import adaptive, efficiency, planes, scale
 from bench.experiments.presentation import reporting
-from bench.experiments.runs import curves, tuning
+from bench.experiments.runs import curves, search
 from bench.experiments.runs.looks import MOST, columns
 from bench.experiments.runs.perform import perform
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.task import Task
+from bench.experiments.runs.task import Records, Task
 
 DIGITS = Task(
     "test",
@@ -210,7 +209,7 @@ def test_what_cannot_work_is_said(
 
 def test_models_have_no_settings_to_search_with_full_batches() -> None:
     known = efficiency.one_problem(replace(DIGITS), 5)
-    assert tuning.candidates(known["AspireModels"], 3) == [{}, {}, {}]
+    assert search.candidates(known["AspireModels"], 3) == [{}, {}, {}]
     sampled = efficiency.one_problem(replace(DIGITS, batch=8), 5)
     assert set(sampled["AspireModels"].search) == {"model_step", "weight_step"}
 
@@ -218,9 +217,9 @@ def test_models_have_no_settings_to_search_with_full_batches() -> None:
 def test_variants_are_tried_with_the_same_settings() -> None:
     known = efficiency.one_problem(replace(DIGITS, batch=8), 5)
     tried = [
-        tuning.candidates(known[name], 6) for name in ("AspireModels", "AspireModels-CP", "AspireModels(-)")
+        search.candidates(known[name], 6) for name in ("AspireModels", "AspireModels-CP", "AspireModels(-)")
     ]
     assert tried[0] == tried[1] == tried[2]
     assert "budget" not in tried[0][0]
-    own = [settings["step"] for settings in tuning.candidates(known["AFL + P"], 6)]
+    own = [settings["step"] for settings in search.candidates(known["AFL + P"], 6)]
     assert own[1:] != [settings["model_step"] for settings in tried[0]][1:]

@@ -14,21 +14,8 @@ from bench.display.tables import Table
 from bench.experiments.commands import heterogeneity, options, quote
 from bench.experiments.runs import methods, stopping
 from bench.experiments.runs.perform import perform
-from bench.experiments.runs.records import read
-from bench.experiments.runs.task import Task
-
-SHORT = Task(
-    "test",
-    "digits",
-    "ASPIRE-EASE",
-    {"step": 0.5, "penalty": 1.0, "budget": 2.0},
-    "run",
-    0,
-    60,
-    16,
-    points=4,
-    options={"digits": [3, 8]},
-)
+from bench.experiments.runs.task import read
+from tests.bench.short import SHORT
 
 
 @pytest.mark.parametrize(

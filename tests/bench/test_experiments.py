@@ -11,29 +11,16 @@ import pytest
 from bench.__main__ import commands, overview
 from bench.datasets import Client, load
 from bench.experiments.commands import efficiency, quote, race, rehearse
-from bench.experiments.presentation import paper_numbers, statistics
-from bench.experiments.runs import backdoor, compare, edges, methods, sets, stopping, tuning
+from bench.experiments.presentation import paper_numbers, tables
+from bench.experiments.runs import backdoor, compare, methods, search, sets, stopping
 from bench.experiments.runs.models import Perceptron, Softmax
 from bench.experiments.runs.parts import Evaluator, cut, worst_fifth
 from bench.experiments.runs.perform import perform
-from bench.experiments.runs.records import Records, read
-from bench.experiments.runs.task import Task, key
+from bench.experiments.runs.task import Records, Task, key, read
 from fdro_core import SoftmaxRegression
 from fdro_core.errors import DriverError
+from tests.bench.short import SHORT
 from uncertainty_sets import KL
-
-SHORT = Task(
-    "test",
-    "digits",
-    "ASPIRE-EASE",
-    {"step": 0.5, "penalty": 1.0, "budget": 2.0},
-    "run",
-    0,
-    60,
-    16,
-    points=4,
-    options={"digits": [3, 8]},
-)
 
 
 def client(labels) -> Client:
@@ -149,27 +136,27 @@ def test_a_rehearsal_never_sees_the_test_data():
 def test_every_method_is_searched_alike():
     known = methods.registry(4)
     for method in known.values():
-        tried = tuning.candidates(method, trials=5, seed=1)
+        tried = search.candidates(method, trials=5, seed=1)
         assert len(tried) == 5
         assert tried[0] == dict(method.default)
         assert all(set(settings) == set(method.search) == set(method.default) for settings in tried)
-        assert tuning.candidates(method, trials=5, seed=1) == tried
+        assert search.candidates(method, trials=5, seed=1) == tried
     for trials in (2, 4, 9):
-        tried = tuning.candidates(known["max{Ind}"], trials)
+        tried = search.candidates(known["max{Ind}"], trials)
         assert [settings["worker"] for settings in tried] == [k % 4 for k in range(max(4, trials))]
 
 
 def test_paired_tests():
-    found = statistics.paired([5.0, 6.0, 7.5, 9.0], [4.0, 4.5, 5.0, 5.0])
+    found = tables.paired([5.0, 6.0, 7.5, 9.0], [4.0, 4.5, 5.0, 5.0])
     assert found.difference == 2.25
     gaps = np.array([1.0, 1.5, 2.5, 4.0])
     t = gaps.mean() / (gaps.std(ddof=1) / 2)
     assert found.t == pytest.approx(2 * (1 - _student(t, 3)), rel=1e-6)
     assert found.wilcoxon == 0.125  # 2 · 2⁻⁴
-    assert statistics.paired([1.0], [2.0]) is None
-    assert statistics.paired([1.0, 2.0], [0.0, 1.0]).t == 0.0
-    assert statistics.summary([None, 2.0, 4.0]) == statistics.Summary(3.0, pytest.approx(2**0.5), 2)
-    assert statistics.summary([None]) is None
+    assert tables.paired([1.0], [2.0]) is None
+    assert tables.paired([1.0, 2.0], [0.0, 1.0]).t == 0.0
+    assert tables.summary([None, 2.0, 4.0]) == tables.Summary(3.0, pytest.approx(2**0.5), 2)
+    assert tables.summary([None]) is None
 
 
 def _student(t: float, freedom: int) -> float:
@@ -347,9 +334,9 @@ def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
             known = race.rivals(task, workers)
         assert key(record) == task.key()
         method = known[record["method"]]
-        if record["stage"] == "tune" and record["settings"] not in tuning.candidates(method, 12, seed):
+        if record["stage"] == "tune" and record["settings"] not in search.candidates(method, 12, seed):
             spaces = method.search.items()
-            beyond = [edges.side(space, record["settings"][name]) for name, space in spaces]
+            beyond = [search.side(space, record["settings"][name]) for name, space in spaces]
             assert any(beyond), "neither drawn nor beyond an end of a range"
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from bench.complexity import fit
+from bench.complexity import summary
 from bench.measuring import timing
 from bench.measuring.targets import Row, number, table
 
@@ -43,7 +43,7 @@ def test_who_has_spent_its_budget_sits_out_after_the_least_rounds():
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 3.5])
 def test_the_exponent_of_an_exact_power_law(power):
     sizes = np.array([10**4, 10**5, 10**6])
-    found = fit.exponent(sizes, 1e-9 * sizes**power)
+    found = summary.exponent(sizes, 1e-9 * sizes**power)
     assert found.exponent == pytest.approx(power)
     assert found.error == pytest.approx(0.0, abs=1e-9)
     assert (found.first, found.last, found.points) == (10**4, 10**6, 3)
@@ -52,18 +52,18 @@ def test_the_exponent_of_an_exact_power_law(power):
 def test_a_fixed_cost_at_small_sizes_does_not_enter():
     sizes = np.array([10, 100, 1_000, 10**4, 10**5, 10**6])
     seconds = np.where(sizes < 10**4, 1.0, 1e-3 * sizes)
-    assert fit.exponent(sizes, seconds).exponent == pytest.approx(1.0)
+    assert summary.exponent(sizes, seconds).exponent == pytest.approx(1.0)
 
 
 def test_without_large_sizes_the_last_four_count():
     sizes = np.array([10, 30, 100, 300, 1_000])
-    found = fit.exponent(sizes, np.array([5.0, 9.0, 1e2, 9e2, 1e4]) * 1.0)
+    found = summary.exponent(sizes, np.array([5.0, 9.0, 1e2, 9e2, 1e4]) * 1.0)
     assert (found.first, found.last, found.points) == (30, 1_000, 4)
 
 
 def test_large_sizes_that_are_near_each_other_are_not_enough():
     sizes = np.array([100, 1_000, 10_000, 32_000, 100_000])
-    found = fit.exponent(sizes, 1e-9 * sizes)
+    found = summary.exponent(sizes, 1e-9 * sizes)
     assert (found.first, found.last, found.points) == (1_000, 100_000, 4)
 
 
@@ -77,12 +77,12 @@ def test_large_sizes_that_are_near_each_other_are_not_enough():
     ],
 )
 def test_an_exponent_is_sure_over_a_decade_and_a_half_with_a_small_error(first, last, error, sure):
-    assert fit.Fit(1.0, error, first, last, 4).sure is sure
+    assert summary.Fit(1.0, error, first, last, 4).sure is sure
 
 
 def test_too_few_points_give_no_exponent():
-    assert fit.exponent([10, 100], [1.0, 10.0]) is None
-    assert fit.exponent([10, 100, 1_000], [1.0, np.nan, 10.0]) is None
+    assert summary.exponent([10, 100], [1.0, 10.0]) is None
+    assert summary.exponent([10, 100, 1_000], [1.0, np.nan, 10.0]) is None
 
 
 def test_the_error_covers_the_truth_about_as_often_as_it_should():
@@ -90,14 +90,14 @@ def test_the_error_covers_the_truth_about_as_often_as_it_should():
     sizes = np.geomspace(1e4, 1e6, 5)
     inside = 0
     for _ in range(400):
-        found = fit.exponent(sizes, sizes**1.2 * np.exp(0.1 * rng.normal(size=5)), np.full(5, 0.1))
+        found = summary.exponent(sizes, sizes**1.2 * np.exp(0.1 * rng.normal(size=5)), np.full(5, 0.1))
         inside += abs(found.exponent - 1.2) <= 2 * found.error
     assert inside / 400 > 0.93
 
 
 def test_a_bend_counts_as_uncertainty_too():
     sizes = np.geomspace(1e4, 1e6, 5)
-    assert fit.exponent(sizes, sizes * np.log(sizes) ** 4, np.zeros(5)).error > 0.01
+    assert summary.exponent(sizes, sizes * np.log(sizes) ** 4, np.zeros(5)).error > 0.01
 
 
 def test_rows_say_whether_a_target_is_met():

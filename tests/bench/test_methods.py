@@ -9,21 +9,8 @@ import pytest
 
 from bench.experiments.runs import methods
 from bench.experiments.runs.perform import perform
-from bench.experiments.runs.task import Task
 from fdro_core import AspireEase, AspireModels
-
-SHORT = Task(
-    "test",
-    "digits",
-    "ASPIRE-EASE",
-    {"step": 0.5, "penalty": 1.0, "budget": 2.0},
-    "run",
-    0,
-    60,
-    16,
-    points=4,
-    options={"digits": [3, 8]},
-)
+from tests.bench.short import SHORT
 
 
 def test_every_baseline_has_a_row_with_the_preconditioner():

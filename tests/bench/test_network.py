@@ -16,7 +16,7 @@ import pytest
 
 from bench.network.bed import bed as make_bed
 from bench.network.disturbances import ALL, UNDISTURBED, Disturbance, Disturber
-from bench.network.namespaces import NotPermitted, refusal
+from bench.network.hosts import NotPermitted, refusal
 from bench.network.run_log import EVENTS, Log
 from bench.network.switch import Switch, serve
 

@@ -1,7 +1,7 @@
-"""A data set, a baseline and a set are one file each: a copy of its folder with one more file is enough.
+"""A data set, an experiment, a baseline and a set are one file each, and nothing else is edited.
 
 Each test copies the package into a temporary folder, adds a small file, and runs commands there in a process
-of their own. Nothing else is edited.
+of their own.
 """
 
 from __future__ import annotations
@@ -58,6 +58,27 @@ class ThreeSteps(FedAvg):
     }
 '''
 
+EXPERIMENT = '''"""How far FedAvg comes in few gradients."""
+
+from bench.experiments.commands import options
+from bench.experiments.commands.options import Session
+from bench.experiments.presentation import reporting, tables
+from bench.experiments.runs import compare
+
+
+def main(arguments: list[str]) -> int:
+    """Run it and print the table."""
+    session = Session(options.parser("few", __doc__, ["digits"]), arguments, "few")
+    with session.pool() as pool:
+        base = options.base(session.given, "few", "digits")
+        runs = compare.tuned_runs(
+            pool, session.records, session.given, base, ["FedAvg"], compare.workers_of(base)
+        )
+    made = [tables.settings_found({"digits": runs})]
+    session.publish(made, reporting.about(session.given, session.shown(), session.began))
+    return 0
+'''
+
 SET = '''"""Within an l1 distance of a centre, by constraints alone."""
 
 import cvxpy as cp
@@ -94,6 +115,23 @@ def test_a_data_set_is_one_file(tmp_path: Path) -> None:
     quick = ["--quick", "--gradients", "40", "--methods", "FedAvg", "AspireModels", "--out", str(out)]
     python(tmp_path, "-m", "bench", "heterogeneity", "--data", "two-points", *quick)
     assert "**two-points**" in (out / "tables.md").read_text(encoding="utf-8")
+
+
+def test_an_experiment_is_listed(tmp_path: Path) -> None:
+    bench = copied("bench", tmp_path)
+    (bench / "experiments" / "commands" / "few.py").write_text(EXPERIMENT)
+    listed = python(tmp_path, "-m", "bench")
+    assert "  few            How far FedAvg comes in few gradients." in listed.partition("experiments:")[2]
+
+
+@pytest.mark.thorough
+def test_an_experiment_is_one_file(tmp_path: Path) -> None:
+    bench = copied("bench", tmp_path)
+    (bench / "experiments" / "commands" / "few.py").write_text(EXPERIMENT)
+    out = tmp_path / "out"
+    quick = ["--quick", "--gradients", "40", "--trials", "1", "--repeats", "1", "--out", str(out)]
+    python(tmp_path, "-m", "bench", "few", *quick)
+    assert "FedAvg" in (out / "tables.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.datasets import DataCorrupt, InvalidData, adult, compas, load
-from bench.datasets.people import columns
+from bench.datasets.federation import columns
 from bench.estimators import groups
 
 ADULT = (

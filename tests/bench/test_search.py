@@ -8,12 +8,11 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from bench.experiments.runs import compare, methods, tuning
+from bench.experiments.runs import compare, methods, search
 from bench.experiments.runs.methods import Method, Range
 from bench.experiments.runs.perform import perform
 from bench.experiments.runs.pool import Pool
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.task import Task
+from bench.experiments.runs.task import Records, Task
 
 BASE = Task("heterogeneity", "digits", "", {}, "run", 0, gradients=60, batch=16, points=3)
 ANY = Method("any", methods.ease(), {"step": Range(0.1, 10.0)}, {"step": 1.0})
@@ -24,7 +23,7 @@ def searched(tmp_path, score, *, halving, trials=5, seeds=3):
 
     def scored(task):
         record = {name: getattr(task, name) for name in Task.__dataclass_fields__}
-        held = score(task.settings["step"], task.seed % tuning.FIRST_SEED)
+        held = score(task.settings["step"], task.seed % search.FIRST_SEED)
         return record | {"schema": 1, "metrics": {"held_acc_w": held, "acc_w": 1 - held}}
 
     given = argparse.Namespace(
@@ -46,7 +45,7 @@ def searched(tmp_path, score, *, halving, trials=5, seeds=3):
 
 def test_the_better_half_goes_on_to_the_next_seed(tmp_path):
     chosen, runs = searched(tmp_path, lambda step, seed: step / 100, halving=True)
-    longest = max(settings["step"] for settings in tuning.candidates(ANY, 5))
+    longest = max(settings["step"] for settings in search.candidates(ANY, 5))
     assert chosen == {"step": longest}
     assert sorted(runs.values()) == [1, 1, 2, 3, 3]  # 5 with one seed, 3 with two, 2 with three
     assert runs[longest] == 3
@@ -59,7 +58,7 @@ def test_without_halving_every_trial_has_every_seed(tmp_path):
 
 @pytest.mark.parametrize("halving", [False, True])
 def test_a_trial_is_judged_by_the_mean_over_its_seeds(tmp_path, halving):
-    steps = [settings["step"] for settings in tuning.candidates(ANY, 2)]
+    steps = [settings["step"] for settings in search.candidates(ANY, 2)]
     held = {steps[0]: (0.5, 0.7), steps[1]: (0.9, 0.1)}  # 0.6 against 0.5 on average
     chosen, _ = searched(tmp_path, lambda step, seed: held[step][seed], halving=halving, trials=2, seeds=2)
     # With halving the second seed never sees the first trial: one of two goes on.

@@ -1,1 +1,1 @@
-"""One file per experiment: `python -m bench NAME`."""
+"""One file per command: it is found by its `main`. `options` is what they share."""

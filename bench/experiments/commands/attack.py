@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.experiments.commands import options
-from bench.experiments.commands.session import Session
+from bench.experiments.commands.options import Session
 from bench.experiments.presentation import figures, paper_numbers, reporting, tables
 from bench.experiments.runs import backdoor, compare, methods
 from bench.experiments.runs.task import federation

@@ -11,10 +11,9 @@ import numpy as np
 
 from bench.display.tables import Table
 from bench.experiments.commands import options
-from bench.experiments.commands.session import Session
-from bench.experiments.presentation import figures, kinds, races, reporting, tables
-from bench.experiments.presentation.statistics import paired, summary
-from bench.experiments.presentation.tables import pm
+from bench.experiments.commands.options import Session
+from bench.experiments.presentation import figures, races, reporting, tables
+from bench.experiments.presentation.tables import paired, pm, summary
 from bench.experiments.runs import compare, curves, methods
 from bench.experiments.runs.task import Task
 
@@ -162,7 +161,7 @@ def draw(folder: Path, found: Mapping[str, Runs]) -> None:
                 start = max(record["curve"]["clock"][0] for record in records)
                 grid = np.linspace(start, end, 80)
                 mean = 100 * curves.band(records, "acc_w", grid)[0]
-                look = kinds.line(method)
+                look = figures.line(method)
                 axes.plot(grid, mean, **look, alpha=1.0 if method in named else 0.25)
                 if method in named:
                     ends.append((grid[-1], mean[-1], method, look["color"]))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bench.experiments.commands import options
-from bench.experiments.commands.session import Session
-from bench.experiments.presentation import figures, kinds, paper_numbers, reporting, tables
+from bench.experiments.commands.options import Session
+from bench.experiments.presentation import figures, paper_numbers, reporting, tables
 from bench.experiments.runs import compare, methods
 
 COMMAND = "heterogeneity"
@@ -73,7 +73,7 @@ def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None
         for axes, (name, metric, scale, _) in zip(panels, (judged, COLUMNS[1]), strict=True):
             for place, (method, records) in zip(places, runs.items(), strict=True):
                 found = [scale * record["metrics"][metric] for record in records]
-                look = {"color": kinds.color(method), "markersize": 4, "linewidth": 1.2}
+                look = {"color": figures.color(method), "markersize": 4, "linewidth": 1.2}
                 axes.errorbar(np.mean(found), place, xerr=np.std(found, ddof=len(found) > 1), fmt="o", **look)
                 theirs = paper_numbers.find(paper_numbers.HETEROGENEITY, method, data, metric)
                 if theirs is not None:
@@ -82,4 +82,4 @@ def draw(folder: Path, data: str, runs: dict[str, list[dict[str, Any]]]) -> None
             axes.grid(axis="y", linewidth=0.3)
             axes.set_xlabel(f"{name}; {STAR}" if data in paper_numbers.NAMES else name)
         panels[0].set_title(f"{data}: mean ± deviation of {len(next(iter(runs.values())))} runs")
-        panels[1].set_title(kinds.KEY, fontsize=8)
+        panels[1].set_title(figures.KEY, fontsize=8)

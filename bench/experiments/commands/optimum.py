@@ -13,7 +13,7 @@ from bench.datasets import load, names
 from bench.display.tables import Table, console
 from bench.experiments.commands import options
 from bench.experiments.presentation import reporting
-from bench.experiments.runs import curvatures
+from bench.experiments.runs import perform
 from fdro_core import AspireEase, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.aspire.admm.adversary import default_penalty
 from fdro_core.observers import Progress
@@ -58,7 +58,7 @@ def measure(
     q = np.full(len(problems), 1.0 / len(problems))
     chosen = CDNorm(q, 1.0 - q, budget)
     began = time.process_time()
-    usual = default_penalty(q, curvatures.measure(problems, seed))
+    usual = default_penalty(q, perform.measure(problems, seed))
     config = AspireEase(
         iterations=epochs * len(problems),
         penalty=penalty * usual,

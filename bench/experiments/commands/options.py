@@ -1,14 +1,20 @@
-"""The options that the experiments share, and their quick form, which runs on digits in seconds."""
+"""What all experiments share: their options and quick form, on digits in seconds; and one start of them."""
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.datasets import names
-from bench.experiments.runs import edges, plugins
-from bench.experiments.runs.task import Task
+from bench.display.tables import Table, console
+from bench.experiments.presentation import reporting
+from bench.experiments.runs import plugins, search
+from bench.experiments.runs.perform import perform
+from bench.experiments.runs.pool import Perform, Pool
+from bench.experiments.runs.task import Records, Task
 from bench.measuring import machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,15 +45,7 @@ def common(command: str, about: str | None, data: list[str]) -> argparse.Argumen
         "--quick", action="store_true", help="a few short runs on digits, to check that everything works"
     )
     made.add_argument("--fresh", action="store_true", help="discard what is in the results file")
-    made.add_argument(
-        "--with",
-        dest="plugins",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="FILE.py",
-        help="Python files that register your methods or data sets",
-    )
+    plugins.add_option(made, "methods or data sets")
     made.add_argument("--out", type=Path, metavar="FOLDER", help="where results go; bench/out/… by default")
     return made
 
@@ -78,9 +76,9 @@ def comparing(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     made.add_argument(
         "--outer",
         type=float,
-        default=edges.OUTER,
+        default=search.OUTER,
         metavar="SHARE",
-        help=f"of a range, on its logarithmic scale, that counts as its end ({edges.OUTER:g})",
+        help=f"of a range, on its logarithmic scale, that counts as its end ({search.OUTER:g})",
     )
     return made
 
@@ -114,7 +112,7 @@ def read(made: argparse.ArgumentParser, arguments: list[str], command: str) -> a
         raise SystemExit(f"no data set is called {unknown[0]!r}; there are: {', '.join(names())}")
     if min(options.repeats, options.trials, options.search_seeds, options.jobs) < 1:
         raise SystemExit("--repeats, --trials, --search-seeds and --jobs must be at least 1")
-    if not 0 < getattr(options, "outer", edges.OUTER) < 0.5:
+    if not 0 < getattr(options, "outer", search.OUTER) < 0.5:
         raise SystemExit(f"--outer must be between 0 and 0.5, got {options.outer:g}")
     if options.out is None:
         options.out = ROOT / "out" / (f"{command}-quick" if options.quick else command)
@@ -181,3 +179,31 @@ def on_the_clock(command: str, data: str, seed: int, seconds: float, **more: Any
         virtual_seconds=seconds,
         **usual | more,
     )
+
+
+class Session:
+    """The state of a command from its arguments to its tables.
+
+    Attributes:
+        given: the options.
+        records: the runs already in the results file, and those added.
+    """
+
+    def __init__(self, parser: argparse.ArgumentParser, arguments: list[str], command: str) -> None:
+        self.given = read(parser, arguments, command)
+        self.began = time.monotonic()
+        self.console = console()
+        self.records = Records(self.given.out / "runs.jsonl", fresh=self.given.fresh)
+
+    def pool(self, perform: Perform = perform) -> Pool:
+        """Return the processes that execute the command's tasks; use it in a `with` statement."""
+        return Pool(self.given.jobs, self.console, perform, self.given.plugins)
+
+    def shown(self) -> list[dict[str, Any]]:
+        """Return the records on the data sets that this start is about."""
+        return self.records.of(self.given.data)
+
+    def publish(self, tables: Sequence[Table], remarks: str) -> None:
+        """Print the tables and write them beside the records, with settings that stayed at an end."""
+        remarks += reporting.open_ends(self.given.edges)
+        reporting.publish(self.console, self.given.out, tables, remarks)

@@ -11,10 +11,9 @@ import numpy as np
 
 from bench.display.tables import Table
 from bench.experiments.commands import options
-from bench.experiments.commands.session import Session
+from bench.experiments.commands.options import Session
 from bench.experiments.presentation import figures, reporting, tables
-from bench.experiments.presentation.statistics import summary
-from bench.experiments.presentation.tables import pm
+from bench.experiments.presentation.tables import pm, summary
 from bench.experiments.runs import compare, curves
 from bench.experiments.runs.task import Task
 

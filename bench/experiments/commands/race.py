@@ -14,7 +14,7 @@ from typing import Any
 from bench.display.tables import Table
 from bench.experiments.commands import options
 from bench.experiments.commands.efficiency import SHARE, SLOWER, one_problem
-from bench.experiments.commands.session import Session
+from bench.experiments.commands.options import Session
 from bench.experiments.presentation import figures, races, reporting, tables
 from bench.experiments.runs import compare, methods
 from bench.experiments.runs.methods import Choice

@@ -18,9 +18,9 @@ import numpy as np
 from bench.datasets import Federation
 from bench.display.tables import Table
 from bench.experiments.commands import options
-from bench.experiments.commands.session import Session
+from bench.experiments.commands.options import Session
 from bench.experiments.presentation import reporting
-from bench.experiments.runs import compare, methods, stopping, tuning
+from bench.experiments.runs import compare, methods, search, stopping
 from bench.experiments.runs.parts import cut
 from bench.experiments.runs.perform import perform
 from bench.experiments.runs.task import Task, federation
@@ -64,7 +64,7 @@ def trials(base: Task, method: methods.Method, given: Any) -> list[Task]:
     """Return every trial with every seed, a trial's seeds side by side."""
     return [
         replace(base, method=method.name, settings=settings, stage="tune", seed=SEEDS + given.seed + repeat)
-        for settings in tuning.candidates(method, given.trials, given.seed)
+        for settings in search.candidates(method, given.trials, given.seed)
         for repeat in range(given.repeats)
     ]
 

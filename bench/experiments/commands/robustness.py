@@ -10,9 +10,9 @@ import numpy as np
 
 from bench.display.tables import Table
 from bench.experiments.commands import options
-from bench.experiments.commands.session import Session
+from bench.experiments.commands.options import Session
 from bench.experiments.presentation import figures, reporting, tables
-from bench.experiments.presentation.statistics import summary
+from bench.experiments.presentation.tables import summary
 from bench.experiments.runs import compare, sets
 from bench.experiments.runs.task import Task
 

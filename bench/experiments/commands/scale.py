@@ -11,11 +11,11 @@ import numpy as np
 
 from bench.display.tables import Table
 from bench.experiments.commands import options
-from bench.experiments.commands.session import Session
+from bench.experiments.commands.options import Session
 from bench.experiments.presentation import figures, reporting, tables
 from bench.experiments.runs import compare, curves, methods
 from bench.experiments.runs.pool import Pool
-from bench.experiments.runs.records import Records
+from bench.experiments.runs.task import Records
 
 COMMAND = "scale"
 DATA = ["mnist-1000"]

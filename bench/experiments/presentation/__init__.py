@@ -1,1 +1,1 @@
-"""Tables, figures and tests of significance."""
+"""From records to pages: `tables`, `reporting`, `figures`, `races`, and the paper's numbers."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.display.tables import Table
-from bench.experiments.presentation import figures, kinds, reporting, tables
-from bench.experiments.presentation.statistics import holm, paired, summary
+from bench.experiments.presentation import figures, reporting, tables
+from bench.experiments.presentation.tables import holm, paired, summary
 from bench.experiments.runs import curves
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -170,7 +170,7 @@ def draw(folder: Path, name: str, races: Mapping[str, Runs], metric: str, level:
                 end = max(drawn[0]["virtual_seconds"], 1.01 * start)
                 times = np.geomspace(max(start, 1e-3), end, 80)
                 mean = 100 * curves.band(drawn, metric, times)[0]
-                look = kinds.line(method)
+                look = figures.line(method)
                 axes.plot(times, mean, **look, alpha=1.0 if method in named else 0.25)
                 if method in named:
                     ends.append((times[-1], mean[-1], method, look["color"]))
@@ -187,9 +187,9 @@ def leading(runs: Runs, metric: str) -> set[str]:
     """Return ASPIRE's rows, and of each other kind of method the two that end highest."""
     found: set[str] = set()
     highest = sorted(runs, key=lambda method: -float(np.mean(finals(runs[method], metric))))
-    for kind in dict.fromkeys(map(kinds.color, highest)):
-        some = [method for method in highest if kinds.color(method) == kind]
-        found |= set(some if kind == kinds.OURS else some[:NAMED])
+    for kind in dict.fromkeys(map(figures.color, highest)):
+        some = [method for method in highest if figures.color(method) == kind]
+        found |= set(some if kind == figures.OURS else some[:NAMED])
     return found
 
 
@@ -219,7 +219,7 @@ def draw_overview(
         for axes, (data, each) in zip(panels, ends.items(), strict=True):
             edge = float(np.quantile(list(each.values()), 0.1)) - 3.0
             for place, method in enumerate(order):
-                color = kinds.color(method)
+                color = figures.color(method)
                 start, end = (max(value, edge) for value in (each[method][0], each[method][-1]))
                 axes.plot([start, end], [place, place], color=color, linewidth=0.8)
                 axes.plot(start, place, "o", color=color, markerfacecolor="white", markersize=5)
@@ -233,7 +233,7 @@ def draw_overview(
             axes.set_title(data)
             axes.set_xlabel(f"test accuracy, {_of(judged[data])}, %")
         without, with_them = next(iter(found.values()))
-        panels[0].figure.suptitle(f"ring: {without}; dot: {with_them}; {kinds.KEY}", fontsize=9)
+        panels[0].figure.suptitle(f"ring: {without}; dot: {with_them}; {figures.KEY}", fontsize=9)
 
 
 def _of(metric: str) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from bench.display.tables import Table
-from bench.experiments.presentation.statistics import paired, summary
-from bench.experiments.presentation.tables import MISSING, chance, pm
+from bench.experiments.presentation.tables import MISSING, chance, paired, pm, summary
 from bench.experiments.runs import stopping
 from bench.measuring import machine
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments.runs import edges, methods, tuning
+from bench.experiments.runs import methods, search
 from bench.experiments.runs.pool import Pool
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.task import Task, federation
+from bench.experiments.runs.task import Records, Task, federation
 
 
 def tuned_runs(
@@ -60,20 +59,20 @@ def _searched(
     known: Mapping[str, methods.Method],
 ) -> dict[str, dict[str, Any]]:
     """Try every method's settings, seed by seed, all methods side by side; return the best of each."""
-    left = {name: tuning.candidates(method, options.trials, options.seed) for name, method in known.items()}
+    left = {name: search.candidates(method, options.trials, options.seed) for name, method in known.items()}
     for seeds in range(1, options.search_seeds + 1):
         tried = {
-            name: [tuning.trial(base, known[name], settings, seeds, options.seed) for settings in trials]
+            name: [search.trial(base, known[name], settings, seeds, options.seed) for settings in trials]
             for name, trials in left.items()
         }
         tasks = [task for trials in tried.values() for trial in trials for task in trial]
         pool.run(f"{base.data}: trials, seed {seeds} of {options.search_seeds}", tasks, records)
         for name, trials in tried.items():
-            scores = [tuning.score(_records(records, trial)) for trial in trials]
+            scores = [search.score(_records(records, trial)) for trial in trials]
             halved = options.halving and seeds < options.search_seeds
             last = seeds == options.search_seeds
             count = 1 if last else -(-len(trials) // 2) if halved else len(trials)
-            left[name] = tuning.better(left[name], scores, count)
+            left[name] = search.better(left[name], scores, count)
     return {name: trials[0] for name, trials in left.items()}
 
 
@@ -89,17 +88,17 @@ def _widened(
     """Search beyond the ends of ranges, all methods side by side; return the settings, keep open ends."""
 
     def trial(name: str, settings: Mapping[str, Any]) -> list[Task]:
-        return tuning.trial(base, known[name], settings, options.search_seeds, options.seed)
+        return search.trial(base, known[name], settings, options.search_seeds, options.seed)
 
     found, going = dict(chosen), {}
-    open_ends: list[edges.Edge] = []
+    open_ends: list[search.Edge] = []
     for name, settings in chosen.items():
-        allowed = edges.accepts(known[name], workers, base.batch)
+        allowed = search.accepts(known[name], workers, base.batch)
         if options.widen:
-            reached = tuning.score(_records(records, trial(name, settings)))
-            going[name] = edges.widened(known[name], settings, reached, allowed, options.outer)
+            reached = search.score(_records(records, trial(name, settings)))
+            going[name] = search.widened(known[name], settings, reached, allowed, options.outer)
         else:
-            open_ends += edges.edges(known[name], settings, allowed, options.outer)
+            open_ends += search.edges(known[name], settings, allowed, options.outer)
     scores: dict[str, float | None] = dict.fromkeys(going)
     while scores:
         asked: dict[str, dict[str, Any]] = {}
@@ -111,7 +110,7 @@ def _widened(
                 open_ends += left
         tasks = {name: trial(name, settings) for name, settings in asked.items()}
         pool.run(f"{base.data}: beyond a range", [task for some in tasks.values() for task in some], records)
-        scores = {name: tuning.score(_records(records, some)) for name, some in tasks.items()}
+        scores = {name: search.score(_records(records, some)) for name, some in tasks.items()}
     for edge in open_ends:
         line = f"{base.data}, {base.model}{', stragglers' * bool(base.stragglers)}: {edge}"
         pool.console.print(f"[yellow]At the end of its range: {line}[/]")

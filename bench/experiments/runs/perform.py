@@ -6,19 +6,22 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from bench.datasets import Federation
-from bench.experiments.runs import backdoor, curvatures, looks, methods, models, sets, stopping
+from bench.experiments.runs import backdoor, looks, methods, models, sets, stopping
 from bench.experiments.runs.backdoor import Attack
 from bench.experiments.runs.models import Model
 from bench.experiments.runs.parts import Evaluator, cut
 from bench.experiments.runs.task import SCHEMA, Task, federation
 from fdro_core import LogNormal, Straggler, VirtualEngine, solve
 from fdro_core.errors import DriverError, WorkerWarning
+from fdro_core.master.handshake import mean_metric
+from fdro_core.master.worker import FederatedWorker
+from fdro_core.protocol.messages import Begin, Hello, Introduction, Update
 from uncertainty_sets.arrays import Array
 
 
@@ -47,7 +50,7 @@ def perform(
         gradients=seen.gradients,
         batch=task.batch,
         seed=task.seed,
-        measure=lambda: curvatures.measured(task, problems),
+        measure=lambda: measured(task, problems),
         spread=_spread(task, prior, attack),
         budget=methods.WHOLE_SIMPLEX if task.budget is None else task.budget,
     )
@@ -126,3 +129,47 @@ def _success(attack: Attack, model: Model, judged: dict[str, Array]) -> dict[str
         return attack.success(lambda X: models.labels(model.scores(w, X)))
 
     return {f"success{suffix}": rate(w) for suffix, w in judged.items()}
+
+
+_known: dict[str, Array] = {}
+
+
+def measure(problems: Sequence[Any], seed: int, batch: int | None = None) -> Array:
+    """Measure L_j of every problem at its starting point, by power iterations."""
+    workers = [FederatedWorker(j, problem, seed=seed, batch_size=batch) for j, problem in enumerate(problems)]
+    known = [worker.handle(Hello()) for worker in workers]
+    first = known[0]
+    assert isinstance(first, Introduction)
+    z = np.zeros(first.dimension) if first.start is None else first.start
+    metrics = [reply.metric for reply in known if isinstance(reply, Introduction)]
+    begin = Begin(z, mean_metric(metrics, first.dimension))
+    begun = [worker.handle(begin) for worker in workers]
+    return np.array([reply.curvature for reply in begun if isinstance(reply, Update)])
+
+
+def measured(task: Task, problems: Sequence[Any]) -> Array:
+    """Measure once per process: the runs of one experiment, data set and seed differ in how they are solved.
+
+    The experiment is part of the key, since `rehearse` puts other data in the place of the task's.
+    """
+    name = replace(
+        task,
+        method="",
+        settings={},
+        stage="",
+        gradients=0,
+        points=0,
+        uncertainty=None,
+        virtual_seconds=0.0,
+        until=None,
+        stragglers=(),
+        budget=None,
+        spread=None,
+        compute=0.0,
+        judge="",
+        early=False,
+        parts=(),
+    ).key()
+    if name not in _known:
+        _known[name] = measure(problems, task.seed, task.batch)
+    return _known[name]

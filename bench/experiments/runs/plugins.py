@@ -6,11 +6,25 @@ call `methods.register(Method(...))`, or have functions that carry `@dataset(nam
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+
+def add_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add `--with`, which names modules or files with `what`."""
+    parser.add_argument(
+        "--with",
+        dest="plugins",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="MODULE",
+        help=f"modules or Python files with {what} of your own",
+    )
 
 
 def load(paths: Sequence[Path]) -> None:

@@ -18,8 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench.experiments.runs import plugins
 from bench.experiments.runs.perform import perform
-from bench.experiments.runs.records import Records
-from bench.experiments.runs.task import Task
+from bench.experiments.runs.task import Records, Task
 
 Perform = Callable[[Any], dict[str, Any]]
 """From a task to its record."""

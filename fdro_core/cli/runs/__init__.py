@@ -4,7 +4,7 @@ In the order in which one would read:
 
 - `execute` trains or resumes, tests on the way, and writes the result;
 - `setup` makes workers, set, algorithm and engine from a run file; `fields` reads it, and knows every line;
-- `data` has every worker's samples, `workers` their problems;
-- `folder` is where a run is written, `records` what its JSON files may hold, `summary` its numbers;
+- `workers` has every worker's samples and problem;
+- `folder` is where a run is written, and says what its files may hold; `summary` has the numbers of a result;
 - `comparing` tells what differs between runs, and whether it is more than noise.
 """

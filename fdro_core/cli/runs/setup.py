@@ -11,9 +11,8 @@ import numpy as np
 
 from fdro_core.aspire.settings import Adaptive
 from fdro_core.cli.reading import read_value
-from fdro_core.cli.runs.data import load_data
 from fdro_core.cli.runs.fields import Section, Source, read_source, with_algorithm
-from fdro_core.cli.runs.workers import Workers, make_workers
+from fdro_core.cli.runs.workers import Workers, load_data, make_workers
 from fdro_core.cli.written import load_reference, set_class, written_set
 from fdro_core.engines import delays
 from fdro_core.engines.delays import Crash, Straggler

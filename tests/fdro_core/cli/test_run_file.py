@@ -1,4 +1,4 @@
-"""Run files with mistakes in them: the message has the line and the field, and nothing is written."""
+"""Run files: the names in them, and mistakes; the message has the line and the field, nothing is written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fdro_core import AspireEase, AspireModels, baselines
+from fdro_core.baselines import FedAvg
+from fdro_core.cli.runs import setup
+from fdro_core.errors import InvalidSetting
+from fdro_core.protocol.algorithm import ALGORITHMS
+from fdro_core.protocol.engine import ENGINES
 from tests.fdro_core.command import RUN_FILE, fdro
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -91,3 +97,24 @@ def test_nan_in_the_samples():
     lines[4] = "nan,1.0,ill,w0"
     Path("samples.csv").write_text("\n".join(lines))
     assert "line 5, column 'a': NaN or infinity" in fdro("train", "run.toml", code=2).stderr
+
+
+def test_the_names_of_what_fdro_has():
+    assert {"afl", "aspire-ease", "drfa-prox", "fed-avg", "individual", "mix-even"} <= set(
+        ALGORITHMS.classes()
+    )
+    assert {"ray", "thread", "virtual"} <= set(ENGINES.classes())
+    assert {"constant", "exponential", "log-normal", "trace"} <= set(setup.delay_laws())
+
+
+def test_run_files_spell_an_algorithm_as_its_class():
+    ours = [cls for cls in ALGORITHMS.classes().values() if cls.__module__.startswith("fdro_core.")]
+    assert {AspireModels, AspireEase, *(getattr(baselines, each) for each in baselines.__all__)} == set(ours)
+    assert [cls.name for cls in ours] == [setup.kebab(cls.__name__) for cls in ours]
+
+
+def test_spelling_does_not_matter():
+    for text in ("FedAvg", "fed_avg", "FED-AVG", "fedavg"):
+        assert setup.find_class(ALGORITHMS, text) == ("fed-avg", FedAvg)
+    with pytest.raises(InvalidSetting, match="no algorithm is called 'fedavgg'; did you mean 'fed-avg'"):
+        setup.find_class(ALGORITHMS, "fedavgg")

@@ -1,7 +1,8 @@
-"""`AspireModels` with many workers: a long run, and an iteration at N = 10 and at N = 10,000."""
+"""What the driver costs apart from gradients: with many workers, in a long run, and as p grows."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.driver.turns import Interleaved, images
-from bench.measuring.memory import peak_of
-from fdro_core import AspireEase, AspireModels, solve
-from uncertainty_sets import KL
+from bench.measuring.timing import peak_of
+from fdro_core import AspireEase, AspireModels, SoftmaxRegression, solve
+from uncertainty_sets import KL, Box
 from uncertainty_sets.arrays import Array
 
 FORMS: dict[str, AspireEase | AspireModels] = {
@@ -121,3 +121,107 @@ def _turns(
 
     done = Interleaved([make(workers) for workers in sizes], clock=time.process_time)
     return [np.array(rows[:turns])[:, 0] / chunk * 1e6 for rows in done.chunks]
+
+
+CHUNK, TURNS, WORKERS = 1000, 12, 10
+
+SIZES = (10, 7_850)
+"""At p = 10 the passes over p take next to nothing: what is left is the driver's own time."""
+
+
+def overhead() -> None:
+    """Processor time of an iteration at S = 1 on the virtual engine: gradient, passes over p, the rest."""
+    print("| form | p | iteration, µs | gradient, µs | driver, µs | of it outside the passes, µs |")
+    print("|---|---|---|---|---|---|")
+    for name, form in FORMS.items():
+        outside = 0.0
+        for p in SIZES:
+            problems = bowls(WORKERS, p)
+            total, gradient = _iteration(problems, form), _gradient(problems)
+            outside = outside or total - gradient
+            cells = f"{total:.1f} | {gradient:.1f} | {total - gradient:.1f} | {outside:.1f}"
+            print(f"| {name} | {p:,} | {cells} |", flush=True)
+
+
+def _iteration(problems: list[Any], form: AspireEase | AspireModels) -> float:
+    """Microseconds per iteration, the median of several reports."""
+    marks: list[float] = []
+
+    def look(run: Any, entry: dict[str, Any]) -> None:
+        marks.append(time.process_time())
+
+    q = np.full(len(problems), 1 / len(problems))
+    config = replace(form, iterations=CHUNK * TURNS, report_interval=CHUNK, plane_interval=10**9)
+    solve(problems, Box(0.3 * q, 3 * q), algorithm=config, observers=[look])
+    return float(np.median(np.diff(marks))) / CHUNK * 1e6
+
+
+def _gradient(problems: list[Any]) -> float:
+    """Microseconds per gradient, the median of as many turns."""
+    w, seconds = np.zeros(problems[0].dimension), []
+    for _ in range(TURNS):
+        begin = time.process_time()
+        for k in range(CHUNK):
+            problems[k % len(problems)].loss_and_gradient(w)
+        seconds.append(time.process_time() - begin)
+    return float(np.median(seconds)) / CHUNK * 1e6
+
+
+class Timed(SoftmaxRegression):
+    """Softmax regression that adds up the time of its gradients."""
+
+    seconds = 0.0
+
+    def loss_and_gradient(self, *arguments: Any) -> tuple[float, Any]:
+        """The gradient, timed."""
+        begin = time.perf_counter()
+        answer = super().loss_and_gradient(*arguments)
+        Timed.seconds += time.perf_counter() - begin
+        return answer
+
+
+def images(workers: int, seed: int = 0, features: int = 784) -> list[Timed]:
+    """Workers with 60 samples, a bias and ten classes; with 784 features p = 7,850."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, features))
+    labels = rng.integers(0, 10, size=60)
+    return [Timed(np.roll(X, j, axis=1), labels, 10, l2=1e-3, intercept=True) for j in range(workers)]
+
+
+class Interleaved:
+    """Run several solves in turns, from one report to the next, so that noise affects all of them.
+
+    Attributes:
+        chunks: for every solve and turn, its seconds and those of them that gradients took.
+    """
+
+    def __init__(
+        self, runs: list[Callable[[Any], None]], clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.clock = clock
+        self.locks = [threading.Semaphore(0) for _ in runs]
+        self.ready = threading.Semaphore(0)
+        self.chunks: list[list[tuple[float, float]]] = [[] for _ in runs]
+        self.begun = [(0.0, 0.0)] * len(runs)
+        threads = [threading.Thread(target=run, args=(self._observer(i),)) for i, run in enumerate(runs)]
+        for thread in threads:  # one at a time up to its first report
+            thread.start()
+            self.ready.acquire()
+        self.locks[0].release()
+        for thread in threads:
+            thread.join()
+
+    def _observer(self, index: int) -> Callable[[Any, dict[str, Any]], None]:
+        def pass_on(run: Any, entry: dict[str, Any]) -> None:
+            now = (self.clock(), Timed.seconds)
+            if self.begun[index] != (0.0, 0.0):
+                before = self.begun[index]
+                self.chunks[index].append((now[0] - before[0], now[1] - before[1]))
+                self.locks[(index + 1) % len(self.locks)].release()
+            else:
+                self.ready.release()
+            if run.master.iteration < run.master.last:
+                self.locks[index].acquire()
+            self.begun[index] = (self.clock(), Timed.seconds)
+
+        return pass_on

@@ -21,7 +21,7 @@ from fdro_core.estimators.regressor import LOSSES
 from fdro_core.problems import HuberRegression
 from fdro_core.problems.residuals import huber, smoothed
 from fdro_core.sklearn import RobustClassifier, RobustRegressor
-from tests.fdro_core.test_sklearn import too_exact
+from tests.fdro_core.estimators.test_classifier import too_exact
 from uncertainty_sets import robust
 
 GROUPS = 4
