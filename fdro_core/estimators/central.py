@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fdro_core.protocol.oracle import sized
+from fdro_core.protocol.algorithm import sized
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.projection import Projection
 

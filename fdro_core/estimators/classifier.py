@@ -22,8 +22,8 @@ from fdro_core.estimators.scikit import (
     compute_sample_weight,
     validate_data,
 )
-from fdro_core.intervals import wilson
 from fdro_core.problems.softmax import SoftmaxRegression
+from fdro_core.result import wilson
 from uncertainty_sets import KL
 from uncertainty_sets.arrays import Array
 

@@ -16,9 +16,7 @@ from fdro_core.estimators.absolute import minimise as minimise_absolute
 from fdro_core.estimators.estimator import RobustEstimator
 from fdro_core.estimators.grouped import GroupedRegression
 from fdro_core.estimators.scikit import RegressorMixin, check_is_fitted, validate_data
-from fdro_core.problems.huber import HuberRegression
-from fdro_core.problems.least_squares import LeastSquares
-from fdro_core.problems.residuals import absolute, huber, squared
+from fdro_core.problems.linear import HuberRegression, LeastSquares, absolute, huber, squared
 from uncertainty_sets.arrays import Array
 
 __all__ = ["RobustRegressor"]

@@ -1,7 +1,6 @@
 """Observers: functions of the run and each report or notice; a returned string ends the run."""
 
-from fdro_core.observers.checkpoint import Checkpoint
-from fdro_core.observers.history import HistoryFile, read_history
+from fdro_core.observers.files import Checkpoint, HistoryFile, read_history
 from fdro_core.observers.progress import Progress
 from fdro_core.observers.stopping import StopAfter, StopAtLoss, StopWhenStationary
 

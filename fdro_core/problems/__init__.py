@@ -1,8 +1,7 @@
 """Local problems: linear and softmax regression, dense networks, and torch modules (in `problems.torch`)."""
 
 from fdro_core.problems.dense import DenseNetwork
-from fdro_core.problems.huber import HuberRegression
-from fdro_core.problems.least_squares import LeastSquares
+from fdro_core.problems.linear import HuberRegression, LeastSquares
 from fdro_core.problems.softmax import SoftmaxRegression
 
 __all__ = ["DenseNetwork", "HuberRegression", "LeastSquares", "SoftmaxRegression"]

@@ -12,10 +12,9 @@ from fdro_core import AspireModels, FlowerEngine, NamedProblem, ProblemFrom, Vir
 from fdro_core.baselines import DRFAProx, FedAvg
 from fdro_core.engines.flower_ import package, wire
 from fdro_core.engines.flower_.client import Node, client_app, which_worker
-from fdro_core.engines.flower_.description import describe, factory_of
 from fdro_core.engines.flower_.loopback import LocalNodes
-from fdro_core.engines.flower_.nodes import Nodes
-from fdro_core.engines.flower_.problem import Allowed
+from fdro_core.engines.flower_.mailbox import Nodes
+from fdro_core.engines.flower_.problem import Allowed, describe, factory_of
 from fdro_core.errors import (
     ClusterUnreachable,
     InvalidProblem,

@@ -13,7 +13,7 @@ import pytest
 from fdro_core import AspireModels, FlowerEngine, NamedProblem, ThreadEngine, resume, solve
 from fdro_core.engines.flower_.client import client_app
 from fdro_core.engines.flower_.loopback import LocalNodes, grid_at
-from fdro_core.engines.ray_.head import HeadWatch
+from fdro_core.engines.ray_.cluster import HeadWatch
 from fdro_core.errors import ClusterLost
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import ROOT, needs_flower, needs_ray

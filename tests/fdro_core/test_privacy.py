@@ -14,10 +14,8 @@ from scipy.stats import beta, kstest, norm
 from fdro_core import HuberRegression, LeastSquares, Privacy, PrivacyPolicy, SoftmaxRegression
 from fdro_core.errors import InvalidData, InvalidSetting
 from fdro_core.privacy import accounting
-from fdro_core.privacy.account import Account
-from fdro_core.privacy.entropy import SeededEntropy, SystemEntropy
-from fdro_core.privacy.ledger import Ledger
-from fdro_core.privacy.mechanism import clipped_sums, release
+from fdro_core.privacy.account import Account, Ledger
+from fdro_core.privacy.mechanism import SeededEntropy, SystemEntropy, clipped_sums, release
 from uncertainty_sets.errors import BackendMissing
 
 dp_accounting = pytest.importorskip("dp_accounting")

@@ -14,7 +14,7 @@ from fdro_core.cli.report.parts import caveats, figures, sentence
 from fdro_core.cli.report.run import Run
 from fdro_core.cli.report.tables import ROWS, worker_table
 from fdro_core.cli.report.worker_curves import LINES, choose, worker_curves
-from fdro_core.intervals import wilson, wilson_of_mean
+from fdro_core.result import wilson, wilson_of_mean
 
 
 def entry(t, losses, **more):

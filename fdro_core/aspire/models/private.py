@@ -16,15 +16,12 @@ from fdro_core.aspire.models.messages import Begun, Evaluate, Evaluation
 from fdro_core.errors import InvalidData, InvalidProblem, InvalidSetting
 from fdro_core.master import kernels
 from fdro_core.master.base import Outgoing, Standing
-from fdro_core.privacy.account import Account
+from fdro_core.privacy.account import Account, Ledger
 from fdro_core.privacy.accounting import Releases
-from fdro_core.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
 from fdro_core.privacy.gate import Gate, Refusal, hushed
-from fdro_core.privacy.ledger import Ledger
-from fdro_core.privacy.mechanism import release
+from fdro_core.privacy.mechanism import Entropy, SeededEntropy, SystemEntropy, release
 from fdro_core.privacy.policy import ledger_in_force
-from fdro_core.privacy.report import report
-from fdro_core.privacy.settings import SAMPLE, Privacy
+from fdro_core.privacy.settings import SAMPLE, Privacy, report
 from fdro_core.protocol.forms import FLOAT
 from fdro_core.protocol.messages import Begin, Hello, Introduction, Message, Reply, Request
 from fdro_core.protocol.problem import (

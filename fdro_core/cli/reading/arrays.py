@@ -13,7 +13,7 @@ import numpy as np
 
 from fdro_core.cli.reading.tables import Table, is_number, read_text
 from fdro_core.errors import InvalidData
-from fdro_core.npy import MAGIC, array_of
+from fdro_core.files import MAGIC, array_of
 from uncertainty_sets.arrays import Array
 
 LOSS_COLUMNS = ("loss", "losses")

@@ -10,7 +10,7 @@ import numpy as np
 from fdro_core.cli.formatting import for_people
 from fdro_core.cli.report.charts import Chart, Entry, Line, chart, line
 from fdro_core.cli.report.run import Run, column
-from fdro_core.intervals import wilson, wilson_of_mean
+from fdro_core.result import wilson, wilson_of_mean
 
 POINTS = 500
 """The largest number of points per curve."""

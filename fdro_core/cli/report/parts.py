@@ -10,8 +10,7 @@ from fdro_core.cli.formatting import for_people, percent
 from fdro_core.cli.report.run import WORST, Run, column
 from fdro_core.cli.report.tables import plain_table
 from fdro_core.cli.runs.summary import FIGURES
-from fdro_core.intervals import wilson, wilson_of_mean
-from fdro_core.result import ending
+from fdro_core.result import ending, wilson, wilson_of_mean
 from uncertainty_sets.names import join_names
 
 HEADLINE = (

@@ -11,7 +11,7 @@ from typing import Any
 from fdro_core.cli.formatting import for_people, percent
 from fdro_core.cli.report.run import WORST, Run, column
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
-from fdro_core.intervals import wilson
+from fdro_core.result import wilson
 
 ROWS = 200
 """The largest number of rows in a table; a longer one says how many it leaves out."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fdro_core.cli.reading.tables import Table, read_text
 from fdro_core.cli.references import load_reference
 from fdro_core.errors import InvalidData
-from fdro_core.npy import arrays_of
+from fdro_core.files import arrays_of
 from fdro_core.problems.samples import load_digits, make_hospitals, mean_and_scale
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.discovery import is_reference

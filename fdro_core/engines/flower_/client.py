@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fdro_core.engines.flower_ import package, wire
-from fdro_core.engines.flower_.description import factory_of
-from fdro_core.engines.flower_.problem import Allowed
+from fdro_core.engines.flower_.problem import Allowed, factory_of
 from fdro_core.engines.wall_clock import restore_worker
 from fdro_core.privacy.policy import PLACE, PrivacyPolicy, make_under, policy_at_worker, read, refused
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine

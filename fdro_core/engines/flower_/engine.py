@@ -10,9 +10,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from fdro_core.engines.flower_ import wire
-from fdro_core.engines.flower_.description import describe
-from fdro_core.engines.flower_.mailbox import Mailbox, ReplyLost, Sent, limit_outage, superlink_there
-from fdro_core.engines.flower_.nodes import Nodes
+from fdro_core.engines.flower_.mailbox import Mailbox, Nodes, ReplyLost, Sent, limit_outage, superlink_there
+from fdro_core.engines.flower_.problem import describe
 from fdro_core.engines.wall_clock import (
     Answer,
     Arrival,

@@ -9,7 +9,7 @@ from time import sleep
 from typing import Any
 
 from fdro_core.engines.ray_ import cluster
-from fdro_core.engines.ray_.head import HeadWatch
+from fdro_core.engines.ray_.cluster import HeadWatch
 from fdro_core.engines.wall_clock import (
     Answer,
     Arrival,

@@ -11,11 +11,8 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any, ClassVar
 
-from fdro_core.engines.wall_clock.answer_times import AnswerTimes
-from fdro_core.engines.wall_clock.arrivals import Answer, Arrival, WorkersLost, WorkersReady
-from fdro_core.engines.wall_clock.records import InFlight, Records
-from fdro_core.engines.wall_clock.restarts import Restarts
-from fdro_core.engines.wall_clock.transport import Transport
+from fdro_core.engines.wall_clock.records import AnswerTimes, InFlight, Records, Restarts
+from fdro_core.engines.wall_clock.transport import Answer, Arrival, Transport, WorkersLost, WorkersReady
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidReply
 from fdro_core.protocol.engine import Away, Back, EngineTraits, Event, Lost, Silent, WorkerFactory
 from fdro_core.protocol.failures import words
