@@ -14,7 +14,7 @@ from fdro_core import files
 from fdro_core.errors import FileNotWritten
 from fdro_core.files import check_writable
 from fdro_core.protocol.observer import RunView
-from fdro_core.protocol.setting_checks import check_path, check_whole
+from fdro_core.protocol.settings import FilePath, Whole, check_setting
 
 # -- checkpoints ---------------------------------------------------------------------------------------
 
@@ -28,8 +28,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, every: int = 100) -> None:
-        self.path = check_path("Checkpoint.path", path)
-        self.every = check_whole("Checkpoint.every", every, 1)
+        self.path = check_setting("Checkpoint.path", path, FilePath())
+        self.every = check_setting("Checkpoint.every", every, Whole())
         self._reports = 0
 
     def begin(self) -> None:
@@ -66,7 +66,7 @@ class HistoryFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = check_path("HistoryFile.path", path)
+        self.path = check_setting("HistoryFile.path", path, FilePath())
         self._left: list[dict[str, Any]] | None = None  # what is to be written; None: the run's history
         self._began = False
 

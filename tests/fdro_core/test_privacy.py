@@ -209,8 +209,8 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch):
     [
         ({"epsilon": 0.0}, r"Privacy\.epsilon must be a finite number > 0"),
         ({"delta": 1.0}, r"Privacy\.delta must be a number > 0 and < 1, got 1\.0"),
-        ({"loss_share": 0.0}, r"Privacy\.loss_share must be a finite number > 0"),
-        ({"unit": "person"}, r'Privacy\.unit must be "sample" or "client", got \'person\''),
+        ({"loss_share": 0.0}, r"Privacy\.loss_share must be a number > 0 and < 1, got 0\.0"),
+        ({"unit": "person"}, r"Privacy\.unit must be one of sample, client, got 'person'"),
         ({"noise_seed": -1}, r"Privacy\.noise_seed must be a whole number >= 0"),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_host_of_ray_makes_its_workers_by_it(in_force):
         ('epsilon = 2.0\nledger = "l"\nnoise = 3', "must have epsilon and ledger"),
         ('epsilon = inf\nledger = "l"', "epsilon must be a finite number"),
         ("epsilon = 2.0\nledger = 3", "ledger must be the path"),
-        ('epsilon = 2.0\ndelta = 1\nledger = "l"', "delta must be below 1"),
+        ('epsilon = 2.0\ndelta = 1\nledger = "l"', "delta must be a number > 0 and < 1, got 1"),
         ('epsilon = 2.0\nunit = "all"\nledger = "l"', "unit must be"),
         ("epsilon = " + "[" * 50_000, "cannot be read"),
         ("\0", "cannot be read"),

@@ -34,7 +34,7 @@ from fdro_core.protocol.problem import (
     checked_evaluation,
     read_only,
 )
-from fdro_core.protocol.setting_checks import check_whole
+from fdro_core.protocol.settings import Whole, check_setting
 from fdro_core.result import BUDGET_SPENT
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import FdroError
@@ -127,7 +127,7 @@ class PrivateWorker(Gate):
         privacy = self.privacy
         try:  # the settings came from elsewhere
             privacy.check()
-            check_whole("batch_size", self.batch_size, 1)
+            check_setting("batch_size", self.batch_size, Whole())
         except FdroError as error:  # the accountant may be missing
             raise Refusal(error) from None
         self.problem: Problem = self._look(lambda: build(source, self.index))
