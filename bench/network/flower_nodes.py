@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.network.bed import Bed
+from bench.network.flower_deployment import Deployment, plain_text
 from bench.network.hosts import Host, end_all, end_family, family_of
-from fdro_core.engines.flower_.deployment import Deployment, plain_text
 
 ITERATIONS = 12  # a message takes seconds: to within 0.4 % of the optimum, not to the end
 APP = {

@@ -1,4 +1,8 @@
-"""Observers: functions of the run and each report or notice; a returned string ends the run."""
+"""Observers: functions of the run and each report or notice; a returned string ends the run.
+
+`stopping` has rules that end a run, `files` what is written, `progress` the bar. `protocol.observer` says
+what an observer may read.
+"""
 
 from fdro_core.observers.files import Checkpoint, HistoryFile, read_history
 from fdro_core.observers.progress import Progress

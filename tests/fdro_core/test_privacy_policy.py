@@ -24,7 +24,6 @@ from fdro_core import (
 from fdro_core.aspire.models.private import PrivateWorker, Release
 from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.client import Node, _factories, client_app
-from fdro_core.engines.flower_.loopback import LocalNodes
 from fdro_core.engines.flower_.problem import Allowed, describe
 from fdro_core.engines.wall_clock.host import Host
 from fdro_core.errors import InvalidSetting
@@ -32,6 +31,7 @@ from fdro_core.privacy.account import Ledger
 from fdro_core.privacy.policy import VARIABLE, admitted, make_under, policy_at_worker, read
 from fdro_core.protocol.messages import Begin
 from tests.fdro_core.engine_kinds import THREAD, VIRTUAL, needs_flower
+from tests.fdro_core.flower_loopback import LocalNodes
 from uncertainty_sets import KL
 
 pytest.importorskip("dp_accounting")
