@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidSetting
 from fdro_core.master import settings as shared
-from fdro_core.master.handshake import check_set
+from fdro_core.master.base import FederatedMaster
+from fdro_core.master.handshake import check_set, shake_hands
 from fdro_core.master.roster import RosterSettings
-from fdro_core.protocol.algorithm import AlgorithmTraits
+from fdro_core.protocol.algorithm import AlgorithmTraits, Ask
 from fdro_core.protocol.settings import (
     Instance,
     Number,
@@ -27,6 +28,7 @@ from fdro_core.protocol.settings import (
     documented,
     setting,
 )
+from uncertainty_sets.arrays import Array
 
 
 @documented
@@ -170,6 +172,25 @@ class AspireSettings(AlgorithmTraits):
         """Check the settings and the set against the number of workers, before anything is made."""
         self.resolve(workers)
         check_set(workers, uncertainty_set)
+
+    def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> FederatedMaster:
+        """The master at the start, after the handshake."""
+        plan = self.resolve(workers)
+        handshake = shake_hands(
+            uncertainty_set,
+            workers,
+            ask,
+            start,
+            use_metrics=self.metric == "problem",
+            on_failed_start=self.on_failed_start,
+            **self._opening(),
+        )
+        master: FederatedMaster = self.master_kind(plan, uncertainty_set, handshake)
+        return master
+
+    @abstractmethod
+    def _opening(self) -> dict[str, Any]:
+        """What the handshake needs besides: the message that workers begin with, and bounds."""
 
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> Any:
         """The master of a snapshot."""
