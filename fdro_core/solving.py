@@ -21,12 +21,11 @@ from fdro_core.master import checkpoint
 from fdro_core.master.handshake import greet
 from fdro_core.master.identity import RollCall, identify
 from fdro_core.master.identity import check as check_identity
-from fdro_core.protocol.algorithm import Algorithm
+from fdro_core.protocol.algorithm import Algorithm, sized
 from fdro_core.protocol.engine import Engine, WorkerFactory
 from fdro_core.protocol.observer import Observer
-from fdro_core.protocol.oracle import sized
 from fdro_core.protocol.problem import ProblemSource, check_sources
-from fdro_core.protocol.setting_checks import check_object
+from fdro_core.protocol.settings import check_object
 from fdro_core.result import Result
 from fdro_core.run import Run, execute
 from fdro_core.signals import SIGNALS

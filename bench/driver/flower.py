@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import subprocess
 import sys
@@ -20,10 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measuring.targets import run_sections
+from bench.network.flower_deployment import deployed, plain_text
 from fdro_core import AspireModels, FlowerEngine, LeastSquares, NamedProblem, solve
 from fdro_core.engines.flower_ import client_app, package, server_app
-from fdro_core.engines.flower_.deployment import deployed, plain_text
-from fdro_core.engines.flower_.simulation import simulate
 from uncertainty_sets import KL, Box
 
 CONSOLE = Console(width=120)
@@ -113,6 +114,28 @@ def ours(grid: Any) -> float:
     )
     (start, low), (end, high) = marks[0], marks[-1]
     return (high - low) / (end - start)
+
+
+def simulate(server: Any, client: Any, nodes: int, *, cpus: int = 2) -> None:
+    """Run a ServerApp with so many simulated nodes, on as many processes as `cpus` of Ray.
+
+    It needs `flwr[simulation]`. `flwr run` is the way for everything but measurements.
+    """
+    package.load()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    from flwr.simulation import run_simulation
+
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    resources = {"num_cpus": 1, "num_gpus": 0.0}
+    local = {"num_cpus": cpus, "include_dashboard": False, "log_to_driver": False}
+    run_simulation(
+        server_app=server,
+        client_app=client,
+        num_supernodes=nodes,
+        backend_config={"client_resources": resources, "init_args": local},
+    )
 
 
 def simulation() -> None:

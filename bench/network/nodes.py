@@ -17,8 +17,8 @@ from time import monotonic, sleep
 from typing import Any, ClassVar
 
 from bench.network.bed import Bed
+from bench.network.flower_deployment import Deployment, plain_text
 from bench.network.hosts import Host, end_all, end_family, family_of
-from fdro_core.engines.flower_.deployment import Deployment, plain_text
 
 PORTS = "--node-manager-port=6380 --object-manager-port=6381 --min-worker-port=10002 --max-worker-port=10199"
 START = 600.0  # seconds that a node may take to start, which on a busy machine is minutes

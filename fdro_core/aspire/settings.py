@@ -13,14 +13,25 @@ from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidSetting
 from fdro_core.master import settings as shared
-from fdro_core.master.handshake import check_set
+from fdro_core.master.base import FederatedMaster
+from fdro_core.master.handshake import check_set, shake_hands
 from fdro_core.master.roster import RosterSettings
-from fdro_core.protocol.algorithm import AlgorithmTraits
-from fdro_core.protocol.settings import Instance, OneOf, Whole, WorkerCount, check_settings, setting
+from fdro_core.protocol.algorithm import AlgorithmTraits, Ask
+from fdro_core.protocol.settings import (
+    Instance,
+    Number,
+    OneOf,
+    Share,
+    Whole,
+    WorkerCount,
+    check_settings,
+    documented,
+    setting,
+)
+from uncertainty_sets.arrays import Array
 
-RULES = ("mean", "median", "seconds")
 
-
+@documented
 @dataclass(frozen=True)
 class Adaptive:
     """ASPIRE-ADP (Section VIII): the rule that switches S between N and `few`, from the delays seen.
@@ -33,39 +44,26 @@ class Adaptive:
     delay is below `hysteresis`·β₁. T_j is the time from sending a step to its reply. It does not grow while a
     reply waits at the master; it grows while no reply has come.
 
-    Attributes:
-        few: s, the number of active workers while there is a straggler, 1 <= s < N.
-        rule: how β₁ is computed: "mean" or "median" is `threshold` times the mean or median of the T_j,
-            "seconds" is `threshold` itself. The mean can never detect a straggler among 2 workers, and among
-            3 only one slower than 2(T₁+T₂).
-        threshold: see `rule`; the paper has 2 times the mean.
-        hysteresis: in (0, 1]; 1 switches back at β₁ itself, and delays close to β₁ then make S alternate.
-
     >>> Adaptive(few=1).switch(np.array([1.0, 1.0, 9.0]), current=3)
     1
     >>> Adaptive(few=1).switch(np.array([1.0, 1.0, 1.2]), current=1)
     3
     """
 
-    few: int = 1
-    rule: str = "mean"
-    threshold: float = 2.0
-    hysteresis: float = 0.9
-
-    def check(self, workers: int) -> None:
-        """Raise `InvalidSetting` if the settings cannot work with that many workers."""
-        if not 1 <= self.few < max(workers, 2):
-            raise self._invalid("few", f"Adaptive.few (s) must be in 1..{workers - 1}")
-        if self.rule not in RULES:
-            raise self._invalid("rule", f"Adaptive.rule must be one of {', '.join(RULES)}")
-        if not (np.isfinite(self.threshold) and self.threshold > 0):
-            raise self._invalid("threshold", "Adaptive.threshold must be a number > 0")
-        if not 0 < self.hysteresis <= 1:
-            raise self._invalid("hysteresis", "Adaptive.hysteresis must be in (0, 1]")
-
-    def _invalid(self, name: str, need: str) -> InvalidSetting:
-        value = getattr(self, name)
-        return InvalidSetting(f"{need}, got {value!r}", parameter=name, value=value)
+    few: int = setting(
+        1, WorkerCount(all_but=1), "number of active workers while there is a straggler", letter="s"
+    )
+    rule: str = setting(
+        "mean",
+        OneOf("mean", "median", "seconds"),
+        'how β₁ is computed: "mean" or "median" is `threshold` times the mean or median of the T_j, '
+        '"seconds" is `threshold` itself. The mean can never detect a straggler among 2 workers, and '
+        "among 3 only one slower than 2(T₁+T₂)",
+    )
+    threshold: float = setting(2.0, Number(), "see `rule`", why="the paper has 2 times the mean")
+    hysteresis: float = setting(
+        0.9, Share(), "1 switches back at β₁ itself, and delays close to β₁ then make S alternate"
+    )
 
     def limit(self, delays: NDArray[np.float64]) -> float:
         """β₁ for the delays given."""
@@ -175,6 +173,25 @@ class AspireSettings(AlgorithmTraits):
         self.resolve(workers)
         check_set(workers, uncertainty_set)
 
+    def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> FederatedMaster:
+        """The master at the start, after the handshake."""
+        plan = self.resolve(workers)
+        handshake = shake_hands(
+            uncertainty_set,
+            workers,
+            ask,
+            start,
+            use_metrics=self.metric == "problem",
+            on_failed_start=self.on_failed_start,
+            **self._opening(),
+        )
+        master: FederatedMaster = self.master_kind(plan, uncertainty_set, handshake)
+        return master
+
+    @abstractmethod
+    def _opening(self) -> dict[str, Any]:
+        """What the handshake needs besides: the message that workers begin with, and bounds."""
+
     def restore(self, uncertainty_set: Any, workers: int, state: Mapping[str, Any]) -> Any:
         """The master of a snapshot."""
         return self.master_kind.restored(self.resolve(workers), uncertainty_set, state)
@@ -189,7 +206,7 @@ class AspireSettings(AlgorithmTraits):
         check_settings(self, workers)
         self._check_pairs(workers)
         if self.adaptive is not None:
-            self.adaptive.check(workers)
+            check_settings(self.adaptive, workers, "Adaptive")
         rounds = ceil(workers / self.active_workers)
         staleness = self._patience() * rounds if self.max_staleness is None else self.max_staleness
         if staleness * self.active_workers < workers:

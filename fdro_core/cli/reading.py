@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.errors import InvalidData
-from fdro_core.npy import MAGIC, array_of, arrays_of
+from fdro_core.files import MAGIC, array_of, arrays_of
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.names import instead, nearest
 

@@ -1,6 +1,6 @@
 """Engines carry messages between the master and the workers, and keep time.
 
-One file or folder per engine: `virtual`, `threads`, `ray_`, `flower_`. The parts: `delays` of the virtual
-engine, and `wall_clock`, which engines on a wall clock share. `protocol.engine.ENGINES` finds an engine by
-the `name` of its class.
+In the order of reading: `virtual`, one process and a virtual clock, with `delays` for its laws and faults;
+`threads`, `ray_` and `flower_` on a wall clock, with `wall_clock` for what they share. An engine is one file
+or folder; `protocol.engine.ENGINES` finds it by the `name` of its class.
 """

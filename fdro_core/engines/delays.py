@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
 
 from fdro_core.errors import InvalidSetting
-from fdro_core.protocol.setting_checks import check_number
+from fdro_core.protocol.settings import REQUIRED, Checked, Number, check_setting, documented, setting
 from uncertainty_sets.arrays import Array
 
 BLOCK = 4096  # delays are drawn in blocks: one at a time costs as much as a small gradient
@@ -23,46 +24,38 @@ class DelayLaw(Protocol):
         ...
 
 
+@documented
 @dataclass(frozen=True)
-class Constant:
+class Constant(Checked):
     """Every step takes `seconds`."""
 
-    seconds: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_number("Constant.seconds", self.seconds, above=0)
+    seconds: float = setting(1.0, Number(), "seconds of a step")
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Return the same delay `size` times."""
         return np.full(size, self.seconds)
 
 
+@documented
 @dataclass(frozen=True)
-class LogNormal:
+class LogNormal(Checked):
     """exp(log(median) + sigma·normal), the usual law of response times."""
 
-    median: float = 1.0
-    sigma: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_number("LogNormal.median", self.median, above=0)
-        check_number("LogNormal.sigma", self.sigma, above=0)
+    median: float = setting(1.0, Number(), "seconds that half of the steps exceed")
+    sigma: float = setting(0.5, Number(), "standard deviation of the logarithm")
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Return log-normal delays."""
         return self.median * np.exp(self.sigma * rng.standard_normal(size))
 
 
+@documented
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(Checked):
     """Exponential delays, at least `shift`."""
 
-    mean: float = 1.0
-    shift: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_number("Exponential.mean", self.mean, above=0)
-        check_number("Exponential.shift", self.shift, least=0)
+    mean: float = setting(1.0, Number(), "mean seconds beyond `shift`")
+    shift: float = setting(0.0, Number(inclusive=True), "the least seconds")
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Return exponential delays."""
@@ -92,32 +85,29 @@ class Trace:
         return rng.choice(np.asarray(self.seconds, dtype=np.float64), size=size)
 
 
+@documented
 @dataclass(frozen=True)
-class Straggler:
+class Straggler(Checked):
     """Worker `worker` is `factor` times slower for steps sent in [start, end)."""
 
     worker: int
-    factor: float
-    start: float = 0.0
-    end: float = np.inf
-
-    def __post_init__(self) -> None:
-        check_number("Straggler.factor", self.factor, above=0)
-        check_number("Straggler.start", self.start)
-        check_number("Straggler.end", self.end, infinite=True)
+    factor: float = setting(REQUIRED, Number(), "how many times slower")
+    start: float = setting(0.0, Number(-inf), "seconds at which it begins")
+    end: float = setting(inf, Number(-inf, finite=False), "seconds at which it ends")
 
 
+@documented
 @dataclass(frozen=True)
-class Crash:
+class Crash(Checked):
     """Worker `worker` is lost in [at, until), with the step under way. By default it never returns."""
 
     worker: int
-    at: float
-    until: float = np.inf
+    at: float = setting(REQUIRED, Number(inclusive=True), "seconds at which it is lost")
+    until: float = setting(inf, Number(finite=False), "seconds at which it is back")
 
     def __post_init__(self) -> None:
-        check_number("Crash.at", self.at, least=0)
-        check_number("Crash.until", self.until, above=self.at, infinite=True)
+        super().__post_init__()
+        check_setting("Crash.until", self.until, Number(self.at, finite=False))
 
 
 class Delays:

@@ -24,7 +24,7 @@ from fdro_core.engines.wall_clock import (
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
 from fdro_core.protocol.failures import as_exception, words
 from fdro_core.protocol.messages import Reply, Request
-from fdro_core.protocol.setting_checks import check_whole
+from fdro_core.protocol.settings import Whole, check_setting
 
 STOP_TIMEOUT = 2.0  # seconds that `stop` waits for threads that are in a step; they end by themselves later
 
@@ -103,7 +103,7 @@ class ThreadEngine(WallEngine):
         super().__init__(
             patience=patience, restarts=restarts, restart_after=restart_after, deadline_floor=deadline_floor
         )
-        self.threads = None if threads is None else check_whole("ThreadEngine.threads", threads, 1)
+        self.threads = None if threads is None else check_setting("ThreadEngine.threads", threads, Whole())
 
     def __repr__(self) -> str:
         return f"ThreadEngine(threads={self.threads}, clock={self.clock:.3g})"

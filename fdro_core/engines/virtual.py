@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import isfinite
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ from fdro_core.protocol.failures import as_exception
 from fdro_core.protocol.messages import Reply, Request, copied, from_fields, to_fields
 from fdro_core.protocol.replies import checked
 from fdro_core.protocol.saved import Form, Saved, listing, numbers, real, whole, worker_index
-from fdro_core.protocol.setting_checks import check_list_of, check_number, check_whole
+from fdro_core.protocol.settings import Chance, ListOf, Number, Whole, check_setting
 
 ARRIVAL, CRASH, RETURN = 0, 1, 2
 VECTORS = {"w", "gradient", "metric", "inverse"}  # in the state of a worker of fdro's
@@ -77,13 +77,13 @@ class VirtualEngine(EngineTraits):
         repeated: float = 0.0,
         compute: float = 0.0,
     ) -> None:
-        self.seed = check_whole("VirtualEngine.seed", seed, 0)
+        self.seed = check_setting("VirtualEngine.seed", seed, Whole(0))
         self.law = LogNormal() if delays is None else _check_laws(delays)
-        self.stragglers = check_list_of("VirtualEngine.stragglers", stragglers, Straggler)
-        self.crashes = check_list_of("VirtualEngine.crashes", crashes, Crash)
-        self.lost = _check_chance("VirtualEngine.lost", lost)
-        self.repeated = _check_chance("VirtualEngine.repeated", repeated)
-        self.compute = float(check_number("VirtualEngine.compute", compute, least=0))
+        self.stragglers = check_setting("VirtualEngine.stragglers", _listed(stragglers), ListOf(Straggler))
+        self.crashes = check_setting("VirtualEngine.crashes", _listed(crashes), ListOf(Crash))
+        self.lost = check_setting("VirtualEngine.lost", lost, Chance())
+        self.repeated = check_setting("VirtualEngine.repeated", repeated, Chance())
+        self.compute = check_setting("VirtualEngine.compute", compute, Number(inclusive=True))
         self._clock = 0.0
 
     def __repr__(self) -> str:
@@ -298,13 +298,8 @@ def _make(factory: WorkerFactory) -> WorkerMachine:
         return _Unmade(as_exception(error))
 
 
-def _check_chance(name: str, value: float) -> float:
-    if check_number(name, value, least=0) >= 1:
-        parameter = name.rpartition(".")[2]
-        raise InvalidSetting(
-            f"{name} must be a chance in [0, 1), got {value!r}", parameter=parameter, value=value
-        )
-    return float(value)
+def _listed(given: Any) -> Any:
+    return list(given) if isinstance(given, Iterable) else given
 
 
 def _check_laws(delays: Any) -> Any:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fdro_core.problems.residuals import absolute, smoothed
-from fdro_core.protocol.oracle import sized
+from fdro_core.problems.linear import absolute, smoothed
+from fdro_core.protocol.algorithm import sized
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.projection import Projection
 
@@ -271,7 +271,7 @@ def minimise_absolute(
 
     L-BFGS cannot pass the kinks of |r| = max over -1 <= s <= 1 of s·r. So each round solves the smooth
     problem in which a sample's loss is the maximum of s·r - width/2·(s - ŝ)²
-    (fdro_core/problems/residuals.py), by `minimise` to a proved gap. Then ŝ ← s, the method of multipliers,
+    (fdro_core/problems/linear.py), by `minimise` to a proved gap. Then ŝ ← s, the method of multipliers,
     and the width shrinks if that gains too little. The smooth losses are below the absolute ones, so a lower
     bound on their optimum is one on the optimum; and by at most 2·width, since |s - ŝ| <= 2, so that
     shrinking alone would be enough.

@@ -21,8 +21,8 @@ from fdro_core.estimators.estimator import (
     validate_data,
 )
 from fdro_core.estimators.groups import GroupedSoftmax, index_groups
-from fdro_core.intervals import wilson
 from fdro_core.problems.softmax import SoftmaxRegression
+from fdro_core.result import wilson
 from uncertainty_sets import KL
 from uncertainty_sets.arrays import Array
 

@@ -184,7 +184,7 @@ class GroupedSoftmax(Grouped):
 
 
 class GroupedRegression(Grouped):
-    """A loss of the residuals of linear regression, by a function as in fdro_core/problems/residuals.py."""
+    """A loss of the residuals of linear regression, by a function as in fdro_core/problems/linear.py."""
 
     def __init__(
         self,

@@ -15,9 +15,7 @@ from fdro_core.errors import InvalidSetting
 from fdro_core.estimators import central
 from fdro_core.estimators.estimator import RegressorMixin, RobustEstimator, check_is_fitted, validate_data
 from fdro_core.estimators.groups import GroupedRegression
-from fdro_core.problems.huber import HuberRegression
-from fdro_core.problems.least_squares import LeastSquares
-from fdro_core.problems.residuals import absolute, huber, squared
+from fdro_core.problems.linear import HuberRegression, LeastSquares, absolute, huber, squared
 from uncertainty_sets.arrays import Array
 
 __all__ = ["RobustRegressor"]

@@ -19,9 +19,8 @@ import numpy as np
 
 from fdro_core import digests
 from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, InvalidSetting
-from fdro_core.files import replacing
+from fdro_core.files import array_of, replacing
 from fdro_core.history import History
-from fdro_core.npy import array_of
 from fdro_core.protocol.saved import Saved, numbers
 
 FORMAT = 1

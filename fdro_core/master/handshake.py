@@ -22,7 +22,7 @@ from fdro_core.protocol.algorithm import Ask, Oracle
 from fdro_core.protocol.failures import traceback_of, words
 from fdro_core.protocol.messages import Begin, Hello, Introduction, Reply
 from fdro_core.protocol.replies import LARGEST
-from fdro_core.protocol.setting_checks import check_object
+from fdro_core.protocol.settings import check_object
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.names import join_names

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,25 +31,11 @@ from fdro_core.protocol.saved import (
 )
 from uncertainty_sets.arrays import Array
 
+if TYPE_CHECKING:
+    from fdro_core.aspire.settings import Adaptive
+
 NEVER = -1  # in `visited`, for a worker that never reported
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean
-
-
-class WaitingRule(Protocol):
-    """A rule that chooses how many workers to wait for, from their delays; `Adaptive` is one."""
-
-    @property
-    def few(self) -> int:
-        """How many to wait for while there is a straggler."""
-        ...
-
-    def limit(self, delays: NDArray[np.float64]) -> float:
-        """The delay beyond which a worker is a straggler."""
-        ...
-
-    def switch(self, delays: NDArray[np.float64], current: int) -> int:
-        """How many to wait for from now on."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +60,7 @@ class RosterSettings:
     deadline: float | str | None
     resends: int
     max_bad_updates: int
-    adaptive: WaitingRule | None = None
+    adaptive: Adaptive | None = None
     drops: bool = False
 
 

@@ -1,7 +1,10 @@
-"""Observers: functions of the run and each report or notice; a returned string ends the run."""
+"""Observers: functions of the run and each report or notice; a returned string ends the run.
 
-from fdro_core.observers.checkpoint import Checkpoint
-from fdro_core.observers.history import HistoryFile, read_history
+`stopping` has rules that end a run, `files` what is written, `progress` the bar. `protocol.observer` says
+what an observer may read.
+"""
+
+from fdro_core.observers.files import Checkpoint, HistoryFile, read_history
 from fdro_core.observers.progress import Progress
 from fdro_core.observers.stopping import StopAfter, StopAtLoss, StopWhenStationary
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from fdro_core.protocol.observer import RunView
-from fdro_core.protocol.setting_checks import check_number, check_whole
+from fdro_core.protocol.settings import Number, Whole, check_setting
 
 
 class StopWhenStationary:
@@ -15,8 +16,8 @@ class StopWhenStationary:
     """
 
     def __init__(self, epsilon: float, every: int = 20) -> None:
-        self.epsilon = check_number("StopWhenStationary.epsilon", epsilon, above=0, infinite=True)
-        self.every = check_whole("StopWhenStationary.every", every, 1)
+        self.epsilon = check_setting("StopWhenStationary.epsilon", epsilon, Number(finite=False))
+        self.every = check_setting("StopWhenStationary.every", every, Whole())
         self._reports = 0
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
@@ -33,7 +34,7 @@ class StopAfter:
     """Stop when the engine's clock has passed `seconds`."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = check_number("StopAfter.seconds", seconds, above=0, infinite=True)
+        self.seconds = check_setting("StopAfter.seconds", seconds, Number(finite=False))
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
         """Compare the clock of a report."""
@@ -48,7 +49,7 @@ class StopAtLoss:
     """
 
     def __init__(self, target: float) -> None:
-        self.target = check_number("StopAtLoss.target", target, infinite=True)
+        self.target = check_setting("StopAtLoss.target", target, Number(-inf, finite=False))
 
     def __call__(self, run: RunView, entry: dict[str, Any]) -> str | None:
         """Compare the reported objective, and measure it at z before stopping."""

@@ -29,7 +29,16 @@ from fdro_core.errors import InvalidSetting
 from fdro_core.privacy.gate import Gate
 from fdro_core.privacy.settings import CLIENT, SAMPLE, Privacy
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
-from fdro_core.protocol.setting_checks import check_number, check_path
+from fdro_core.protocol.settings import (
+    REQUIRED,
+    FilePath,
+    Number,
+    OneOf,
+    Share,
+    check_settings,
+    documented,
+    setting,
+)
 
 LOG = logging.getLogger("fdro.privacy")
 VARIABLE = "FDRO_PRIVACY"
@@ -37,16 +46,10 @@ LARGEST_FILE = 1 << 16
 PLACE = "{worker}"  # in a ledger's path: the worker's number
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class PrivacyPolicy:
     """What may leave a machine at most.
-
-    Attributes:
-        epsilon: the most of ε, over all runs that the ledger knows.
-        delta: the most of δ.
-        unit: what must be protected, "sample" or "client".
-        ledger: the file in which the machine counts its releases. "{worker}" in it stands for the worker's
-            number, for machines with several data sets.
 
     >>> policy = PrivacyPolicy(epsilon=2.0, ledger="ledger.jsonl")
     >>> policy.objection(None)
@@ -55,21 +58,20 @@ class PrivacyPolicy:
     ''
     """
 
-    epsilon: float
-    ledger: str
-    delta: float = 1e-5
-    unit: str = SAMPLE
+    epsilon: float = setting(REQUIRED, Number(), "the most of ε, over all runs that the ledger knows")
+    ledger: str = setting(
+        REQUIRED,
+        FilePath(),
+        "the file in which the machine counts its releases. "
+        '"{worker}" in it stands for the worker\'s number, '
+        "for machines with several data sets",
+    )
+    delta: float = setting(1e-5, Share(whole=False), "the most of δ")
+    unit: str = setting(SAMPLE, OneOf(SAMPLE, CLIENT), "what must be protected")
 
     def check(self) -> None:
         """Raise `InvalidSetting` for a value that cannot be meant."""
-        check_number("PrivacyPolicy.epsilon", self.epsilon, above=0)
-        if check_number("PrivacyPolicy.delta", self.delta, above=0) >= 1:
-            raise InvalidSetting(f"PrivacyPolicy.delta must be below 1, got {self.delta!r:.80}")
-        if self.unit not in {SAMPLE, CLIENT}:
-            raise InvalidSetting(
-                f'PrivacyPolicy.unit must be "{SAMPLE}" or "{CLIENT}", got {self.unit!r:.80}'
-            )
-        check_path("PrivacyPolicy.ledger", self.ledger)
+        check_settings(self, 0, "PrivacyPolicy")
 
     def objection(self, asked: Any) -> str:
         """Why a request is outside the policy; "" if it is not."""

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
+from typing import Any
 
-from fdro_core.errors import InvalidSetting
+import numpy as np
+from numpy.typing import NDArray
+
 from fdro_core.privacy import accounting
-from fdro_core.protocol.setting_checks import check_number, check_whole
+from fdro_core.privacy.accounting import Releases, epsilon
+from fdro_core.protocol.settings import (
+    REQUIRED,
+    Number,
+    OneOf,
+    Share,
+    Whole,
+    check_settings,
+    documented,
+    setting,
+)
+from uncertainty_sets.arrays import Array
 
 SAMPLE, CLIENT = "sample", "client"
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
     """(ε, δ)-differential privacy of every worker's data against everyone else, the master included.
@@ -28,20 +44,6 @@ class Privacy:
     These are wishes of who trains. Where the data's owner has a policy (`PrivacyPolicy`), a worker that asks
     for more is refused, and releases are counted in the owner's ledger, over all runs.
 
-    Attributes:
-        epsilon: ε, the guarantee. A worker answers as often as it allows, then says that its budget is spent,
-            and the run ends.
-        delta: δ; below 1/n, since δ = 1/n would allow to publish a sample.
-        noise: σ, the noise in units of what one sample can change; `Privacy.noise_for` finds it.
-        bound: C, the largest norm of one sample's gradient; longer ones are shortened.
-        loss_bound: B; losses of samples are clipped to 0..B.
-        loss_share: a, the part of 1/σ² that the loss gets.
-        unit: "sample" protects each sample, with n public; "client" protects all data of a worker at once, n
-            included, without sampling: then g and f are the worker's own, q = n = 1, and two data sets differ
-            by up to 2C, so that the multiplier counts as σ/2.
-        noise_seed: fixes the noise, for tests and measurements; whoever knows it can take the noise away, so
-            the result then states ε = ∞. None: noise from the operating system, no two runs alike.
-
     >>> privacy = Privacy(epsilon=4.0, noise=1.5, bound=1.0, loss_bound=2.0)
     >>> privacy.check()
     >>> Privacy(epsilon=4.0, noise=-1.0, bound=1.0, loss_bound=2.0).check()
@@ -49,34 +51,45 @@ class Privacy:
     fdro_core.errors.InvalidSetting: Privacy.noise must be a finite number > 0, got -1.0
     """
 
-    epsilon: float
-    noise: float
-    bound: float
-    loss_bound: float
-    delta: float = 1e-5
-    loss_share: float = 0.3
-    unit: str = SAMPLE
-    noise_seed: int | None = None
+    epsilon: float = setting(
+        REQUIRED,
+        Number(),
+        "ε, the guarantee. A worker answers as often as it allows, then says that its budget is spent, and "
+        "the run ends",
+    )
+    noise: float = setting(
+        REQUIRED,
+        Number(),
+        "σ, the noise in units of what one sample can change; `Privacy.noise_for` finds it",
+    )
+    bound: float = setting(
+        REQUIRED,
+        Number(),
+        "C, the largest norm of one sample's gradient; longer ones are shortened",
+    )
+    loss_bound: float = setting(REQUIRED, Number(), "B; losses of samples are clipped to 0..B")
+    delta: float = setting(
+        1e-5, Share(whole=False), "δ; below 1/n, since δ = 1/n would allow to publish a sample"
+    )
+    loss_share: float = setting(0.3, Share(whole=False), "a, the part of 1/σ² that the loss gets")
+    unit: str = setting(
+        SAMPLE,
+        OneOf(SAMPLE, CLIENT),
+        '"sample" protects each sample, with n public; "client" protects all data of a worker at once, n '
+        "included, without sampling: then g and f are the worker's own, q = n = 1, and two data sets differ "
+        "by up to 2C, so that the multiplier counts as σ/2",
+    )
+    noise_seed: int | None = setting(
+        None,
+        Whole(0),
+        "fixes the noise, for tests and measurements; whoever knows it can take the noise away, so the "
+        "result then states ε = ∞. None: noise from the operating system, no two runs alike",
+    )
 
     def check(self) -> None:
         """Raise `InvalidSetting` for a value that cannot work, or if the accountant is not installed."""
-        for name in ("epsilon", "noise", "bound", "loss_bound"):
-            check_number(f"Privacy.{name}", getattr(self, name), above=0)
-        for name in ("delta", "loss_share"):
-            value = getattr(self, name)
-            if check_number(f"Privacy.{name}", value, above=0) >= 1:
-                raise self._invalid(name, "a number > 0 and < 1")
-        if self.unit not in {SAMPLE, CLIENT}:
-            raise self._invalid("unit", f'"{SAMPLE}" or "{CLIENT}"')
-        if self.noise_seed is not None:
-            check_whole("Privacy.noise_seed", self.noise_seed, 0)
+        check_settings(self, 0, "Privacy")
         accounting.library()
-
-    def _invalid(self, name: str, need: str) -> InvalidSetting:
-        value = getattr(self, name)
-        return InvalidSetting(
-            f"Privacy.{name} must be {need}, got {value!r:.80}", parameter=name, value=value
-        )
 
     @property
     def multiplier(self) -> float:
@@ -109,3 +122,70 @@ class Privacy:
         1.48
         """
         return accounting.noise_for(epsilon, delta, rate, releases)
+
+
+# -- what was promised and used ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """The guarantee, and how much of it was used.
+
+    Attributes:
+        epsilon: ε of the guarantee for each worker's data; infinite if the noise had a seed.
+        delta: δ.
+        unit: what is protected: each "sample", or all data of a "client".
+        noise, bound, loss_bound, loss_share: σ, C, B and a, as set.
+        releases: answers that each worker gave, by its own count, with a ledger those of earlier runs too; -1
+            if it did not say at the end.
+        spent: the accountant's ε for so many releases, NaN if not known. It is at most `epsilon`, which is
+            the guarantee: the number of releases depends on what was released.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    noise: float
+    bound: float
+    loss_bound: float
+    loss_share: float
+    releases: NDArray[np.int64]
+    spent: Array
+
+    def sentence(self) -> str:
+        """The guarantee in words.
+
+        >>> settings = Privacy(epsilon=4.0, noise=10.0, bound=1.0, loss_bound=2.0)
+        >>> report(settings, 2, {0: ((1.0, 10.0, 70),)}).sentence()
+        'each sample is protected with ε = 4, δ = 1e-05; at most 3.86 of it was spent'
+        """
+        if self.epsilon == inf:
+            return "not private: the noise has a seed (noise_seed)"
+        what = "each sample" if self.unit == "sample" else "all data of each worker"
+        known = self.spent[np.isfinite(self.spent)]
+        used = f"; at most {known.max():.3g} of it was spent" if known.size else ""
+        return f"{what} is protected with ε = {self.epsilon:g}, δ = {self.delta:g}{used}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values and arrays, for `result.json`."""
+        return {**vars(self), "in_words": self.sentence()}
+
+
+def report(privacy: Privacy, workers: int, releases: Mapping[int, Releases]) -> PrivacyReport:
+    """The report of a run, from the workers' accounts; those that are missing gave none."""
+    counts = np.full(workers, -1)
+    spent = np.full(workers, np.nan)
+    for j, known in releases.items():
+        counts[j] = sum(count for *_, count in known)
+        spent[j] = epsilon(known, privacy.delta)
+    return PrivacyReport(
+        epsilon=inf if privacy.noise_seed is not None else privacy.epsilon,
+        delta=privacy.delta,
+        unit=privacy.unit,
+        noise=privacy.noise,
+        bound=privacy.bound,
+        loss_bound=privacy.loss_bound,
+        loss_share=privacy.loss_share,
+        releases=counts,
+        spent=spent,
+    )

@@ -151,3 +151,10 @@ ALGORITHMS: Registry[Any] = Registry(
     needs=["check", "worker", "master", "restore"],
 )
 """Every algorithm with a name."""
+
+
+def sized(uncertainty_set: Any, entries: int) -> Any:
+    """The set over that many entries, if it leaves them open; an oracle of another kind as it is."""
+    give = getattr(uncertainty_set, "with_size", None)
+    leaves_open = getattr(uncertainty_set, "size", None) is None
+    return give(entries) if leaves_open and callable(give) else uncertainty_set

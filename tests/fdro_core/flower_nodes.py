@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fdro_core.engines.flower_ import FlowerEngine, codec
 from fdro_core.engines.flower_.client import Node
-from fdro_core.engines.flower_.loopback import LocalNodes
+from tests.fdro_core.flower_loopback import LocalNodes
 
 try:
     from cloudpickle import dumps  # classes that a test defines in a function

@@ -11,8 +11,8 @@ import pytest
 
 from fdro_core import AspireModels, DenseNetwork, Problem, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.errors import InvalidProblem
-from fdro_core.problems.dense import kernels
-from fdro_core.problems.dense.room import ROWS
+from fdro_core.problems import kernels
+from fdro_core.problems.dense import ROWS
 from uncertainty_sets import Box
 
 RNG = np.random.default_rng(7)

@@ -12,10 +12,8 @@ from fdro_core import AspireModels, FlowerEngine, NamedProblem, ProblemFrom, Vir
 from fdro_core.baselines import DRFAProx, FedAvg
 from fdro_core.engines.flower_ import package, wire
 from fdro_core.engines.flower_.client import Node, client_app, which_worker
-from fdro_core.engines.flower_.description import describe, factory_of
-from fdro_core.engines.flower_.loopback import LocalNodes
-from fdro_core.engines.flower_.nodes import Nodes
-from fdro_core.engines.flower_.problem import Allowed
+from fdro_core.engines.flower_.mailbox import Nodes
+from fdro_core.engines.flower_.problem import Allowed, describe, factory_of
 from fdro_core.errors import (
     ClusterUnreachable,
     InvalidProblem,
@@ -24,6 +22,7 @@ from fdro_core.errors import (
     WorkerWarning,
 )
 from tests.fdro_core.engine_kinds import N, StopWhen, happened, needs_flower, quadratics
+from tests.fdro_core.flower_loopback import LocalNodes
 from tests.fdro_core.flower_nodes import FORGETFUL, flower_engine
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 from uncertainty_sets.errors import BackendMissing

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import tests.fdro_core.own_algorithm  # noqa: F401  # further classes of messages
 from fdro_core.aspire.models import messages as models
-from fdro_core.engines.flower_ import codec, failures, package, plain, wire
+from fdro_core.engines.flower_ import codec, package, wire
 from fdro_core.engines.wall_clock import WorkerRecord
 from fdro_core.errors import InvalidProblem, MalformedMessage
 from fdro_core.protocol import messages
@@ -292,7 +292,7 @@ def test_a_request_carries_what_its_worker_needs(memory):
     ],
 )
 def test_known_exceptions_keep_their_class(error):
-    again = failures.from_values(failures.to_values(error))
+    again = wire.from_values(wire.to_values(error))
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert "Where it was raised" in again.__notes__[0]
@@ -304,15 +304,15 @@ class Own(Exception):
 
 
 def test_other_exceptions_are_told_in_words():
-    again = failures.from_values(failures.to_values(Own("Ada", "ward 3")))
+    again = wire.from_values(wire.to_values(Own("Ada", "ward 3")))
     assert type(again) is RuntimeError
     assert str(again) == "Own: patient Ada at ward 3"
     for name in ("SystemExit", "KeyboardInterrupt", "eval", "print", "__import__"):
-        values = {"class": name, "text": "x", "arguments": plain.dump(("1",)), "traceback": ""}
-        assert type(failures.from_values(values)) is RuntimeError
+        values = {"class": name, "text": "x", "arguments": codec.dump_plain(("1",)), "traceback": ""}
+        assert type(wire.from_values(values)) is RuntimeError
 
 
 def test_an_exception_can_stay_at_the_node():
-    values = failures.to_values(Own("Ada", "ward 3"), details=False)
+    values = wire.to_values(Own("Ada", "ward 3"), details=False)
     assert "Ada" not in str(values)
-    assert str(failures.from_values(values)) == "Own (its text stays at the node)"
+    assert str(wire.from_values(values)) == "Own (its text stays at the node)"

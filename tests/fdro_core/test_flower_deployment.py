@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bench.network.flower_deployment import deployed, plain_text, write_node_key
 from fdro_core import AspireModels, NamedProblem, solve
 from fdro_core.cli.app import app as fdro
-from fdro_core.engines.flower_.deployment import deployed, plain_text, write_node_key
 from fdro_core.master import checkpoint as snapshots
 from tests.fdro_core.engine_kinds import needs_flower
 from uncertainty_sets import KL

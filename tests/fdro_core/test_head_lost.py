@@ -12,11 +12,11 @@ import pytest
 
 from fdro_core import AspireModels, FlowerEngine, NamedProblem, ThreadEngine, resume, solve
 from fdro_core.engines.flower_.client import client_app
-from fdro_core.engines.flower_.loopback import LocalNodes, grid_at
-from fdro_core.engines.ray_.head import HeadWatch
+from fdro_core.engines.ray_.cluster import HeadWatch
 from fdro_core.errors import ClusterLost
 from fdro_core.observers import Checkpoint
 from tests.fdro_core.engine_kinds import ROOT, needs_flower, needs_ray
+from tests.fdro_core.flower_loopback import LocalNodes, grid_at
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 
 RUN = """

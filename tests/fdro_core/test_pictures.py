@@ -8,7 +8,7 @@ import pytest
 from fdro_core import AspireModels, Crash, LeastSquares, VirtualEngine, solve
 from fdro_core.errors import InvalidSetting
 from fdro_core.observers import HistoryFile
-from fdro_core.observers.history import read_history
+from fdro_core.observers.files import read_history
 from fdro_core.pictures import draw_active_workers, draw_convergence, draw_planes, draw_run, draw_staleness
 from uncertainty_sets import KL
 

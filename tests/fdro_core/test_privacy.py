@@ -14,10 +14,8 @@ from scipy.stats import beta, kstest, norm
 from fdro_core import HuberRegression, LeastSquares, Privacy, PrivacyPolicy, SoftmaxRegression
 from fdro_core.errors import InvalidData, InvalidSetting
 from fdro_core.privacy import accounting
-from fdro_core.privacy.account import Account
-from fdro_core.privacy.entropy import SeededEntropy, SystemEntropy
-from fdro_core.privacy.ledger import Ledger
-from fdro_core.privacy.mechanism import clipped_sums, release
+from fdro_core.privacy.account import Account, Ledger
+from fdro_core.privacy.mechanism import SeededEntropy, SystemEntropy, clipped_sums, release
 from uncertainty_sets.errors import BackendMissing
 
 dp_accounting = pytest.importorskip("dp_accounting")
@@ -211,8 +209,8 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch):
     [
         ({"epsilon": 0.0}, r"Privacy\.epsilon must be a finite number > 0"),
         ({"delta": 1.0}, r"Privacy\.delta must be a number > 0 and < 1, got 1\.0"),
-        ({"loss_share": 0.0}, r"Privacy\.loss_share must be a finite number > 0"),
-        ({"unit": "person"}, r'Privacy\.unit must be "sample" or "client", got \'person\''),
+        ({"loss_share": 0.0}, r"Privacy\.loss_share must be a number > 0 and < 1, got 0\.0"),
+        ({"unit": "person"}, r"Privacy\.unit must be one of sample, client, got 'person'"),
         ({"noise_seed": -1}, r"Privacy\.noise_seed must be a whole number >= 0"),
     ],
 )

@@ -24,15 +24,14 @@ from fdro_core import (
 from fdro_core.aspire.models.private import PrivateWorker, Release
 from fdro_core.engines.flower_ import wire
 from fdro_core.engines.flower_.client import Node, _factories, client_app
-from fdro_core.engines.flower_.description import describe
-from fdro_core.engines.flower_.loopback import LocalNodes
-from fdro_core.engines.flower_.problem import Allowed
+from fdro_core.engines.flower_.problem import Allowed, describe
 from fdro_core.engines.wall_clock.host import Host
 from fdro_core.errors import InvalidSetting
-from fdro_core.privacy.ledger import Ledger
+from fdro_core.privacy.account import Ledger
 from fdro_core.privacy.policy import VARIABLE, admitted, make_under, policy_at_worker, read
 from fdro_core.protocol.messages import Begin
 from tests.fdro_core.engine_kinds import THREAD, VIRTUAL, needs_flower
+from tests.fdro_core.flower_loopback import LocalNodes
 from uncertainty_sets import KL
 
 pytest.importorskip("dp_accounting")
@@ -149,7 +148,7 @@ def test_a_host_of_ray_makes_its_workers_by_it(in_force):
         ('epsilon = 2.0\nledger = "l"\nnoise = 3', "must have epsilon and ledger"),
         ('epsilon = inf\nledger = "l"', "epsilon must be a finite number"),
         ("epsilon = 2.0\nledger = 3", "ledger must be the path"),
-        ('epsilon = 2.0\ndelta = 1\nledger = "l"', "delta must be below 1"),
+        ('epsilon = 2.0\ndelta = 1\nledger = "l"', "delta must be a number > 0 and < 1, got 1"),
         ('epsilon = 2.0\nunit = "all"\nledger = "l"', "unit must be"),
         ("epsilon = " + "[" * 50_000, "cannot be read"),
         ("\0", "cannot be read"),

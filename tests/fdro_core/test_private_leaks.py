@@ -18,12 +18,12 @@ import pytest
 
 from fdro_core import AspireModels, FlowerEngine, NamedProblem, Privacy, ProblemFrom, SoftmaxRegression, solve
 from fdro_core.engines.flower_.client import client_app
-from fdro_core.engines.flower_.loopback import LocalNodes
 from fdro_core.observers import Checkpoint
 from fdro_core.privacy.gate import Gate, Refusal, passed
 from fdro_core.protocol.failures import traceback_of, words
 from fdro_core.protocol.messages import Begin, Message
 from tests.fdro_core.engine_kinds import EVERY, FLOWER, RAY, THREAD, VIRTUAL, kinds
+from tests.fdro_core.flower_loopback import LocalNodes
 from tests.fdro_core.helpers import Quadratic
 from uncertainty_sets import TotalVariation
 

@@ -12,13 +12,10 @@ from fdro_core.aspire.admm.master import Master
 from fdro_core.aspire.admm.worker import Worker
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.errors import InvalidSetting
-from fdro_core.master.handshake import shake_hands
-from fdro_core.protocol.algorithm import Ask
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
 from fdro_core.protocol.messages import Begin
 from fdro_core.protocol.problem import ProblemSource, build
 from fdro_core.protocol.settings import Number, OneOf, Steps, documented, setting
-from uncertainty_sets.arrays import Array
 
 Step: TypeAlias = float | Callable[[int, int], float] | None
 
@@ -162,20 +159,8 @@ class AspireEase(AspireSettings):
         """Return a function that creates worker j on the machine where it runs."""
         return partial(make_worker, index, source, self)
 
-    def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> Master:
-        """The master at the start, after the handshake."""
-        plan = self.resolve(workers)
-        handshake = shake_hands(
-            uncertainty_set,
-            workers,
-            ask,
-            start,
-            use_metrics=self.metric == "problem",
-            bound=self.parameter_bound,
-            on_failed_start=self.on_failed_start,
-            begin_with=Begin,
-        )
-        return Master(plan, uncertainty_set, handshake)
+    def _opening(self) -> dict[str, Any]:
+        return {"begin_with": Begin, "bound": self.parameter_bound}
 
     @property
     def master_kind(self) -> type[Master]:

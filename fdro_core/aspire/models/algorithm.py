@@ -13,13 +13,10 @@ from fdro_core.aspire.models.private import PrivateMaster, PrivateWorker
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.errors import InvalidSetting
-from fdro_core.master.handshake import shake_hands
 from fdro_core.privacy.settings import Privacy
-from fdro_core.protocol.algorithm import Ask
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
 from fdro_core.protocol.problem import ProblemSource, build
 from fdro_core.protocol.settings import Instance, Number, documented, setting
-from uncertainty_sets.arrays import Array
 
 
 @documented
@@ -92,20 +89,8 @@ class AspireModels(AspireSettings):
         """Return a function that creates worker j on the machine where it runs."""
         return partial(make_worker, index, source, self)
 
-    def master(self, uncertainty_set: Any, workers: int, ask: Ask, start: Array | None) -> ModelMaster:
-        """The master at the start, after the handshake."""
-        plan = self.resolve(workers)
-        handshake = shake_hands(
-            uncertainty_set,
-            workers,
-            ask,
-            start,
-            use_metrics=self.metric == "problem",
-            on_failed_start=self.on_failed_start,
-            begin_with=BeginModels,
-            clip=self.clip,
-        )
-        return self.master_kind(plan, uncertainty_set, handshake)
+    def _opening(self) -> dict[str, Any]:
+        return {"begin_with": BeginModels, "clip": self.clip}
 
     @property
     def master_kind(self) -> type[ModelMaster]:

@@ -16,15 +16,12 @@ from fdro_core.aspire.models.messages import Begun, Evaluate, Evaluation
 from fdro_core.errors import InvalidData, InvalidProblem, InvalidSetting
 from fdro_core.master import kernels
 from fdro_core.master.base import Outgoing, Standing
-from fdro_core.privacy.account import Account
+from fdro_core.privacy.account import Account, Ledger
 from fdro_core.privacy.accounting import Releases
-from fdro_core.privacy.entropy import Entropy, SeededEntropy, SystemEntropy
 from fdro_core.privacy.gate import Gate, Refusal, hushed
-from fdro_core.privacy.ledger import Ledger
-from fdro_core.privacy.mechanism import release
+from fdro_core.privacy.mechanism import Entropy, SeededEntropy, SystemEntropy, release
 from fdro_core.privacy.policy import ledger_in_force
-from fdro_core.privacy.report import report
-from fdro_core.privacy.settings import SAMPLE, Privacy
+from fdro_core.privacy.settings import SAMPLE, Privacy, report
 from fdro_core.protocol.forms import FLOAT
 from fdro_core.protocol.messages import Begin, Hello, Introduction, Message, Reply, Request
 from fdro_core.protocol.problem import (
@@ -37,7 +34,7 @@ from fdro_core.protocol.problem import (
     checked_evaluation,
     read_only,
 )
-from fdro_core.protocol.setting_checks import check_whole
+from fdro_core.protocol.settings import Whole, check_setting
 from fdro_core.result import BUDGET_SPENT
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import FdroError
@@ -130,7 +127,7 @@ class PrivateWorker(Gate):
         privacy = self.privacy
         try:  # the settings came from elsewhere
             privacy.check()
-            check_whole("batch_size", self.batch_size, 1)
+            check_setting("batch_size", self.batch_size, Whole())
         except FdroError as error:  # the accountant may be missing
             raise Refusal(error) from None
         self.problem: Problem = self._look(lambda: build(source, self.index))

@@ -29,9 +29,10 @@ from fdro_core.protocol.saved import Form, Kept, Saved, numbers, real
 from uncertainty_sets.arrays import Array
 
 # -- sums over workers ---------------------------------------------------------------------------------
-# With s = Pᵀλ a step needs Σ_j s_jg_j and Σ_j s_ja_jx_j, a plane update also those of every plane. `PlaneSums`
-# follows the planes' sums: a reply costs O(|A|p), whatever N is. `WorkerSums` follows nothing and sums over the
-# workers: O(Np), less if there are hardly more workers than planes, for a reply then replaces one row alone.
+# With s = Pᵀλ a step needs Σ_j s_jg_j and Σ_j s_ja_jx_j, a plane update also those of every plane.
+# `PlaneSums` follows the planes' sums: a reply costs O(|A|p), whatever N is. `WorkerSums` follows nothing and
+# sums over the workers: O(Np), less if there are hardly more workers than planes, for a reply then replaces
+# one row alone.
 
 
 FEW = 8  # workers: so many are summed anew
@@ -359,8 +360,8 @@ class SampledModels(Kept):
 
 # -- workers that rest ---------------------------------------------------------------------------------
 # With weights s, worker j's gradient counts s_j. For a given number of gradients, the noise of Σ_j s_jg_j is
-# least if visits are in proportion to s_j: a worker with less than its even share 1/N rests 1/(Ns_j) - 1 epochs
-# before it is asked again, `longest` epochs at most, so that its loss stays known.
+# least if visits are in proportion to s_j: a worker with less than its even share 1/N rests 1/(Ns_j) - 1
+# epochs before it is asked again, `longest` epochs at most, so that its loss stays known.
 
 
 SHORTEST = 0.5  # epochs: less is no rest

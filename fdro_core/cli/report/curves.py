@@ -9,7 +9,7 @@ import numpy as np
 
 from fdro_core.cli.output import for_people
 from fdro_core.cli.report.run import WORST, Run, column
-from fdro_core.intervals import wilson, wilson_of_mean
+from fdro_core.result import wilson, wilson_of_mean
 
 SPAN = 10.0
 """Losses whose largest is this many times the least or more are drawn on a logarithmic scale."""

@@ -16,8 +16,7 @@ from fdro_core.cli.report.curves import Chart, curves, worker_curves
 from fdro_core.cli.report.run import WORST, Run, column
 from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
-from fdro_core.intervals import wilson, wilson_of_mean
-from fdro_core.result import ending
+from fdro_core.result import ending, wilson, wilson_of_mean
 from uncertainty_sets.names import join_names
 
 HEADLINE = (

@@ -220,7 +220,7 @@ def difference_of_shares(
     >>> round(low, 4), round(high, 4)
     (0.0524, 0.3339)
     """
-    from fdro_core.intervals import wilson  # loads NumPy, which `fdro --help` does not
+    from fdro_core.result import wilson  # loads NumPy, which `fdro --help` does not
 
     low, high = (float(limit) for limit in wilson(first, n, confidence))
     lower, upper = (float(limit) for limit in wilson(second, m, confidence))

@@ -1,8 +1,13 @@
-"""The engine on Flower: `engine` is the master's side, `client` the workers', `codec` what passes between."""
+"""The engine on Flower, in the order of reading.
+
+`engine` is the master's side, `mailbox` its requests on their way and who is which node; `client` is the
+workers' side, `problem` which worker a node may make. `wire` has requests and responses, `codec` what they
+are written in; `package` imports Flower.
+"""
 
 from fdro_core.engines.flower_.client import client_app
 from fdro_core.engines.flower_.engine import FlowerEngine
+from fdro_core.engines.flower_.package import server_app
 from fdro_core.engines.flower_.problem import NamedProblem
-from fdro_core.engines.flower_.server import server_app
 
 __all__ = ["FlowerEngine", "NamedProblem", "client_app", "server_app"]

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from fdro_core.engines.flower_ import package, wire
-from fdro_core.engines.flower_.description import factory_of
-from fdro_core.engines.flower_.problem import Allowed
+from fdro_core.engines.flower_.problem import Allowed, factory_of
 from fdro_core.engines.wall_clock import restore_worker
 from fdro_core.privacy.policy import PLACE, PrivacyPolicy, make_under, policy_at_worker, read, refused
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
 from fdro_core.protocol.failures import as_exception
 from fdro_core.protocol.replies import checked
-from fdro_core.protocol.setting_checks import check_number, check_whole
+from fdro_core.protocol.settings import Number, Whole, check_setting
 
 Factories = Callable[[Mapping[str, Any], int, Mapping[str, Any]], WorkerFactory]
 """From a worker's description, its index and the node's config to what makes it."""
@@ -61,8 +60,8 @@ def client_app(
         _factories(Allowed(problems), tuple(algorithms)),
         privacy=privacy if isinstance(privacy, PrivacyPolicy | None) else read(privacy),
         details=details,
-        keep=check_whole("client_app.keep", keep, 0),
-        largest=int(check_number("client_app.message_mb", message_mb, above=0) * 2**20),
+        keep=check_setting("client_app.keep", keep, Whole(0)),
+        largest=int(check_setting("client_app.message_mb", message_mb, Number()) * 2**20),
     )
     return node.app()
 

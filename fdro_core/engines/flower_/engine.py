@@ -10,9 +10,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from fdro_core.engines.flower_ import wire
-from fdro_core.engines.flower_.description import describe
-from fdro_core.engines.flower_.mailbox import Mailbox, ReplyLost, Sent, limit_outage, superlink_there
-from fdro_core.engines.flower_.nodes import Nodes
+from fdro_core.engines.flower_.mailbox import Mailbox, Nodes, ReplyLost, Sent, limit_outage, superlink_there
+from fdro_core.engines.flower_.problem import describe
 from fdro_core.engines.wall_clock import (
     Answer,
     Arrival,
@@ -25,7 +24,7 @@ from fdro_core.errors import ClusterUnreachable, InvalidSetting, MalformedMessag
 from fdro_core.protocol.engine import WorkerFactory
 from fdro_core.protocol.failures import words
 from fdro_core.protocol.messages import Message, Request
-from fdro_core.protocol.setting_checks import check_number
+from fdro_core.protocol.settings import Number, check_setting
 
 LOG = logging.getLogger("flwr")  # Flower's own, so that its user sees who is waited for
 TELL_AFTER = 10.0  # seconds between two lines while nodes are waited for
@@ -86,12 +85,10 @@ class FlowerEngine(WallEngine):
         )
         self.grid = grid
         self.nodes = nodes
-        self.poll = check_number("FlowerEngine.poll", poll, above=0, unit=" of seconds")
-        self.ttl = check_number("FlowerEngine.ttl", ttl, above=0, unit=" of seconds")
-        self.join_timeout = check_number(
-            "FlowerEngine.join_timeout", join_timeout, above=0, unit=" of seconds"
-        )
-        self.message_mb = check_number("FlowerEngine.message_mb", message_mb, above=0)
+        self.poll = check_setting("FlowerEngine.poll", poll, Number(unit="seconds"))
+        self.ttl = check_setting("FlowerEngine.ttl", ttl, Number(unit="seconds"))
+        self.join_timeout = check_setting("FlowerEngine.join_timeout", join_timeout, Number(unit="seconds"))
+        self.message_mb = check_setting("FlowerEngine.message_mb", message_mb, Number())
 
     def __repr__(self) -> str:
         return f"FlowerEngine(poll={self.poll:g}, clock={self.clock:.3g})"

@@ -1,8 +1,9 @@
-"""Flower itself, imported on first use with its telemetry off."""
+"""Flower itself, imported on first use with its telemetry off, and the master's side of an app."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -37,3 +38,10 @@ def load_apps() -> tuple[Any, Any]:
     from flwr.serverapp import ServerApp
 
     return ServerApp, ClientApp
+
+
+def server_app(main: Callable[[Any, Any], None]) -> Any:
+    """Return a ServerApp that runs `main(grid, context)`, which calls `solve(..., FlowerEngine(grid))`."""
+    app = load_apps()[0]()
+    app.main()(main)
+    return app

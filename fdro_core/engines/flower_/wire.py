@@ -13,12 +13,16 @@ number is `after`, and no later one.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
 from typing import Any
 
-from fdro_core.engines.flower_ import codec, failures, package
+from fdro_core import errors
+from fdro_core.engines.flower_ import codec, package
 from fdro_core.engines.wall_clock import WorkerRecord
+from fdro_core.engines.wall_clock.host import RAISED_AT
 from fdro_core.errors import MalformedMessage
+from fdro_core.protocol.failures import traceback_of, words
 from fdro_core.protocol.messages import Message
 
 VERSION = 1
@@ -184,7 +188,7 @@ def write_response(response: Response, *, details: bool = True) -> Any:
     }
     codec.pack(records, "fdro", header)
     if isinstance(content, Exception):
-        codec.pack(records, "error", failures.to_values(content, details=details))
+        codec.pack(records, "error", to_values(content, details=details))
     elif content is not None:
         codec.pack_message(records, "reply", content)
     if response.state is not None:
@@ -199,7 +203,7 @@ def read_response(records: Any, largest: int) -> Response:
     response.memory = _one_of(values, "memory", (NO_MEMORY, RECORD, STATE))
     content = _one_of(values, "content", ("error", "nothing", "reply"))
     if content == "error":
-        response.content = failures.from_values(codec.unpack(records, "error", largest))
+        response.content = from_values(codec.unpack(records, "error", largest))
     elif content == "reply":
         response.content = codec.unpack_message(records, "reply", largest)
     if "state" in records:
@@ -219,3 +223,74 @@ def _one_of(values: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> s
     if value not in choices:
         raise MalformedMessage(f"{name} = {value!r:.40}; it must be one of {', '.join(choices)}")
     return str(value)
+
+
+# -- exceptions ----------------------------------------------------------------------------------------
+# The class is found again by its name among Python's own exceptions and fdro's; any other becomes a
+# RuntimeError whose text begins with that name. The traceback comes along as a note.
+
+
+LONGEST_TEXT, LONGEST_TRACEBACK = 4000, 40_000
+
+
+def to_values(error: Exception, *, details: bool = True) -> dict[str, str]:
+    """Return an exception as texts; without `details` its class alone, since a text may quote data.
+
+    >>> to_values(KeyError("age"), details=False)["class"]
+    'KeyError'
+    """
+    name = type(error).__name__
+    if not details:
+        return {"class": name, "text": "(its text stays at the node)", "arguments": "", "traceback": ""}
+    return {
+        "class": name,
+        "text": words(error)[:LONGEST_TEXT],
+        "arguments": _arguments(error),
+        "traceback": traceback_of(error)[-LONGEST_TRACEBACK:],
+    }
+
+
+def from_values(values: Mapping[str, Any]) -> Exception:
+    """Return the exception that the values describe.
+
+    >>> from_values(to_values(KeyError("age")))
+    KeyError('age')
+    >>> from_values({"class": "Unheard", "text": "Unheard: of", "arguments": "", "traceback": ""})
+    RuntimeError('Unheard: of')
+    """
+    name, text, arguments, trace = (
+        str(values.get(key, "")) for key in ("class", "text", "arguments", "traceback")
+    )
+    error = _made(name, arguments)
+    if error is None:
+        short = text[:LONGEST_TEXT]
+        error = RuntimeError(short if short.startswith(name) else f"{name[:80]} {short}".strip())
+    if trace:
+        error.add_note(RAISED_AT + trace[-LONGEST_TRACEBACK:])
+    return error
+
+
+def _arguments(error: Exception) -> str:
+    given = error.args
+    if isinstance(error, OSError) and error.filename is not None and len(given) == 2:
+        given = (*given, str(error.filename))  # which Python keeps apart
+    try:
+        text = codec.dump_plain(given)
+        return text if len(text) <= LONGEST_TEXT else ""
+    except Exception:  # arguments that are no plain values: the text has to do
+        return ""
+
+
+def _made(name: str, arguments: str) -> Exception | None:
+    """Return the exception if its class is known and takes these arguments."""
+    known = vars(errors) | vars(builtins)
+    cls = known.get(name)
+    if not arguments or not (isinstance(cls, type) and issubclass(cls, Exception)):
+        return None
+    try:
+        given = codec.load_plain(arguments)
+        error = cls(*given)
+        words(error)
+    except Exception:  # it does not take them
+        return None
+    return error if isinstance(error, Exception) else None

@@ -9,7 +9,7 @@ from time import sleep
 from typing import Any
 
 from fdro_core.engines.ray_ import cluster
-from fdro_core.engines.ray_.head import HeadWatch
+from fdro_core.engines.ray_.cluster import HeadWatch
 from fdro_core.engines.wall_clock import (
     Answer,
     Arrival,
@@ -24,7 +24,7 @@ from fdro_core.privacy.policy import asked_for
 from fdro_core.protocol.engine import WorkerFactory
 from fdro_core.protocol.failures import words
 from fdro_core.protocol.messages import Request, copied
-from fdro_core.protocol.setting_checks import check_number, check_whole
+from fdro_core.protocol.settings import Number, Whole, check_setting
 
 BATCH = 0.01  # seconds of work that may go to a host in one call
 
@@ -111,11 +111,11 @@ class RayEngine(WallEngine):
         if not (address is None or isinstance(address, str)):
             raise InvalidSetting(f'RayEngine.address must be "host:port" or None, got {address!r}')
         self.address = address
-        self.join_timeout = check_number("RayEngine.join_timeout", join_timeout, above=0, unit=" of seconds")
+        self.join_timeout = check_setting("RayEngine.join_timeout", join_timeout, Number(unit="seconds"))
         self.hosts = _check_hosts(hosts)
         self.placement = None if placement is None else _check_placement(placement, len(self.hosts))
-        self.cpus = check_whole("RayEngine.cpus", cpus, 1)
-        self.object_store_mb = check_whole("RayEngine.object_store_mb", object_store_mb, 80)
+        self.cpus = check_setting("RayEngine.cpus", cpus, Whole())
+        self.object_store_mb = check_setting("RayEngine.object_store_mb", object_store_mb, Whole(80))
         self._started_cluster = False
         self._host_slots: list[_HostSlot] = []
         self._watch: HeadWatch | None = None
@@ -297,7 +297,7 @@ class RayEngine(WallEngine):
 
 def _check_hosts(hosts: Any) -> list[dict[str, float]]:
     if isinstance(hosts, Integral):
-        return [{} for _ in range(check_whole("RayEngine.hosts", hosts, 1))]
+        return [{} for _ in range(check_setting("RayEngine.hosts", hosts, Whole()))]
     found = list(hosts) if isinstance(hosts, Iterable) and not isinstance(hosts, str | Mapping) else []
     if not found or not all(isinstance(resources, Mapping) for resources in found):
         raise InvalidSetting(
@@ -306,7 +306,7 @@ def _check_hosts(hosts: Any) -> list[dict[str, float]]:
         )
     return [
         {
-            str(name): check_number(f"RayEngine.hosts[{index}][{name!r}]", amount, above=0)
+            str(name): check_setting(f"RayEngine.hosts[{index}][{name!r}]", amount, Number())
             for name, amount in resources.items()
         }
         for index, resources in enumerate(found)
@@ -316,7 +316,7 @@ def _check_hosts(hosts: Any) -> list[dict[str, float]]:
 def _check_placement(placement: Any, hosts: int) -> list[int]:
     if not isinstance(placement, Iterable) or isinstance(placement, str):
         raise InvalidSetting(f"RayEngine.placement must be a list of hosts, got {placement!r}")
-    found = [check_whole(f"RayEngine.placement[{j}]", host, 0) for j, host in enumerate(placement)]
+    found = [check_setting(f"RayEngine.placement[{j}]", host, Whole(0)) for j, host in enumerate(placement)]
     for j, host in enumerate(found):
         if host >= hosts:
             raise InvalidSetting(

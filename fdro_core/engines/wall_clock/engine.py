@@ -11,18 +11,15 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any, ClassVar
 
-from fdro_core.engines.wall_clock.answer_times import AnswerTimes
-from fdro_core.engines.wall_clock.arrivals import Answer, Arrival, WorkersLost, WorkersReady
-from fdro_core.engines.wall_clock.records import InFlight, Records
-from fdro_core.engines.wall_clock.restarts import Restarts
-from fdro_core.engines.wall_clock.transport import Transport
+from fdro_core.engines.wall_clock.records import AnswerTimes, InFlight, Records, Restarts
+from fdro_core.engines.wall_clock.transport import Answer, Arrival, Transport, WorkersLost, WorkersReady
 from fdro_core.errors import CheckpointMismatch, Deadlock, InvalidReply
 from fdro_core.protocol.engine import Away, Back, EngineTraits, Event, Lost, Silent, WorkerFactory
 from fdro_core.protocol.failures import words
 from fdro_core.protocol.messages import Reply, Request, copied
 from fdro_core.protocol.replies import checked
 from fdro_core.protocol.saved import Form, Saved, listing, real, worker_index
-from fdro_core.protocol.setting_checks import check_number, check_whole
+from fdro_core.protocol.settings import Number, Whole, check_setting
 
 POLL = 0.25  # seconds without an event after which the loop gets a tick, so that it can see a Ctrl-C
 PATIENT_ATTEMPTS = 2  # of making a worker again: a round waits for those with `patience`
@@ -58,12 +55,12 @@ class WallEngine(Transport, EngineTraits):
         deadline_floor: float = 60.0,
     ) -> None:
         name = type(self).__name__
-        self.patience = check_number(f"{name}.patience", patience, above=0, unit=" of seconds")
-        self.restarts = check_whole(f"{name}.restarts", restarts, 0)
-        self.restart_after = check_number(f"{name}.restart_after", restart_after, least=0, unit=" of seconds")
-        self.deadline_floor = check_number(
-            f"{name}.deadline_floor", deadline_floor, above=0, unit=" of seconds"
+        self.patience = check_setting(f"{name}.patience", patience, Number(unit="seconds"))
+        self.restarts = check_setting(f"{name}.restarts", restarts, Whole(0))
+        self.restart_after = check_setting(
+            f"{name}.restart_after", restart_after, Number(inclusive=True, unit="seconds")
         )
+        self.deadline_floor = check_setting(f"{name}.deadline_floor", deadline_floor, Number(unit="seconds"))
         self._offset = 0.0
         self._began: float | None = None
 

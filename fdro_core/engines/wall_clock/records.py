@@ -1,4 +1,4 @@
-"""What the master's side keeps of every worker, so that it can be made again in another process.
+"""What the master's side keeps of every worker: its record, when it is made again, how long its answers take.
 
 A worker's state follows from the messages that opened the run and from its last reply: w_j is in that reply,
 φ_j is the master's own. So nothing more has to be sent while all goes well, and a new host, or a new master
@@ -8,6 +8,7 @@ with a checkpoint, starts its workers where they were.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import heappop, heappush
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -137,3 +138,146 @@ class Records(Kept):
             record.last = None if last is None else from_fields(last)
             record.replies = replies
         self.under_way = [None if fields is None else from_fields(fields) for fields in state["under_way"]]
+
+
+# -- workers that are made again -----------------------------------------------------------------------
+
+
+LONGEST_PAUSE = 60.0  # seconds between two attempts to make a worker again
+
+
+class Restarts:
+    """The attempts to make lost workers again. Times are those that the caller passes in.
+
+    Attributes:
+        failures: how often in a row each worker was lost or could not be made.
+        making: workers that are being made, and since when.
+
+    >>> restarts = Restarts(1, most=1, after=0.5)
+    >>> restarts.lost(0, now=10.0), restarts.due(10.0), restarts.due(10.5)
+    (True, [], [0])
+    >>> restarts.lost(0, now=11.0), restarts.given_up(0)
+    (False, True)
+    """
+
+    def __init__(self, workers: int, *, most: int, after: float) -> None:
+        self._most, self._after = most, after
+        self.failures = [0] * workers
+        self.making: dict[int, float] = {}
+        self._lost: set[int] = set()
+        self._queue: list[tuple[float, int]] = []
+
+    def lost(self, worker: int, now: float) -> bool:
+        """Schedule an attempt for a worker that was lost; False if it had too many failures in a row."""
+        self.making.pop(worker, None)
+        self.failures[worker] += 1
+        if self.given_up(worker):
+            return False
+        self._lost.add(worker)
+        pause = min(self._after * 2.0 ** (self.failures[worker] - 1), LONGEST_PAUSE)
+        heappush(self._queue, (now + pause, worker))
+        return True
+
+    def due(self, now: float) -> list[int]:
+        """Return the workers to make now; from then on they count as being made."""
+        found = []
+        while self._queue and self._queue[0][0] <= now:
+            worker = heappop(self._queue)[1]
+            if worker in self._lost:  # else an earlier attempt succeeded late
+                found.append(worker)
+                self.making[worker] = now
+        return found
+
+    def make_all(self, workers: range, now: float) -> None:
+        """Record that all these workers are being made, as for a resumed run."""
+        self.making.update(dict.fromkeys(workers, now))
+
+    def ready(self, worker: int) -> None:
+        """Record that a worker was made."""
+        self.making.pop(worker, None)
+        self._lost.discard(worker)
+
+    def given_up(self, worker: int) -> bool:
+        """Whether a worker failed too often in a row to be made again."""
+        return self.failures[worker] > self._most
+
+    def late(self, now: float, limit: float) -> list[int]:
+        """Return the workers that have been in the making for `limit` seconds."""
+        return [worker for worker, since in self.making.items() if now - since >= limit]
+
+    @property
+    def pending(self) -> bool:
+        """Whether some worker may come back."""
+        return bool(self._queue or self.making)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next attempt is due."""
+        return self._queue[0][0] if self._queue else None
+
+
+# -- how long answers take -----------------------------------------------------------------------------
+# Nothing here reads a clock: the engine passes in how long each answer took.
+
+
+TIMES = 10.0  # a silence of that many times the slowest recent answer is a sign of a worker that hangs
+FADING = 0.99  # of a slow answer, per further answer: an outage must not raise the deadline for ever
+HASTY_SECONDS, HASTY_TIMES = 2.0, 3.0  # seconds, plus slowest answers, for a round that should be short
+
+
+class AnswerTimes:
+    """The answer times of all workers so far.
+
+    Attributes:
+        opening: how long each worker's last answer before the first step took. It includes making the problem
+            or measuring its curvature, so it is used only until a step is answered.
+        longest: the slowest answer of each worker since then, fading with every further one; 0 before the
+            first.
+
+    >>> times = AnswerTimes(2)
+    >>> times.deadline(floor=60.0, patience=300.0)
+    (300.0, '`patience`, since no answer has been seen yet')
+    >>> times.answered(0, 2.0)
+    >>> times.deadline(floor=60.0, patience=300.0)
+    (60.0, '`deadline_floor`, since the slowest recent answer took 2 s')
+    >>> times.answered(1, 9.0)
+    >>> times.deadline(floor=60.0, patience=300.0)
+    (90.0, '10 times the slowest recent answer, 9 s')
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.opening = [0.0] * workers
+        self.longest = [0.0] * workers
+
+    def opened(self, worker: int, seconds: float) -> None:
+        """Record an answer before the first step."""
+        self.opening[worker] = seconds
+
+    def answered(self, worker: int, seconds: float) -> None:
+        """Record a later answer."""
+        faded = FADING * self.longest[worker]
+        self.longest[worker] = seconds if seconds > faded else faded
+
+    def forget(self, worker: int) -> None:
+        """Drop a worker that does not return: its times say nothing about the others."""
+        self.opening[worker] = self.longest[worker] = 0.0
+
+    @property
+    def slowest(self) -> float:
+        """The slowest recent answer; 0 if there was none."""
+        return max(late or early for late, early in zip(self.longest, self.opening, strict=True))
+
+    def deadline(self, floor: float, patience: float) -> tuple[float, str]:
+        """Return how many seconds a worker may be silent with a step, and the reason for that number."""
+        slowest = self.slowest
+        if slowest == 0.0:
+            return max(floor, patience), "`patience`, since no answer has been seen yet"
+        if TIMES * slowest <= floor:
+            return floor, f"`deadline_floor`, since the slowest recent answer took {slowest:.3g} s"
+        return TIMES * slowest, f"{TIMES:g} times the slowest recent answer, {slowest:.3g} s"
+
+    def round_limit(self, patience: float, *, hasty: bool) -> float:
+        """Return how many seconds a round of questions waits without any further answer."""
+        if hasty:
+            return HASTY_SECONDS + HASTY_TIMES * self.slowest
+        return max(patience, TIMES * max(self.longest))

@@ -11,7 +11,7 @@ from fdro_core.cli.output import for_people, percent
 from fdro_core.cli.report.curves import LINES, POINTS, chart, choose, curves, line, traffic, worker_curves
 from fdro_core.cli.report.page import ROWS, caveats, figures, sentence, worker_table
 from fdro_core.cli.report.run import Run
-from fdro_core.intervals import wilson, wilson_of_mean
+from fdro_core.result import wilson, wilson_of_mean
 
 
 def entry(t, losses, **more):

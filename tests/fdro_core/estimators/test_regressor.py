@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fdro_core.errors import InvalidProblem, InvalidSetting
 from fdro_core.estimators.regressor import LOSSES
 from fdro_core.problems import HuberRegression
-from fdro_core.problems.residuals import huber, smoothed
+from fdro_core.problems.linear import huber, smoothed
 from fdro_core.sklearn import RobustClassifier, RobustRegressor
 from tests.fdro_core.estimators.test_classifier import too_exact
 from uncertainty_sets import robust

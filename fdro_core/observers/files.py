@@ -1,4 +1,4 @@
-"""The history as JSON lines: one object per report or notice."""
+"""Observers that write: checkpoints, and the history as JSON lines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,44 @@ import numpy as np
 
 from fdro_core import files
 from fdro_core.errors import FileNotWritten
+from fdro_core.files import check_writable
 from fdro_core.protocol.observer import RunView
-from fdro_core.protocol.setting_checks import check_path
+from fdro_core.protocol.settings import FilePath, Whole, check_setting
+
+# -- checkpoints ---------------------------------------------------------------------------------------
+
+
+class Checkpoint:
+    """Write the run's state to `path` every `every` reports, and when it ends or is interrupted.
+
+    The file is an npz with JSON inside, no pickle; it is replaced as a whole, and records which run it
+    belongs to. `fdro_core.resume` continues from it, bit for bit. A path that cannot be written is refused
+    before the run begins; if writing fails later, the run ends and the previous file stays.
+    """
+
+    def __init__(self, path: str | Path, every: int = 100) -> None:
+        self.path = check_setting("Checkpoint.path", path, FilePath())
+        self.every = check_setting("Checkpoint.every", every, Whole())
+        self._reports = 0
+
+    def begin(self) -> None:
+        """Raise `FileNotWritten` now rather than after hours: a wrong path, a folder without rights."""
+        check_writable(self.path)
+
+    def __call__(self, run: RunView, entry: dict[str, Any]) -> None:
+        """Count reports; write the state at every `every`-th."""
+        if entry["event"] == "report":
+            self._reports += 1
+            if self._reports % self.every == 0:
+                run.save(self.path)
+
+    def finish(self, run: RunView) -> None:
+        """Write the last state, unless the run ended in the middle of an update."""
+        if not run.broken:
+            run.save(self.path)
+
+
+# -- the history as JSON lines -------------------------------------------------------------------------
 
 
 class HistoryFile:
@@ -30,7 +66,7 @@ class HistoryFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = check_path("HistoryFile.path", path)
+        self.path = check_setting("HistoryFile.path", path, FilePath())
         self._left: list[dict[str, Any]] | None = None  # what is to be written; None: the run's history
         self._began = False
 

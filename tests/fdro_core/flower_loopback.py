@@ -68,7 +68,7 @@ class LocalNodes:
             return taken
 
         self.grid.push_messages = push_and_tell  # so that nodes wait for messages instead of looking often
-        self._app, self._preload = app, ["fdro_core.engines.flower_.loopback", *preload]
+        self._app, self._preload = app, ["tests.fdro_core.flower_loopback", *preload]
         self._over = threading.Event()
         self.ids: list[int] = []
         self._threads: list[threading.Thread] = []
