@@ -119,7 +119,7 @@ class UncertaintySet(Oracle):
             )
         cls._certified = certified if owner is cls else vars(owner).get("_certified", False)
         cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
-        cls.has_ragged = cls.layout is not None and {*cls.layout.parameters} == {*parameters_of(cls)}
+        cls.has_ragged = cls.layout is not None and [*cls.layout.parameters] == [*parameters_of(cls)]
         SETS.define(cls, replace=replace)
 
     @classmethod
