@@ -5,6 +5,22 @@
 WorstCase(value=2.438..., p=[0.3313, 0.2836, 0.3851], gap=..., violation=..., backend='closed-form')
 
 Each name is imported when it is first used, so that importing the package costs nothing.
+
+In the order in which one would read it:
+
+- `oracle`: losses in, an answer out; what sets and penalised problems share. `base`: what every set has.
+- `sets`: one file per set, which checks parameters and hands them to `kernels`, compiled closed forms.
+  `parameters` has the checks.
+- `answer`: what comes back. `verdict`: is it within the promise, and what happens if not. `errors`: what is
+  raised.
+- `conic`: a set that has only constraints becomes a conic program, which one of the `backends` solves.
+- `rows` and `ragged`: many sets of different sizes over one vector of values.
+- `inverse`, `projection`: which radius reaches a target; the nearest point of a set.
+- `penalised`, `pooling`, `calibration`, `robust`: a divergence that costs, views, radii from samples, and the
+  worst case in a problem of cvxpy.
+- `registry`: sets by name. `discovery`: how they, backends, algorithms and engines are found.
+- `check`: the properties that every set must have, to try on one's own.
+- `mdp`, `torch`, `pictures`: Markov decision processes, losses for PyTorch, drawings.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import cvxpy
 
     from uncertainty_sets.conic.program import ConicProgram
+    from uncertainty_sets.penalised import Penalty
     from uncertainty_sets.ragged import Ragged
     from uncertainty_sets.rows import Layout, Structure
 
@@ -103,6 +104,9 @@ class UncertaintySet(Oracle):
     per_entry: ClassVar[frozenset[str]] = frozenset({"center"})
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
+    penalty: ClassVar[Penalty | None] = None
+    """What the set's divergence costs as a price, for `Penalised`; of this class alone, not of subclasses."""
+
     _certified: ClassVar[bool] = True
     """Whether the class that defines `_closed_form` said `certified=True`. This is derived; do not set it."""
 
@@ -119,7 +123,7 @@ class UncertaintySet(Oracle):
             )
         cls._certified = certified if owner is cls else vars(owner).get("_certified", False)
         cls.has_closed_form = cls._closed_form is not UncertaintySet._closed_form
-        cls.has_ragged = cls.layout is not None and {*cls.layout.parameters} == {*parameters_of(cls)}
+        cls.has_ragged = cls.layout is not None and [*cls.layout.parameters] == [*parameters_of(cls)]
         SETS.define(cls, replace=replace)
 
     @classmethod

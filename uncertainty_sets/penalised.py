@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.conic import support as atom
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter, SolverFailed, UnknownName
 from uncertainty_sets.kernels.dispatch import answer, on_support
@@ -24,12 +24,51 @@ if TYPE_CHECKING:
     import cvxpy
 
 
-MOST = 5e307
-"""The largest weight for χ²."""
+class Penalty(ABC):
+    """A divergence as a price: what `Penalised` needs of it. The class of its ball has one in `penalty`."""
 
+    keeps_support: ClassVar[bool] = True
+    """Whether no p has mass where q has none: losses there do not count."""
 
-FAR = 1e149
-"""Of losses: beyond, they may be scaled before they are answered."""
+    second_order: ClassVar[bool] = False
+    exponential: ClassVar[bool] = False
+    """Which cones the dual has beside linear ones."""
+
+    largest: ClassVar[float] = np.inf
+    """The largest weight."""
+
+    @abstractmethod
+    def kernel(self) -> Callable[..., None]:
+        """``rows(F, q, weight, warm, P, out)`` with the multiplier ν; kernels/dispatch.py says more."""
+
+    @abstractmethod
+    def cost(self, p: Any, q: Array) -> Any:
+        """D(p‖q) as a cvxpy expression, for the solver that answers where the closed form has no proof."""
+
+    @abstractmethod
+    def bound(self, nu: float, g: Array, q: Array, tau: float) -> float:
+        """The bound at any ν, for losses g with the maximum 0 and a weight τ > 0."""
+
+    @abstractmethod
+    def dual(self, losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
+        """The least bound for affine losses and the constraints on what it is made of, for a weight > 0."""
+
+    def least_bound(self, g: Array, q: Array, tau: float) -> tuple[float, float]:
+        """ν with the least bound, and that bound, for losses with the maximum 0 and a spread of 1."""
+        from scipy.optimize import minimize_scalar
+
+        def bound(nu: float) -> float:
+            if tau == 0.0:
+                return nu if nu >= 0.0 else np.inf
+            return self.bound(nu, g, q, tau)
+
+        ends = (-1.0 - 2.0 * tau, 0.0)
+        found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-14})
+        return min(((float(found.x), float(found.fun)), (0.0, bound(0.0))), key=lambda each: each[1])
+
+    def mended(self, found: WorstCase, losses: Array, center: Array, weight: Array) -> Array | None:
+        """ν, (1 or B,), where a double could not hold the kernel's; None if it could."""
+        return None
 
 
 class Penalised(Oracle):
@@ -77,19 +116,23 @@ class Penalised(Oracle):
     keeps.
 
     Args:
-        divergence: "kl", "chi-square", "total-variation", or the class of that set, such as `KL`.
+        divergence: "kl", "chi-square", "total-variation", or the class of that set, such as `KL`; or of any
+            set whose class has a `penalty`.
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         weight: τ, at least 0; a number, or shape (B,).
     """
 
+    _cache_rows: Callable[..., None] | None = None
+
     def __init__(self, divergence: str | type[UncertaintySet], center: ArrayLike, weight: ArrayLike) -> None:
-        self.divergence = _name_of(divergence)
+        self.divergence, self._penalty = _found(divergence)
         q = as_center(center)
         self._center, self._weight = same_rows(q, as_scalar_rows("weight", weight, len(q)))
-        if self.divergence == "chi-square" and (self._weight > MOST).any():
+        if (self._weight > self._penalty.largest).any():
             raise InvalidParameter(
-                f"weight must be at most {MOST:g} for chi-square, since ν is about -2·weight, got "
-                f"{self._weight.max():g}; from 1e20 times the spread of the losses on, p is the centre",
+                f"weight must be at most {self._penalty.largest:g} for {self.divergence}, since ν is about "
+                f"-2·weight, got {self._weight.max():g}; from 1e20 times the spread of the losses on, p is "
+                "the centre",
                 parameter="weight",
                 value=weight,
             )
@@ -114,8 +157,8 @@ class Penalised(Oracle):
             self,
             losses,
             _dual,
-            second_order=self.divergence == "chi-square" or not linear,
-            exponential=self.divergence == "kl",
+            second_order=self._penalty.second_order or not linear,
+            exponential=self._penalty.exponential,
         )
 
     def _answer_checked(
@@ -126,24 +169,15 @@ class Penalised(Oracle):
                 f"Penalised has a closed form and needs no solver; leave out backend={backend!r}, or "
                 "minimise robust.support(…) with a solver"
             )
-        kernels = import_module("uncertainty_sets.kernels.penalised")
-        rows = getattr(kernels, self.divergence.replace("-", "_"))
-        inside = self._center > 0.0
-        # Losses without mass must not set the scale; to total variation they count.
-        counted = f if self.divergence == "total-variation" or inside.all() else on_support(f, inside)
-        found = answer(
-            rows, counted, (self._center, self._weight), ("nu",), warm_start, out, in_loss_units=(1,)
-        )
-        if self.divergence == "chi-square":  # a weight that is infinite once the losses are scaled
-            far = np.isneginf(found.dual["nu"])
-            if np.any(far):  # then ν is about mean - 2·weight
-                nu = np.where(far, found.value - 2.0 * self._weight, found.dual["nu"])
-                found.dual = {"nu": float(nu[0]) if f.ndim == 1 else nu}
-        if self.divergence == "kl" and np.abs(counted).max() > FAR:  # losses were scaled, small ones to 0
-            masses = np.where(self._center > 0.0, self._center, 1.0)
-            with np.errstate(over="ignore"):
-                least = counted.max(axis=-1) + self._weight * np.log(masses.min(axis=1))  # ν is no less
-            nu = np.maximum(found.dual["nu"], least)
+        penalty, inside = self._penalty, self._center > 0.0
+        # Losses without mass must not set the scale, unless mass may go there.
+        counted = f if not penalty.keeps_support or inside.all() else on_support(f, inside)
+        parameters = (self._center, self._weight)
+        if self._cache_rows is None:
+            self._cache_rows = penalty.kernel()
+        found = answer(self._cache_rows, counted, parameters, ("nu",), warm_start, out, in_loss_units=(1,))
+        nu = penalty.mended(found, counted, *parameters)
+        if nu is not None:
             found.dual = {"nu": float(nu[0]) if f.ndim == 1 else nu}
         if not found.unproved:
             return found
@@ -160,12 +194,12 @@ class Penalised(Oracle):
         import cvxpy
 
         q, inside = self._center[0], self._center[0] > 0.0
-        counted = np.ones(q.size, dtype=bool) if self.divergence == "total-variation" else inside
+        counted = inside if self._penalty.keeps_support else np.ones(q.size, dtype=bool)
         top = float(losses[counted].max())
         spread = (0.5 * top - 0.5 * float(losses[counted].min())) * 2.0 or 1.0
         g, tau = (losses[counted] / spread - top / spread), float(self._weight[0]) / spread
         p, shares = cvxpy.Variable(g.size, nonneg=True), q[counted]
-        cost = COSTS[self.divergence](p, shares)
+        cost = self._penalty.cost(p, shares)
         problem = cvxpy.Problem(cvxpy.Maximize(g @ p - tau * cost), [cvxpy.sum(p) == 1])
         try:
             problem.solve(solver=cvxpy.CLARABEL)
@@ -175,8 +209,8 @@ class Penalised(Oracle):
             raise SolverFailed(f"clarabel ended with status {problem.status!r} for {self!r}")
         part = np.maximum(p.value, 0.0)
         part /= part.sum()
-        value = float(g @ part) - tau * float(COSTS[self.divergence](part, shares).value)
-        nu, bound = _least_bound(self.divergence, g, shares, tau)
+        value = float(g @ part) - tau * float(self._penalty.cost(part, shares).value)
+        nu, bound = self._penalty.least_bound(g, shares, tau)
         whole = np.zeros(q.size)
         whole[counted] = part
         off = abs(float(whole.sum()) - 1.0)
@@ -185,115 +219,36 @@ class Penalised(Oracle):
         return WorstCase(whole, top + spread * value, top + spread * bound, gap, off, dual, "clarabel", 0)
 
 
-def _least_bound(divergence: str, g: Array, q: Array, tau: float) -> tuple[float, float]:
-    """ν with the least bound, and that bound, for losses with the maximum 0 and a spread of 1."""
-    from scipy.optimize import minimize_scalar
-
-    if divergence == "total-variation":
-        return -tau, float(q @ np.maximum(g, -tau))
-
-    def bound(nu: float) -> float:
-        if tau == 0.0:
-            return nu if nu >= 0.0 else np.inf
-        if divergence == "kl":
-            return float(nu + tau * (q @ np.expm1(np.minimum((g - nu) / tau, 700.0))))
-        return float(nu + tau + q @ np.maximum(g - nu, 0.0) ** 2 / (4.0 * tau))
-
-    found = minimize_scalar(bound, bounds=(-1.0 - 2.0 * tau, 0.0), method="bounded", options={"xatol": 1e-14})
-    return min(((float(found.x), float(found.fun)), (0.0, bound(0.0))), key=lambda each: each[1])
-
-
 def _dual(oracle: Penalised, losses: Any) -> tuple[Any, list[Any]]:
     """The least bound and the constraints on what it is made of, by the formulas of the class's docstring."""
     import cvxpy
 
     q, weight = oracle._center[0], float(oracle._weight[0])
-    if oracle.divergence != "total-variation":  # no p has mass where q has none
+    if oracle._penalty.keeps_support:
         inside = np.flatnonzero(q > 0.0)
         losses, q = losses[inside], q[inside]
     if weight == 0.0:
         top = cvxpy.Variable()
         return top, [losses <= top]
-    return DUALS[oracle.divergence](losses, q, weight)
+    return oracle._penalty.dual(losses, q, weight)
 
 
-def _kl(losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
-    """ν with Σ q·exp((f-ν)/τ) <= 1, written as solvers fail least.
-
-    At a small τ in units of the losses and with q in the exponent, at a large one in units of τ.
-    """
-    import cvxpy
-
-    nu, terms = cvxpy.Variable(), cvxpy.Variable(q.size)
-    if weight > 1.0:
-        return nu, [cvxpy.ExpCone((losses - nu) / weight, np.ones(q.size), terms), q @ terms <= 1.0]
-    cone = cvxpy.ExpCone(losses - nu + weight * np.log(q), np.full(q.size, weight), terms)
-    return nu, [cone, cvxpy.sum(terms) <= weight]
+def penalties() -> dict[str, Penalty]:
+    """The divergences that have a price, by the names of their sets."""
+    own = {name: vars(cls).get("penalty") for name, cls in SETS.classes().items()}
+    return {name: penalty for name, penalty in own.items() if penalty is not None}
 
 
-def _chi_square(losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
-    """m + Σ q·(d + d²/4τ) with d = max(f-m, -2τ): the bound at ν = m - 2τ, without what cancels at a large τ.
-
-    Σ q·d² is at most s if ‖(2·√q·d, s-1)‖ <= s+1.
-    """
-    import cvxpy
-
-    middle, square, d = cvxpy.Variable(), cvxpy.Variable(), cvxpy.Variable(q.size)
-    scaled = cvxpy.multiply(2.0 * np.sqrt(q), d)
-    cone = cvxpy.SOC(square + 1, cvxpy.hstack([scaled, square - 1]))
-    return middle + q @ d + square / (4.0 * weight), [d >= losses - middle, d >= -2.0 * weight, cone]
-
-
-def _total_variation(losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
-    """Σ q·max(f, ν) with ν >= max f - τ."""
-    import cvxpy
-
-    nu, most = cvxpy.Variable(), cvxpy.Variable(q.size)
-    return q @ most, [most >= losses, most >= nu, losses <= nu + weight]
-
-
-DUALS: dict[str, Callable[[Any, Array, float], tuple[Any, list[Any]]]] = {
-    "chi-square": _chi_square,
-    "kl": _kl,
-    "total-variation": _total_variation,
-}
-"""The divergences, each with its dual problem for cvxpy; the kernel has the divergence's name."""
-
-
-def _chi_square_cost(p: Any, q: Array) -> Any:
-    import cvxpy
-
-    return cvxpy.sum_squares(cvxpy.multiply(1.0 / np.sqrt(q), p - q))
-
-
-def _kl_cost(p: Any, q: Array) -> Any:
-    import cvxpy
-
-    return cvxpy.sum(cvxpy.rel_entr(p, q))
-
-
-def _total_variation_cost(p: Any, q: Array) -> Any:
-    import cvxpy
-
-    return 0.5 * cvxpy.norm1(p - q)
-
-
-COSTS: dict[str, Callable[[Any, Array], Any]] = {
-    "chi-square": _chi_square_cost,
-    "kl": _kl_cost,
-    "total-variation": _total_variation_cost,
-}
-"""The divergences of p as cvxpy expressions, for the solver that answers where a closed form has no proof."""
-
-
-def _name_of(divergence: Any) -> str:
-    """Return the name of a divergence that is given by name or as the class of its ball."""
+def _found(divergence: Any) -> tuple[str, Penalty]:
+    """The name and the penalty of a divergence that is given by name or as the class of its ball."""
     name = getattr(divergence, "name", "") if isinstance(divergence, type) else divergence
-    if not isinstance(name, str) or name not in DUALS:
+    cls = SETS.find(name) if isinstance(name, str) and name else None
+    penalty = None if cls is None else vars(cls).get("penalty")
+    if penalty is None:
         shown = divergence.__name__ if isinstance(divergence, type) else repr(divergence)
         raise UnknownName(
-            f"there is no penalised oracle for {shown}{instead(str(name), DUALS)}",
+            f"there is no penalised oracle for {shown}{instead(str(name), penalties())}",
             parameter="divergence",
             value=divergence,
         )
-    return name
+    return name, penalty

@@ -331,13 +331,16 @@ def made_of(
     indices: ArrayLike | None,
 ) -> Ragged:
     """Answer `UncertaintySet.ragged`, for a set with a `layout`."""
-    try:
-        bound = inspect.signature(kind).bind(*parameters, **named)
-    except TypeError as error:
-        raise TypeError(f"{kind.__name__}.ragged() {error}") from None
-    bound.apply_defaults()
     assert kind.layout is not None
-    along, given = kind.layout.parameters, bound.arguments
+    along = kind.layout.parameters
+    given = dict(zip(along, parameters, strict=False)) | dict(named)
+    if len(parameters) + len(named) != len(along) or given.keys() != along.keys():  # defaults, or an error
+        try:
+            bound = inspect.signature(kind).bind(*parameters, **named)
+        except TypeError as error:
+            raise TypeError(f"{kind.__name__}.ragged() {error}") from None
+        bound.apply_defaults()
+        given = bound.arguments
     first = next(iter(along))
     structure = structure_of(first, given[first], indptr, indices)
     read = {name: each.read(name, given[name], structure) for name, each in along.items()}

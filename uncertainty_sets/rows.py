@@ -105,11 +105,11 @@ def structure_of(name: str, first: Any, indptr: ArrayLike | None, indices: Array
             f"{name} as a SciPy CSR matrix",
             parameter="indptr",
         )
-    edges = _integers("indptr", indptr)
+    edges = as_integers("indptr", indptr)
     _check_edges(edges)
     if indices is None:
         return Structure(edges, None, int(edges[-1]))
-    places = _integers("indices", indices)
+    places = as_integers("indices", indices)
     if places.size != edges[-1]:
         raise InvalidParameter(
             f"indices must have indptr[-1] = {edges[-1]} entries, got {places.size}",
@@ -144,7 +144,7 @@ def _check_format(name: str, value: Any) -> None:
         )
 
 
-def _integers(name: str, value: ArrayLike) -> Integers:
+def as_integers(name: str, value: ArrayLike) -> Integers:
     """Our own int64 copy: kernels trust it, so nobody else may write to it."""
     array = np.asarray(value)
     if array.ndim != 1 or array.dtype.kind not in "iu":

@@ -22,7 +22,7 @@ from bench.soak.questions.question import Batch
 from bench.soak.record import Record
 from bench.soak.residuals import RESIDUALS
 from bench.soak.rounds import batch, run, schedule
-from uncertainty_sets import Box, available_sets, entropy_pooling
+from uncertainty_sets import Box, available_sets, entropy_pooling, get_set
 
 CLOSED = [name for name, maker in MAKERS.items() if not maker.conic]
 CONIC = [name for name, maker in MAKERS.items() if maker.conic]
@@ -85,48 +85,45 @@ def test_every_set_of_the_registry_takes_part():
     assert {name.partition(" ")[0] for name in MAKERS} >= set(available_sets())
 
 
+BY_ROW = {"entries", "rows"}
+"""What differs by row of a batch."""
+
+
 def ordinary(name, size=10):
-    """A batch without extremes, whose answers have gaps and residuals of rounding size."""
+    """A batch without extremes, whose answers have gaps and residuals of rounding size.
+
+    A set of the registry has its default parameters; only other cases are written here.
+    """
     rng = np.random.default_rng(5)
     q, f = rng.dirichlet(np.ones(size), 4), rng.normal(size=(4, size))
     root = rng.normal(size=(size, size))
-    by_row = {
-        "box": {"lower": 0.5 * q, "upper": 2.0 * q},
-        "cd-norm": {"center": q, "spread": 0.5 * q, "budget": np.full(4, 2.0)},
-        "kl": {"center": q, "radius": np.full(4, 0.1)},
-        "ellipsoid": {"center": q, "radius": np.full(4, 0.05)},
-        "ellipsoid dense": {"center": q, "radius": np.full(4, 0.05)},
-        "wasserstein-1": {"center": q, "radius": np.full(4, 0.3)},
-        "wasserstein-1 matrix": {"center": q, "radius": np.full(4, 0.05)},
-        "total-variation": {"center": q, "radius": np.full(4, 0.2)},
-        "weighted-l1": {"center": q, "radius": np.full(4, 0.3)},
-        "chi-square": {"center": q, "radius": np.full(4, 0.3)},
-        "hellinger": {"center": q, "radius": np.full(4, 0.05)},
-        "burg": {"center": q, "radius": np.full(4, 0.1)},
-        "cressie-read": {"center": q, "radius": np.full(4, 0.1)},
-        "cvar": {"center": q, "tail": np.full(4, 0.3)},
-        "evar": {"center": q, "tail": np.full(4, 0.7)},
-        "cvar-mixture": {"center": q},
-        "spectral": {"center": q},
-    }.get(name, {})
-    shared = {
-        "ellipsoid": {"shape": np.linspace(0.5, 2.0, size)},
-        "ellipsoid dense": {"shape": root @ root.T / size + np.eye(size)},
-        "wasserstein-1 matrix": {
-            "cost": np.abs(np.subtract.outer(rng.random(size), rng.random(size))) * (1 - np.eye(size))
-        },
-        "weighted-l1": {"weights": np.linspace(0.5, 2.0, size)},
-        "cressie-read": {"power": 1.5},
-        "cvar-mixture": {"tails": np.array([1.0, 0.3]), "weights": np.array([0.4, 0.6])},
-        "spectral": {"distortion": np.array([[0.0, 0.0], [0.2, 0.6], [0.5, 0.8], [1.0, 1.0]])},
-        "polyhedron": {"D": root[:3], "c": root[:3].mean(axis=1) + 0.05},
-        "plug-in tv": {"center": q[0], "radius": 0.2},
-        "plug-in euclidean": {"center": q[0], "radius": 0.2},
-        "plug-in entropic": {"center": q[0], "radius": 0.2},
-        "units tv": {"center": q[0], "radius": 0.2, "scale": 1e-4, "link": 1e-3},
-        "units euclidean": {"center": q[0], "radius": 0.2, "scale": 1e-4, "link": 1e-3},
-        "units entropic": {"center": q[0], "radius": 0.2, "scale": 1e-4, "link": 0.0},
-    }.get(name, {})
+    if name in available_sets() and get_set(name).layout is not None:
+        lie = {key: each.what for key, each in get_set(name).layout.parameters.items()}
+        drawn = [get_set(name).default_parameters(each) for each in q]
+        rows = {key: np.array([each[key] for each in drawn]) for key, what in lie.items() if what in BY_ROW}
+        shared = {key: drawn[0].get(key) for key, what in lie.items() if what not in BY_ROW}
+        if name == "ellipsoid":  # one shape for all rows
+            shared["shape"] = rows.pop("shape")[0]
+        shared = {key: np.array(each) for key, each in shared.items() if each is not None}
+        return Case(name, "by hand", {**rows, **shared}, frozenset(rows), f)
+    center, ball = {"center": q}, {"center": q[0], "radius": 0.2}
+    by_row, shared = {
+        "ellipsoid dense": (
+            center | {"radius": np.full(4, 0.05)},
+            {"shape": root @ root.T / size + np.eye(size)},
+        ),
+        "wasserstein-1 matrix": (
+            center | {"radius": np.full(4, 0.05)},
+            {"cost": np.abs(np.subtract.outer(rng.random(size), rng.random(size))) * (1 - np.eye(size))},
+        ),
+        "polyhedron": ({}, {"D": root[:3], "c": root[:3].mean(axis=1) + 0.05}),
+        "plug-in tv": ({}, ball),
+        "plug-in euclidean": ({}, ball),
+        "plug-in entropic": ({}, ball),
+        "units tv": ({}, ball | {"scale": 1e-4, "link": 1e-3}),
+        "units euclidean": ({}, ball | {"scale": 1e-4, "link": 1e-3}),
+        "units entropic": ({}, ball | {"scale": 1e-4, "link": 0.0}),
+    }[name]
     return Case(name, "by hand", {**by_row, **shared}, frozenset(by_row), f)
 
 

@@ -121,6 +121,76 @@ class Neyman(PowerBall):
         return [*cones, cvxpy.sum(parts) <= 1.0 + radius]
 '''
 
+PENALTY = '''
+"""Euclidean: distributions within a Euclidean distance of a centre, and the price of the square."""
+
+import cvxpy as cp
+import numpy as np
+
+from uncertainty_sets import UncertaintySet
+from uncertainty_sets.kernels.layout import BOUND, DUAL, GAP, ITERATIONS, STATUS, VALUE, VIOLATION
+from uncertainty_sets.penalised import Penalty
+
+
+class SquarePenalty(Penalty):
+    """½·‖p - q‖² as a price: p = max(q + (f-ν)/τ, 0)."""
+
+    keeps_support = False
+    second_order = True
+
+    def kernel(self):
+        return rows
+
+    def cost(self, p, q):
+        return 0.5 * cp.sum_squares(p - q)
+
+    def bound(self, nu, g, q, tau):
+        p = np.maximum(q + (g - nu) / tau, 0.0)
+        return float(nu + p @ (g - nu) - 0.5 * tau * (p - q) @ (p - q))
+
+    def dual(self, losses, q, weight):
+        nu, p, square = cp.Variable(), cp.Variable(q.size, nonneg=True), cp.Variable()
+        cone = cp.SOC(square + 1, cp.hstack([2 * p, square - 1]))
+        return nu + 0.5 * weight * (square - q @ q), [weight * (p - q) >= losses - nu, cone]
+
+
+def rows(F, center, weight, warm, P, out):
+    """By sorting, as a point is projected onto the simplex."""
+    for b, f in enumerate(F):
+        q, tau = center[b if len(center) > 1 else 0], max(weight[b if len(weight) > 1 else 0], 1e-300)
+        x = q + f / tau
+        down = np.sort(x)[::-1]
+        cut = (np.cumsum(down) - 1.0) / np.arange(1.0, x.size + 1.0)
+        shift = cut[np.flatnonzero(down > cut)[-1]]
+        P[b] = np.maximum(x - shift, 0.0)
+        value = P[b] @ f - 0.5 * tau * (P[b] - q) @ (P[b] - q)
+        bound = SquarePenalty().bound(shift * tau, f, q, tau)
+        out[b, [VALUE, BOUND, GAP, VIOLATION, ITERATIONS, STATUS, DUAL]] = (
+            value, bound, bound - value, abs(P[b].sum() - 1.0), 1, 0, shift * tau
+        )
+
+
+class Euclidean(UncertaintySet):
+    """A ball.
+
+    Args:
+        center: probabilities, shape (N,).
+        radius: the largest distance.
+    """
+
+    name = "z-squares"
+    formula = "‖p - q‖ <= radius"
+    penalty = SquarePenalty()
+
+    def __init__(self, center, radius):
+        self.center, self.radius = np.array(center, dtype=np.float64), float(radius)
+        self.size = self.center.size
+
+    def constraints(self, p):
+        """The norm."""
+        return [cp.norm(p - self.center) <= self.radius]
+'''
+
 CONSTRAINTS_ONLY_SET = '''
 """Euclidean: distributions within a Euclidean distance of a centre."""
 
@@ -203,6 +273,7 @@ FILES = {
     "uncertainty_sets/sets/tail.py": CLOSED_FORM_SET,
     "uncertainty_sets/sets/neyman.py": DIVERGENCE,
     "uncertainty_sets/sets/euclidean.py": CONSTRAINTS_ONLY_SET,
+    "uncertainty_sets/sets/squares.py": PENALTY,
     "uncertainty_sets/backends/scipy_.py": BACKEND,
 }
 NAMES = ("a-tail", "a-neyman", "z-euclidean")
@@ -283,6 +354,31 @@ def test_capabilities_are_on_the_class(project):
         assert worst_case("a-tail", [1.0, 2.0], center=[0.5, 0.5], level=0.5).backend == "closed-form"
     """
     python(project, "-c", "\n".join(line.strip() for line in code.splitlines()))
+
+
+def test_a_price_is_on_the_class(project):
+    """Its worst case is the maximum that cvxpy finds, and `robust.support` takes it."""
+    code = """
+        import cvxpy as cp, numpy as np
+        from uncertainty_sets import Penalised
+        from uncertainty_sets.penalised import penalties
+        from uncertainty_sets.robust import support
+        assert "z-squares" in penalties()
+        rng = np.random.default_rng(0)
+        q, F = rng.dirichlet(np.ones(6)), rng.normal(size=(3, 6))
+        answer = Penalised("z-squares", q, 2.0).worst_case(F)
+        for f, value in zip(F, answer.value):
+            p = cp.Variable(6, nonneg=True)
+            price = cp.Maximize(f @ p - cp.sum_squares(p - q))
+            best = cp.Problem(price, [cp.sum(p) == 1]).solve(solver="CLARABEL")
+            assert abs(best - value) < 1e-6, (best, value)
+            x = cp.Variable(6)
+            least = cp.Problem(cp.Minimize(support(Penalised("z-squares", q, 2.0), x)), [x == f])
+            assert abs(least.solve(solver="CLARABEL") - value) < 1e-6
+            solved = Penalised("z-squares", q, 2.0)._by_solver(f)
+            assert abs(solved.value - value) < 1e-6 and solved.gap < 1e-4
+    """
+    python(project, "-c", "\n".join(line[8:] for line in code.splitlines()))
 
 
 def test_the_command_line(project):

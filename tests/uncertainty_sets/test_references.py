@@ -19,7 +19,7 @@ from tests.uncertainty_sets import definitions, reference
 from tests.uncertainty_sets.cases import NAMES, Case, losses
 from tests.uncertainty_sets.test_properties import by_solvers, every_set
 from uncertainty_sets import available_sets, get_set
-from uncertainty_sets.penalised import DUALS, Penalised
+from uncertainty_sets.penalised import Penalised, penalties
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SIZES = st.integers(1, 8)
@@ -67,12 +67,12 @@ def test_every_set_has_a_definition():
 
 
 def test_every_penalty_has_a_definition():
-    lacking = sorted(DUALS.keys() - definitions.DIVERGENCES.keys())
+    lacking = sorted(penalties().keys() - definitions.DIVERGENCES.keys())
     assert not lacking, (
         f"no reference for {', '.join(lacking)}: write the divergence of p from q as a cvxpy expression into "
         "DIVERGENCES in tests/uncertainty_sets/definitions.py"
     )
-    assert definitions.DIVERGENCES.keys() == DUALS.keys()
+    assert definitions.DIVERGENCES.keys() == penalties().keys()
 
 
 @pytest.mark.property
@@ -90,7 +90,7 @@ def test_the_worst_case_is_the_maximum_over_the_definition(name, data):
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("name", sorted(DUALS))
+@pytest.mark.parametrize("name", sorted(penalties()))
 @by_solvers
 @given(data=st.data())
 def test_a_penalised_worst_case_is_the_maximum_by_its_definition(name, data):
@@ -117,7 +117,7 @@ def table() -> str:
         ]
         for name in NAMES
     ]
-    penalties = [
+    prices = [
         [
             f'`Penalised("{name}")`',
             "yes" if name in definitions.DIVERGENCES else "no",
@@ -125,10 +125,10 @@ def table() -> str:
             "",
             "",
         ]
-        for name in sorted(DUALS)
+        for name in sorted(penalties())
     ]
     titles = ["set", "definition in cvxpy", "another formula or LP", "bound from `dual`", "soak"]
-    lines = [titles, ["---"] * len(titles), *rows, *penalties]
+    lines = [titles, ["---"] * len(titles), *rows, *prices]
     return "\n".join(f"| {' | '.join(line)} |".replace("  ", " ") for line in lines)
 
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from tests.uncertainty_sets.plugins import ALL, Entropic, Euclidean, TotalVariation
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import EmptySet, InvalidInput
-from uncertainty_sets.penalised import DUALS, Penalised
+from uncertainty_sets.penalised import Penalised, penalties
 from uncertainty_sets.robust import support
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.polyhedron import Polyhedron
@@ -201,7 +201,7 @@ def test_an_empty_set_is_an_error_and_not_an_unbounded_problem(limits):
         support(Stated(limits), cp.Variable(3))
 
 
-@pytest.mark.parametrize("divergence", sorted(DUALS))
+@pytest.mark.parametrize("divergence", sorted(penalties()))
 @pytest.mark.parametrize("weight", [0.0, 1e-3, 0.5, 1e4])
 def test_a_penalised_expression(divergence, weight):
     """Value, slope and sign, a centre with a zero, and the solver's optimum at a point."""

@@ -18,7 +18,7 @@ from tests import tolerances
 from tests.uncertainty_sets import definitions
 from tests.uncertainty_sets.cases import NAMES
 from tests.uncertainty_sets.test_references import varied
-from uncertainty_sets.penalised import DUALS, Penalised
+from uncertainty_sets.penalised import Penalised, penalties
 from uncertainty_sets.robust import support
 
 PRICE = 0.3
@@ -33,7 +33,7 @@ def oracle(name, size, rng):
     )
 
 
-ORACLES = [*NAMES, *(f"penalised {name}" for name in sorted(DUALS))]
+ORACLES = [*NAMES, *(f"penalised {name}" for name in sorted(penalties()))]
 
 
 def dual(subject, gain):

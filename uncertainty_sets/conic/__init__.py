@@ -10,5 +10,6 @@
 | `dual_cone` | says which multipliers are valid |
 | `elastic` | says by how much a program must be widened to have a point: emptiness, inside, membership |
 | `membership` | measures how far a distribution is from the set, and finds one in it |
+| `support` | makes an oracle's value a cvxpy expression, which turns into its dual problem |
 | `sizing` | fixes the size of a set that takes it from the losses |
 """

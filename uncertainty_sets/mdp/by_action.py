@@ -12,10 +12,10 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import InvalidParameter
-from uncertainty_sets.mdp.model import MDP, Integers
+from uncertainty_sets.mdp.model import MDP
 from uncertainty_sets.mdp.solution import Update
 from uncertainty_sets.ragged import Ragged
-from uncertainty_sets.rows import entries_of, is_sparse
+from uncertainty_sets.rows import Integers, entries_of, is_sparse
 
 Ambiguity = type[UncertaintySet] | Callable[[Array], UncertaintySet]
 """A class of sets, or a function from the probabilities of one state-action to the set around them."""

@@ -15,9 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_floats, as_number
-from uncertainty_sets.rows import is_sparse
-
-Integers = NDArray[np.int64]
+from uncertainty_sets.rows import Integers, as_integers, is_sparse
 
 
 class MDP:
@@ -100,7 +98,7 @@ class MDP:
         array([0, 7, 0])
         """
         s, a, t = (
-            _integers(*each)
+            as_integers(*each)
             for each in (("states", states), ("actions", actions), ("next_states", next_states))
         )
         p, r = (
@@ -263,7 +261,7 @@ class MDP:
                     parameter="actions_per_state",
                 )
             return np.full(states, rows // states)
-        counts = _integers("actions_per_state", given)
+        counts = as_integers("actions_per_state", given)
         if counts.size != states or counts.sum() != rows or (counts < 0).any():
             raise InvalidParameter(
                 f"actions_per_state must have a number for each of the {states} states and sum to the {rows} "
@@ -363,17 +361,6 @@ def check_discount(discount: float) -> float:
         InvalidParameter,
         "; without discount the value may be infinite: use 0.999 or so",
     )
-
-
-def _integers(name: str, value: ArrayLike) -> Integers:
-    array = np.asarray(value)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidParameter(
-            f"{name} must be a vector of integers, got shape {array.shape} of type {array.dtype}",
-            parameter=name,
-            value=value,
-        )
-    return array.astype(np.int64)
 
 
 def _check_numbers(states: Integers, next_states: Integers) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.mdp.model import MDP, Integers
+from uncertainty_sets.mdp.model import MDP
+from uncertainty_sets.rows import Integers
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.penalised import Penalty
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
 from uncertainty_sets.sets._balls import KEYS, SupportedBall, pulled_in
 
@@ -111,3 +112,46 @@ class ChiSquare(SupportedBall, certified=True):
         with np.errstate(over="ignore"):
             moved = (p[inside] - q[inside]) / np.sqrt(q[inside])
             return float(moved @ moved)
+
+
+class ChiSquarePenalty(Penalty):
+    """Σ (p-q)²/q as a price."""
+
+    second_order: ClassVar[bool] = True
+    largest: ClassVar[float] = 5e307
+
+    def kernel(self) -> Callable[..., None]:
+        """Of kernels/penalised.py."""
+        from uncertainty_sets.kernels.penalised import chi_square
+
+        return chi_square
+
+    def cost(self, p: Any, q: Array) -> Any:
+        """In cvxpy."""
+        import cvxpy
+
+        return cvxpy.sum_squares(cvxpy.multiply(1.0 / np.sqrt(q), p - q))
+
+    def bound(self, nu: float, g: Array, q: Array, tau: float) -> float:
+        """ν + τ + Σ q·max(g-ν, 0)²/4τ."""
+        return float(nu + tau + q @ np.maximum(g - nu, 0.0) ** 2 / (4.0 * tau))
+
+    def dual(self, losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
+        """m + Σ q·(d + d²/4τ) with d = max(f-m, -2τ), the bound at ν = m - 2τ: nothing cancels at a large τ.
+
+        Σ q·d² is at most s if ‖(2·√q·d, s-1)‖ <= s+1.
+        """
+        import cvxpy
+
+        middle, square, d = cvxpy.Variable(), cvxpy.Variable(), cvxpy.Variable(q.size)
+        scaled = cvxpy.multiply(2.0 * np.sqrt(q), d)
+        cone = cvxpy.SOC(square + 1, cvxpy.hstack([scaled, square - 1]))
+        return middle + q @ d + square / (4.0 * weight), [d >= losses - middle, d >= -2.0 * weight, cone]
+
+    def mended(self, found: WorstCase, losses: Array, center: Array, weight: Array) -> Array | None:
+        """A weight that is infinite once the losses are scaled makes ν about mean - 2·weight."""
+        far = np.isneginf(found.dual["nu"])
+        return np.where(far, found.value - 2.0 * weight, found.dual["nu"]) if np.any(far) else None
+
+
+ChiSquare.penalty = ChiSquarePenalty()

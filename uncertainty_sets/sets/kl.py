@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.penalised import Penalty
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
 from uncertainty_sets.sets._balls import SupportedBall, pulled_in
 
@@ -115,3 +116,54 @@ class KL(SupportedBall, certified=True):
         far = x * (np.log(np.where(x > 0.0, x, 1.0)) - np.log(y)) - x + y
         terms = np.where(x == close, near, far)
         return float(terms.sum()) + float(x.sum() - y.sum())
+
+
+FAR = 1e149
+"""Of losses: beyond, they may be scaled before they are answered."""
+
+
+class KLPenalty(Penalty):
+    """Σ p·log(p/q) as a price."""
+
+    exponential: ClassVar[bool] = True
+
+    def kernel(self) -> Callable[..., None]:
+        """Of kernels/penalised.py."""
+        from uncertainty_sets.kernels.penalised import kl
+
+        return kl
+
+    def cost(self, p: Any, q: Array) -> Any:
+        """In cvxpy."""
+        import cvxpy
+
+        return cvxpy.sum(cvxpy.rel_entr(p, q))
+
+    def bound(self, nu: float, g: Array, q: Array, tau: float) -> float:
+        """ν - τ + τ·Σ q·exp((g-ν)/τ)."""
+        return float(nu + tau * (q @ np.expm1(np.minimum((g - nu) / tau, 700.0))))
+
+    def dual(self, losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
+        """ν with Σ q·exp((f-ν)/τ) <= 1, written as solvers fail least.
+
+        At a small τ in units of the losses and with q in the exponent, at a large one in units of τ.
+        """
+        import cvxpy
+
+        nu, terms = cvxpy.Variable(), cvxpy.Variable(q.size)
+        if weight > 1.0:
+            return nu, [cvxpy.ExpCone((losses - nu) / weight, np.ones(q.size), terms), q @ terms <= 1.0]
+        cone = cvxpy.ExpCone(losses - nu + weight * np.log(q), np.full(q.size, weight), terms)
+        return nu, [cone, cvxpy.sum(terms) <= weight]
+
+    def mended(self, found: WorstCase, losses: Array, center: Array, weight: Array) -> Array | None:
+        """Losses this large were scaled, and small ones became 0 by that; ν is no less than this."""
+        if np.abs(losses).max() <= FAR:
+            return None
+        masses = np.where(center > 0.0, center, 1.0)
+        with np.errstate(over="ignore"):
+            least = losses.max(axis=-1) + weight * np.log(masses.min(axis=1))
+        return np.asarray(np.maximum(found.dual["nu"], least))
+
+
+KL.penalty = KLPenalty()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.penalised import Penalty
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
 from uncertainty_sets.sets._balls import Ball
 
@@ -106,3 +107,39 @@ class TotalVariation(Ball, certified=True):
             return None
         q, radius = self._center[0], float(self._radius[0])
         return lambda point: nearest(point, q, radius)
+
+
+class TotalVariationPenalty(Penalty):
+    """½·Σ |p-q| as a price."""
+
+    keeps_support: ClassVar[bool] = False
+
+    def kernel(self) -> Callable[..., None]:
+        """Of kernels/penalised.py."""
+        from uncertainty_sets.kernels.penalised import total_variation
+
+        return total_variation
+
+    def cost(self, p: Any, q: Array) -> Any:
+        """In cvxpy."""
+        import cvxpy
+
+        return 0.5 * cvxpy.norm1(p - q)
+
+    def bound(self, nu: float, g: Array, q: Array, tau: float) -> float:
+        """Σ q·max(g, ν) for ν >= -τ."""
+        return float(q @ np.maximum(g, nu)) if nu >= -tau else np.inf
+
+    def least_bound(self, g: Array, q: Array, tau: float) -> tuple[float, float]:
+        """At the least ν."""
+        return -tau, self.bound(-tau, g, q, tau)
+
+    def dual(self, losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
+        """Σ q·max(f, ν) with ν >= max f - τ."""
+        import cvxpy
+
+        nu, most = cvxpy.Variable(), cvxpy.Variable(q.size)
+        return q @ most, [most >= losses, most >= nu, losses <= nu + weight]
+
+
+TotalVariation.penalty = TotalVariationPenalty()

@@ -1,7 +1,7 @@
 """Robust losses for PyTorch. Needs ``pip install "fdro[torch]"``.
 
-`robust_loss` is the worst expected loss as a differentiable function, `worst_case_weights` its gradient, and
-`GroupRobustLoss` a loss module for mini-batches with groups.
+`robust_loss` is the worst expected loss as a differentiable function and `worst_case_weights` its gradient
+(`oracle`); `GroupRobustLoss` is a loss module for mini-batches with groups (`groups`).
 """
 
 from uncertainty_sets.torch.groups import GroupRobustLoss
