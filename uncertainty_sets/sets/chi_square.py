@@ -132,7 +132,8 @@ class ChiSquare(SupportedBall):
         return np.inf if p[self._center[0] == 0.0].any() else self._divergence(p)
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest
+        from uncertainty_sets.kernels.projection import QUADRATIC
+        from uncertainty_sets.kernels.projection import nearest_in_ball as nearest
 
         if self.rows is not None:
             return None

@@ -129,7 +129,8 @@ class KL(SupportedBall):
         return np.inf if p[q == 0.0].any() else max(0.0, self._divergence(p))
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.ball_projection import ENTROPY, nearest
+        from uncertainty_sets.kernels.projection import ENTROPY
+        from uncertainty_sets.kernels.projection import nearest_in_ball as nearest
 
         if self.rows is not None:
             return None
