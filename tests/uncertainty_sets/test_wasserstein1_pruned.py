@@ -7,7 +7,7 @@ import pytest
 
 from tests import tolerances
 from uncertainty_sets import Wasserstein1
-from uncertainty_sets.kernels import wasserstein1_sweep, wasserstein_line, wasserstein_prune
+from uncertainty_sets.kernels import wasserstein_envelope, wasserstein_line, wasserstein_prune
 from uncertainty_sets.kernels.layout import (
     BOUND,
     COLUMNS,
@@ -127,8 +127,8 @@ def test_entries_are_dropped_and_the_search_is_the_same():
     assert abs(pruned[ITERATIONS] - every[ITERATIONS]) <= 2
     x, lam = np.arange(float(SIZE)), every[DUAL]
     low, high = np.empty(SIZE, np.uint32), np.empty(SIZE, np.uint32)
-    wasserstein1_sweep.sweep(f, x, subject.center, f.max(), 0.99 * lam, low)
-    wasserstein1_sweep.sweep(f, x, subject.center, f.max(), 1.01 * lam, high)
+    wasserstein_envelope.sweep(f, x, subject.center, f.max(), 0.99 * lam, low)
+    wasserstein_envelope.sweep(f, x, subject.center, f.max(), 1.01 * lam, high)
     count = wasserstein_prune.changing(low, high)
     changed = wasserstein_prune.sources(low, high, count)
     assert changed.tolist() == np.flatnonzero(low != high).tolist()
@@ -138,7 +138,7 @@ def test_entries_are_dropped_and_the_search_is_the_same():
     assert 0 < count < kept < SIZE / 4
     # Every target at a rate in between is kept.
     between = np.empty(SIZE, np.uint32)
-    wasserstein1_sweep.sweep(f, x, subject.center, f.max(), lam, between)
+    wasserstein_envelope.sweep(f, x, subject.center, f.max(), lam, between)
     assert (marks[between[changed]] != wasserstein_prune.DROPPED).all()
     settled = low == high
     assert (between[settled] == low[settled]).all()

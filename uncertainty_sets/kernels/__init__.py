@@ -1,25 +1,38 @@
-"""numba kernels: arrays in, arrays out, no classes, no validation.
+"""numba kernels: arrays in, arrays out, no classes, no validation. In the order in which one would read them:
 
-| set | files |
+| file | has |
 |---|---|
-| Box | `box` |
-| Burg, CressieRead, Hellinger | `cressie_read`, with `power_sums`, `power_links` and `power_pole` |
-| CDNorm | `cd_norm`; `cd_norm_equal` for equal spreads, else `cd_norm_search`; `cd_norm_window` for large N |
-| ChiSquare | `chi_square`; `cressie_read` for hard cases |
-| Ellipsoid | `ellipsoid_diagonal`, with `ellipsoid_search` for hard cases; `ellipsoid_dense` for a matrix |
-| CVaR | `box` |
-| CVaRMixture | `cvar_mixture` |
-| EVaR, KL | `kl` |
-| Intersection of a ball and boxes | `clipped` |
-| Penalised | `penalised`, with the passes of `kl` |
-| Spectral | `spectral` |
-| TotalVariation | `total_variation` |
-| Wasserstein, Wasserstein1 | `wasserstein_line` for positions, `wasserstein_matrix` for any cost |
-| WeightedL1 | `weighted_l1` |
-| KL, ChiSquare, TotalVariation, a budget per state | `by_state_kl`, `by_state_chi_square`, `by_state_l1` |
+| `dispatch` | the one way from a set's parameters to a kernel and back, on several threads |
+| `layout` | the columns that kernels write |
+| `scan` | each one's first and last step: read losses, write and judge the answer; how `ragged` is called |
+| `tilt` | balls of a divergence: what they share, and the entries that are made of a *link* |
+| `kl`, `chi_square` | the links of KL (EVaR too) and ChiSquare |
+| `exponential` | exp and log in forms that run on vector units |
+| `cressie_read`, `power_sums` | Burg, CressieRead, Hellinger, and hard cases of ChiSquare |
+| `least_radius`, `power_radius` | the least radius that reaches a target, for these and total variation |
+| `penalised` | a divergence that costs instead of one that is bounded |
+| `clipped`, `clipped_balance` | a KL or quadratic ball cut by a box |
+| `selection` | the threshold at which sorted weights reach a target, unsorted |
+| `box`, `cvar_mixture`, `total_variation` | by such selections: Box and CVaR, CVaRMixture, TotalVariation |
+| `spectral` | Spectral: a sort |
+| `tangent` | the minimum of a convex function of one variable, a price |
+| `weighted_l1` | WeightedL1 by such a search |
+| `cd_norm`, `cd_norm_search`, `cd_norm_window` | CDNorm: equal spreads; any others; large N |
+| `wasserstein_line`, `wasserstein_envelope`, `wasserstein_prune` | transport on a line |
+| `wasserstein_distance` | the transport distance of a given p |
+| `wasserstein_matrix` | transport at any cost |
+| `ellipsoid_diagonal`, `ellipsoid_search` | Ellipsoid with a diagonal, and hard cases of it |
+| `ellipsoid_dense`, `quadratic_form` | Ellipsoid with a matrix, and the linear algebra |
+| `projection` | nearest points; not part of an oracle |
+| `by_state` | budgets that the rows of a state share |
+| `by_state_tilt`, `by_state_improve`, `by_state_evaluate` | a row; the best policy; a given policy |
+| `by_state_kl`, `by_state_chi_square`, `by_state_l1` | the entries; total variation has a way of its own |
+| `chain` | Markov chains that a policy and nature's transitions make |
+| `jit`, `native` | how kernels are compiled, kept and found |
 
-A set's file has `rows`, which `dispatch.answer` calls with the parameters; `layout` says what `rows` writes.
-Most have `ragged` too, for rows of different lengths; `gathering` says how it is called.
+A set's file has `rows`, which `dispatch.answer` calls with the parameters, and most have `ragged` too, for
+rows of different lengths. A new divergence with a closed form is a file with its link, of which `tilt.ball`
+makes both.
 
 A kernel that Python calls is marked with `entry`, which names the parameters that it writes:
 
@@ -34,29 +47,9 @@ in a Python process. The build names what it finds. Usual replacements:
 
 | not | but |
 |---|---|
-| np.dot, @, np.linalg | a loop (`cholesky.dot`) |
+| np.dot, @, np.linalg | a loop (`quadratic_form.dot`) |
 | x.max(), x.min() | `scan.largest`, `scan.smallest` |
 | x[:] = y for two arrays | `scan.copy` |
 | np.sort, lists | `selection.sort_pairs` |
 | raise, assert | a status |
-
-What several of them use:
-
-| file | has |
-|---|---|
-| `jit` | how kernels are compiled |
-| `cache` | compiled kernels on disk |
-| `scan` | the first and last step of each: read the losses, write and judge the answer |
-| `gathering` | the losses of a ragged row from shared values, and its answer into columns |
-| `by_state` | states whose rows share a budget; `by_state_tilt`, `by_state_improve`, `by_state_evaluate` |
-| `tangent` | the minimum of a convex function of one variable (CDNorm, Wasserstein, WeightedL1) |
-| `selection` | the threshold at which sorted weights reach a target, unsorted (Box, CDNorm, TotalVariation) |
-| `exponential`, `logarithm` | exp and log in forms that run on vector units (KL, powers) |
-| `budget_projection` | the nearest point of a Box or CDNorm; not part of an oracle |
-| `ball_projection` | the nearest point of a KL or χ² ball or a diagonal Ellipsoid; not part of an oracle |
-| `total_variation_projection` | the nearest point of a total variation ball; not part of an oracle |
-| `least_radius` | what the files `…_radius` share: the least radius whose worst case reaches a target |
-| `radius_layout` | what they write |
-| `cholesky` | a block's factor, and solutions for three right-hand sides (Ellipsoid) |
-| `quadratic_form` | xᵀQx and xᵀQ⁻¹x of an ill-conditioned matrix (Ellipsoid) |
 """

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan
-from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
+from uncertainty_sets.kernels.scan import finish, larger, longest_row, losses_of, put, scan
+from uncertainty_sets.kernels.selection import share_of, threshold, work_space
 
 
 @summing
@@ -34,16 +33,9 @@ def fill(
 
 @kernel
 def solve(
-    f: Array,
-    lower: Array,
-    width: Array,
-    rest: float,
-    p: Array,
-    out: Array,
-    keys: Array,
-    weights: Array,
+    f: Array, lower: Array, width: Array, rest: float, p: Array, out: Array, keys: Array, weights: Array,
     sample: Array,
-) -> None:
+) -> None:  # fmt: skip
     """Solve one row; `rest` is 1 - Σ lower."""
     least, top, status = scan(f)
     if status != OK:
@@ -59,8 +51,7 @@ def solve(
 @kernel
 def rows(F: Matrix, lower: Matrix, width: Matrix, rest: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
-    keys, weights = np.empty(F.shape[1]), np.empty(F.shape[1])
-    sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
+    keys, weights, sample = work_space(F.shape[1])
     many = lower.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
@@ -70,26 +61,13 @@ def rows(F: Matrix, lower: Matrix, width: Matrix, rest: Vector, warm: Matrix, P:
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    lower: Vector,
-    width: Vector,
-    rest: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, lower: Vector, width: Vector, rest: Vector, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
     most = longest_row(indptr, first, after)
     scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
-    keys, weights = np.empty(most), np.empty(most)
-    sample = np.empty((2, SAMPLE if most > 96 else 1))
+    keys, weights, sample = work_space(most)
     for b in range(first, after):
         i, j = indptr[b], indptr[b + 1]
         f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)

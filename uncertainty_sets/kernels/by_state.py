@@ -29,10 +29,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.gathering import Integers
 from uncertainty_sets.kernels.jit import kernel
 from uncertainty_sets.kernels.layout import DUAL, NOT_FINITE, OK, OUT_OF_RANGE
-from uncertainty_sets.kernels.scan import MOST, scan
+from uncertainty_sets.kernels.scan import MOST, Integers, scan
 
 KL, CHI_SQUARE = 1, 2  # the modes of tilts
 ROUNDING = DUAL + 1

@@ -7,6 +7,8 @@ largest losses alone, in a bracket. Every η proves the bound (Σ_a c_a(π_a·η
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
@@ -42,11 +44,10 @@ from uncertainty_sets.kernels.by_state_tilt import (
     write,
     write_top,
 )
-from uncertainty_sets.kernels.gathering import Integers, put
-from uncertainty_sets.kernels.jit import entry, kernel
-from uncertainty_sets.kernels.kl import HIGHEST, newton
+from uncertainty_sets.kernels.jit import kernel, owned_by
+from uncertainty_sets.kernels.kl import HIGHEST, newton, within
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, NOT_FINITE, OK, OUT_OF_RANGE, STATUS
-from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, finish
+from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, Integers, finish, put
 
 PASSES = 60
 AIM, OVER = 1e-13, 1e-11  # of the budget: what D is aimed at, and how far over it may end
@@ -100,23 +101,14 @@ def search(
         off = spent - budget
         if abs(off) <= AIM * budget or (abs(off) <= OVER * budget and abs(off) > 0.5 * missed):
             break
-        # 3. Narrow the bracket; Newton's step, outwards in strides without an upper end, or the middle.
+        # 3. Narrow the bracket, and the next η inside it.
         missed = abs(off)
         if off > 0.0:
             high = eta
         else:
             low = max(low, eta)
         move = newton(spent, growth, budget, highest)
-        step = eta * np.exp(move) if abs(move) < 300.0 else np.inf
-        if high == np.inf:
-            if not (step > low and step < HIGHEST):
-                step = min(eta * stride, HIGHEST)
-                stride *= stride
-        elif not (step > low and step < high) or abs(move) > 0.5 * before:
-            step = np.sqrt(low) * np.sqrt(high)
-            before = np.log(high / low)
-        else:
-            before = abs(move)
+        step, stride, before = within(eta, move, low, high, stride, before)
         # 4. No passes or no numbers left: finish on the feasible side.
         if passes >= PASSES or not (step > low and step < high):
             if off > OVER * budget:
@@ -194,22 +186,27 @@ def solve(
     finish(one, reference, value, bound, violation, passes * count, spread)
 
 
-@entry("P", "out")
-@kernel
-def evaluate(
-    mode: int, values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector,
-    scale: float, unit: float, state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector,
-    budget: Vector, policy: Vector, P: Vector, out: Matrix,
-) -> None:  # fmt: skip
-    """Evaluate a policy in the states first, …, after - 1; out[DUAL] is read as a start, NaN for none."""
-    entries, count = most_entries(state_rows, indptr, first, after), most_rows(state_rows, first, after)
-    F, table, size, one = np.empty(entries), np.empty((count, FACTS)), np.empty(count), np.empty(COLUMNS)
-    for s in range(first, after):
-        start, stop = state_rows[s], state_rows[s + 1]
-        read(
-            mode, values, indices, offsets, row_offsets, sizes, scale, unit, indptr, start, stop, center, F,
-            table, size,
-        )  # fmt: skip
-        one[DUAL] = out[DUAL, s]
-        solve(mode, F, center, indptr, start, stop, table, size, budget[s], policy[start:stop], P, one)
-        put(one, out, s)
+def evaluate_by(mode: int, module: str) -> Callable[..., None]:
+    """The kernel of a mode, for a file of its own (by_state_kl.py says why)."""
+
+    @kernel
+    @owned_by(module, "evaluate")
+    def evaluate(
+        values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector, scale: float,
+        unit: float, state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector,
+        budget: Vector, policy: Vector, P: Vector, out: Matrix,
+    ) -> None:  # fmt: skip
+        """Evaluate a policy in the states first, …, after - 1; out[DUAL] is read as a start, NaN for none."""
+        entries, count = most_entries(state_rows, indptr, first, after), most_rows(state_rows, first, after)
+        F, table, size, one = np.empty(entries), np.empty((count, FACTS)), np.empty(count), np.empty(COLUMNS)
+        for s in range(first, after):
+            start, stop = state_rows[s], state_rows[s + 1]
+            read(
+                mode, values, indices, offsets, row_offsets, sizes, scale, unit, indptr, start, stop, center,
+                F, table, size,
+            )  # fmt: skip
+            one[DUAL] = out[DUAL, s]
+            solve(mode, F, center, indptr, start, stop, table, size, budget[s], policy[start:stop], P, one)
+            put(one, out, s)
+
+    return evaluate

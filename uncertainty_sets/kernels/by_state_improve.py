@@ -8,6 +8,8 @@ the least top is looked for, and then T is bracketed, with every row's tilt solv
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
@@ -47,10 +49,9 @@ from uncertainty_sets.kernels.by_state_tilt import (
     write,
     write_top,
 )
-from uncertainty_sets.kernels.gathering import Integers, put
-from uncertainty_sets.kernels.jit import entry, kernel
+from uncertainty_sets.kernels.jit import kernel, owned_by
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import finish
+from uncertainty_sets.kernels.scan import Integers, finish, put
 
 ROUNDS, HALVINGS = 30, 200
 NEAR = 1e-11  # of the range: the gap at which a search ends
@@ -406,25 +407,30 @@ def solve(
         tilts[a] = table[a, X] * table[a, SCALE]
 
 
-@entry("tilts", "policy", "P", "out")
-@kernel
-def improve(
-    mode: int, values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector,
-    scale: float, unit: float, state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector,
-    budget: Vector, tilts: Vector, policy: Vector, P: Vector, out: Matrix,
-) -> None:  # fmt: skip
-    """Improve the states first, …, after - 1; out[DUAL] and `tilts` are read as a start, NaN for none."""
-    entries, count = most_entries(state_rows, indptr, first, after), most_rows(state_rows, first, after)
-    F, table, size, one = np.empty(entries), np.empty((count, FACTS)), np.empty(count), np.empty(COLUMNS)
-    for s in range(first, after):
-        start, stop = state_rows[s], state_rows[s + 1]
-        read(
-            mode, values, indices, offsets, row_offsets, sizes, scale, unit, indptr, start, stop, center, F,
-            table, size,
-        )  # fmt: skip
-        one[DUAL] = out[DUAL, s]
-        solve(
-            mode, F, center, indptr, start, stop, table, size, budget[s], tilts[start:stop],
-            policy[start:stop], P, one,
-        )  # fmt: skip
-        put(one, out, s)
+def improve_by(mode: int, module: str) -> Callable[..., None]:
+    """The kernel of a mode, for a file of its own (by_state_kl.py says why)."""
+
+    @kernel
+    @owned_by(module, "improve")
+    def improve(
+        values: Vector, indices: Indices, offsets: Vector, row_offsets: Vector, sizes: Vector, scale: float,
+        unit: float, state_rows: Indices, indptr: Indices, first: int, after: int, center: Vector,
+        budget: Vector, tilts: Vector, policy: Vector, P: Vector, out: Matrix,
+    ) -> None:  # fmt: skip
+        """Improve the states first, …, after - 1; out[DUAL] and `tilts` are read as a start, NaN for none."""
+        entries, count = most_entries(state_rows, indptr, first, after), most_rows(state_rows, first, after)
+        F, table, size, one = np.empty(entries), np.empty((count, FACTS)), np.empty(count), np.empty(COLUMNS)
+        for s in range(first, after):
+            start, stop = state_rows[s], state_rows[s + 1]
+            read(
+                mode, values, indices, offsets, row_offsets, sizes, scale, unit, indptr, start, stop, center,
+                F, table, size,
+            )  # fmt: skip
+            one[DUAL] = out[DUAL, s]
+            solve(
+                mode, F, center, indptr, start, stop, table, size, budget[s], tilts[start:stop],
+                policy[start:stop], P, one,
+            )  # fmt: skip
+            put(one, out, s)
+
+    return improve

@@ -30,10 +30,9 @@ from uncertainty_sets.kernels.by_state import (
     most_rows,
     settle_range,
 )
-from uncertainty_sets.kernels.gathering import Integers, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, NOT_FINITE, OK, OUT_OF_RANGE, STATUS
-from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, finish, larger
+from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, Integers, finish, larger, put
 from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, sort_pairs, threshold
 
 STEPS = 60

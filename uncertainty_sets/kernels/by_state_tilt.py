@@ -39,10 +39,9 @@ from uncertainty_sets.kernels.by_state import (
     X,
     gather,
 )
-from uncertainty_sets.kernels.gathering import Integers
 from uncertainty_sets.kernels.jit import kernel, summing
 from uncertainty_sets.kernels.kl import HIGHEST, tilt, tilt_exactly, tilt_little
-from uncertainty_sets.kernels.scan import copy, larger
+from uncertainty_sets.kernels.scan import Integers, copy, larger
 from uncertainty_sets.kernels.tilt import moments, write_face
 
 LEAST = 1e-140  # of a tilt that counts: its square is a number

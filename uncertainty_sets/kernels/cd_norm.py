@@ -1,9 +1,9 @@
 """CD-norm: p = q + s·u with -cap <= u <= rise, Σ|u| <= budget, Σ s·u = 0; cap = min(1, q/s) holds p >= 0, and
 rise = min(1, (1-q)/s) says p <= 1, which is implied but keeps sums of size 1 if spreads are larger.
 
-Equal spreads take two selections (cd_norm_equal.py), any others a search for the multiplier ν of Σ s·u = 0
-(cd_norm_search.py). Both leave in `ends` what p is made of, and `write` does the rest. Losses are measured
-from their maximum `top`, and n = ν - top.
+Equal spreads take two selections, budget/2 up and budget/2 down, or a box if they meet; any others a search
+for the multiplier ν of Σ s·u = 0 (cd_norm_search.py). Both leave in `ends` what p is made of, and `write`
+does the rest. Losses are measured from their maximum `top`, and n = ν - top.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.cd_norm_equal import box_ends, equal_ends, fill_equal
 from uncertainty_sets.kernels.cd_norm_search import (
     BLOCK,
     END,
@@ -33,14 +32,84 @@ from uncertainty_sets.kernels.cd_norm_search import (
     search,
 )
 from uncertainty_sets.kernels.cd_norm_window import search_windows
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan
-from uncertainty_sets.kernels.selection import FEW, SAMPLE
+from uncertainty_sets.kernels.scan import finish, larger, longest_row, losses_of, put, scan
+from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, threshold
 from uncertainty_sets.kernels.tangent import MEMORY, X, mixture
 
 PRUNED_FROM = 20_000  # entries; above, a sample tells which ones matter
+
+
+@kernel
+def equal_ends(
+    f: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, work: Array, sample: Array,
+    ends: Array,
+) -> bool:  # fmt: skip
+    """Spend budget/2 up on the largest losses and budget/2 down on the smallest; False if they meet.
+
+    The two thresholds are those of one knapsack with ν in the middle between them and π/s half their
+    distance. ends[0] and ends[1] receive threshold and share, upper and lower; ends[2] ν and π.
+    """
+    # 1. Both selections; downwards is upwards of -f.
+    v, keys, weights = work[0, : f.size], work[2], work[3]
+    most, half = 0.0, 0.5 * budget
+    for i in range(f.size):
+        v[i] = -f[i]
+        most = max(most, s[i])
+    up, above_up, at_up = threshold(f, rise, half, keys, weights, sample)
+    down, above_down, at_down = threshold(v, cap, half, keys, weights, sample)
+    down = -down
+    # 2. The budget does not bind if one side cannot spend its half, or if the sides meet.
+    if min(above_up + at_up, above_down + at_down) < half or up <= down:
+        return False
+    # 3. Thresholds, shares and multipliers.
+    ends[0, 0], ends[0, 1] = up, share_of(half - above_up, at_up)
+    ends[1, 0], ends[1, 1] = down, share_of(half - above_down, at_down)
+    ends[2, X] = 0.5 * (up - top) + 0.5 * (down - top)
+    ends[2, PI] = most * (0.5 * (up - down))
+    return True
+
+
+@summing
+def fill_equal(f: Array, q: Array, s: Array, rise: Array, cap: Array, ends: Array, p: Array) -> None:
+    """Write p from the two thresholds: whole above `up` and below `down`, a share of what lies on them."""
+    up, share_up = ends[0, 0], ends[0, 1]
+    down, share_down = ends[1, 0], ends[1, 1]
+    for i in range(f.size):
+        part_up = 1.0 if f[i] > up else (share_up if f[i] == up else 0.0)
+        part_down = 1.0 if f[i] < down else (share_down if f[i] == down else 0.0)
+        u = rise[i] * part_up - cap[i] * part_down
+        p[i] = larger(0.0, q[i] + s[i] * u)
+
+
+@kernel
+def box_ends(
+    f: Array, s: Array, rise: Array, cap: Array, top: float, work: Array, sample: Array, ends: Array
+) -> None:
+    """Solve the box q - s·cap <= p <= q + s·rise, which is the set if the budget does not bind.
+
+    Entries at the threshold take what the others leave, all in one direction: that spends the least budget.
+    """
+    # 1. The box's threshold.
+    width, rest = work[1], 0.0
+    for i in range(f.size):
+        width[i] = s[i] * rise[i] + s[i] * cap[i]
+        rest += s[i] * cap[i]
+    t, _, _ = threshold(f, width[: f.size], rest, work[2], work[3], sample)
+    # 2. What the entries off the threshold leave, and the room of those on it.
+    net, room_up, room_down = 0.0, 0.0, 0.0
+    for i in range(f.size):
+        if f[i] > t:
+            net -= s[i] * rise[i]
+        elif f[i] < t:
+            net += s[i] * cap[i]
+        else:
+            room_up += s[i] * rise[i]
+            room_down += s[i] * cap[i]
+    ends[0, 0], ends[0, 1] = t, share_of(net, room_up)
+    ends[1, 0], ends[1, 1] = t, share_of(-net, room_down)
+    ends[2, X], ends[2, PI] = t - top, 0.0
 
 
 @summing
@@ -78,17 +147,9 @@ def totals(
 
 @kernel
 def write(
-    f: Array,
-    q: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    equal: bool,
-    top: float,
-    ends: Array,
-    p: Array,
-) -> tuple[float, float, float]:
+    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, equal: bool, top: float,
+    ends: Array, p: Array,
+) -> tuple[float, float, float]:  # fmt: skip
     """Write p from `ends`; return its value, the bound of the multipliers in ends[2], the violation.
 
     A loop that stores p and sums at once would add in another order if p lies just behind f in memory.
@@ -114,25 +175,10 @@ def write(
 
 @kernel
 def solve(
-    f: Array,
-    q: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    equal: float,
-    nu: float,
-    first_pi: float,
-    p: Array,
-    out: Array,
-    pruned_from: int,
-    whole: Array,
-    places: Places,
-    work: Array,
-    draw: Array,
-    ends: Array,
-    memory: Array,
-) -> None:
+    f: Array, q: Array, s: Array, rise: Array, cap: Array, budget: float, equal: float, nu: float,
+    first_pi: float, p: Array, out: Array, pruned_from: int, whole: Array, places: Places, work: Array,
+    draw: Array, ends: Array, memory: Array,
+) -> None:  # fmt: skip
     """Solve one row; `equal` is 1 if all spreads are equal, else 0; `nu`, `first_pi`: a start, or NaN."""
     # 1. Read the losses; those that are not finite or must be scaled first go back to the caller.
     least, top, status = scan(f)
@@ -173,17 +219,9 @@ def solve(
 @entry("P", "out")
 @kernel
 def rows(
-    F: Matrix,
-    center: Matrix,
-    spread: Matrix,
-    rise: Matrix,
-    cap: Matrix,
-    budget: Vector,
-    equal: Vector,
-    warm: Matrix,
-    P: Matrix,
-    out: Matrix,
-) -> None:
+    F: Matrix, center: Matrix, spread: Matrix, rise: Matrix, cap: Matrix, budget: Vector, equal: Vector,
+    warm: Matrix, P: Matrix, out: Matrix,
+) -> None:  # fmt: skip
     """Solve every row of F; parameters with one row serve all rows."""
     work = np.empty((4, F.shape[1]))
     draw = np.empty((2, SAMPLE if F.shape[1] > FEW else 1))
@@ -196,25 +234,9 @@ def rows(
         w = b if started else 0
         nu, pi = warm[w, 0], warm[w, 1]
         solve(
-            F[b],
-            q,
-            s,
-            up,
-            down,
-            budget[r],
-            equal[r],
-            nu,
-            pi,
-            P[b],
-            out[b],
-            PRUNED_FROM,
-            whole,
-            places,
-            work,
-            draw,
-            ends,
-            memory,
-        )
+            F[b], q, s, up, down, budget[r], equal[r], nu, pi, P[b], out[b], PRUNED_FROM, whole, places, work,
+            draw, ends, memory,
+        )  # fmt: skip
 
 
 @kernel
@@ -239,22 +261,10 @@ def limits(q: Array, given: Array, s: Array, rise: Array, cap: Array) -> float:
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    spread: Vector,
-    budget: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, spread: Vector, budget: Vector, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
     most = longest_row(indptr, first, after)
     scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
     spreads, rises, caps = np.empty(most), np.empty(most), np.empty(most)
@@ -271,23 +281,7 @@ def ragged(
         w = b if started else 0
         nu, pi, limit, p = warm[0, w], warm[1, w], budget[b if many else 0], P[i:j]
         solve(
-            f,
-            q,
-            s,
-            up,
-            down,
-            limit,
-            equal,
-            nu,
-            pi,
-            p,
-            one,
-            PRUNED_FROM,
-            whole,
-            places,
-            work,
-            draw,
-            ends,
+            f, q, s, up, down, limit, equal, nu, pi, p, one, PRUNED_FROM, whole, places, work, draw, ends,
             memory,
-        )
+        )  # fmt: skip
         put(one, out, b)

@@ -97,20 +97,9 @@ def knapsack_totals(
 
 @kernel
 def evaluate(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    n: float,
-    v: Array,
-    w: Array,
-    keys: Array,
-    weights: Array,
-    sample: Array,
-    end: Array,
-) -> None:
+    f: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, n: float, v: Array, w: Array,
+    keys: Array, weights: Array, sample: Array, end: Array,
+) -> None:  # fmt: skip
     """Solve the knapsack at ν = top + n into `end`; v, w, keys, weights and sample are work space."""
     # 1. The knapsack's threshold π; 0 if the budget pays for every entry.
     pi, share = 0.0, 1.0
@@ -124,17 +113,9 @@ def evaluate(
 
 @summing
 def sum_block(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    top: float,
-    n: float,
-    high: float,
-    first: int,
-    after: int,
+    f: Array, s: Array, rise: Array, cap: Array, top: float, n: float, high: float, first: int, after: int,
     v: Array,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float]:  # fmt: skip
     """Heights of some entries into v; of those above `high` the weight, Σ s·u and Σ s·u·(f - top)."""
     above, mass, gain = 0.0, 0.0, 0.0
     for i in range(first, after):
@@ -164,20 +145,9 @@ def keep_between(v: Array, first: int, after: int, low: float, high: float, plac
 
 @kernel
 def evaluate_near(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    n: float,
-    low: float,
-    high: float,
-    work: Array,
-    places: Places,
-    sample: Array,
-    end: Array,
-) -> bool:
+    f: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, n: float, low: float, high: float,
+    work: Array, places: Places, sample: Array, end: Array,
+) -> bool:  # fmt: skip
     """`evaluate` in one pass if the knapsack's threshold lies between low and high; False if it does not.
 
     Entries above `high` are taken whole as they come by; only those in between are left for the selection.
@@ -216,24 +186,10 @@ def evaluate_near(
 
 @kernel
 def search(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    start: float,
-    reach: float,
-    pi: float,
-    tolerance: float,
-    kink: float,
-    window: Array,
-    places: Places,
-    work: Array,
-    sample: Array,
-    ends: Array,
-    memory: Array,
-) -> tuple[int, bool]:
+    f: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, start: float, reach: float,
+    pi: float, tolerance: float, kink: float, window: Array, places: Places, work: Array, sample: Array,
+    ends: Array, memory: Array,
+) -> tuple[int, bool]:  # fmt: skip
     """Bracket the minimum of φ from `start`, then close in on it, all within a window.
 
     Returns the number of evaluations, and whether the window holds the minimum and the thresholds of all of

@@ -67,18 +67,9 @@ def total_height(f: Array, s: Array, top: float, n: float) -> float:
 
 @kernel
 def draw_samples(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    top: float,
-    n: float,
-    by_height: float,
-    by_spread: float,
-    by_number: float,
-    samples: Array,
-    counts: Counts,
-) -> None:
+    f: Array, s: Array, rise: Array, cap: Array, top: float, n: float, by_height: float, by_spread: float,
+    by_number: float, samples: Array, counts: Counts,
+) -> None:  # fmt: skip
     """Draw SAMPLES samples; an entry's chance is by_height·s·|f - ν| + by_spread·s + by_number.
 
     Few entries with large spreads or far losses may carry the answer: they get into all samples. The
@@ -113,22 +104,9 @@ def draw_samples(
 
 @kernel
 def sampled_window(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    spread: float,
-    start: float,
-    whole: Array,
-    places: Places,
-    work: Array,
-    sample: Array,
-    ends: Array,
-    memory: Array,
-    window: Array,
-) -> tuple[float, float]:
+    f: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, spread: float, start: float,
+    whole: Array, places: Places, work: Array, sample: Array, ends: Array, memory: Array, window: Array,
+) -> tuple[float, float]:  # fmt: skip
     """Solve the samples; the window holds their answers with a margin. Returns ν - top and π of the last."""
     # 1. Draw them; a third of the chances goes by heights, by spreads and by numbers each.
     total, weight = weighted_sums(f, s, top)
@@ -183,19 +161,9 @@ def widen_thresholds(window: Array, margin_low: float, margin_high: float) -> No
 
 @summing
 def decide_block(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    top: float,
-    n0: float,
-    n1: float,
-    least: float,
-    most: float,
-    first: int,
-    after: int,
-    undecided: Array,
-) -> tuple[float, float, float]:
+    f: Array, s: Array, rise: Array, cap: Array, top: float, n0: float, n1: float, least: float, most: float,
+    first: int, after: int, undecided: Array,
+) -> tuple[float, float, float]:  # fmt: skip
     """Sums of the entries that are taken at all n in [n0, n1] and thresholds in [least, most].
 
     `undecided` becomes 1.0 for each entry that is neither taken nor left at all of them, else 0.0.
@@ -255,23 +223,10 @@ def gathered(
 
 @kernel
 def search_windows(
-    f: Array,
-    s: Array,
-    rise: Array,
-    cap: Array,
-    budget: float,
-    top: float,
-    spread: float,
-    start: float,
-    tol: float,
-    kink: float,
-    whole: Array,
-    places: Places,
-    work: Array,
-    sample: Array,
-    ends: Array,
+    f: Array, s: Array, rise: Array, cap: Array, budget: float, top: float, spread: float, start: float,
+    tol: float, kink: float, whole: Array, places: Places, work: Array, sample: Array, ends: Array,
     memory: Array,
-) -> int:
+) -> int:  # fmt: skip
     """`search` in a window around the minimum, or among all entries if it is not found there.
 
     `start` is where the samples' searches begin, or NaN.
@@ -293,24 +248,9 @@ def search_windows(
         if not above:
             fk, sk, rk, ck = gathered(f, s, rise, cap, places[:kept])
             used, found = search(
-                fk,
-                sk,
-                rk,
-                ck,
-                budget,
-                top,
-                n,
-                reach,
-                pi,
-                tol,
-                kink,
-                window,
-                places,
-                work,
-                sample,
-                ends,
+                fk, sk, rk, ck, budget, top, n, reach, pi, tol, kink, window, places, work, sample, ends,
                 memory,
-            )
+            )  # fmt: skip
             evaluations += used
             if found:
                 return evaluations

@@ -33,15 +33,9 @@ def expected_rewards(
 @entry("out")
 @kernel
 def discounted_rest(
-    state_rows: Indices,
-    indptr: Indices,
-    indices: Indices,
-    policy: Vector,
-    p: Vector,
-    discount: float,
-    v: Vector,
-    out: Vector,
-) -> None:
+    state_rows: Indices, indptr: Indices, indices: Indices, policy: Vector, p: Vector, discount: float,
+    v: Vector, out: Vector,
+) -> None:  # fmt: skip
     """Write v - γPv, with P the mean of the rows of each state under the policy."""
     for s in range(v.size):
         total = 0.0

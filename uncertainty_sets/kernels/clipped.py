@@ -20,16 +20,26 @@ A quadratic ball comes with a radius of 1: its shape has been multiplied by the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix
-from uncertainty_sets.kernels.clipped_balance import KL, QUADRATIC, balance, exactness, measure
-from uncertainty_sets.kernels.clipped_entries import fill, pull_in, totals
-from uncertainty_sets.kernels.jit import entry, kernel, summing
+from uncertainty_sets.kernels.clipped_balance import (
+    KL,
+    QUADRATIC,
+    Ball,
+    balance,
+    exactness,
+    fill,
+    measure,
+    pull_in,
+)
+from uncertainty_sets.kernels.jit import entry, kernel, owned_by, summing
 from uncertainty_sets.kernels.kl import AIM, OVER, newton
 from uncertainty_sets.kernels.layout import DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.scan import copy, finish, larger, scan
-from uncertainty_sets.kernels.selection import SAMPLE, threshold
+from uncertainty_sets.kernels.scan import copy, expectation, finish, larger, scan
+from uncertainty_sets.kernels.selection import threshold, work_space
 
 REST, SHIFT, ROOM, UNIT, EASE, OFF, KIND, RADIUS, WORTH = range(9)
 """The numbers of a row: 1 - Σlower; c; the radius less the divergence of p₀; by how much radius and shape
@@ -58,23 +68,9 @@ def box_bound(f: Array, lower: Array, width: Array, t: float) -> float:
 
 @kernel
 def search(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    c: float,
-    room: float,
-    worth: float,
-    farthest: float,
-    bottom: float,
-    top: float,
-    anchor: float,
-    theta: float,
-    shift: float,
-) -> tuple[float, float, float, float, float, float, int]:
+    mode: int, f: Array, ball: Ball, room: float, worth: float, farthest: float, bottom: float, top: float,
+    anchor: float, theta: float, shift: float,
+) -> tuple[float, float, float, float, float, float, int]:  # fmt: skip
     """θ with G = room, or one below with a gap of rounding size: (θ, anchor, pivot, shift, Σp - Σp₀, G,
     passes).
 
@@ -94,8 +90,8 @@ def search(
         rate, unit = theta * scale, twice * theta  # a difference of G is `unit` times the gap it makes
         while True:
             anchor, pivot, shift, excess, divergence, m0, m1, m2, more = balance(
-                mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift,
-                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, tolerance, nearness,
+                mode, f, ball, anchor, pivot, rate, shift, rate * (bottom - anchor) + pivot,
+                rate * (top - anchor) + pivot, scale, tolerance, nearness,
             )  # fmt: skip
             passes += more
             off = divergence - room
@@ -147,8 +143,8 @@ def search(
         if ended:
             rate = theta * scale
             anchor, pivot, shift, excess, divergence, m0, m1, m2, more = balance(
-                mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift,
-                rate * (bottom - anchor) + pivot, rate * (top - anchor) + pivot, scale, exact, 0.0,
+                mode, f, ball, anchor, pivot, rate, shift, rate * (bottom - anchor) + pivot,
+                rate * (top - anchor) + pivot, scale, exact, 0.0,
             )  # fmt: skip
             passes += more
             break
@@ -157,26 +153,11 @@ def search(
 
 @kernel
 def solve_by_box(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    lower: Array,
-    width: Array,
-    numbers: Array,
-    top: float,
-    spread: float,
-    p: Array,
-    out: Array,
-    keys: Array,
-    weights: Array,
-    sample: Array,
-) -> tuple[float, int]:
+    mode: int, f: Array, ball: Ball, lower: Array, width: Array, numbers: Array, top: float, spread: float,
+    p: Array, out: Array, keys: Array, weights: Array, sample: Array,
+) -> tuple[float, int]:  # fmt: skip
     """The box's own answer, of several the one nearest to q: (G, passes); written if it is in the ball."""
-    c, room = numbers[SHIFT], numbers[ROOM]
+    room = numbers[ROOM]
     t, _, _ = threshold(f, width, numbers[REST], keys, weights, sample)
     # Losses above, at and below t as 1, 0 and -1: those at t are the only ones between their bounds.
     low, high = np.inf, -np.inf
@@ -184,14 +165,14 @@ def solve_by_box(
         keys[i] = 1.0 if f[i] > t else (-1.0 if f[i] < t else 0.0)
     for i in range(f.size):
         if f[i] == t:
-            low, high = min(low, -(most[i] + offset[i])), max(high, -(least[i] + offset[i]))
+            low = min(low, -(ball.most[i] + ball.offset[i]))
+            high = max(high, -(ball.least[i] + ball.offset[i]))
     _, pivot, shift, _, farthest, _, _, _, passes = balance(
-        mode, keys, base, weight, offset, least, most, c, 0.0, 0.0, STEEP, 0.0, low, high, 1.0,
-        exactness(f.size), 0.0,
-    )  # fmt: skip
+        mode, keys, ball, 0.0, 0.0, STEEP, 0.0, low, high, 1.0, exactness(f.size), 0.0
+    )
     if farthest <= room * (1.0 + 1e-12):
-        fill(mode, keys, base, weight, offset, least, most, lower, width, c, 0.0, pivot, STEEP, shift, p)
-        value, total = totals(f, p, top)
+        fill(mode, keys, ball, lower, width, 0.0, pivot, STEEP, shift, p)
+        value, total = expectation(f, p, top)
         bound = (t - top) + box_bound(f, lower, width, t)
         violation = max(abs(total - 1.0), (farthest - room) * numbers[EASE])
         finish(out, top, value, bound, violation, passes, spread)
@@ -202,16 +183,7 @@ def solve_by_box(
 
 
 @kernel
-def least_price(
-    mode: int,
-    f: Array,
-    weight: Array,
-    least: Array,
-    most: Array,
-    numbers: Array,
-    mean: float,
-    spread: float,
-) -> float:
+def least_price(mode: int, f: Array, ball: Ball, numbers: Array, mean: float, spread: float) -> float:
     """The η at which a radius that is lost in the rounding of q counts least: half for it, half for what p
     could move.
 
@@ -222,30 +194,17 @@ def least_price(
     moves, radius = 1e-26, numbers[RADIUS] / numbers[UNIT]
     for i in range(f.size):
         d = (f[i] - mean) / spread
-        moves += weight[i] * d * d if (d > 0.0 and most[i] > 0.0) or (d < 0.0 and least[i] < 0.0) else 0.0
+        free = (d > 0.0 and ball.most[i] > 0.0) or (d < 0.0 and ball.least[i] < 0.0)
+        moves += ball.weight[i] * d * d if free else 0.0
     price: float = spread * np.sqrt(moves) / np.sqrt((2.0 if mode == KL else 4.0) * radius) / numbers[UNIT]
     return price
 
 
 @kernel
 def solve(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    lower: Array,
-    width: Array,
-    numbers: Array,
-    warm: Array,
-    p: Array,
-    out: Array,
-    keys: Array,
-    weights: Array,
-    sample: Array,
-) -> None:
+    mode: int, f: Array, ball: Ball, lower: Array, width: Array, numbers: Array, warm: Array, p: Array,
+    out: Array, keys: Array, weights: Array, sample: Array,
+) -> None:  # fmt: skip
     """Solve one row; `warm` is (η, ν) of a similar problem, or NaN."""
     # 1. Read the losses; answers that need no search: equal losses, and a set that is a point.
     bottom, top, status = scan(f)
@@ -254,11 +213,11 @@ def solve(
         return
     spread = top - bottom
     if spread == 0.0 or numbers[KIND] == POINT or numbers[KIND] == TOUCHING:
-        copy(base, p)
-        value, total = totals(f, p, top)
+        copy(ball.base, p)
+        value, total = expectation(f, p, top)
         price, lost = 0.0, 0.0
         if spread > 0.0:
-            price = least_price(mode, f, weight, least, most, numbers, top + value, spread)
+            price = least_price(mode, f, ball, numbers, top + value, spread)
             lost = 2.0 * price * numbers[RADIUS] if numbers[KIND] == POINT and price < np.inf else 0.0
         violation = max(abs(total - 1.0), numbers[OFF])
         finish(out, top, value, value + lost, violation, 0, spread)
@@ -266,17 +225,16 @@ def solve(
         return
     # 2. The box's own answer, if it is within the ball.
     farthest, passes = solve_by_box(
-        mode, f, base, weight, offset, least, most, lower, width, numbers, top, spread, p, out, keys, weights,
-        sample,
-    )  # fmt: skip
-    c, room = numbers[SHIFT], numbers[ROOM]
+        mode, f, ball, lower, width, numbers, top, spread, p, out, keys, weights, sample
+    )
+    c, room = ball.c, numbers[ROOM]
     if farthest <= room * (1.0 + 1e-12):
         return
     # 3. Start from the curvature at θ = 0, or from an earlier answer if it is of this size.
     scale, twice = 1.0 / spread, 1.0 if mode == KL else 2.0
-    mean, _ = totals(f, base, top)  # near μ while θ is small, so that the variance keeps its digits
+    mean, _ = expectation(f, ball.base, top)  # near μ while θ is small, so that the variance keeps its digits
     anchor, shift = top + mean, 0.0
-    _, _, m0, m1, m2 = measure(mode, f, base, weight, offset, least, most, c, anchor, 0.0, 0.0, 0.0, scale)
+    _, _, m0, m1, m2 = measure(mode, f, ball, anchor, 0.0, 0.0, 0.0, scale)
     passes += 2
     variance = m2 - m1 * (m1 / m0) if m0 > 0.0 else 0.0
     theta = 1.0
@@ -291,15 +249,14 @@ def solve(
         shift = theta * m1 / m0
     # 4. Search for θ, write p, and compute the certificate.
     theta, anchor, pivot, shift, excess, divergence, more = search(
-        mode, f, base, weight, offset, least, most, c, room, numbers[WORTH], farthest, bottom, top,
-        anchor, theta, shift,
-    )  # fmt: skip
-    fill(mode, f, base, weight, offset, least, most, lower, width, c, anchor, pivot, theta * scale, shift, p)
-    value, total = totals(f, p, top)
+        mode, f, ball, room, numbers[WORTH], farthest, bottom, top, anchor, theta, shift
+    )
+    fill(mode, f, ball, lower, width, anchor, pivot, theta * scale, shift, p)
+    value, total = expectation(f, p, top)
     mu = (anchor - top) * scale + (shift - pivot) / theta
     gap = (room - divergence) / (twice * theta) - mu * excess
     if mode == QUADRATIC:
-        divergence, excess, less = pull_in(base, weight, offset, lower, p, c, room)
+        divergence, excess, less = pull_in(ball, lower, p, room)
         total -= less
     over = divergence - room - twice * c * excess
     violation = max(abs(total - 1.0), over * numbers[EASE])
@@ -309,69 +266,28 @@ def solve(
     out[DUAL + 1] = anchor + ((shift - pivot) + c) * (spread / theta)
 
 
-@kernel
-def run(
-    mode: int,
-    F: Matrix,
-    base: Matrix,
-    weight: Matrix,
-    offset: Matrix,
-    least: Matrix,
-    most: Matrix,
-    lower: Matrix,
-    width: Matrix,
-    numbers: Matrix,
-    warm: Matrix,
-    P: Matrix,
-    out: Matrix,
-) -> None:
-    """Solve every row of F; parameters with one row serve all rows."""
-    keys, weights = np.empty(F.shape[1]), np.empty(F.shape[1])
-    sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
-    many, started = base.shape[0] > 1, warm.shape[0] > 1
-    for b in range(F.shape[0]):
-        r = b if many else 0
-        solve(
-            mode, F[b], base[r], weight[r], offset[r], least[r], most[r], lower[r], width[r], numbers[r],
-            warm[b if started else 0], P[b], out[b], keys, weights, sample,
-        )  # fmt: skip
+def rows_of(mode: int, name: str) -> Callable[..., None]:
+    """The entry of a mode."""
+
+    @kernel
+    @owned_by(__name__, name)
+    def rows(
+        F: Matrix, base: Matrix, weight: Matrix, offset: Matrix, least: Matrix, most: Matrix, lower: Matrix,
+        width: Matrix, numbers: Matrix, warm: Matrix, P: Matrix, out: Matrix,
+    ) -> None:  # fmt: skip
+        """Solve every row of F; parameters with one row serve all rows."""
+        keys, weights, sample = work_space(F.shape[1])
+        many, started = base.shape[0] > 1, warm.shape[0] > 1
+        for b in range(F.shape[0]):
+            r = b if many else 0
+            ball = Ball(base[r], weight[r], offset[r], least[r], most[r], numbers[r, SHIFT])
+            solve(
+                mode, F[b], ball, lower[r], width[r], numbers[r], warm[b if started else 0], P[b], out[b],
+                keys, weights, sample,
+            )  # fmt: skip
+
+    return rows
 
 
-@entry("P", "out")
-@kernel
-def kl_rows(
-    F: Matrix,
-    base: Matrix,
-    weight: Matrix,
-    offset: Matrix,
-    least: Matrix,
-    most: Matrix,
-    lower: Matrix,
-    width: Matrix,
-    numbers: Matrix,
-    warm: Matrix,
-    P: Matrix,
-    out: Matrix,
-) -> None:
-    """A KL ball and a box."""
-    run(KL, F, base, weight, offset, least, most, lower, width, numbers, warm, P, out)
-
-
-@entry("P", "out")
-@kernel
-def quadratic_rows(
-    F: Matrix,
-    base: Matrix,
-    weight: Matrix,
-    offset: Matrix,
-    least: Matrix,
-    most: Matrix,
-    lower: Matrix,
-    width: Matrix,
-    numbers: Matrix,
-    warm: Matrix,
-    P: Matrix,
-    out: Matrix,
-) -> None:
-    """A quadratic ball and a box."""
-    run(QUADRATIC, F, base, weight, offset, least, most, lower, width, numbers, warm, P, out)
+kl_rows = entry("P", "out")(rows_of(KL, "kl_rows"))
+quadratic_rows = entry("P", "out")(rows_of(QUADRATIC, "quadratic_rows"))

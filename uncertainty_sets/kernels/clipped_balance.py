@@ -1,18 +1,33 @@
-"""One θ of a clipped ball (clipped.py): how far p has moved from p₀, and the μ that makes Σp = Σp₀."""
+"""One θ of a clipped ball (clipped.py): how far p is from p₀, the μ that makes Σp = Σp₀, and p itself."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
-from uncertainty_sets.kernels.exponential import growth, times_exp
-from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
+from uncertainty_sets.kernels.exponential import exp_minus_line, growth, times_exp
+from uncertainty_sets.kernels.jit import entry, kernel, owned_by, strict, summing
 from uncertainty_sets.kernels.scan import larger, smaller
 
 KL, QUADRATIC = 0, 1  # modes
 MANY = 1000  # entries whose sum is rounded by more than one of them is worth
 
 PASSES, HALVINGS = 200, 30  # values of μ for one θ at most, and those from which the bracket is halved
+PULLS = 60  # of p to the ball, by less than rounding each
+
+
+class Ball(NamedTuple):
+    """A row's parameters: p₀, q or s, z₀, the least and most that x may be, and c."""
+
+    base: Array
+    weight: Array
+    offset: Array
+    least: Array
+    most: Array
+    c: float
 
 
 @kernel
@@ -22,90 +37,58 @@ def place(h: float, offset: float, pivot: float, rate: float, shift: float) -> f
     return x
 
 
-@summing
-def measure_kl(
-    f: Array,
-    base: Array,
-    q: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    c: float,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    scale: float,
-) -> tuple[float, float, float, float, float]:
-    """Σ(p - p₀), G, and over the entries between their bounds Σp, Σp·g, Σp·g², with g about the anchor."""
-    excess, divergence, m0, m1, m2 = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        h = f[i] - anchor
-        x = place(h, offset[i], pivot, rate, shift)
-        a, b = least[i], most[i]
-        d = smaller(larger(x, a), b)
-        moved, own = growth(q[i], d + (offset[i] - c), base[i], d)
-        excess += moved
-        divergence += own + moved * offset[i]
-        m = base[i] + moved if x >= a and x <= b and a < b else 0.0
-        g = h * scale
-        m0 += m
-        m1 += m * g
-        m2 += m * g * g
-    return excess, divergence, m0, m1, m2
+@kernel
+def move_kl(q: float, base: float, offset: float, c: float, d: float) -> tuple[float, float, float]:
+    """Of an entry whose x is d: p - p₀, its part of G, and dp/dx."""
+    moved, own = growth(q, d + (offset - c), base, d)
+    return moved, own + moved * offset, base + moved
 
 
-@summing
-def measure_quadratic(
-    f: Array,
-    s: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    scale: float,
-) -> tuple[float, float, float, float, float]:
-    """Σ(p - p₀), G, and over the entries between their bounds Σs, Σs·g, Σs·g², likewise."""
-    excess, divergence, m0, m1, m2 = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(f.size):
-        h = f[i] - anchor
-        x = place(h, offset[i], pivot, rate, shift)
-        a, b = least[i], most[i]
-        d = smaller(larger(x, a), b)
-        moved = s[i] * d
-        excess += moved
-        divergence += moved * (d + 2.0 * offset[i])
-        m = s[i] if x >= a and x <= b and a < b else 0.0
-        g = h * scale
-        m0 += m
-        m1 += m * g
-        m2 += m * g * g
-    return excess, divergence, m0, m1, m2
+@kernel
+def move_quadratic(s: float, base: float, offset: float, c: float, d: float) -> tuple[float, float, float]:
+    """Likewise."""
+    moved = s * d
+    return moved, moved * (d + 2.0 * offset), s
+
+
+def measure_by(move: Callable[..., tuple[float, float, float]]) -> Callable[..., tuple[float, ...]]:
+    """`measure` of a mode."""
+
+    @summing
+    @owned_by(__name__, "measure")
+    def measure(
+        f: Array, ball: Ball, anchor: float, pivot: float, rate: float, shift: float, scale: float
+    ) -> tuple[float, float, float, float, float]:
+        base, weight, offset, least, most, c = ball
+        excess, divergence, m0, m1, m2 = 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(f.size):
+            h = f[i] - anchor
+            x = place(h, offset[i], pivot, rate, shift)
+            a, b = least[i], most[i]
+            moved, part, m = move(weight[i], base[i], offset[i], c, smaller(larger(x, a), b))
+            excess += moved
+            divergence += part
+            m = m if x >= a and x <= b and a < b else 0.0
+            g = h * scale
+            m0 += m
+            m1 += m * g
+            m2 += m * g * g
+        return excess, divergence, m0, m1, m2
+
+    return measure
+
+
+measure_kl, measure_quadratic = measure_by(move_kl), measure_by(move_quadratic)
 
 
 @kernel
 def measure(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    c: float,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    scale: float,
-) -> tuple[float, float, float, float, float]:
-    """One of the two."""
+    mode: int, f: Array, ball: Ball, anchor: float, pivot: float, rate: float, shift: float, scale: float
+) -> tuple[float, ...]:
+    """Σ(p - p₀), G, and between the bounds Σm, Σm·g, Σm·g²: m = dp/dx, and g is measured from the anchor."""
     if mode == KL:
-        return measure_kl(f, base, weight, offset, least, most, c, anchor, pivot, rate, shift, scale)
-    return measure_quadratic(f, weight, offset, least, most, anchor, pivot, rate, shift, scale)
+        return measure_kl(f, ball, anchor, pivot, rate, shift, scale)
+    return measure_quadratic(f, ball, anchor, pivot, rate, shift, scale)
 
 
 @kernel
@@ -124,21 +107,10 @@ def middle(low: float, high: float) -> float:
 
 @kernel
 def jumping(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    c: float,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    low: float,
-    high: float,
+    mode: int, f: Array, ball: Ball, anchor: float, pivot: float, rate: float, low: float, high: float
 ) -> int:
     """The entry of which p changes most from one shift to the other; -1 if none does by much."""
+    _, weight, offset, least, most, c = ball
     found, jump = -1, 1e-16
     for i in range(f.size):
         x = place(f[i] - anchor, offset[i], pivot, rate, low)
@@ -163,24 +135,9 @@ def exactness(size: int) -> float:
 
 @kernel
 def balance(
-    mode: int,
-    f: Array,
-    base: Array,
-    weight: Array,
-    offset: Array,
-    least: Array,
-    most: Array,
-    c: float,
-    anchor: float,
-    pivot: float,
-    rate: float,
-    shift: float,
-    low: float,
-    high: float,
-    scale: float,
-    tolerance: float,
-    nearness: float,
-) -> tuple[float, float, float, float, float, float, float, float, int]:
+    mode: int, f: Array, ball: Ball, anchor: float, pivot: float, rate: float, shift: float, low: float,
+    high: float, scale: float, tolerance: float, nearness: float,
+) -> tuple[float, float, float, float, float, float, float, float, int]:  # fmt: skip
     """Anchor, pivot and shift that make Σp = Σp₀ at this θ, what `measure` finds there, and the passes.
 
     Newton's method, for KL on eˢʰⁱᶠᵗ, in which Σp is linear between kinks, within a bracket of the shift
@@ -192,9 +149,7 @@ def balance(
     shift = min(max(shift, low), high)
     while True:
         passes += 1
-        excess, divergence, m0, m1, m2 = measure(
-            mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, shift, scale
-        )
+        excess, divergence, m0, m1, m2 = measure(mode, f, ball, anchor, pivot, rate, shift, scale)
         part = excess / m0 if m0 > 0.0 else np.nan
         # Unless it is exact, the shift has to be near too: where hardly anything moves, Σp says little of it.
         near = tolerance <= exact or abs(part) <= nearness
@@ -213,15 +168,114 @@ def balance(
         if step in (shift, low, high):
             if abs(excess) <= 100.0 * exact and f.size >= MANY:
                 break
-            i = jumping(mode, f, base, weight, offset, least, most, c, anchor, pivot, rate, low, high)
+            i = jumping(mode, f, ball, anchor, pivot, rate, low, high)
             if turned or i < 0:
                 break
-            by = rate * (f[i] - anchor) - (offset[i] - pivot)
-            off = 1e-15 * (abs(rate * (f[i] - anchor)) + abs(offset[i] - pivot) + abs(low) + abs(high))
+            own, ahead = ball.offset[i], rate * (f[i] - anchor)
+            by = ahead - (own - pivot)
+            off = 1e-15 * (abs(ahead) + abs(own - pivot) + abs(low) + abs(high))
             step, low, high = shift - by, low - by - off, high - by + off
-            turned, anchor, pivot = True, f[i], offset[i]
+            turned, anchor, pivot = True, f[i], own
         shift = step
     return anchor, pivot, shift, excess, divergence, m0, m1, m2, passes
+
+
+@kernel
+def within(
+    x: float, between: float, base: float, least: float, most: float, lower: float, upper: float
+) -> float:
+    """An entry of p, exactly at its bounds where x is beyond theirs."""
+    p: float = smaller(larger(between, lower), upper)
+    p = upper if x >= most else p
+    p = lower if x <= least else p
+    return base if least == most else p
+
+
+@kernel
+def at_kl(q: float, base: float, offset: float, c: float, x: float, d: float) -> float:
+    """p of an entry between its bounds, where x is d."""
+    near = smaller(larger(d, -1.0), 1.0)
+    far = times_exp(q, d + (offset - c))
+    return base + base * (near + exp_minus_line(near)) if near == d else far
+
+
+@kernel
+def at_quadratic(s: float, base: float, offset: float, c: float, x: float, d: float) -> float:
+    """Likewise."""
+    return base + s * x
+
+
+def fill_by(at: Callable[..., float]) -> Callable[..., None]:
+    """`fill` of a mode."""
+
+    @kernel
+    @owned_by(__name__, "fill")
+    def fill(
+        f: Array, ball: Ball, lower: Array, width: Array, anchor: float, pivot: float, rate: float,
+        shift: float, p: Array,
+    ) -> None:  # fmt: skip
+        base, weight, offset, least, most, c = ball
+        for i in range(f.size):
+            x = place(f[i] - anchor, offset[i], pivot, rate, shift)
+            between = at(weight[i], base[i], offset[i], c, x, smaller(larger(x, least[i]), most[i]))
+            p[i] = within(x, between, base[i], least[i], most[i], lower[i], lower[i] + width[i])
+
+    return fill
+
+
+fill_kl, fill_quadratic = fill_by(at_kl), fill_by(at_quadratic)
+
+
+@kernel
+def fill(
+    mode: int, f: Array, ball: Ball, lower: Array, width: Array, anchor: float, pivot: float, rate: float,
+    shift: float, p: Array,
+) -> None:  # fmt: skip
+    """Write p."""
+    if mode == KL:
+        fill_kl(f, ball, lower, width, anchor, pivot, rate, shift, p)
+    else:
+        fill_quadratic(f, ball, lower, width, anchor, pivot, rate, shift, p)
+
+
+@summing
+def moved(base: Array, s: Array, offset: Array, p: Array) -> tuple[float, float]:
+    """G and Σ(p - p₀) of p as written, for a square: rounding counts where s is small."""
+    divergence, excess = 0.0, 0.0
+    for i in range(p.size):
+        d = p[i] - base[i]
+        excess += d
+        divergence += d * (d / s[i] + 2.0 * offset[i]) if d != 0.0 else 0.0
+    return divergence, excess
+
+
+@kernel
+def pull_in(ball: Ball, lower: Array, p: Array, room: float) -> tuple[float, float, float]:
+    """Let the sum of p, rather than its divergence, take the rounding of p's entries.
+
+    Returns G and Σ(p - p₀) as `moved` has them, and by how much Σp became less.
+
+    Where one entry has a tiny s and is far from q, the last digit of the others makes a difference of 1e-8 in
+    the divergence; a little less of that one entry takes it back.
+    """
+    base, s, offset, _, _, c = ball
+    divergence, excess = moved(base, s, offset, p)
+    less = 0.0
+    for _ in range(PULLS):  # Newton's method: D is a square
+        over, steepest, at = divergence - room - 2.0 * c * excess, 0.0, -1
+        if over <= 1e-13:
+            break
+        for i in range(p.size):
+            slope = 2.0 * ((p[i] - base[i]) / s[i] + offset[i] - c) if p[i] > lower[i] else 0.0
+            if slope > steepest:
+                steepest, at = slope, i
+        if at < 0 or over > 1e-11 * steepest:
+            break
+        pulled = larger(p[at] - over / steepest, lower[at])
+        less += p[at] - pulled
+        p[at] = pulled
+        divergence, excess = moved(base, s, offset, p)
+    return divergence, excess, less
 
 
 @entry("out")
@@ -233,10 +287,10 @@ def nearest_rows(mode: int, center: Matrix, weight: Matrix, least: Matrix, most:
         q, low, high = center[b], np.inf, -np.inf
         for i in range(q.size):
             low, high = min(low, -most[b, i]), max(high, -least[b, i])
+        ball = Ball(q, weight[b], nothing, least[b], most[b], 0.0)
         _, _, shift, _, _, _, _, _, _ = balance(
-            mode, nothing, q, weight[b], nothing, least[b], most[b], 0.0, 0.0, 0.0, 0.0, 0.0, low, high, 1.0,
-            exactness(q.size), 0.0,
-        )  # fmt: skip
+            mode, nothing, ball, 0.0, 0.0, 0.0, 0.0, low, high, 1.0, exactness(q.size), 0.0
+        )
         out[b] = shift
 
 

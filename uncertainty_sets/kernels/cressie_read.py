@@ -10,7 +10,7 @@ for k = 2. Losses are scaled to g = (f - max f)/spread in [-1, 0] and θ along w
 small θ they are taken about the mean of g instead of its top, where nothing of first order cancels.
 
 For k < 1 mass may go to losses where q = 0. If all of the largest are such, θ may be infinite: then
-p ∝ q·(max f - f)^{1/(k-1)} below the top, and the rest of the mass is at the top (power_pole.py).
+p ∝ q·(max f - f)^{1/(k-1)} below the top, and the rest of the mass is at the top (power_sums.py).
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.exponential import exp
-from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, OK, STATUS
-from uncertainty_sets.kernels.power_links import BURG, mode_of
-from uncertainty_sets.kernels.power_pole import FLOOR, at_the_pole, divergence_of, negligible, write_top
-from uncertainty_sets.kernels.power_sums import sums, sums_about_mean, write
-from uncertainty_sets.kernels.scan import copy, finish, scan
+from uncertainty_sets.kernels.power_sums import (
+    BURG,
+    FLOOR,
+    at_the_pole,
+    divergence_of,
+    mode_of,
+    negligible,
+    sums,
+    sums_about_mean,
+    write,
+    write_top,
+)
+from uncertainty_sets.kernels.scan import copy, cover, finish, longest_row, losses_of, put, scan
 from uncertainty_sets.kernels.tilt import EPS, moments, totals
 
 PASSES = 80
@@ -48,16 +56,9 @@ def hoelder(log_r: float, logs: float, power: float, radius: float) -> tuple[flo
 
 @kernel
 def evaluate(
-    f: Array,
-    q: Array,
-    top: float,
-    scale: float,
-    mean: float,
-    theta: float,
-    mode: int,
-    power: float,
+    f: Array, q: Array, top: float, scale: float, mean: float, theta: float, mode: int, power: float,
     radius: float,
-) -> tuple[float, float, float, float, float, float, float, float, float]:
+) -> tuple[float, float, float, float, float, float, float, float, float]:  # fmt: skip
     """(D, dD/dlog θ, rounding of D, c, θ about c, s, gap, bound - c, multiplier of D); c is 0 or the mean."""
     slope = power - 1.0
     if theta * max(1.0, abs(slope)) <= LITTLE:
@@ -105,17 +106,9 @@ def newton(divergence: float, growth: float, radius: float, most: float) -> floa
 
 @kernel
 def search(
-    f: Array,
-    q: Array,
-    top: float,
-    scale: float,
-    mean: float,
-    most: float,
-    mode: int,
-    power: float,
-    radius: float,
-    start: float,
-) -> tuple[float, bool, float, float, float, float, float, float, int]:
+    f: Array, q: Array, top: float, scale: float, mean: float, most: float, mode: int, power: float,
+    radius: float, start: float,
+) -> tuple[float, bool, float, float, float, float, float, float, int]:  # fmt: skip
     """θ with D(θ) = radius, or a feasible one with a gap of rounding size.
 
     Returns (θ, whether D(θ) is the radius, D, c, θ about c, s, bound - c, multiplier of D, passes).
@@ -199,16 +192,9 @@ def write_normalised(
 
 @kernel
 def settle(
-    f: Array,
-    q: Array,
-    top: float,
-    scale: float,
-    theta: float,
-    mode: int,
-    power: float,
-    radius: float,
+    f: Array, q: Array, top: float, scale: float, theta: float, mode: int, power: float, radius: float,
     p: Array,
-) -> tuple[float, float, float, float]:
+) -> tuple[float, float, float, float]:  # fmt: skip
     """Write the p of D = radius between those of two θ that are almost equal. k > 1.
 
     If a loss with nearly all of q is at the zero of p/q, D jumps from one θ to the next. Only that loss
@@ -366,22 +352,10 @@ def rows(
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    radius: Vector,
-    family: Matrix,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, radius: Vector, family: Matrix, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
     scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)
     many, started = radius.size > 1, warm.shape[1] > 1
     power, factor = family[0, 0], family[0, 1]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, OK, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan
-from uncertainty_sets.kernels.selection import SAMPLE, share_of, threshold
-from uncertainty_sets.kernels.spectral import totals
+from uncertainty_sets.kernels.scan import expectation, finish, larger, longest_row, losses_of, put, scan
+from uncertainty_sets.kernels.selection import share_of, threshold, work_space
 
 
 @kernel
@@ -35,17 +33,9 @@ def excess(f: Array, q: Array, t: float) -> float:
 
 @kernel
 def solve(
-    f: Array,
-    q: Array,
-    tails: Array,
-    weights: Array,
-    var: Array,
-    p: Array,
-    out: Array,
-    keys: Array,
-    masses: Array,
-    sample: Array,
-) -> None:
+    f: Array, q: Array, tails: Array, weights: Array, var: Array, p: Array, out: Array, keys: Array,
+    masses: Array, sample: Array,
+) -> None:  # fmt: skip
     """Solve one row; `var` receives the threshold of each level."""
     least, top, status = scan(f)
     if status != OK:
@@ -59,25 +49,18 @@ def solve(
         add(f, q, t, share_of(tails[k] - above, at), weights[k] / tails[k], p)
         bound += weights[k] * ((t - top) + excess(f, q, t) / tails[k])
         var[k] = t
-    value, total = totals(f, p, top)
+    value, total = expectation(f, p, top)
     finish(out, top, value, bound, abs(total - 1.0), tails.size, top - least)
 
 
 @entry("var", "P", "out")
 @kernel
 def rows(
-    F: Matrix,
-    center: Matrix,
-    tails: Matrix,
-    weights: Matrix,
-    var: Matrix,
-    warm: Matrix,
-    P: Matrix,
+    F: Matrix, center: Matrix, tails: Matrix, weights: Matrix, var: Matrix, warm: Matrix, P: Matrix,
     out: Matrix,
-) -> None:
+) -> None:  # fmt: skip
     """Solve every row of F; a centre with one row serves all rows, as tails and weights do."""
-    keys, masses = np.empty(F.shape[1]), np.empty(F.shape[1])
-    sample = np.empty((2, SAMPLE if F.shape[1] > 96 else 1))
+    keys, masses, sample = work_space(F.shape[1])
     many = center.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
@@ -87,26 +70,13 @@ def rows(
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    tails: Vector,
-    weights: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, tails: Vector, weights: Vector, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
     most = longest_row(indptr, first, after)
     scratch, one, var = np.empty(most), np.full(COLUMNS, np.nan), np.empty(tails.size)
-    keys, masses = np.empty(most), np.empty(most)
-    sample = np.empty((2, SAMPLE if most > 96 else 1))
+    keys, masses, sample = work_space(most)
     for b in range(first, after):
         i, j = indptr[b], indptr[b + 1]
         f = losses_of(values, indices, offsets, scale, unit, i, j, scratch)

@@ -46,15 +46,10 @@ _pool_lock = threading.Lock()
 
 
 def answer(
-    kernel: Callable[..., None],
-    f: Array,
-    parameters: tuple[Array, ...],
-    keys: tuple[str, ...],
-    warm_start: WorstCase | None,
-    p: Array | None,
-    vectors: dict[str, Array] | None = None,
+    kernel: Callable[..., None], f: Array, parameters: tuple[Array, ...], keys: tuple[str, ...],
+    warm_start: WorstCase | None, p: Array | None, vectors: dict[str, Array] | None = None,
     in_loss_units: tuple[int, ...] = (),
-) -> WorstCase:
+) -> WorstCase:  # fmt: skip
     """Run the kernel on one loss vector or a batch and name what it found.
 
     Args:
@@ -102,16 +97,9 @@ def answer(
         value, bound, gap, violation, iterations, *_ = columns[:, 0].tolist()
         return WorstCase(P[0], value, bound, gap, violation, dual, "closed-form", int(iterations), unproved)
     return WorstCase(
-        P,
-        columns[VALUE],
-        columns[BOUND],
-        columns[GAP],
-        columns[VIOLATION],
-        named,
-        "closed-form",
-        columns[ITERATIONS].astype(np.int64),
-        unproved,
-    )
+        P, columns[VALUE], columns[BOUND], columns[GAP], columns[VIOLATION], named, "closed-form",
+        columns[ITERATIONS].astype(np.int64), unproved,
+    )  # fmt: skip
 
 
 def reject_not_finite(F: Array) -> None:
@@ -158,15 +146,9 @@ def _multipliers(previous: WorstCase, keys: tuple[str, ...], rows: int) -> Array
 
 
 def _redo(
-    kernel: Callable[..., None],
-    F: Array,
-    parameters: tuple[Array, ...],
-    scalars: int,
-    vectors: dict[str, Array] | None,
-    P: Array,
-    columns: Array,
-    in_loss_units: tuple[int, ...],
-) -> tuple[int, ...]:
+    kernel: Callable[..., None], F: Array, parameters: tuple[Array, ...], scalars: int,
+    vectors: dict[str, Array] | None, P: Array, columns: Array, in_loss_units: tuple[int, ...],
+) -> tuple[int, ...]:  # fmt: skip
     """Try the rows without a proof again, cold and scaled by a power of two; raise if a loss is not finite.
 
     Returns the rows that are still without a proof.

@@ -15,10 +15,9 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
 from uncertainty_sets.kernels.ellipsoid_search import ROUNDING, search
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan
+from uncertainty_sets.kernels.scan import finish, larger, longest_row, losses_of, put, scan
 
 PASSES = 16
 EPS = 2.0**-52
@@ -84,19 +83,9 @@ def moved(q: float, d: float) -> float:
 
 @summing
 def write(
-    f: Array,
-    q: Array,
-    Q: Array,
-    a: Array,
-    radius: float,
-    base: float,
-    unit: float,
-    n: float,
-    tau: float,
-    add: float,
-    careful: bool,
-    p: Array,
-) -> tuple[float, float, float, float, float]:
+    f: Array, q: Array, Q: Array, a: Array, radius: float, base: float, unit: float, n: float, tau: float,
+    add: float, careful: bool, p: Array,
+) -> tuple[float, float, float, float, float]:  # fmt: skip
     """Write p = max(0, q + Q((f - ν)/τ + add)); return value, bound, Σ(p-q)²/Q, Σp, and ΣQ where p > 0.
 
     `add` corrects Σp. The bound is ν + qᵀy + √(radius·ΣQy²) with y = max(f - ν, -τa). Losses, n and τ are in
@@ -150,19 +139,9 @@ def complete(
 
 @kernel
 def write_all(
-    f: Array,
-    q: Array,
-    Q: Array,
-    a: Array,
-    radius: float,
-    base: float,
-    unit: float,
-    n: float,
-    tau: float,
-    precise: float,
-    careful: bool,
-    p: Array,
-) -> tuple[float, float, float]:
+    f: Array, q: Array, Q: Array, a: Array, radius: float, base: float, unit: float, n: float, tau: float,
+    precise: float, careful: bool, p: Array,
+) -> tuple[float, float, float]:  # fmt: skip
     """Write p; return value, bound and violation. Σp is corrected if off by more than 1e-13 or `precise`."""
     # 1. p as the multipliers give it.
     value, bound, size, total, width = write(f, q, Q, a, radius, base, unit, n, tau, 0.0, careful, p)
@@ -195,18 +174,9 @@ def write_face(
 
 @kernel
 def settle(
-    f: Array,
-    q: Array,
-    Q: Array,
-    a: Array,
-    radius: float,
-    mass0: float,
-    cost0: float,
-    base: float,
-    n: float,
-    tau: float,
-    few: int,
-) -> tuple[float, float, int, int]:
+    f: Array, q: Array, Q: Array, a: Array, radius: float, mass0: float, cost0: float, base: float, n: float,
+    tau: float, few: int,
+) -> tuple[float, float, int, int]:  # fmt: skip
     """Repeat: A from ν and τ, then ν and τ from A, until A stays, or has at most `few` entries.
 
     mass0 and cost0 are Σq and Σq·a of entries that are at 0 and not among those given. Returns n, τ, the
@@ -278,17 +248,9 @@ def write_center(
 
 @kernel
 def solve(
-    f: Array,
-    q: Array,
-    Q: Array,
-    a: Array,
-    radius: float,
-    heavy: int,
-    nu: float,
-    rate: float,
-    p: Array,
+    f: Array, q: Array, Q: Array, a: Array, radius: float, heavy: int, nu: float, rate: float, p: Array,
     out: Array,
-) -> None:
+) -> None:  # fmt: skip
     """Solve one row; `heavy` is where Q is largest, nu and rate are ν and τ to start from, or NaN."""
     # 1. Read the losses.
     least, top, status = scan(f)
@@ -339,16 +301,9 @@ def solve(
 @entry("P", "out")
 @kernel
 def rows(
-    F: Matrix,
-    center: Matrix,
-    shape: Matrix,
-    ratio: Matrix,
-    radius: Vector,
-    heavy: Indices,
-    warm: Matrix,
-    P: Matrix,
-    out: Matrix,
-) -> None:
+    F: Matrix, center: Matrix, shape: Matrix, ratio: Matrix, radius: Vector, heavy: Indices, warm: Matrix,
+    P: Matrix, out: Matrix,
+) -> None:  # fmt: skip
     """Solve every row of F; parameters with one row serve all rows."""
     many, shapes, started = center.shape[0] > 1, shape.shape[0] > 1, warm.shape[0] > 1
     for b in range(F.shape[0]):
@@ -370,22 +325,10 @@ def weigh(q: Array, given: Array, Q: Array, a: Array) -> int:
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    shape: Vector,
-    radius: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, shape: Vector, radius: Vector, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
     most = longest_row(indptr, first, after)
     scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
     shapes, ratios = np.empty(most), np.empty(most)

@@ -1,4 +1,4 @@
-"""exp, q·e^x, e^x - 1 - x and growth in forms that run on vector units."""
+"""exp, log, q·e^x, e^x - 1 - x, growth and log(1 + x) - x in forms that run on vector units."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 ROUND = 6755399441055744.0  # 1.5·2^52: adding it rounds to an integer, which stands in the low bits
 LEAST = -708.0
 
+ONE = 0x3FF0000000000000  # the bits of 1
+ROOT_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
+FRACTION = 0x000FFFFFFFFFFFFF
+INTEGER = 0x4330000000000000  # the bits of 2^52: an integer in the low bits is then added to 2^52
+BIAS = 4503599627370496.0 + 1023.0
+
 
 @kernel
-def exp(x: float) -> float:
-    """e^x for x <= 700, to 1 ulp or so; 0 below -708.
-
-    x = k·ln 2 + r with |r| <= ln 2 / 2; e^r by its series; 2^k written into the exponent bits.
-    """
-    y = max(x, LEAST)
-    shifted = y * LOG2_E + ROUND
-    k = shifted - ROUND
-    r = (y - k * LN2_HIGH) - k * LN2_LOW
+def series(r: float) -> float:
+    """(e^r - 1 - r)/r² for |r| <= ln 2 / 2."""
     s = 1.0 / 6227020800.0
     s = s * r + 1.0 / 479001600.0
     s = s * r + 1.0 / 39916800.0
@@ -34,9 +33,20 @@ def exp(x: float) -> float:
     s = s * r + 1.0 / 120.0
     s = s * r + 1.0 / 24.0
     s = s * r + 1.0 / 6.0
-    s = s * r + 0.5
-    s = s * r + 1.0
-    s = s * r + 1.0
+    return s * r + 0.5
+
+
+@kernel
+def exp(x: float) -> float:
+    """e^x for x <= 700, to 1 ulp or so; 0 below -708.
+
+    x = k·ln 2 + r with |r| <= ln 2 / 2; e^r by its series; 2^k written into the exponent bits.
+    """
+    y = max(x, LEAST)
+    shifted = y * LOG2_E + ROUND
+    k = shifted - ROUND
+    r = (y - k * LN2_HIGH) - k * LN2_LOW
+    s = (series(r) * r + 1.0) * r + 1.0
     bits = (np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52)
     return s * np.int64(bits).view(np.float64) if x >= LEAST else 0.0
 
@@ -94,19 +104,7 @@ def growth(q: float, x: float, base: float, d: float) -> tuple[float, float]:
     shifted = z * LOG2_E + ROUND
     k = shifted - ROUND
     r = (z - k * LN2_HIGH) - k * LN2_LOW
-    s = 1.0 / 6227020800.0
-    s = s * r + 1.0 / 479001600.0
-    s = s * r + 1.0 / 39916800.0
-    s = s * r + 1.0 / 3628800.0
-    s = s * r + 1.0 / 362880.0
-    s = s * r + 1.0 / 40320.0
-    s = s * r + 1.0 / 5040.0
-    s = s * r + 1.0 / 720.0
-    s = s * r + 1.0 / 120.0
-    s = s * r + 1.0 / 24.0
-    s = s * r + 1.0 / 6.0
-    s = s * r + 0.5
-    line = s * r * r  # e^r - 1 - r
+    line = series(r) * r * r  # e^r - 1 - r
     halved = 0.5 * k + ROUND
     half, rest = power_of_two(halved), power_of_two((k - (halved - ROUND)) + ROUND)  # 2^k may overflow
     two = half * rest if close else 1.0
@@ -114,3 +112,49 @@ def growth(q: float, x: float, base: float, d: float) -> tuple[float, float]:
     far = (w * half) * rest * (1.0 + (line + r))
     moved = base * (bent + d) if close else far - base
     return moved, (base * (d * (bent + d) - bent) if close else far * d - moved)
+
+
+@kernel
+def log(x: float) -> float:
+    """log x for normal x > 0, to 1 ulp or so.
+
+    x = m·2^k with m in [√½, √2); log m = 2·artanh((m-1)/(m+1)) by its series.
+    """
+    bits = np.float64(x).view(np.uint64) + np.uint64(ONE - ROOT_HALF)
+    k = np.uint64((bits >> np.uint64(52)) | np.uint64(INTEGER)).view(np.float64) - BIAS
+    m = np.uint64((bits & np.uint64(FRACTION)) + np.uint64(ROOT_HALF)).view(np.float64)
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    r = 1.0 / 21.0
+    r = r * z + 1.0 / 19.0
+    r = r * z + 1.0 / 17.0
+    r = r * z + 1.0 / 15.0
+    r = r * z + 1.0 / 13.0
+    r = r * z + 1.0 / 11.0
+    r = r * z + 1.0 / 9.0
+    r = r * z + 1.0 / 7.0
+    r = r * z + 1.0 / 5.0
+    r = r * z + 1.0 / 3.0
+    rest = m - 1.0  # exact; the correction to it is small, so that log m keeps its digits near m = 1
+    return k * LN2_HIGH + ((rest - s * (rest - 2.0 * z * r)) + k * LN2_LOW)
+
+
+@kernel
+def log1p_minus_line(x: float) -> float:
+    """log(1 + x) - x for |x| <= 1/10, to a few ulp of itself: its series from -x²/2 on."""
+    s = -1.0 / 16.0
+    s = s * x + 1.0 / 15.0
+    s = s * x - 1.0 / 14.0
+    s = s * x + 1.0 / 13.0
+    s = s * x - 1.0 / 12.0
+    s = s * x + 1.0 / 11.0
+    s = s * x - 1.0 / 10.0
+    s = s * x + 1.0 / 9.0
+    s = s * x - 1.0 / 8.0
+    s = s * x + 1.0 / 7.0
+    s = s * x - 1.0 / 6.0
+    s = s * x + 1.0 / 5.0
+    s = s * x - 1.0 / 4.0
+    s = s * x + 1.0 / 3.0
+    s = s * x - 1.0 / 2.0
+    return s * x * x

@@ -76,15 +76,15 @@ def entry(*writes: str) -> Callable[[Function], Function]:
     return mark
 
 
-def owned_by(owner: Callable[..., Any], name: str) -> Callable[[Function], Function]:
-    """Let a function that a factory makes stand in the file of another kernel, under that name.
+def owned_by(module: str, name: str) -> Callable[[Function], Function]:
+    """Let a function that a factory makes stand in another file of kernels, under that name.
 
     That file's library then holds it, and that file's sources decide whether what is in the cache is right:
     what it closes over must be of that file, or imported there.
     """
 
     def move(function: Function) -> Function:
-        function.__module__, function.__name__ = owner.__module__, name
+        function.__module__, function.__name__ = module, name
         function.__qualname__ = f"{function.__qualname__.rpartition('.')[0]}.{name}"
         return function
 

@@ -110,16 +110,9 @@ def write(
 
 @kernel
 def evaluate(
-    f: Array,
-    q: Array,
-    top: float,
-    scale: float,
-    mean: float,
-    lift: float,
-    summing_noise: float,
-    theta: float,
-    radius: float,
-) -> tuple[float, float, float, float, float]:
+    f: Array, q: Array, top: float, scale: float, mean: float, lift: float, summing_noise: float,
+    theta: float, radius: float,
+) -> tuple[float, float, float, float, float]:  # fmt: skip
     """(c, log Σ q·exp(θ(g-c)), D, dD/dlog θ, rounding of D) at θ, about the c that keeps the digits.
 
     About the top, terms as large as `most` cancel to D. If that would cost digits of a D near the radius,
@@ -161,6 +154,27 @@ def newton(divergence: float, growth: float, radius: float, most: float) -> floa
 
 
 @kernel
+def within(
+    theta: float, move: float, low: float, high: float, stride: float, before: float
+) -> tuple[float, float, float]:
+    """The next θ inside the bracket, and the next stride and last move.
+
+    Newton's step; outwards in strides without an upper end, the middle of log θ if Newton stalls.
+    """
+    step = theta * exp(move) if move < 300.0 else np.inf
+    if high == np.inf:
+        if not (step > low and step < HIGHEST):
+            step = min(theta * stride, HIGHEST)
+            stride *= stride
+    elif not (step > low and step < high) or abs(move) > 0.5 * before:
+        step = np.sqrt(low) * np.sqrt(high)
+        before = np.log(high / low)
+    else:
+        before = abs(move)
+    return step, stride, before
+
+
+@kernel
 def search(
     f: Array, q: Array, top: float, scale: float, mean: float, most: float, radius: float, start: float
 ) -> tuple[float, float, float, int]:
@@ -191,18 +205,9 @@ def search(
             high = theta
         else:
             low = max(low, theta)
-        # 4. Newton's step; outwards in strides without an upper end, the middle of log θ if Newton stalls.
+        # 4. The next θ.
         move = newton(divergence, growth, radius, most)
-        step = theta * exp(move) if move < 300.0 else np.inf
-        if high == np.inf:
-            if not (step > low and step < HIGHEST):
-                step = min(theta * stride, HIGHEST)
-                stride *= stride
-        elif not (step > low and step < high) or abs(move) > 0.5 * before:
-            step = np.sqrt(low) * np.sqrt(high)
-            before = np.log(high / low)
-        else:
-            before = abs(move)
+        step, stride, before = within(theta, move, low, high, stride, before)
         # 5. No passes or no numbers left between the ends: finish on the feasible side.
         if passes >= PASSES or not (step > low and step < high):
             if off > OVER * radius:  # the other end of the bracket is feasible

@@ -50,7 +50,7 @@ from uncertainty_sets.kernels.layout import (
     ULPS,
 )
 from uncertainty_sets.kernels.scan import copy, larger, scan, smaller
-from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, threshold
+from uncertainty_sets.kernels.selection import share_of, threshold, work_space
 from uncertainty_sets.kernels.tilt import EPS, moments, totals, write_face
 from uncertainty_sets.kernels.total_variation import LIGHT, fill, top_mass
 
@@ -116,7 +116,7 @@ def rows_of(most: Callable[..., float], answer: Callable[..., None], name: str) 
     """
 
     @kernel
-    @owned_by(answer, name)
+    @owned_by(answer.__module__, name)
     def rows(F: Matrix, center: Matrix, target: Vector, P: Matrix, out: Matrix) -> None:
         """Solve every row of F; a centre with one row serves all rows. Losses where q = 0 repeat another."""
         many = center.shape[0] > 1
@@ -444,8 +444,8 @@ def solve_total_variation(
 def total_variation(F: Matrix, center: Matrix, target: Vector, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; a centre with one row serves all rows."""
     n = F.shape[1]
-    v, gain, keys, weights = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    sample = np.empty((2, SAMPLE if n > FEW else 1))
+    v, gain = np.empty(n), np.empty(n)
+    keys, weights, sample = work_space(n)
     many = center.shape[0] > 1
     for b in range(F.shape[0]):
         q = center[b if many else 0]

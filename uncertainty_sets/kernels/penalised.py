@@ -119,17 +119,9 @@ def variation(f: Array, q: Array, top: float, scale: float, t: float, c: float, 
 
 @kernel
 def fill_chi_square(
-    f: Array,
-    q: Array,
-    top: float,
-    scale: float,
-    t: float,
-    c: float,
-    mean: float,
-    base: float,
-    rate: float,
+    f: Array, q: Array, top: float, scale: float, t: float, c: float, mean: float, base: float, rate: float,
     p: Array,
-) -> None:
+) -> None:  # fmt: skip
     """p = q·max(0, 1 + base + rate·(h - mean)) for g > t, else 0.
 
     Without sums and so without reordering, which would take rate·mean out of the parentheses and lose
@@ -336,7 +328,7 @@ def rows_of(answer: Callable[..., None], name: str, lowered: float) -> Callable[
     """
 
     @kernel
-    @owned_by(answer, name)
+    @owned_by(__name__, name)
     def rows(F: Matrix, center: Matrix, weight: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
         """Solve every row of F; parameters with one row serve all rows."""
         many = center.shape[0] > 1

@@ -6,7 +6,7 @@ bound by Hölder's inequality, solved for the radius, is a lower bound on it; wi
 
     D >= (exp(k·log(1 + (k-1)z) - (k-1)·log r) - 1)/(k(k-1)),   Burg: D >= Σ q·log b - log(1 - z)
 
-If k < 1 and q is 0 at all of the largest losses, mass goes there at θ = ∞ (power_pole.py), where the weight
+If k < 1 and q is 0 at all of the largest losses, mass goes there at θ = ∞ (power_sums.py), where the weight
 of the others follows from the aim at once.
 """
 
@@ -27,9 +27,17 @@ from uncertainty_sets.kernels.layout import (
     RADIUS_STATUS,
 )
 from uncertainty_sets.kernels.least_radius import answered_at_once, conclude, exact
-from uncertainty_sets.kernels.power_links import mode_of
-from uncertainty_sets.kernels.power_pole import FLOOR, divergence_of, negligible, sums_at_pole, write_top
-from uncertainty_sets.kernels.power_sums import sums, sums_about_mean, write
+from uncertainty_sets.kernels.power_sums import (
+    FLOOR,
+    divergence_of,
+    mode_of,
+    negligible,
+    sums,
+    sums_about_mean,
+    sums_at_pole,
+    write,
+    write_top,
+)
 from uncertainty_sets.kernels.scan import scan
 from uncertainty_sets.kernels.tilt import moments, totals
 

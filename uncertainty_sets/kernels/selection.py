@@ -328,12 +328,18 @@ def threshold_by_digits(
 
 
 @kernel
+def work_space(n: int) -> tuple[Array, Array, Array]:
+    """The keys, weights and sample of `threshold` for up to n entries."""
+    return np.empty(n), np.empty(n), np.empty((2, SAMPLE if n > FEW else 1))
+
+
+@kernel
 def threshold(
     f: Array, w: Array, target: float, keys: Array, weights: Array, sample: Array
 ) -> tuple[float, float, float]:
     """(t, weight above t, weight at t); every entry counts as taken if the target exceeds the total.
 
-    keys and weights are work space of f's length, sample of shape (2, SAMPLE).
+    keys, weights and sample are work space, at least as long as that for f's length.
     """
     # 1. Few entries: rank one after the other.
     if f.size <= ALONE:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
-from uncertainty_sets.kernels.jit import entry, kernel, summing
+from uncertainty_sets.kernels.jit import entry, kernel
 from uncertainty_sets.kernels.layout import COLUMNS, NOT_FINITE, OK, STATUS
-from uncertainty_sets.kernels.scan import finish, scan
+from uncertainty_sets.kernels.scan import expectation, finish, longest_row, losses_of, put, scan
 from uncertainty_sets.kernels.selection import sort_pairs
 
 
@@ -72,16 +71,6 @@ def spend(f: Array, q: Array, places: Array, heights: Array, top: float, p: Arra
     return bound, dent
 
 
-@summing
-def totals(f: Array, p: Array, top: float) -> tuple[float, float]:
-    """Σ p·(f - top) and Σ p."""
-    value, total = 0.0, 0.0
-    for i in range(f.size):
-        value += p[i] * (f[i] - top)
-        total += p[i]
-    return value, total
-
-
 @kernel
 def solve(f: Array, q: Array, places: Array, heights: Array, p: Array, out: Array) -> None:
     """Solve one row, whose order and H along it are given."""
@@ -90,7 +79,7 @@ def solve(f: Array, q: Array, places: Array, heights: Array, p: Array, out: Arra
         out[STATUS] = status
         return
     bound, dent = spend(f, q, places, heights, top, p)
-    value, total = totals(f, p, top)
+    value, total = expectation(f, p, top)
     finish(out, top, value, bound, max(abs(total - 1.0), dent), 1, top - least)
 
 
@@ -108,18 +97,9 @@ def rows(
 @entry("places", "sums")
 @kernel
 def ragged_order(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    places: Vector,
-    sums: Vector,
-) -> None:
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, places: Vector, sums: Vector,
+) -> None:  # fmt: skip
     """Sort the rows from `first` to `after`; `places` and `sums` begin with the first entry of these rows."""
     most, start = longest_row(indptr, first, after), indptr[first]
     scratch, keys = np.empty(most), np.empty(most)
@@ -132,21 +112,9 @@ def ragged_order(
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    places: Vector,
-    heights: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, places: Vector, heights: Vector, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
     """Solve the rows from `first` to `after`, with `places` and H along them as `ragged_order` lays them."""
     start = indptr[first]
     scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)

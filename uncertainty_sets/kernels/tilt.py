@@ -12,10 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import cover, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import kernel, owned_by, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
-from uncertainty_sets.kernels.scan import copy, finish, scan
+from uncertainty_sets.kernels.scan import copy, cover, finish, longest_row, losses_of, put, scan
 
 BLOCK = 1024  # entries that stay in the cache between two loops over them
 EPS = 2.0**-52
@@ -63,7 +62,7 @@ def ball(
     """
 
     @kernel
-    @owned_by(answer, "solve")
+    @owned_by(answer.__module__, "solve")
     def solve(f: Array, q: Array, radius: float, warm: float, p: Array, out: Array) -> None:
         """Solve one row; losses where q = 0 repeat one where q > 0; `warm` is a multiplier or NaN."""
         # 1. Read the losses.
@@ -94,7 +93,7 @@ def ball(
         answer(f, q, top, spread, mean, square, limit, radius, warm, p, out)
 
     @kernel
-    @owned_by(answer, "rows")
+    @owned_by(answer.__module__, "rows")
     def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
         """Solve every row of F; parameters with one row serve all rows."""
         many, started = center.shape[0] > 1, warm.shape[0] > 1
@@ -103,12 +102,12 @@ def ball(
             solve(F[b], center[r], radius[r], warm[b if started else 0, column], P[b], out[b])
 
     @kernel
-    @owned_by(answer, "ragged")
+    @owned_by(answer.__module__, "ragged")
     def ragged(
         values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices,
         first: int, after: int, center: Vector, radius: Vector, warm: Matrix, P: Vector, out: Matrix,
     ) -> None:  # fmt: skip
-        """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+        """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
         scratch, one = np.empty(longest_row(indptr, first, after)), np.full(COLUMNS, np.nan)
         many, started = radius.size > 1, warm.shape[1] > 1
         for b in range(first, after):

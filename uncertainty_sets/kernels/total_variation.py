@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan
-from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, threshold
+from uncertainty_sets.kernels.scan import finish, larger, longest_row, losses_of, put, scan
+from uncertainty_sets.kernels.selection import share_of, threshold, work_space
 
 LIGHT = 1e-290  # a mass at the top below which 1/mass could overflow: it counts as none
 
@@ -56,16 +55,9 @@ def fill(
 
 @kernel
 def solve(
-    f: Array,
-    q: Array,
-    radius: float,
-    p: Array,
-    out: Array,
-    v: Array,
-    keys: Array,
-    weights: Array,
+    f: Array, q: Array, radius: float, p: Array, out: Array, v: Array, keys: Array, weights: Array,
     sample: Array,
-) -> None:
+) -> None:  # fmt: skip
     """Solve one row; v, keys and weights are work space of f's length."""
     # 1. Read the losses; those that are not finite or must be scaled first go back to the caller.
     least, top, status = scan(f)
@@ -95,8 +87,8 @@ def solve(
 def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out: Matrix) -> None:
     """Solve every row of F; parameters with one row serve all rows."""
     n = F.shape[1]
-    v, keys, weights = np.empty(n), np.empty(n), np.empty(n)
-    sample = np.empty((2, SAMPLE if n > FEW else 1))
+    v = np.empty(n)
+    keys, weights, sample = work_space(n)
     many = center.shape[0] > 1
     for b in range(F.shape[0]):
         r = b if many else 0
@@ -106,25 +98,13 @@ def rows(F: Matrix, center: Matrix, radius: Vector, warm: Matrix, P: Matrix, out
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    radius: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, radius: Vector, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
     most = longest_row(indptr, first, after)
-    scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
-    v, keys, weights = np.empty(most), np.empty(most), np.empty(most)
-    sample = np.empty((2, SAMPLE if most > FEW else 1))
+    scratch, v, one = np.empty(most), np.empty(most), np.full(COLUMNS, np.nan)
+    keys, weights, sample = work_space(most)
     many = radius.size > 1
     for b in range(first, after):
         i, j = indptr[b], indptr[b + 1]

@@ -1,7 +1,7 @@
 """Wasserstein balls on a line: move mass towards larger losses, at |x_i - x_j|^power per unit.
 
 With a multiplier λ for the cost of transport, the mass of entry j goes where f_i - λ|x_i - x_j|^power is
-largest (wasserstein1_sweep.py for a power of 1, else wasserstein_envelope.py). The dual function
+largest (wasserstein_envelope.py). The dual function
 
     φ(λ) = λ·limit + Σ q_j max_i (f_i - λ|x_i - x_j|^power),        limit = radius^power,
 
@@ -16,10 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, NOT_SOLVED, OK, OUT_OF_RANGE, STATUS
-from uncertainty_sets.kernels.scan import finish, scan
+from uncertainty_sets.kernels.scan import expectation, finish, longest_row, losses_of, put, scan
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
@@ -33,9 +32,8 @@ from uncertainty_sets.kernels.tangent import (
     settle_bracket,
     update_bracket,
 )
-from uncertainty_sets.kernels.wasserstein1_sweep import Places
 from uncertainty_sets.kernels.wasserstein_distance import distance
-from uncertainty_sets.kernels.wasserstein_envelope import all_to_one, evaluate
+from uncertainty_sets.kernels.wasserstein_envelope import Places, all_to_one, evaluate
 from uncertainty_sets.kernels.wasserstein_prune import (
     able,
     changing,
@@ -46,9 +44,10 @@ from uncertainty_sets.kernels.wasserstein_prune import (
     sources,
     weigh,
 )
-from uncertainty_sets.kernels.wasserstein_sample import sample
 
 EVALUATIONS = 200
+PIECES, PART = 16, 50  # a sample is so many pieces of the line, one part in so many of it
+MERGED = 32  # or so many neighbours as one
 GUESSED_FROM = 20_000  # entries; above, a sample of the line tells where to start
 PRUNED_FROM = 64  # entries; below, finding out what to drop takes longer than it saves
 NEVER = 2**62
@@ -65,31 +64,11 @@ def mean_below(f: Array, q: Array, top: float) -> float:
     return total
 
 
-@summing
-def expectation(f: Array, top: float, p: Array) -> tuple[float, float]:
-    """Σ p·(f - top) and Σ p."""
-    value, total = 0.0, 0.0
-    for i in range(f.size):
-        value += p[i] * (f[i] - top)
-        total += p[i]
-    return value, total
-
-
 @kernel
 def bracket(
-    f: Array,
-    x: Array,
-    q: Array,
-    limit: float,
-    power: float,
-    top: float,
-    still: float,
-    distinct: bool,
-    ends: Array,
-    memory: Array,
-    goals: Places,
-    starts: Array,
-) -> bool:
+    f: Array, x: Array, q: Array, limit: float, power: float, top: float, still: float, distinct: bool,
+    ends: Array, memory: Array, goals: Places, starts: Array,
+) -> bool:  # fmt: skip
     """Enclose the minimum between free transport and a rate at which nothing moves.
 
     Returns whether one of them is the minimum. `distinct`: no two positions are equal.
@@ -135,24 +114,10 @@ def aside(trial: Array, before: Array, limit: float, factor: float) -> float:
 
 @kernel
 def search(
-    f: Array,
-    x: Array,
-    q: Array,
-    limit: float,
-    power: float,
-    top: float,
-    rate: float,
-    factor: float,
-    tolerance: float,
-    kink: float,
-    pruned_from: int,
-    most: int,
-    ends: Array,
-    memory: Array,
-    goals: Places,
-    starts: Array,
-    p: Array,
-) -> tuple[int, bool]:
+    f: Array, x: Array, q: Array, limit: float, power: float, top: float, rate: float, factor: float,
+    tolerance: float, kink: float, pruned_from: int, most: int, ends: Array, memory: Array, goals: Places,
+    starts: Array, p: Array,
+) -> tuple[int, bool]:  # fmt: skip
     """Close in on the minimum from `rate`, wrong by about `factor`, with at most so many evaluations.
 
     Writes the best distribution into p. Returns the number of evaluations and whether entries were dropped
@@ -216,17 +181,41 @@ def search(
 
 
 @kernel
+def sample(f: Array, x: Array, q: Array, radius: float) -> tuple[Array, Array, Array]:
+    """Losses, positions and masses of a shorter line on which a rate costs about the same.
+
+    If mass travels much less than the length of a piece, pieces of the line; otherwise all of it, with the
+    mass of neighbours at the largest loss among them.
+    """
+    n = f.size
+    part = n // (PIECES * PART)
+    near = radius <= 0.02 * part * (x[-1] - x[0]) / n
+    size = PIECES * part if near else n // MERGED
+    F, X_, Q = np.empty(size), np.empty(size), np.empty(size)
+    if near:
+        for k in range(PIECES):
+            here, there = k * (n // PIECES), k * part
+            for i in range(part):
+                F[there + i], X_[there + i], Q[there + i] = f[here + i], x[here + i], q[here + i]
+    else:
+        for k in range(size):
+            best, mass = k * MERGED, 0.0
+            for i in range(k * MERGED, (k + 1) * MERGED):
+                best = i if f[i] > f[best] else best
+                mass += q[i]
+            F[k], X_[k], Q[k] = f[best], x[best], mass
+    total = Q.sum()
+    if total > 0.0:
+        for k in range(size):
+            Q[k] /= total
+    return F, X_, Q
+
+
+@kernel
 def guess(
-    f: Array,
-    x: Array,
-    q: Array,
-    limit: float,
-    power: float,
-    top: float,
-    spread: float,
-    still: float,
+    f: Array, x: Array, q: Array, limit: float, power: float, top: float, spread: float, still: float,
     start: float,
-) -> float:
+) -> float:  # fmt: skip
     """The minimum on a sample of the line, `start` if the whole sample can move to its largest loss."""
     F, X_, Q = sample(f, x, q, limit ** (1.0 / power))
     goals, starts = np.empty((5, F.size), np.uint32), np.empty(F.size)
@@ -235,44 +224,17 @@ def guess(
         return start
     kink = 10.0 * spread / float(F.size) ** 2
     search(
-        F,
-        X_,
-        Q,
-        limit,
-        power,
-        top,
-        start,
-        UNKNOWN,
-        1e-9 * spread,
-        kink,
-        PRUNED_FROM,
-        EVALUATIONS,
-        ends,
-        memory,
-        goals,
-        starts,
-        np.empty(F.size),
-    )
+        F, X_, Q, limit, power, top, start, UNKNOWN, 1e-9 * spread, kink, PRUNED_FROM, EVALUATIONS, ends,
+        memory, goals, starts, np.empty(F.size),
+    )  # fmt: skip
     return float(ends[2, X])
 
 
 @kernel
 def solve(
-    f: Array,
-    q: Array,
-    limit: float,
-    x: Array,
-    step: float,
-    power: float,
-    warm: float,
-    pruned_from: int,
-    p: Array,
-    out: Array,
-    goals: Places,
-    starts: Array,
-    ends: Array,
-    memory: Array,
-) -> None:
+    f: Array, q: Array, limit: float, x: Array, step: float, power: float, warm: float, pruned_from: int,
+    p: Array, out: Array, goals: Places, starts: Array, ends: Array, memory: Array,
+) -> None:  # fmt: skip
     """Solve one row; `step` is the smallest cost above 0 (negative: some are 0), `warm` a λ or NaN.
 
     `goals` is (5, N or more), `starts` N or more, `ends` (5, 3) and `memory` MEMORY of scratch.
@@ -298,30 +260,15 @@ def solve(
             rate, factor = guess(f, x, q, limit, power, top, spread, still, rate), 1.01
     # 3. Search.
     done, dropped = search(
-        f,
-        x,
-        q,
-        limit,
-        power,
-        top,
-        min(rate, still),
-        factor,
-        tolerance,
-        kink,
-        pruned_from,
-        0 if over else EVALUATIONS,
-        ends,
-        memory,
-        goals,
-        starts,
-        p,
-    )
+        f, x, q, limit, power, top, min(rate, still), factor, tolerance, kink, pruned_from,
+        0 if over else EVALUATIONS, ends, memory, goals, starts, p,
+    )  # fmt: skip
     # 4. Certify on all entries.
     bound = memory[LOWEST]
     if dropped:
         gain, cost, _ = evaluate(f, x, q, top, ends[2, X], power, goals[0, :n], goals[4], starts)
         bound = gain - (cost - limit) * ends[2, X]
-    value, total = expectation(f, top, p)
+    value, total = expectation(f, p, top)
     violation = max(abs(total - 1.0), (distance(x, q, p, power) - limit) / max(1.0, limit))
     finish(out, top, value, bound, violation, 1 + done, spread)
     out[DUAL] = ends[2, X]
@@ -330,16 +277,9 @@ def solve(
 @entry("P", "out")
 @kernel
 def rows(
-    F: Matrix,
-    center: Matrix,
-    limit: Vector,
-    x: Matrix,
-    step: Vector,
-    power: Vector,
-    warm: Matrix,
-    P: Matrix,
+    F: Matrix, center: Matrix, limit: Vector, x: Matrix, step: Vector, power: Vector, warm: Matrix, P: Matrix,
     out: Matrix,
-) -> None:
+) -> None:  # fmt: skip
     """Solve every row of F; parameters with one row serve all rows. `limit` is radius^power."""
     n = F.shape[1]
     goals, starts = np.empty((5, n), np.uint32), np.empty(n)
@@ -350,21 +290,9 @@ def rows(
         start = warm[b if started else 0, 0]
         for pruned_from in (PRUNED_FROM, NEVER):
             solve(
-                F[b],
-                center[r],
-                limit[r],
-                x[0],
-                step[0],
-                power[0],
-                start,
-                pruned_from,
-                P[b],
-                out[b],
-                goals,
-                starts,
-                ends,
-                memory,
-            )
+                F[b], center[r], limit[r], x[0], step[0], power[0], start, pruned_from, P[b], out[b], goals,
+                starts, ends, memory,
+            )  # fmt: skip
             if out[b, STATUS] != NOT_SOLVED or n < PRUNED_FROM:
                 break
 
@@ -372,25 +300,11 @@ def rows(
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    order: Indices,
-    center: Vector,
-    limit: Vector,
-    x: Vector,
-    step: Vector,
-    power: float,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py).
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, order: Indices, center: Vector, limit: Vector, x: Vector, step: Vector, power: float,
+    warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py).
 
     Positions x ascend within a row, the centre along with them; order[k] is the place in its row of the entry
     that comes k-th, and is empty if all are in place.
@@ -410,21 +324,9 @@ def ragged(
         q, most_cost, start = center[i:j], limit[b if many else 0], warm[0, b if started else 0]
         for pruned_from in (PRUNED_FROM, NEVER):
             solve(
-                f,
-                q,
-                most_cost,
-                x[i:j],
-                step[b],
-                power,
-                start,
-                pruned_from,
-                p,
-                one,
-                goals,
-                starts,
-                ends,
+                f, q, most_cost, x[i:j], step[b], power, start, pruned_from, p, one, goals, starts, ends,
                 memory,
-            )
+            )  # fmt: skip
             if one[STATUS] != NOT_SOLVED or f.size < PRUNED_FROM:
                 break
         if sort:

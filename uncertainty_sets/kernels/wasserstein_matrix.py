@@ -12,10 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Cube, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import Integers, longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, strict
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, OUT_OF_RANGE, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
+from uncertainty_sets.kernels.scan import Integers, finish, larger, longest_row, losses_of, put, scan, smaller
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     LOWEST,
@@ -29,7 +28,7 @@ from uncertainty_sets.kernels.tangent import (
     settle_bracket,
     update_bracket,
 )
-from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, reach, unsigned
+from uncertainty_sets.kernels.wasserstein_envelope import ONE, ZERO, Places, reach, unsigned
 from uncertainty_sets.kernels.wasserstein_line import FASTEST, mean_below
 
 EVALUATIONS = 200
@@ -106,18 +105,9 @@ def settle(
 
 @kernel
 def solve(
-    f: Array,
-    q: Array,
-    radius: float,
-    cost: Array,
-    step: float,
-    warm: float,
-    p: Array,
-    out: Array,
-    goals: Places,
-    ends: Array,
-    memory: Array,
-) -> None:
+    f: Array, q: Array, radius: float, cost: Array, step: float, warm: float, p: Array, out: Array,
+    goals: Places, ends: Array, memory: Array,
+) -> None:  # fmt: skip
     """Solve one row; `step` is the smallest cost above 0 (negative: some off the diagonal are 0).
 
     `goals` is (4, N), `ends` (4, 3) and `memory` MEMORY of scratch.
@@ -225,23 +215,11 @@ def cut_out(cost: Array, places: Integers, block: Array) -> float:
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    places: Indices,
-    center: Vector,
-    radius: Vector,
-    cost: Matrix,
-    warm: Matrix,
-    P: Vector,
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, places: Indices, center: Vector, radius: Vector, cost: Matrix, warm: Matrix, P: Vector,
     out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py).
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py).
 
     `cost` is that between all values; a row uses the block of its `places`.
     """

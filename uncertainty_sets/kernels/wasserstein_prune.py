@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.jit import kernel, strict, summing
-from uncertainty_sets.kernels.wasserstein1_sweep import ONE, ZERO, Places, signed, unsigned
-from uncertainty_sets.kernels.wasserstein_envelope import length
+from uncertainty_sets.kernels.wasserstein_envelope import ONE, ZERO, Places, length, signed, unsigned
 
 DROPPED, TARGET, SOURCE = np.uint8(0), np.uint8(1), np.uint8(2)
 
@@ -111,16 +110,9 @@ def weigh(
 
 @kernel
 def keep(
-    f: Array,
-    x: Array,
-    q: Array,
-    index: Places,
-    low: Places,
-    high: Places,
-    marks: Marks,
-    places: Places,
+    f: Array, x: Array, q: Array, index: Places, low: Places, high: Places, marks: Marks, places: Places,
     kept: int,
-) -> tuple[Array, Array, Array, Places, Places, Places]:
+) -> tuple[Array, Array, Array, Places, Places, Places]:  # fmt: skip
     """The marked entries' losses, positions, masses (0 for mere targets), indices and targets at both ends.
 
     `index` says where the entries stand in the row, and is empty for all of it; `places` is overwritten.

@@ -15,10 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array, Indices, Matrix, Vector
-from uncertainty_sets.kernels.gathering import longest_row, losses_of, put
 from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, OUT_OF_RANGE, STATUS
-from uncertainty_sets.kernels.scan import finish, larger, scan, smaller
+from uncertainty_sets.kernels.scan import finish, larger, longest_row, losses_of, put, scan, smaller
 from uncertainty_sets.kernels.tangent import (
     GAIN,
     MASS,
@@ -110,18 +109,9 @@ def sums(
 
 @kernel
 def prune(
-    targets: Array,
-    target_weights: Array,
-    count: int,
-    sources: Array,
-    source_weights: Array,
-    masses: Array,
-    size: int,
-    top: float,
-    ends: Array,
-    settled: Array,
-    kept: Array,
-) -> tuple[int, int]:
+    targets: Array, target_weights: Array, count: int, sources: Array, source_weights: Array, masses: Array,
+    size: int, top: float, ends: Array, settled: Array, kept: Array,
+) -> tuple[int, int]:  # fmt: skip
     """Keep the targets and sources whose part between both ends is open; return how many.
 
     `settled` gets mass and Σ q·w of the sources that move at both ends, Σ q·(f - top) of those that stay.
@@ -153,18 +143,9 @@ def prune(
 
 @kernel
 def search(
-    f: Array,
-    w: Array,
-    q: Array,
-    radius: float,
-    top: float,
-    spread: float,
-    start: float,
-    ends: Array,
-    memory: Array,
-    settled: Array,
-    kept: Array,
-) -> int:
+    f: Array, w: Array, q: Array, radius: float, top: float, spread: float, start: float, ends: Array,
+    memory: Array, settled: Array, kept: Array,
+) -> int:  # fmt: skip
     """Close in on the minimum from the ends of the bracket; return the number of evaluations.
 
     `start` is the first price to try, or NaN.
@@ -195,18 +176,9 @@ def search(
         # 3. Leave out what is decided.
         if size > PRUNED_FROM and not over:
             count, size = prune(
-                targets,
-                target_weights,
-                count,
-                sources,
-                source_weights,
-                masses,
-                size,
-                top,
-                ends,
-                settled,
+                targets, target_weights, count, sources, source_weights, masses, size, top, ends, settled,
                 kept,
-            )
+            )  # fmt: skip
             targets, target_weights = kept[TARGETS], kept[TARGET_WEIGHTS]
             sources, source_weights, masses = kept[SOURCES], kept[SOURCE_WEIGHTS], kept[MASSES]
     return evaluations
@@ -275,18 +247,9 @@ def write(
 
 @kernel
 def solve(
-    f: Array,
-    w: Array,
-    q: Array,
-    radius: float,
-    warm: float,
-    p: Array,
-    out: Array,
-    ends: Array,
-    memory: Array,
-    settled: Array,
-    kept: Array,
-) -> None:
+    f: Array, w: Array, q: Array, radius: float, warm: float, p: Array, out: Array, ends: Array,
+    memory: Array, settled: Array, kept: Array,
+) -> None:  # fmt: skip
     """Solve one row; `warm`: first price to try, or NaN; ends, memory, settled and kept are work space."""
     # 1. Read the losses; those that are not finite or must be scaled first go back to the caller.
     least, top, status = scan(f)
@@ -339,22 +302,10 @@ def rows(
 @entry("P", "out")
 @kernel
 def ragged(
-    values: Vector,
-    indices: Indices,
-    offsets: Vector,
-    scale: float,
-    unit: float,
-    indptr: Indices,
-    first: int,
-    after: int,
-    center: Vector,
-    weights: Vector,
-    radius: Vector,
-    warm: Matrix,
-    P: Vector,
-    out: Matrix,
-) -> None:
-    """Solve the rows from `first` to `after`, each with its own entries (gathering.py)."""
+    values: Vector, indices: Indices, offsets: Vector, scale: float, unit: float, indptr: Indices, first: int,
+    after: int, center: Vector, weights: Vector, radius: Vector, warm: Matrix, P: Vector, out: Matrix,
+) -> None:  # fmt: skip
+    """Solve the rows from `first` to `after`, each with its own entries (scan.py)."""
     most = longest_row(indptr, first, after)
     scratch, one = np.empty(most), np.full(COLUMNS, np.nan)
     ends, memory, settled = np.empty((4, END)), np.empty(MEMORY), np.empty(3)

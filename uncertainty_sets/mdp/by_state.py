@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -19,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidLosses, InvalidParameter, SolverFailed
-from uncertainty_sets.kernels import by_state as kernels
-from uncertainty_sets.kernels.by_state import ROUNDING
 from uncertainty_sets.kernels.dispatch import PIECE, run_pieces, unit
 from uncertainty_sets.kernels.layout import (
     BOUND,
@@ -42,6 +39,7 @@ from uncertainty_sets.sets.chi_square import ChiSquare
 from uncertainty_sets.sets.kl import KL
 from uncertainty_sets.sets.total_variation import TotalVariation
 
+ROUNDING = DUAL + 1  # the column of kernels/by_state.py
 NO_FLOATS, NO_INTEGERS = np.empty(0), np.empty(0, np.int64)
 
 
@@ -50,18 +48,20 @@ class Kind:
     """How one class of sets is answered with a joint budget.
 
     Attributes:
-        tilt: the mode of its kernels (kernels/by_state.py), or None if they move mass along sorted rows.
+        kernel: the file in kernels/ with `improve` and `evaluate`.
         on_support: whether p = 0 wherever the centre is 0; such entries are left out.
+        sorted: whether `improve` starts from the last order of each row, rather than from its last tilt.
     """
 
-    tilt: int | None
+    kernel: str
     on_support: bool
+    sorted: bool
 
 
 KINDS: dict[type[UncertaintySet], Kind] = {
-    KL: Kind(kernels.KL, on_support=True),
-    TotalVariation: Kind(None, on_support=False),
-    ChiSquare: Kind(kernels.CHI_SQUARE, on_support=True),
+    KL: Kind("by_state_kl", on_support=True, sorted=False),
+    TotalVariation: Kind("by_state_l1", on_support=False, sorted=True),
+    ChiSquare: Kind("by_state_chi_square", on_support=True, sorted=False),
 }
 """The classes of sets that can share a budget."""
 
@@ -113,7 +113,7 @@ class ByState:
         self._edges: list[int] = sorted({*edges, model.states})
         places = np.arange(self._center.size) - np.repeat(self._indptr[:-1], np.diff(self._indptr))
         self._direct = NO_INTEGERS if np.array_equal(places, self._indices) else self._indices
-        self._last = places if KINDS[kind].tilt is None else np.full(model.rows, np.nan)
+        self._last = places if KINDS[kind].sorted else np.full(model.rows, np.nan)
         self._best = np.full((COLUMNS, model.states), np.nan)
         self._given = np.full((COLUMNS, model.states), np.nan)
         self._p = {question: np.empty(self._center.size) for question in ("improve", "evaluate")}
@@ -146,7 +146,7 @@ class ByState:
     ) -> Update:
         """Run a kernel on all states, and those without a proof again."""
         model, edges = self._model, self._edges
-        kernel = self._kernel(question)
+        kernel: Callable[..., None] = getattr(self._kernels(), question)
         P = self._p[question] if transitions else NO_FLOATS
         losses = (v, self._direct, self._offsets, self._row_offsets, self._sizes, self._sign * model.discount)
         rows = (model.state_rows, self._indptr)
@@ -201,11 +201,8 @@ class ByState:
         low, high = np.minimum(found.lower, found.upper), np.maximum(found.lower, found.upper)
         return Update(low - rounding, high + rounding, found.policy, p, found.evaluations)
 
-    def _kernel(self, question: str) -> Callable[..., None]:
-        tilt = KINDS[self._kind].tilt
-        file = "by_state_l1" if tilt is None else f"by_state_{question}"
-        found: Callable[..., None] = getattr(import_module(f"uncertainty_sets.kernels.{file}"), question)
-        return found if tilt is None else partial(found, tilt)
+    def _kernels(self) -> Any:
+        return import_module(f"uncertainty_sets.kernels.{KINDS[self._kind].kernel}")
 
     def _leave_out_zeros(self) -> NDArray[np.bool_] | None:
         """Set the entries that kernels see; return which of the model's they are, None for all."""

@@ -139,7 +139,7 @@ class Box(UncertaintySet, certified=True):
         return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start, out)
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.budget_projection import nearest
+        from uncertainty_sets.kernels.projection import nearest_with_budget as nearest
 
         if self.rows is not None:
             return None

@@ -158,7 +158,7 @@ class CDNorm(CenteredSet, certified=True):
         return float((np.maximum(far[s > 0.0], 0.0) / s[s > 0.0]).sum())
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.budget_projection import nearest
+        from uncertainty_sets.kernels.projection import nearest_with_budget as nearest
 
         if self.rows is not None:
             return None

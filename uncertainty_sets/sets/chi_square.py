@@ -91,7 +91,8 @@ class ChiSquare(SupportedBall, certified=True):
         return closed(self, chi_square, self._on_support(losses), (self._center,), targets)
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest
+        from uncertainty_sets.kernels.projection import QUADRATIC
+        from uncertainty_sets.kernels.projection import nearest_in_ball as nearest
 
         if self.rows is not None:
             return None

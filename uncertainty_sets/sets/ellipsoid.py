@@ -208,7 +208,8 @@ class Ellipsoid(Ball, certified=True):
         return float((d * d / self._shape[0]).sum())
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.ball_projection import QUADRATIC, nearest
+        from uncertainty_sets.kernels.projection import QUADRATIC
+        from uncertainty_sets.kernels.projection import nearest_in_ball as nearest
 
         if self.rows is not None or self._dense:
             return None

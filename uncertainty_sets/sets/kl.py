@@ -94,7 +94,8 @@ class KL(SupportedBall, certified=True):
         return closed(self, kl, self._on_support(losses), (self._center,), targets)
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.ball_projection import ENTROPY, nearest
+        from uncertainty_sets.kernels.projection import ENTROPY
+        from uncertainty_sets.kernels.projection import nearest_in_ball as nearest
 
         if self.rows is not None:
             return None

@@ -101,7 +101,7 @@ class TotalVariation(Ball, certified=True):
         return 0.5 * float(np.abs(p - self._center[0]).sum())
 
     def _projection(self) -> Callable[[Array], Array] | None:
-        from uncertainty_sets.kernels.total_variation_projection import nearest
+        from uncertainty_sets.kernels.projection import nearest_by_moves as nearest
 
         if self.rows is not None:
             return None

@@ -13,7 +13,7 @@ import pytest
 from tests.uncertainty_sets.kernels import tiny
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.native import library, sources
-from uncertainty_sets.kernels.native.types import UnsuitableEntry, parameters, results
+from uncertainty_sets.kernels.native.shim import UnsuitableEntry, parameters, results
 
 needs_compiler = pytest.mark.skipif(bool(library.obstacle()), reason=library.obstacle())
 

@@ -18,9 +18,9 @@ def step(x):
     return x + 1.0
 
 
-def repeated(move, count, owner, name):
+def repeated(move, count, module, name):
     @kernel
-    @owned_by(owner, name)
+    @owned_by(module, name)
     def repeat(x: float) -> float:
         for _ in range(count):
             x = move(x)
@@ -72,8 +72,8 @@ def back(x):
     return x - 1.0
 
 
-forth = entry()(repeated(step, 3, back, "forth"))
-moves = [repeated(move, count, back, "move") for move, count in ((step, 1), (step, 2), (back, 2))]
+forth = entry()(repeated(step, 3, __name__, "forth"))
+moves = [repeated(move, count, __name__, "move") for move, count in ((step, 1), (step, 2), (back, 2))]
 """
 ASK = "from tiny.kernels.second import twice; print(twice(1.0))"
 

@@ -5,8 +5,7 @@
 | `sources` | says what a file of kernels depends on |
 | `lower` | numba's part: from Python to bitcode |
 | `emit` | LLVM's part: from bitcode to an object for one level of processors |
-| `types` | says which types an entry may have, and how C writes them |
-| `shim` | writes the C file through which Python calls the objects, on top of `runtime.h` |
+| `shim` | says which types an entry may have, and writes the C file through which Python calls the objects |
 | `cache` | keeps bitcode, objects and libraries |
 """
 

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from uncertainty_sets.kernels.native import types as entry_types
+from uncertainty_sets.kernels.native import shim
 
 
 def prepare() -> None:
@@ -102,7 +102,7 @@ def lower(module: str) -> tuple[bytes, dict[str, Any]]:
         described[name] = {
             "symbol": found.fndesc.mangled_name,
             "parameters": [vars(each) for each in _parameters(name)],
-            "returns": entry_types.results(name, found.signature.return_type),
+            "returns": shim.results(name, found.signature.return_type),
         }
     linked = llvm.parse_assembly("")
     for each in libraries.values():
@@ -116,12 +116,12 @@ def lower(module: str) -> tuple[bytes, dict[str, Any]]:
     return linked.as_bitcode(), described
 
 
-def _parameters(name: str) -> list[entry_types.Parameter]:
+def _parameters(name: str) -> list[shim.Parameter]:
     from uncertainty_sets.kernels import jit
 
     entry = jit.ENTRIES[name]
     made: Any = entry.function
-    return entry_types.parameters(name, made.py_func, entry.writes)
+    return shim.parameters(name, made.py_func, entry.writes)
 
 
 def _lower_entry(name: str) -> Any:

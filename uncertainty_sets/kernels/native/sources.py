@@ -64,7 +64,7 @@ def _read(file: Path) -> tuple[bytes, tuple[str, ...]]:
 def pipeline() -> bytes:
     """A hash of the files that turn kernels into a library."""
     total = blake2b(digest_size=16)
-    for name in ("lower.py", "emit.py", "shim.py", "types.py", "runtime.h", "build.py", "by_numba.py"):
+    for name in ("lower.py", "emit.py", "shim.py", "runtime.h", "build.py", "by_numba.py"):
         total.update((HERE / name).read_bytes())
     return total.digest()
 
