@@ -70,12 +70,13 @@ def settle(
 
 def by_solver(uncertainty_set: Solvable, losses: Array) -> WorstCase:
     """A solver's answer, checked again for the promise of conic/ since the set may have changed it."""
-    from uncertainty_sets.conic.oracle import USABLE
+    from uncertainty_sets.conic.oracle import NEGATIVE, USABLE
 
     found = uncertainty_set._by_solver(losses)
     spread = 2.0 * (0.5 * float(losses.max()) - 0.5 * float(losses.min()))
     rounding = ROUNDING * float(np.abs(losses).max())
-    if not (found.gap <= max(USABLE * spread, rounding) and found.violation <= USABLE):
+    proved = -max(NEGATIVE * spread, rounding) <= found.gap <= max(USABLE * spread, rounding)
+    if not (proved and found.violation <= USABLE):
         raise SolverFailed(
             f"{found.backend} has a gap of {found.gap:.3g} and a violation of {found.violation:.3g}",
             answer=found,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -155,7 +156,10 @@ class Penalised(Oracle):
         return Penalised(self.divergence, self._center[index], float(self._weight[index]))
 
     def _by_solver(self, losses: Array) -> WorstCase:
-        """Answer one loss vector by a conic solver, after the closed form gave no proof."""
+        """Answer one loss vector by a conic solver, after the closed form gave no proof.
+
+        Whatever the solver says of its answer, the certificate made here is what `fallback` judges.
+        """
         import cvxpy
 
         q, inside = self._center[0], self._center[0] > 0.0
@@ -167,12 +171,18 @@ class Penalised(Oracle):
         cost = COSTS[self.divergence](p, shares)
         problem = cvxpy.Problem(cvxpy.Maximize(g @ p - tau * cost), [cvxpy.sum(p) == 1])
         try:
-            problem.solve(solver=cvxpy.CLARABEL)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # cvxpy's, that a solution may be inaccurate
+                problem.solve(solver=cvxpy.CLARABEL)
         except cvxpy.error.SolverError as error:
             raise SolverFailed(f"clarabel has no answer for {self!r}: {error}") from error
         if p.value is None or not np.isfinite(p.value).all():
             raise SolverFailed(f"clarabel ended with status {problem.status!r} for {self!r}")
         part = np.maximum(p.value, 0.0)
+        if not part.sum() > 0.0:
+            raise SolverFailed(
+                f"clarabel ended with status {problem.status!r} and no distribution for {self!r}"
+            )
         part /= part.sum()
         value = float(g @ part) - tau * float(COSTS[self.divergence](part, shares).value)
         nu, bound = _least_bound(self.divergence, g, shares, tau)
