@@ -252,7 +252,7 @@ class TiltedRows:
         self._balls, self._ball, self._linear = balls, ball, linear
 
     def without_ball(self, losses: Array) -> WorstCase | None:
-        """The answer of the linear rows on the support alone, if it is in the ball, which then does not matter."""
+        """The answer of the rows on the support alone, if it is in the ball, which then does not matter."""
         inside, linear = self._balls[0].inside, self._linear
         if not inside.all():
             linear = type(linear)(linear.D[:, inside], linear.c)

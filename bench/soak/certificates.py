@@ -229,8 +229,8 @@ def farthest(conic: ConicProgram) -> Long:
 def _by_program(conic: ConicProgram, h: Long, y: Array, reach: Long | None = None) -> np.longdouble:
     """bᵀy + max(h - (Aᵀy)[columns]) if y is in the dual cone and Aᵀy = 0 elsewhere, otherwise ∞.
 
-    What is left of Aᵀy at a variable counts with the largest size that the variable can have: beside others of
-    1, multipliers of 1e-27 have few digits.
+    What is left of Aᵀy at a variable counts with the largest size that the variable can have: beside others
+    of 1, multipliers of 1e-27 have few digits.
     """
     y = y[: conic.b.size]
     if not np.isfinite(y).all():

@@ -88,7 +88,8 @@ def judge(case: Case, answers: Answers) -> Assessment:
     solved = by_solver(case, answers)
     # A solver is given all losses.
     spread = np.where(solved, np.ptp(F, axis=1), spread)
-    ulps = ULPS * np.spacing(largest.astype(float)).astype(np.longdouble)
+    # Those of groups and of blocks are rounded before they are losses of a set themselves.
+    ulps = (2 if composed else 1) * ULPS * np.spacing(largest.astype(float)).astype(np.longdouble)
     allowed = np.maximum(np.where(solved, CONIC_GAP, GAP) * spread, ulps)
     feasible = np.where(solved, CONIC_VIOLATION, VIOLATION)
 

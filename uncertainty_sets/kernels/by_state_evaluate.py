@@ -83,8 +83,8 @@ def search(
 ) -> tuple[float, float, float, float, int]:  # fmt: skip
     """η with Σ D = κ, or one below it of the bracket's ends: (η, Σ D, its bound, the least bound, passes).
 
-    Bounds are in units of the spread. Where masses are too small to gain, D jumps from one η of doubles to the
-    next, far beyond the η whose proof has the most digits.
+    Bounds are in units of the spread. Where masses are too small to gain, D jumps from one η of doubles to
+    the next, far beyond the η whose proof has the most digits.
     """
     # 1. A lower end that is feasible, since D(θ) <= θ²/8 or θ²/16, and a start from the curvature at 0.
     squares, curvature = 0.0, 0.0

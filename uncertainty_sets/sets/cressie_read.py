@@ -72,6 +72,7 @@ class CressieRead(PowerBall):
     def __init__(self, center: ArrayLike, radius: ArrayLike, power: float) -> None:
         super().__init__(center, radius)
         self.power = _check_power(power)
+        _check_radius(self._radius)
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
@@ -103,6 +104,7 @@ class CressieRead(PowerBall):
                 own. None: there is a value for each entry.
         """
         structure, k = structure_of("center", center, indptr, indices), _check_power(power)
+        _check_radius(np.asarray(radius))
         return cls._ragged(structure, center, radius, k, {"power": np.array([k])})
 
     def constraints(self, p: cvxpy.Variable) -> list[cvxpy.Constraint]:
@@ -127,6 +129,20 @@ class CressieRead(PowerBall):
         if k > 1.0 and len(inside) < q.size:
             limits.append(p[np.flatnonzero(q == 0.0)] == 0.0)
         return limits
+
+
+LARGEST_RADIUS = 1e300
+"""k(k-1)·radius must be a number."""
+
+
+def _check_radius(radius: Array) -> None:
+    if radius.dtype.kind in "fiu" and (radius > LARGEST_RADIUS).any():
+        raise InvalidParameter(
+            f"radius must be at most {LARGEST_RADIUS:g}, got {radius.max():g}; all mass is on one entry long "
+            "before",
+            parameter="radius",
+            value=radius,
+        )
 
 
 def _check_power(power: Any) -> float:

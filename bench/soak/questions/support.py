@@ -1,8 +1,8 @@
-"""`robust.support` in problems with variables: solved by cvxpy, then bounded from both sides by oracles alone.
+"""`robust.support` in problems with variables: solved by cvxpy, then bounded from both sides by oracles.
 
 minimise τ·support(P, losses(x)) + g(x). At the solver's x the oracle gives an upper bound. Any mix of
-distributions of the set gives a lower one, min over x of τ·pᵀlosses(x) + g(x), which has a closed form for the
-losses and g drawn here: distributions are added until the best mix is within the tolerance of an x.
+distributions of the set gives a lower one, min over x of τ·pᵀlosses(x) + g(x), which has a closed form for
+the losses and g drawn here: distributions are added until the best mix is within the tolerance of an x.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = ("quadratic", "exponential", "parameter", "squares")
 GENERATORS = tuple(f"{name}: {kind}" for kind in KINDS for name in NAMES)
 CASES, MIXES = 4, 40
 SOLVED = 1e-5
-"""What a solver may be off, over the size of the optimum: Clarabel stops at 1e-8 of data that it has scaled."""
+"""What a solver may be off, over the size of the optimum: Clarabel stops at 1e-8 of data that it scaled."""
 
 
 class Problem(NamedTuple):
@@ -59,9 +59,8 @@ class Problem(NamedTuple):
         """The x with the least τ·pᵀlosses(x) + g(x)."""
         if self.kind == "squares":
             weighed = self.price * p[:, None] * self.A
-            return np.linalg.solve(
-                self.A.T @ weighed + np.eye(self.about.size), self.about - weighed.T @ self.b
-            )
+            normal = self.A.T @ weighed + np.eye(self.about.size)
+            return np.asarray(np.linalg.solve(normal, self.about - weighed.T @ self.b), dtype=np.float64)
         slope = self.price * (p @ self.A)
         return np.asarray(
             np.arcsinh(-0.5 * slope) if self.kind == "exponential" else self.about - 0.5 * slope
@@ -79,7 +78,8 @@ def batch(rng: Rng, generator: str) -> Batch:
         if isinstance(answer, Exception):
             found.failed(answer, problem.b.size, f"{generator}, case {k}")
         else:
-            judge(found, problem, *answer, f"{generator}, case {k}")
+            x, optimum = answer
+            judge(found, problem, x, optimum, f"{generator}, case {k}")
     return found
 
 
@@ -105,10 +105,8 @@ def _solve(given: Problem) -> tuple[Array, float]:
     x, price = cp.Variable(given.about.size), cp.Parameter(nonneg=True, value=given.price)
     affine = given.A @ x + given.b
     worst = support(given.subject, cp.square(affine) if given.kind == "squares" else affine)
-    if given.kind == "exponential":
-        other = cp.sum(cp.exp(x) + cp.exp(-x))
-    else:
-        other = cp.sum_squares(x - given.about)
+    exponential = given.kind == "exponential"
+    other = cp.sum(cp.exp(x) + cp.exp(-x)) if exponential else cp.sum_squares(x - given.about)
     problem = cp.Problem(cp.Minimize((price * worst if given.kind == "parameter" else worst) + other))
     with warnings.catch_warnings():
         # cvxpy's own, of its choice of a solver
@@ -145,7 +143,7 @@ def value_at(given: Problem, x: Array) -> tuple[float, Array, float]:
 
 
 def lower_bound(given: Problem, x: Array, enough: float) -> float:
-    """The most that mixes of the worst cases met so far prove; a penalty of a mix is at most the mix of theirs."""
+    """The most that mixes of worst cases prove; the penalty of a mix is at most the mix of theirs."""
     from scipy.optimize import minimize
 
     _, p, cost = value_at(given, x)

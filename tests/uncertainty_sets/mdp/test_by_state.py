@@ -399,7 +399,7 @@ def test_centres_at_corners_leave_no_false_bound(seed):
 
 @pytest.mark.parametrize("question", ["improve", "evaluate"])
 def test_a_mass_too_small_to_gain_is_left_where_it_is(question):
-    """Two successors of half the mass, and a worse one of 1e-40 to 1e-250: all mass goes to the worse half."""
+    """Two successors of half the mass, and a worse one of 1e-40 to 1e-250: all goes to the worse half."""
     for seed in range(30):
         rng = np.random.default_rng(seed)
         states, actions = 10, 3
