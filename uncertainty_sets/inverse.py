@@ -22,7 +22,7 @@ from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFaile
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
 from uncertainty_sets.kernels.layout import FEASIBLE, NOT_FINITE, OK, PROMISE, ULPS
 from uncertainty_sets.kernels.radius_layout import COLUMNS, MULTIPLIER, STATUS, VALUE
-from uncertainty_sets.parameters import as_floats
+from uncertainty_sets.parameters import as_floats, as_index
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
@@ -115,6 +115,9 @@ class LeastRadius:
 
     def row(self, index: int) -> Self:
         """Return the answer for one target or row."""
+        if np.ndim(self.radius) == 0:
+            raise InvalidInput("this is the answer for one target; there are no rows to choose from")
+        index = as_index("row", index, len(self.p))
         numbers = (self.radius, self.lower_bound, self.gap, self.value, self.multiplier)
         radius, lower, gap, value, multiplier = (float(each[index]) for each in numbers)
         return type(self)(

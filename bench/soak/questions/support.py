@@ -26,7 +26,12 @@ PLUGINS: dict[str, Any] = {
     "plug-in euclidean": plugins.Euclidean,
     "plug-in entropic": plugins.Entropic,
 }
-NAMES = (*sets.available_sets(), *(f"penalised {each}" for each in PENALTIES), *PLUGINS)
+UNITS: dict[str, Any] = {
+    "units tv": plugins.TotalVariationInUnits,
+    "units euclidean": plugins.EuclideanInUnits,
+    "units entropic": plugins.EntropicInUnits,
+}
+NAMES = (*sets.available_sets(), *(f"penalised {each}" for each in PENALTIES), *PLUGINS, *UNITS)
 KINDS = ("quadratic", "exponential", "parameter", "squares")
 GENERATORS = tuple(f"{name}: {kind}" for kind in KINDS for name in NAMES)
 CASES, MIXES = 4, 40
@@ -92,6 +97,10 @@ def draw(rng: Rng, name: str, kind: str) -> Problem:
         subject: Any = sets.Penalised(name.partition(" ")[2], q, float(weight))
     elif name in PLUGINS:
         subject = PLUGINS[name](0.9 * q + 0.1 / n, float(10.0 ** rng.uniform(-2.0, 0.0)))
+    elif name in UNITS:
+        scale, link = (float(each) for each in 10.0 ** rng.uniform(-8.0, 8.0, 2))
+        link = link if rng.random() < 0.5 else 0.0
+        subject = UNITS[name](0.9 * q + 0.1 / n, float(10.0 ** rng.uniform(-2.0, 0.0)), scale, link)
     else:
         subject = sets.get_set(name).example(n, rng)
     price = float(10.0 ** rng.uniform(-1.0, 1.0)) if kind == "parameter" else 1.0
