@@ -25,7 +25,7 @@ from uncertainty_sets.kernels.layout import FEASIBLE, MULTIPLIER, NOT_FINITE, OK
 from uncertainty_sets.kernels.layout import RADIUS_COLUMNS as COLUMNS
 from uncertainty_sets.kernels.layout import RADIUS_STATUS as STATUS
 from uncertainty_sets.kernels.layout import RADIUS_VALUE as VALUE
-from uncertainty_sets.parameters import as_floats
+from uncertainty_sets.parameters import as_floats, as_index
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase
@@ -71,6 +71,10 @@ class Sized(Protocol):
 class LeastRadius:
     """The least radius (or budget) at which the worst case reaches a target, with its proof.
 
+    Losses and target are known to their last digit, which limits the radius too: to `multiplier` times some
+    ulps of the largest of them, beside 1e-9 of the radius. Near the largest loss, where the multiplier grows
+    without bound, that may be most of it; then there is no answer by oracle, and SolverFailed says so.
+
     For several targets or rows every field except `backend` has a leading axis of length B.
 
     Attributes:
@@ -114,6 +118,9 @@ class LeastRadius:
 
     def row(self, index: int) -> Self:
         """Return the answer for one target or row."""
+        if np.ndim(self.radius) == 0:
+            raise InvalidInput("this is the answer for one target; there are no rows to choose from")
+        index = as_index("row", index, len(self.p))
         numbers = (self.radius, self.lower_bound, self.gap, self.value, self.multiplier)
         radius, lower, gap, value, multiplier = (float(each[index]) for each in numbers)
         return type(self)(

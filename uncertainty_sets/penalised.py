@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -190,7 +191,10 @@ class Penalised(Oracle):
         return Penalised(self.divergence, self._center[index], float(self._weight[index]))
 
     def _by_solver(self, losses: Array) -> WorstCase:
-        """Answer one loss vector by a conic solver, after the closed form gave no proof."""
+        """Answer one loss vector by a conic solver, after the closed form gave no proof.
+
+        Whatever the solver says of its answer, the certificate made here is what `fallback` judges.
+        """
         import cvxpy
 
         q, inside = self._center[0], self._center[0] > 0.0
@@ -202,12 +206,18 @@ class Penalised(Oracle):
         cost = self._penalty.cost(p, shares)
         problem = cvxpy.Problem(cvxpy.Maximize(g @ p - tau * cost), [cvxpy.sum(p) == 1])
         try:
-            problem.solve(solver=cvxpy.CLARABEL)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # cvxpy's, that a solution may be inaccurate
+                problem.solve(solver=cvxpy.CLARABEL)
         except cvxpy.error.SolverError as error:
             raise SolverFailed(f"clarabel has no answer for {self!r}: {error}") from error
         if p.value is None or not np.isfinite(p.value).all():
             raise SolverFailed(f"clarabel ended with status {problem.status!r} for {self!r}")
         part = np.maximum(p.value, 0.0)
+        if not part.sum() > 0.0:
+            raise SolverFailed(
+                f"clarabel ended with status {problem.status!r} and no distribution for {self!r}"
+            )
         part /= part.sum()
         value = float(g @ part) - tau * float(self._penalty.cost(part, shares).value)
         nu, bound = self._penalty.least_bound(g, shares, tau)

@@ -93,7 +93,9 @@ def entropy_pooling(
 
     O(views²·N) per Newton step, 4 to 10 steps; 40 if an entry must become 0. The gap is at most 1e-9 of the
     divergence (or what the rounding of the rows makes of it), the violation at most 1e-10. Raises EmptySet
-    if multipliers prove that no distribution with the centre's support agrees with the views.
+    if multipliers prove that no distribution with the centre's support agrees with the views. Views whose
+    rows differ by less than a millionth may be refused (SolverFailed): their multipliers are as large as the
+    difference is small, and beyond that their last digit is worth more than the promise.
 
     Args:
         center: probabilities q, shape (N,). If q_i = 0, then p_i = 0.

@@ -16,7 +16,7 @@ import numpy as np
 
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import support as atom
-from uncertainty_sets.conic.program import equilibrated, without_idle_rows
+from uncertainty_sets.conic.program import equilibrated, in_natural_units, without_idle_rows
 from uncertainty_sets.errors import InvalidInput, SolverFailed
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.packages import load
@@ -142,7 +142,8 @@ def _dual(uncertainty_set: UncertaintySet, losses: Any) -> tuple[Any, list[Any]]
     import cvxpy as cp
     from scipy import sparse
 
-    program, _ = equilibrated(without_idle_rows(conic.program(uncertainty_set, losses.size)))
+    given = without_idle_rows(conic.program(uncertainty_set, losses.size))
+    program, _ = equilibrated(in_natural_units(given))  # as the oracle's: solvers' tolerances are absolute
     y = cp.Variable(program.b.size)
     transposed = sparse.csr_array(program.A.T)
     constraints = [transposed[program.columns] @ y == losses]

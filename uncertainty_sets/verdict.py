@@ -247,7 +247,8 @@ def by_solver(uncertainty_set: Oracle, losses: Array) -> WorstCase:
     found = uncertainty_set._by_solver(losses)
     spread = 2.0 * (0.5 * float(losses.max()) - 0.5 * float(losses.min()))
     rounding = ROUNDING * float(np.abs(losses).max())
-    if not (found.gap <= max(USABLE * spread, rounding) and found.violation <= USABLE):
+    proved = -max(NEGATIVE * spread, rounding) <= found.gap <= max(USABLE * spread, rounding)
+    if not (proved and found.violation <= USABLE):
         raise SolverFailed(
             f"{found.backend} has a gap of {found.gap:.3g} and a violation of {found.violation:.3g}",
             answer=found,

@@ -67,6 +67,8 @@ def _rows(given: dict[str, Any], rows: Any) -> dict[str, Any]:
 def _evaluate(name: str, given: dict[str, Any], h: Long, anchor: Long, dual: dict[str, Any]) -> Long:
     """The set's formula; NaN if a multiplier is missing or has the wrong sign."""
     columns = {key: _column(dual[key]) for key in KEYS[name]}
+    if "y" in columns:  # rows that a solver answered have those of its program, which are more
+        columns["y"] = columns["y"][:, : given["c"].size]
     with np.errstate(invalid="ignore", over="ignore"):
         bound = FORMULAS[name](given, h, anchor, columns)
     for key, value in columns.items():
@@ -90,11 +92,15 @@ def bounds(case: Case, given: dict[str, Any], h: Long, anchor: Long, dual: dict[
                 bound[wide] = np.fmin(bound[wide], least)
     else:
         bound = np.full(len(h), np.nan, dtype=np.longdouble)
-    if "y" in dual and "y" not in keys:
+    if "y" in dual and ("y" not in keys or "eta" in keys):
         shared = None if case.by_row else program(case.subject(), case.size)
+        reach = None if shared is None else farthest(shared)
         for b in np.flatnonzero(np.isnan(bound) & ~np.isnan(dual["y"][:, 0])):
             conic = shared or program(case.subject(int(b)), case.size)
-            bound[b] = _by_program(conic, h[b], dual["y"][b])
+            if dual["y"].shape[1] < conic.b.size:
+                continue
+            # A solver has all losses, those that no mass can reach too.
+            bound[b] = _by_program(conic, case.losses[b] - anchor[b], dual["y"][b], reach)
     return bound
 
 
@@ -172,11 +178,65 @@ def _nu_within(dual: dict[str, Array], keys: tuple[str, ...], rows: Any) -> list
     return [{**part, "nu": part["nu"] + sign * half} for sign in (-1.0, 0.0, 1.0)]
 
 
-def _by_program(conic: ConicProgram, h: Long, y: Array) -> np.longdouble:
-    """bᵀy + max(h - (Aᵀy)[columns]) if y is in the dual cone and Aᵀy = 0 elsewhere, otherwise ∞."""
+def farthest(conic: ConicProgram) -> Long:
+    """How far from 0 each variable can be, from one row after another; ∞ where rows do not say."""
+    matrix, b = conic.A.tocsr(), conic.b.astype(np.longdouble)
+    low = np.full(matrix.shape[1], -np.inf, np.longdouble)
+    high = -low
+    low[conic.columns], high[conic.columns] = 0.0, 1.0
+    rows = [(matrix.indices[i:j], matrix.data[i:j].astype(np.longdouble))
+            for i, j in zip(matrix.indptr, matrix.indptr[1:], strict=False)]  # fmt: skip
+
+    def ends(row: int) -> tuple[Any, Any]:
+        """The least and the largest b - a·x."""
+        at, a = rows[row]
+        one, two = a * low[at], a * high[at]
+        return b[row] - np.maximum(one, two).sum(), b[row] - np.minimum(one, two).sum()
+
+    def narrow(row: int, least: Any, most: Any) -> None:
+        """Use that b - a·x is between the two."""
+        at, a = rows[row]
+        for k, (j, value) in enumerate(zip(at, a, strict=True)):
+            others = np.arange(at.size) != k
+            one, two = a[others] * low[at[others]], a[others] * high[at[others]]
+            limits = (
+                (b[row] - most - np.maximum(one, two).sum()) / value,
+                (b[row] - least - np.minimum(one, two).sum()) / value,
+            )
+            below, above = min(limits), max(limits)
+            low[j] = below if below > low[j] else low[j]
+            high[j] = above if above < high[j] else high[j]
+
+    with np.errstate(invalid="ignore"):
+        for _ in range(4):
+            start = 0
+            for kind, size in conic.cones:
+                span = range(start, start + size)
+                start += size
+                for row in span:
+                    if kind in {"zero", "nonneg"}:
+                        narrow(row, 0.0, 0.0 if kind == "zero" else np.inf)
+                    elif kind == "soc":
+                        most = ends(span[0])[1]
+                        narrow(row, 0.0 if row == span[0] else -most, np.inf if row == span[0] else most)
+                    elif row == span[0]:  # x <= z/e for y·exp(x/y) <= z
+                        narrow(row, -np.inf, ends(span[2])[1] / np.e)
+                    else:
+                        narrow(row, 0.0, np.inf)
+    return np.maximum(np.abs(low), np.abs(high))
+
+
+def _by_program(conic: ConicProgram, h: Long, y: Array, reach: Long | None = None) -> np.longdouble:
+    """bᵀy + max(h - (Aᵀy)[columns]) if y is in the dual cone and Aᵀy = 0 elsewhere, otherwise ∞.
+
+    What is left of Aᵀy at a variable counts with the largest size that the variable can have: beside others
+    of 1, multipliers of 1e-27 have few digits.
+    """
     y = y[: conic.b.size]
     if not np.isfinite(y).all():
         return np.longdouble(np.inf)
+    if reach is None:
+        reach = farthest(conic)
     wide = y.astype(np.longdouble)
     matrix = conic.A.tocoo()
     column = np.zeros(matrix.shape[1], dtype=np.longdouble)
@@ -185,7 +245,10 @@ def _by_program(conic: ConicProgram, h: Long, y: Array) -> np.longdouble:
     np.add.at(terms, matrix.col, np.abs(matrix.data * wide[matrix.row]))
     others = np.setdiff1d(np.arange(column.size), conic.columns)
     scale = float(np.abs(y).max(initial=0.0)) or 1.0
-    start, inside = 0, bool((np.abs(column[others]) <= ROUNDING * terms[others]).all())
+    left = np.where(np.abs(column) > ROUNDING * terms, np.abs(column), 0.0)[others]
+    with np.errstate(invalid="ignore"):
+        counts = np.where(left > 0.0, left * reach[others], 0.0).sum()
+    start, inside = 0, bool(np.isfinite(counts))
     for kind, size in conic.cones:
         part = wide[start : start + size]
         start += size
@@ -197,7 +260,8 @@ def _by_program(conic: ConicProgram, h: Long, y: Array) -> np.longdouble:
             inside &= _in_dual_exponential(part.reshape(-1, 3), ROUNDING * scale)
     if not inside:
         return np.longdouble(np.inf)
-    return np.longdouble((conic.b.astype(np.longdouble) * wide).sum() + (h - column[conic.columns]).max())
+    bound = (conic.b.astype(np.longdouble) * wide).sum() + (h - column[conic.columns]).max()
+    return np.longdouble(bound + counts)
 
 
 def _in_dual_exponential(points: Long, slack: float) -> bool:

@@ -156,7 +156,7 @@ def _of_part(
         elif kind == "total-variation":
             top = h.max(axis=1, keepdims=True)
             # The losses of groups and of blocks are rounded, and the multiplier may be their largest.
-            highest, digits = anchor + top, 8.0 * np.spacing((np.abs(anchor) + size).astype(float))
+            highest, digits = anchor + top, 64.0 * np.spacing((np.abs(anchor) + size).astype(float))
             near = (multiplier > highest) & (multiplier <= highest + digits)
             columns = {"t": np.where(near, highest, multiplier)}
             h = h - top

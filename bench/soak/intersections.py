@@ -1,7 +1,8 @@
 """A ball and a box: boxes around the centre, beside it and through the ball's edge; bounds and residuals.
 
 Every intersection drawn here has a distribution: the radius is at least the divergence of the point of the
-box that is nearest to the centre, which is found here by halving.
+box that is nearest to the centre, which is found here by halving. A KL ball and linear rows have one too: the
+rows are drawn through a point, and the radius is beyond its divergence.
 """
 
 from __future__ import annotations
@@ -143,6 +144,53 @@ def ellipsoid(draw: Draw) -> Made:
     return given, tuple(key for key in given if key != "shape")
 
 
+def kl_with_rows(draw: Draw) -> Made:
+    """One centre; rows through or beside a point, some of them equations, twice, or without a bound.
+
+    Its entries are 0 or of ordinary size: a face where p_i = 0 is left to a solver, which has the exponential
+    cone's digits.
+    """
+    rng, (rows, n) = draw.rng, draw.f.shape
+    q = 0.9 * draw.q[0] + 0.1 * (draw.q[0] > 0.0) / (draw.q[0] > 0.0).sum()
+    point = np.where(q > 0.0, rng.exponential(size=n) ** rng.choice([1.0, 4.0]), 0.0)
+    mix = rng.choice([0.0, 0.01, 0.5, 1.0])
+    point = (1.0 - mix) * q + mix * point / point.sum()
+    D = rng.normal(size=(int(rng.integers(1, 6)), n))
+    if rng.random() < 0.4:
+        D = (rng.random(D.shape) < rng.choice([0.2, 0.5])).astype(float)
+    c = D @ point + rng.choice([0.0, 0.0, 1e-9, 0.02, 0.3], len(D))
+    kind = rng.random()
+    if kind < 0.25:
+        c[0] = D[0] @ point
+        D, c = np.vstack([D, -D[0]]), np.append(c, -c[0])
+    elif kind < 0.35:
+        D, c = np.vstack([D, 2.0 * D[0]]), np.append(c, np.inf if rng.random() < 0.5 else 2.0 * c[0])
+    unit = 10.0 ** rng.uniform(-2.0, 2.0, (len(D), 1)) if rng.random() < 0.3 else np.ones((len(D), 1))
+    wide = q.astype(np.longdouble)[None]
+    least = float(divergence(wide / wide.sum(), None, point.astype(np.longdouble)[None])[0])
+    radius = least * (1.0 + 10.0 ** rng.uniform(-6.0, 1.0, rows)) + 10.0 ** rng.uniform(-8.0, 0.5, rows)
+    return {"center": q, "radius": radius, "D": unit * D, "c": unit[:, 0] * c}, ("radius",)
+
+
+def kl_with_rows_bound(given: Mapping[str, Any], h: Long, anchor: Long, dual: Mapping[str, Long]) -> Long:
+    """η·radius + cᵀy + η·log Σ q·exp((f - Dᵀy)/η), for y >= 0; without the ball at η = 0."""
+    q, eta, y = given["center"] / given["center"].sum(), dual["eta"], dual["y"]
+    c = given["c"]
+    with np.errstate(all="ignore"):
+        of_rows = np.where(y == 0.0, 0.0, c * y).sum(axis=1, keepdims=True)
+        # D·p = c is measured from the anchor with the losses: Σp = 1.
+        left = np.where(q > 0.0, h - y @ given["D"], -np.inf)
+        top = left.max(axis=1, keepdims=True)
+        weight = (q * np.exp((left - top) / eta)).sum(axis=1, keepdims=True)
+        bound = of_rows + top + np.where(eta > 0.0, eta * (given["radius"] + np.log(weight)), 0.0)
+    return np.asarray(np.where(np.isfinite(eta), bound, np.nan)[:, 0])
+
+
+def kl_with_rows_residual(given: Mapping[str, Any], p: Long, half: Long) -> Long:
+    """That of the ball and that of the rows."""
+    return np.asarray(np.maximum(residuals.kl(given, p, half), residuals.polyhedron(given, p, half)))
+
+
 def _scale(name: str, given: Mapping[str, Any]) -> Any:
     return {"kl with box": None, "chi-square with box": given["center"]}.get(name, given.get("shape"))
 
@@ -210,6 +258,11 @@ def build(ball: Any) -> Any:
     return made
 
 
+def build_with_rows(center: Array, radius: Any, D: Array, c: Array) -> Any:
+    """The members from their parameters together."""
+    return sets.Intersection(sets.KL(center, radius), sets.Polyhedron(D, c))
+
+
 MAKERS = {
     "kl with box": Maker(build(sets.KL), kl, ("eta", "nu"), largest=5000, far=True),
     "chi-square with box": Maker(build(sets.ChiSquare), chi_square, ("eta", "nu"), largest=5000, far=True),
@@ -217,3 +270,8 @@ MAKERS = {
 }
 BOUNDS = {name: bound(name) for name in MAKERS}
 RESIDUALS = {name: residual(name) for name in MAKERS}
+
+KEYS["kl with rows"] = ("eta", "y")
+MAKERS["kl with rows"] = Maker(build_with_rows, kl_with_rows, ("eta",), largest=97, rows=10, far=True)
+BOUNDS["kl with rows"] = kl_with_rows_bound
+RESIDUALS["kl with rows"] = kl_with_rows_residual

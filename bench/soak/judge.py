@@ -28,7 +28,8 @@ Long = NDArray[np.longdouble]
 RESIDUALS = residuals.RESIDUALS | intersections.RESIDUALS | penalties.RESIDUALS
 
 LEAVE_ZEROS = {
-    "kl", "evar", "kl with box", "chi-square with box", "penalised kl", "penalised chi-square",
+    "kl", "evar", "kl with box", "chi-square with box", "kl with rows", "penalised kl",
+    "penalised chi-square",
 }  # fmt: skip
 """Those that allow no mass where q = 0, beside the divergences of a power above 1."""
 
@@ -85,13 +86,16 @@ def judge(case: Case, answers: Answers) -> Assessment:
     spread = -h.min(axis=1)
     largest = np.where(counted, np.abs(F), 0.0).max(axis=1)
     solved = by_solver(case, answers)
-    ulps = ULPS * np.spacing(largest.astype(float)).astype(np.longdouble)
+    # A solver is given all losses.
+    spread = np.where(solved, np.ptp(F, axis=1), spread)
+    # Those of groups and of blocks are rounded before they are losses of a set themselves.
+    ulps = (2 if composed else 1) * ULPS * np.spacing(largest.astype(float)).astype(np.longdouble)
     allowed = np.maximum(np.where(solved, CONIC_GAP, GAP) * spread, ulps)
     feasible = np.where(solved, CONIC_VIOLATION, VIOLATION)
 
     half = 0.5 * np.spacing(np.abs(answers.p)).astype(np.longdouble)
     violation = np.maximum(simplex(p), _residual(asked, given, p, half))
-    value = (p * h).sum(axis=1)
+    value = (p * np.where(solved[:, None], F - anchor, h)).sum(axis=1)
     if case.name in penalties.COSTS:
         cost = penalties.COSTS[case.name](given, p)
         value = value - np.where(cost > 0.0, cost * given["weight"][:, 0], 0.0)
@@ -158,10 +162,12 @@ def by_solver(case: Case, answers: Answers) -> NDArray[np.bool_]:
     if case.name in compositions.MAKERS:
         return mixed
     keys = KEYS.get(case.name, ())
+    if not len(answers.rows):
+        return mixed
     own = np.ones(len(answers.rows), dtype=bool)
     for key in keys:
         value = answers.dual.get(key, np.full(len(own), np.nan))
-        own &= ~np.isnan(value.reshape(len(own), -1)).any(axis=1)
+        own &= ~np.isnan(value.reshape(len(own), -1)[:, 0])  # a longer one of a solver pads the others
     return (mixed & ~own) if keys and not MAKERS[case.name].conic else np.full(len(own), True)
 
 

@@ -36,7 +36,7 @@ def _normalised(given: Mapping[str, Any]) -> tuple[Any, Any]:
 
 def _free(h: Long, q: Long, nu: Long) -> Long:
     """What ν proves without a price: ν, if no loss that counts is above it by more than rounding."""
-    digits = 4.0 * np.spacing(-h.min(axis=1, keepdims=True).astype(float))
+    digits = 4.0 * np.spacing(np.minimum(-h.min(axis=1, keepdims=True), 1e308).astype(float))
     return np.where((np.where(q > 0.0, h, -np.inf) <= nu + digits).all(axis=1), nu[:, 0], np.inf)
 
 

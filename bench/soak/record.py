@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from bench.soak.asking import Answers, ask
 from bench.soak.cases import Case
 from bench.soak.judge import Assessment, Finding, by_solver, judge
 from bench.soak.parameters import MAKERS
-from bench.soak.questions.question import Batch
+
+if TYPE_CHECKING:
+    from bench.soak.questions.question import Batch
 
 SHOWN = 25
 """The most losses of an example that are printed; larger ones are named by their round."""

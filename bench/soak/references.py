@@ -139,6 +139,18 @@ def kl(f: Array, center: Array, radius: float) -> Answer:
     return _conic(f[inside], lambda p: [cvxpy.sum(cvxpy.rel_entr(p, q)) <= radius])
 
 
+def kl_with_rows(f: Array, center: Array, radius: float, D: Array, c: Array) -> Answer:
+    """The same with rows of size 1; the radius must leave room beside the nearest point."""
+    import cvxpy
+
+    inside, unit = center > 0.0, np.abs(D).max(axis=1)
+    q, told = center[inside] / center.sum(), np.isfinite(c) & (unit > 0.0)
+    if q.min() < 1e-6 or not 1e-3 < radius < 10.0 or np.ptp(f[inside]) < 1e-3:
+        return None, CONIC
+    rows, right = D[told][:, inside] / unit[told, None], c[told] / unit[told]
+    return _conic(f[inside], lambda p: [cvxpy.sum(cvxpy.rel_entr(p, q)) <= radius, rows @ p <= right])
+
+
 def ellipsoid(f: Array, center: Array, shape: Any, radius: float) -> Answer:
     """The norm as one second-order cone."""
     import cvxpy
@@ -192,6 +204,7 @@ MODELS: dict[str, Callable[..., Answer]] = {
     "box": box,
     "cd-norm": cd_norm,
     "kl": kl,
+    "kl with rows": kl_with_rows,
     "ellipsoid": ellipsoid,
     "ellipsoid dense": ellipsoid,
     "wasserstein-1": wasserstein,

@@ -60,10 +60,8 @@ def test_a_short_soak_of_the_conic_way(name):
 def test_a_short_soak_of_every_question(name):
     record, generators = Record(seed=1), QUESTIONS[name].generators
     for turn in range(0, len(generators), max(1, len(generators) // 4)):
-        # Weights from 1e-10 on beside one of nearly all the mass: χ² with a joint budget may refuse them.
-        if generators[turn] not in {"chi-square: corner", "chi-square: concentrated"}:
-            run(record, name, turn)
-    assert record.cases >= 50
+        run(record, name, turn)
+    assert record.cases >= 16
     assert not record.failures, explain(record)
 
 
@@ -123,6 +121,10 @@ def ordinary(name, size=10):
         "units tv": ({}, ball | {"scale": 1e-4, "link": 1e-3}),
         "units euclidean": ({}, ball | {"scale": 1e-4, "link": 1e-3}),
         "units entropic": ({}, ball | {"scale": 1e-4, "link": 0.0}),
+        "kl with rows": (
+            {"radius": np.full(4, 0.2)},
+            {"center": q[0], "D": root[:3], "c": root[:3] @ q[0] + 0.02},
+        ),
     }[name]
     return Case(name, "by hand", {**by_row, **shared}, frozenset(by_row), f)
 

@@ -224,3 +224,50 @@ def test_a_radius_lost_in_the_rounding_of_the_centre_has_a_price(radius):
         eta, nu = (np.longdouble(answer.dual[key]) for key in ("eta", "nu"))
         proved = bound(f, q, shape, radius, q, 1e6 * q + 1e-12, eta, nu)
         assert abs(proved - answer.value) <= tolerances.gap(f)
+
+
+@pytest.mark.parametrize("short", [1e-10, 1e-9, 1e-7, -1e-7])
+def test_the_rounding_of_a_sum_does_not_put_the_box_into_the_ball(short):
+    """One entry of q = 1e-25 is all of the divergence: a mass of 1e-15 is worth 1e-8 of the radius there."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        q = rng.dirichlet(np.ones(23))
+        q = np.append(q * (1.0 - 1e-25), 1e-25)
+        lower, upper = 0.5 * q, 2.0 * q
+        lower[-1], upper[-1] = 4.8e-7, 4.9e-7
+        f = np.append(rng.normal(size=23), 3.0)
+        worst = Box(lower, upper).worst_case(f).p
+        full = float(((worst - q) ** 2 / q).sum())
+        radius = full * (1.0 - short)
+        answer = Intersection(ChiSquare(q, radius), Box(lower, upper)).worst_case(f)
+        assert answer.backend == "closed-form"
+        wide = answer.p.astype(np.longdouble)
+        assert float(((wide - q) ** 2 / q).sum() / radius - 1.0) <= tolerances.VIOLATION
+        assert abs(answer.gap) <= tolerances.GAP * np.ptp(f)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 40.0])
+def test_two_opposite_rows_may_be_in_different_units(unit):
+    """Each multiplier belongs to its row as it was given."""
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        q, f, row = rng.dirichlet(np.ones(5)), rng.normal(size=5), rng.normal(size=5)
+        c = row @ (0.9 * q + 0.1 * rng.dirichlet(np.ones(5)))
+        D, right = np.array([row, -unit * row]), np.array([c, -unit * c])
+        answer = Intersection(KL(q, 0.2), Polyhedron(D, right)).worst_case(f)
+        eta, y = answer.dual["eta"], answer.dual["y"]
+        proved = eta * (0.2 + np.log(q @ np.exp((f - D.T @ y) / eta))) + right @ y
+        assert (y >= 0.0).all()
+        assert abs(proved - answer.value) <= 1e-9 * np.ptp(f)
+        again = Intersection(KL(q, 0.2), Polyhedron(D, right)).worst_case(f + 1e-3, warm_start=answer)
+        assert again.iterations <= 4
+
+
+def test_where_rows_alone_decide_only_the_support_counts():
+    """The largest loss is where the centre has no mass; the ball is wider than the rows."""
+    q, f = np.array([0.5, 0.3, 0.2, 0.0]), np.array([1.0, 2.0, 4.0, 9.0])
+    subject = Intersection(KL(q, 5.0), Polyhedron([[0.0, 0.0, 1.0, 0.0]], [0.4]))
+    answer = subject.worst_case(f)
+    np.testing.assert_allclose(answer.p, [0.0, 0.6, 0.4, 0.0], atol=1e-8)
+    assert answer.dual["eta"] == pytest.approx(0.0, abs=1e-8)
+    assert answer.gap <= 1e-8

@@ -8,7 +8,7 @@ import pytest
 
 from tests.uncertainty_sets.cases import NAMES
 from tests.uncertainty_sets.plugins import ALL, Transport
-from uncertainty_sets import CDNorm, Ellipsoid, Polyhedron, Wasserstein1, get_set
+from uncertainty_sets import CDNorm, Ellipsoid, Polyhedron, UncertaintySet, Wasserstein1, get_set
 from uncertainty_sets.robust import support
 
 N = 4
@@ -183,3 +183,28 @@ def test_cd_norm_with_a_tiny_spread_among_larger_ones(spread):
     worst = support(subject, np.array([1.0, -2.0, 0.5]) * x + np.array([-1.0, 0.0, 0.3]))
     found = cp.Problem(cp.Minimize(worst + cp.square(x))).solve()
     assert found == pytest.approx(0.00734375, abs=1e-6 + 2.0 * spread)
+
+
+class Scaled(UncertaintySet):
+    """A Euclidean ball in a unit of its own."""
+
+    def __init__(self, unit):
+        self.unit, self.size = unit, N
+
+    def constraints(self, p):
+        return [cp.norm(self.unit * (p - CENTER)) <= 0.1 * self.unit]
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e-5, 1e5, 1e8])
+def test_the_unit_of_a_constraint_does_not_matter(unit):
+    """Its dual's multipliers would be as large as the unit is small, and a solver stops at once."""
+    x, worst = cp.Variable(N), Scaled(unit)
+    problem = cp.Problem(cp.Minimize(support(worst, x) + cp.sum_squares(x - TARGET)))
+    problem.solve()
+    assert problem.status == "optimal"
+    other = cp.sum_squares(x - TARGET)
+    best = stated(Scaled(1.0), x, lambda found: found + other, lambda found: [])
+    assert problem.solution.opt_val == pytest.approx(best, abs=SOLVED)
+    fixed = np.array([-0.12, 0.2, -0.4, 0.05])
+    again = cp.Problem(cp.Minimize(support(worst, x)), [x >= fixed])
+    assert again.solve() == pytest.approx(Scaled(1.0).worst_case(fixed).value, abs=SOLVED)

@@ -234,18 +234,13 @@ def _certified(
 
 
 def _clean(uncertainty_set: SetContract, p: Array) -> tuple[Array, float] | None:
-    """p without the solver's small negative entries and with sum 1, unless that raises its violation."""
+    """p without the solver's small negative entries and with sum 1: an answer is a distribution."""
     clean = np.maximum(p, 0.0)
     total = float(clean.sum())
     if not 0.0 < total < np.inf:
         return None
     clean /= total
-    violation = uncertainty_set.violation(clean)
-    if violation > FEASIBLE:
-        before = uncertainty_set.violation(p)
-        if before < violation:
-            return p, before
-    return clean, violation
+    return clean, uncertainty_set.violation(clean)
 
 
 def _moved_inside(uncertainty_set: SetContract, found: _Candidate, unit: Array) -> _Candidate:
@@ -253,11 +248,9 @@ def _moved_inside(uncertainty_set: SetContract, found: _Candidate, unit: Array) 
     inside = interior(uncertainty_set, found.p.size)
     if inside is None:
         return found
-    start = np.maximum(found.p, 0.0)
-    start /= start.sum()
     best = found
     for step in STEPS:
-        p = (1.0 - step) * start + step * inside
+        p = (1.0 - step) * found.p + step * inside
         moved = found._replace(p=p, value=float(p @ unit), violation=uncertainty_set.violation(p))
         if moved.rank < best.rank:
             best = moved

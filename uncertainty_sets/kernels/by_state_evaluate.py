@@ -50,6 +50,7 @@ from uncertainty_sets.kernels.layout import COLUMNS, DUAL, GAP, NOT_FINITE, OK, 
 from uncertainty_sets.kernels.scan import LARGEST, MOST, SMALLEST, Integers, finish, put
 
 PASSES = 60
+ENOUGH = 1e12  # of η over the budget, at which what is left of the budget counts as rounding
 AIM, OVER = 1e-13, 1e-11  # of the budget: what D is aimed at, and how far over it may end
 
 
@@ -80,8 +81,12 @@ def measure_all(
 def search(
     mode: int, F: Array, q: Array, indptr: Integers, start: int, count: int, table: Array, highest: float,
     budget: float, warm: float,
-) -> tuple[float, float, float, int]:  # fmt: skip
-    """η with Σ D = κ, or one below it of the bracket's ends: (η, Σ D, Σ log weights, passes)."""
+) -> tuple[float, float, float, float, int]:  # fmt: skip
+    """η with Σ D = κ, or one below it of the bracket's ends: (η, Σ D, its bound, the least bound, passes).
+
+    Bounds are in units of the spread. Where masses are too small to gain, D jumps from one η of doubles to
+    the next, far beyond the η whose proof has the most digits.
+    """
     # 1. A lower end that is feasible, since D(θ) <= θ²/8 or θ²/16, and a start from the curvature at 0.
     squares, curvature = 0.0, 0.0
     for a in range(count):
@@ -93,11 +98,15 @@ def search(
     if warm > 1e-4 * eta and warm < 1e4 * eta:
         eta = warm
     eta = min(max(eta, low), HIGHEST)
-    passes = 0
+    passes, least = 0, np.inf
     while True:
         # 2. Measure, and stop if the budget is met up to rounding.
         passes += 1
         spent, growth, logs = measure_all(mode, F, q, indptr, start, count, table, eta, budget)
+        bound = (logs + budget) / eta
+        for a in range(count):
+            bound += table[a, KEPT] * table[a, CENTER]
+        least = bound if bound < least else least
         off = spent - budget
         if abs(off) <= AIM * budget or (abs(off) <= OVER * budget and abs(off) > 0.5 * missed):
             break
@@ -111,12 +120,18 @@ def search(
         step, stride, before = within(eta, move, low, high, stride, before)
         # 4. No passes or no numbers left: finish on the feasible side.
         if passes >= PASSES or not (step > low and step < high):
-            if off > OVER * budget:
-                eta = low
-                spent, growth, logs = measure_all(mode, F, q, indptr, start, count, table, eta, budget)
+            eta = low if off > OVER * budget else eta
+            for eta_of_proof in (ENOUGH * max(1.0, budget), eta):
+                spent, growth, logs = measure_all(
+                    mode, F, q, indptr, start, count, table, eta_of_proof, budget
+                )
+                bound = (logs + budget) / eta_of_proof
+                for a in range(count):
+                    bound += table[a, KEPT] * table[a, CENTER]
+                least = bound if bound < least else least
             break
         eta = step
-    return eta, spent, logs, passes
+    return eta, spent, bound, least, passes
 
 
 @kernel
@@ -155,14 +170,13 @@ def solve(
     if saturated:
         bound, spent = 0.0, highest
     elif budget > 0.0:
-        eta, spent, logs, passes = search(
+        eta, spent, bound, least, passes = search(
             mode, F, q, indptr, start, count, table, highest, budget, warm * spread
         )
         one[DUAL] = eta / spread
-        bound = spread * ((logs + budget) / eta)
-        for a in range(count):
-            bound += policy[a] * (table[a, SPREAD] * table[a, CENTER])
+        bound *= spread
         if mode != KL:
+            bound = spread * least
             # Cauchy's inequality, where tiny masses leave no η of doubles.
             square = 0.0
             for a in range(count):

@@ -33,6 +33,7 @@ from uncertainty_sets.kernels.clipped_balance import (
     exactness,
     fill,
     measure,
+    moved,
     pull_in,
 )
 from uncertainty_sets.kernels.jit import entry, kernel, owned_by, summing
@@ -52,6 +53,7 @@ ball does not let move at all."""
 
 ROUNDS, PATIENCE = 90, 12  # values of θ at most, and those after which a gap of rounding size is enough
 LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
+ROUNDED = 1e-13  # of Σp: what its rounding may be, at most
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
 HIGHEST = 1e15  # of θ else: any gap is below rounding there
 
@@ -155,8 +157,9 @@ def search(
 def solve_by_box(
     mode: int, f: Array, ball: Ball, lower: Array, width: Array, numbers: Array, top: float, spread: float,
     p: Array, out: Array, keys: Array, weights: Array, sample: Array,
-) -> tuple[float, int]:  # fmt: skip
-    """The box's own answer, of several the one nearest to q: (G, passes); written if it is in the ball."""
+) -> tuple[float, int, bool]:  # fmt: skip
+    """The box's own answer, of several the one nearest to q: (G, passes, whether it is in the ball, and
+    written)."""
     room = numbers[ROOM]
     t, _, _ = threshold(f, width, numbers[REST], keys, weights, sample)
     # Losses above, at and below t as 1, 0 and -1: those at t are the only ones between their bounds.
@@ -170,16 +173,24 @@ def solve_by_box(
     _, pivot, shift, _, farthest, _, _, _, passes = balance(
         mode, keys, ball, 0.0, 0.0, STEEP, 0.0, low, high, 1.0, exactness(f.size), 0.0
     )
-    if farthest <= room * (1.0 + 1e-12):
+    over, inside = farthest - room, farthest <= room * (1.0 + 1e-12)
+    if mode == QUADRATIC and farthest <= room * (1.0 + 1e-12) + ROUNDED * abs(ball.c):
+        # Where one mass is worth a lot, the rounding of Σp decides: of p as it is written.
         fill(mode, keys, ball, lower, width, 0.0, pivot, STEEP, shift, p)
+        divergence, excess = moved(ball.base, ball.weight, ball.offset, p)
+        over = divergence - room - 2.0 * ball.c * excess
+        inside = over <= 1e-12 * room + 1e-14
+    elif inside:
+        fill(mode, keys, ball, lower, width, 0.0, pivot, STEEP, shift, p)
+    if inside:
         value, total = expectation(f, p, top)
         bound = (t - top) + box_bound(f, lower, width, t)
-        violation = max(abs(total - 1.0), (farthest - room) * numbers[EASE])
+        violation = max(abs(total - 1.0), over * numbers[EASE])
         finish(out, top, value, bound, violation, passes, spread)
         # Entries that the ball holds could move if it had no price at all.
         least_price = spread / ((1.0 if mode == KL else 2.0) * HIGHEST) / numbers[UNIT]
         out[DUAL], out[DUAL + 1] = (least_price if numbers[KIND] == STUCK else 0.0), t
-    return farthest, passes
+    return farthest, passes, inside
 
 
 @kernel
@@ -224,11 +235,11 @@ def solve(
         out[DUAL], out[DUAL + 1] = price, top + value if spread > 0.0 else top
         return
     # 2. The box's own answer, if it is within the ball.
-    farthest, passes = solve_by_box(
+    farthest, passes, inside = solve_by_box(
         mode, f, ball, lower, width, numbers, top, spread, p, out, keys, weights, sample
     )
     c, room = ball.c, numbers[ROOM]
-    if farthest <= room * (1.0 + 1e-12):
+    if inside:
         return
     # 3. Start from the curvature at θ = 0, or from an earlier answer if it is of this size.
     scale, twice = 1.0 / spread, 1.0 if mode == KL else 2.0

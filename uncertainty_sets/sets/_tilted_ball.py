@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from uncertainty_sets.arrays import Array
     from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.sets.polyhedron import Polyhedron
 
 STEPS, HALVINGS, ROUNDS = 60, 40, 60  # Newton steps for w, halvings of each, and values of θ, at most
 EXACT, NEARLY = 1e-14, 1e-11  # residuals of the rows: what is aimed at, and what is enough
@@ -58,16 +59,16 @@ class TiltedBall:
     """
 
     def __init__(self, center: Array, radius: float, D: Array, c: Array) -> None:
-        self._inside = center > 0.0
-        self._q, self._radius, self._count = center[self._inside], radius, c.size
+        self.inside = center > 0.0
+        self._q, self._radius, self._count = center[self.inside], radius, c.size
         bounded = np.flatnonzero(np.isfinite(c))
         D, c = D[bounded], c[bounded]
-        size = np.maximum(np.abs(D[:, self._inside]).max(axis=1, initial=0.0), np.abs(c))
+        size = np.maximum(np.abs(D[:, self.inside]).max(axis=1, initial=0.0), np.abs(c))
         units = np.where(size > 0.0, size, 1.0)
-        rows, right = D[:, self._inside] / units[:, None], c / units
+        rows, right = D[:, self.inside] / units[:, None], c / units
         first, second = _paired(rows, right)
         self._is_equation = second >= 0
-        self._units = units[first]
+        self._units, self._second_units = units[first], units[np.maximum(second, 0)]
         self._D, self._c = rows[first], right[first]
         self._first = bounded[first]  # the rows as given
         self._second = np.where(self._is_equation, bounded[second], -1) if bounded.size else second
@@ -80,7 +81,11 @@ class TiltedBall:
 
     def worst_case(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         """The answer to one loss vector, with `eta` and `y` in `dual`; unproved if the search fails."""
-        f = losses[self._inside]
+        with np.errstate(over="ignore", invalid="ignore"):  # next to a single point θ is next to 0
+            return self._tilted(losses, warm_start)
+
+    def _tilted(self, losses: Array, warm_start: WorstCase | None) -> WorstCase:
+        f = losses[self.inside]
         top, half = float(f.max()), 0.5 * float(f.max()) - 0.5 * float(f.min())
         if half == 0.0:
             p = self.reference()
@@ -88,15 +93,17 @@ class TiltedBall:
             return WorstCase(p, top, top, 0.0, self._off(self._at_center), dual, "closed-form", 0)
         g = (0.5 * f - 0.5 * top) / half
         found, rounds = self._search(g, *self._start(g, 2.0 * half, warm_start))
-        gap = (self._radius - found.divergence + found.shortfall) / found.theta
         value = float(found.p @ g)
+        gap = float(np.float64(self._radius - found.divergence + found.shortfall) / found.theta)
+        eta = float(np.float64(2.0 * half) / found.theta)
+        y = 2.0 * half * (found.w / found.theta)
         answer = WorstCase(
             self._spread_out(found.p),
             top + 2.0 * half * value,
             top + 2.0 * half * (value + gap),
             2.0 * half * gap,
             self._off(found),
-            self._named(2.0 * half / found.theta, 2.0 * half * (found.w / found.theta)),
+            self._named(eta, y),
             "closed-form",
             rounds,
         )
@@ -105,8 +112,8 @@ class TiltedBall:
         return answer
 
     def _spread_out(self, p: Array) -> Array:
-        whole = np.zeros(self._inside.size)
-        whole[self._inside] = p
+        whole = np.zeros(self.inside.size)
+        whole[self.inside] = p
         return whole
 
     def _off(self, tilt: Tilt) -> float:
@@ -119,9 +126,10 @@ class TiltedBall:
 
     def _named(self, eta: float, y: Array) -> dict[str, float | Array]:
         """The multipliers of the ball and of all rows as given."""
-        whole, y = np.zeros(self._count), y / self._units
-        whole[self._first] = np.where(self._is_equation, np.maximum(y, 0.0), y)
-        whole[self._second[self._is_equation]] = np.maximum(-y[self._is_equation], 0.0)
+        whole = np.zeros(self._count)
+        whole[self._first] = np.where(self._is_equation, np.maximum(y, 0.0), y) / self._units
+        opposite = np.maximum(-y, 0.0) / self._second_units  # which may be given in another unit
+        whole[self._second[self._is_equation]] = opposite[self._is_equation]
         return {"eta": eta, "y": whole}
 
     def _start(self, g: Array, spread: float, warm_start: WorstCase | None) -> tuple[float, Array]:
@@ -129,8 +137,9 @@ class TiltedBall:
         if warm_start is not None:
             eta, y = (np.asarray(warm_start.dual.get(key, np.nan), dtype=float) for key in ("eta", "y"))
             if eta.ndim == 0 and y.shape == (self._count,) and 0.0 < eta < np.inf and np.isfinite(y).all():
-                net = y[self._first] - np.where(self._is_equation, y[self._second], 0.0)
-                return min(spread / float(eta), HIGHEST), net * self._units / float(eta)
+                opposite = np.where(self._is_equation, y[self._second] * self._second_units, 0.0)
+                net = y[self._first] * self._units - opposite
+                return min(spread / float(eta), HIGHEST), net / float(eta)
         base = self._at_center
         variance = _unexplained(base.p, g, self._D[(base.w > 0.0) | self._is_equation])
         theta = float(np.sqrt(2.0 * (self._radius - base.divergence) / max(variance, 1e-24)))
@@ -238,16 +247,21 @@ class TiltedRows:
         self,
         balls: Sequence[TiltedBall],
         ball: UncertaintySet,
-        linear: UncertaintySet,
+        linear: Polyhedron,
     ) -> None:
         self._balls, self._ball, self._linear = balls, ball, linear
 
     def without_ball(self, losses: Array) -> WorstCase | None:
-        """The answer of the linear rows alone, if it is in the ball: then the ball does not matter."""
-        found = self._linear.worst_case(losses)
-        if not self._ball.contains(found.p, tol=FEASIBLE):
+        """The answer of the rows on the support alone, if it is in the ball, which then does not matter."""
+        inside, linear = self._balls[0].inside, self._linear
+        if not inside.all():
+            linear = type(linear)(linear.D[:, inside], linear.c)
+        found = linear.worst_case(losses[inside])
+        p = np.zeros(losses.size)
+        p[inside] = found.p
+        if not self._ball.contains(p, tol=FEASIBLE):
             return None
-        found.dual = {"eta": 0.0, **found.dual}
+        found.p, found.dual = p, {"eta": 0.0, **found.dual}
         return found
 
     def reference(self) -> Array:

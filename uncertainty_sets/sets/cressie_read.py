@@ -72,13 +72,14 @@ class CressieRead(PowerBall):
         "cressie_read",
         KEYS,
         center=CENTER,
-        radius=EACH_ROW,
+        radius=EACH_ROW._replace(read=lambda *given: _check_radius(EACH_ROW.read(*given))),
         power=Along("all", lambda name, power, structure: _check_power(power)),
     )
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, power: float) -> None:
         super().__init__(center, radius)
         self.power = _check_power(power)
+        _check_radius(self._radius)
 
     @classmethod
     def default_parameters(cls, center: Array) -> dict[str, Any]:
@@ -105,6 +106,22 @@ class CressieRead(PowerBall):
         limits = [moment >= room if 0.0 < k < 1.0 else moment <= room]
         limits += power_cones(cvxpy.multiply(1.0 / q[inside], p[inside]), k, powers)
         return [*limits, *self._none_outside(p)] if self._keeps_support else limits
+
+
+LARGEST_RADIUS = 1e300
+"""k(k-1)·radius must be a number."""
+
+
+def _check_radius(radius: Array) -> Array:
+    """Return the radius, or refuse one that is too large."""
+    if radius.dtype.kind in "fiu" and (radius > LARGEST_RADIUS).any():
+        raise InvalidParameter(
+            f"radius must be at most {LARGEST_RADIUS:g}, got {radius.max():g}; all mass is on one entry long "
+            "before",
+            parameter="radius",
+            value=radius,
+        )
+    return radius
 
 
 def _check_power(power: Any) -> float:

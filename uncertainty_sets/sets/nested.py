@@ -113,7 +113,9 @@ class Nested(BlockSet, certified=True):
         mix = self._ask("outer", bounds, warm_start)
         # value = Σ π·(value of the group), and the gap without its rounding.
         short = np.einsum("...g,...g->...", mix.p, np.stack([each.gap for each in inner.values()], axis=-1))
-        p = self._joined(mix.p, [each.p for each in inner.values()])
+        # A block's share may miss 1 by as much as its violation, of which the outer set would make more.
+        shares = [each.p / each.p.sum(axis=-1, keepdims=True) for each in inner.values()]
+        p = self._joined(mix.p, shares)
         violation = largest_violation([mix, *inner.values()])
         answers = inner | {"outer": mix}
         return combined(

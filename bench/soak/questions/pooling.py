@@ -1,4 +1,8 @@
-"""Views for `entropy_pooling`: certificates recomputed in long double, one and two views solved apart."""
+"""Views for `entropy_pooling`: certificates recomputed in long double, one and two views solved apart.
+
+Two ways apart: bisection of the multipliers, and the closed form for views on probabilities of events, where
+p is the centre scaled in each cell of the partition that they make.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import EmptySet
 
 GENERATORS = (
-    "one view", "two views", "many views", "events", "faces", "centres", "units", "twice", "contradictory",
+    "one view", "two views", "many views", "events", "faces", "centres", "units", "twice", "nearly twice",
+    "contradictory", "one event", "two events",
 )  # fmt: skip
 CASES = 25
 GAP, VIOLATION, ULPS = 1e-9, 1e-10, 8 * 2.0**-52
@@ -31,6 +36,8 @@ class Views(NamedTuple):
     A_ub: Array
     b_ub: Array
     empty: bool = False
+    known: Array | None = None
+    """The answer's p, where there is a closed form."""
 
 
 def batch(rng: Rng, generator: str) -> Batch:
@@ -51,6 +58,8 @@ def batch(rng: Rng, generator: str) -> Batch:
             found.failed(answer, case.q.size, call)
         elif certified(found, case, answer, call):
             plain.append((case, answer, call))
+            if case.known is not None:
+                compare_with_closed_form(found, case, answer, call)
     if generator in {"one view", "two views"}:
         compare(found, plain)
     return found
@@ -58,6 +67,8 @@ def batch(rng: Rng, generator: str) -> Batch:
 
 def draw(rng: Rng, generator: str) -> Views:
     """A centre, rows, and values that a distribution on the support has: p0, or p0 with some room."""
+    if generator in {"one event", "two events"}:
+        return draw_events(rng, 1 if generator == "one event" else 2)
     n = int(rng.choice([2, 3, 5, 10, 30, 100, 300]))
     if generator == "two views":
         n = max(n, 3)  # two that hold exactly leave one p of two entries, up to the rounding of their values
@@ -92,6 +103,9 @@ def draw(rng: Rng, generator: str) -> Views:
         rows[-1] = rows[0] * rng.choice([1.0, -1.0, 2.0])
         if count > 2:
             rows[1] = rows[0] + rows[-2]
+    if generator == "nearly twice":
+        # Multipliers grow as 1/difference: from 1e-6 on their last digit is worth more than the promise.
+        rows[-1] = rng.choice([1.0, -1.0, 2.0]) * rows[0] + 10.0 ** rng.uniform(-5.0, -1.0) * rows[-1]
     values = (rows.astype(LONG) @ p0.astype(LONG)).astype(float)
     room = np.abs(rows).max(axis=1) * rng.choice([0.0, 0.0, 0.1], count)
     empty = False
@@ -104,6 +118,47 @@ def draw(rng: Rng, generator: str) -> Views:
     sides = np.where(rng.random(count) < 0.5, -1.0, 1.0) if not empty else np.ones(count)
     A_ub, b_ub = (sides[:, None] * rows)[~equal], (sides * values + room)[~equal]
     return Views(q, rows[equal], values[equal], A_ub, b_ub, empty)
+
+
+def draw_events(rng: Rng, count: int) -> Views:
+    """One event, exactly or as a limit from either side; or two, disjoint or one within the other."""
+    n = max(int(rng.choice([2, 3, 5, 10, 30, 100, 300, 1000])), count + 1)
+    q = np.full(n, 1.0 / n) if rng.random() < 0.3 else centers.plain(rng, (1, n))[0]
+    cuts = np.sort(rng.choice(np.arange(1, n), count, replace=False))
+    cells = np.zeros((count + 1, n))
+    for cell, part in zip(cells, np.split(rng.permutation(n), cuts), strict=True):
+        cell[part] = 1.0
+    mass = rng.dirichlet(np.full(count + 1, rng.choice([0.2, 1.0, 5.0]))).clip(1e-9)
+    mass /= mass.sum()
+    rows, values = cells[:count].copy(), mass[:count].copy()
+    if count == 2 and rng.random() < 0.5:
+        rows[1], values[1] = rows.sum(axis=0), values.sum()
+    before = cells @ q
+    known = q * ((mass / before) @ cells)
+    if count == 2 or rng.random() < 0.5:
+        return Views(q, rows, values, np.empty((0, n)), np.empty(0), known=known)
+    side = rng.choice([-1.0, 1.0])
+    known = q if side * before[0] <= side * values[0] else known
+    return Views(q, np.empty((0, n)), np.empty(0), side * rows, side * values, known=known)
+
+
+def compare_with_closed_form(found: Batch, case: Views, answer: Any, call: str) -> None:
+    """p to a rounding of its entries and of the view's value."""
+    found.compared += 1
+    known = np.asarray(case.known)
+    off = float(np.abs(answer.p - known).sum())
+    inside = known > 0.0
+    least = float(
+        (known[inside] * np.log(known[inside] / case.q[inside]) - known[inside] + case.q[inside]).sum()
+    )
+    found.check(
+        {
+            "not the closed form's p": (off, 1e-9),
+            "not the closed form's divergence": (abs(answer.divergence - least), 1e-9 * least + 1e-13),
+        },
+        case.q.size,
+        call,
+    )
 
 
 def certified(found: Batch, case: Views, answer: Any, call: str) -> bool:

@@ -395,3 +395,25 @@ def test_centres_at_corners_leave_no_false_bound(seed):
     assert (found.lower <= found.upper).all()
     assert (found.upper <= nominal + 1e-9).all()
     assert (found.lower >= nominal - room - 1e-8).all()
+
+
+@pytest.mark.parametrize("question", ["improve", "evaluate"])
+def test_a_mass_too_small_to_gain_is_left_where_it_is(question):
+    """Two successors of half the mass, and a worse one of 1e-40 to 1e-250: all goes to the worse half."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        states, actions = 10, 3
+        q = np.zeros((states * actions, states))
+        q[:, :2] = 0.5
+        q[:, 2] = 10.0 ** rng.uniform(-250.0, -40.0, len(q))
+        v = np.concatenate([[0.0, 1.0, -rng.uniform(0.01, 1.0)], rng.normal(size=states - 3)])
+        model = MDP(q.reshape(states, actions, states), rng.normal(size=(states, actions)), 0.9)
+        updates = ByState(model, ChiSquare, rng.uniform(actions, 50.0, states))
+        reached = model.row_rewards.reshape(states, actions)
+        if question == "improve":
+            found, known = updates.improve(v), reached.max(axis=1)
+        else:
+            policy = rng.dirichlet(np.ones(actions), states)
+            found, known = updates.evaluate(policy.ravel(), v), (policy * reached).sum(axis=1)
+        np.testing.assert_allclose(found.lower, known, rtol=0.0, atol=1e-8)
+        np.testing.assert_allclose(found.upper, known, rtol=0.0, atol=1e-8)
