@@ -40,7 +40,7 @@ exclude_patterns = ["_build", "generated"]
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
-html_css_files = ["formulas.css", "notebooks.css"]
+html_css_files = ["columns.css", "formulas.css", "notebooks.css"]
 html_math_renderer = "mathml"  # browsers set MathML themselves: pages need no script from elsewhere
 pygments_style = "default"
 pygments_dark_style = "monokai"
@@ -55,6 +55,7 @@ copybutton_selector = (
 copybutton_line_continuation_character = "\\"
 
 myst_heading_anchors = 3  # pages link to each other's sections by their titles
+myst_enable_extensions = ["dollarmath"]  # $…$ in running text, as code hosts set it
 myst_fence_as_directive = ["math"]  # ```math is what code hosts set as a formula too
 
 default_role = "code"  # docstrings write `name`, as Markdown does
