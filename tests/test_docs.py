@@ -209,6 +209,21 @@ def test_formulas_can_be_set():
     assert formulas > 20, "the formulas have moved"
 
 
+def test_every_set_of_fdro_has_an_example_in_which_its_shape_is_seen():
+    pytest.importorskip("matplotlib")
+    from docs import draw
+    from uncertainty_sets import available_sets, get_set
+
+    ours = [name for name in available_sets() if get_set(name).__module__.startswith("uncertainty_sets.")]
+    assert sorted(draw.EXAMPLES) == sorted(ours)
+    for name, (make, shape) in draw.EXAMPLES.items():
+        example = make()
+        assert type(example) is get_set(name)
+        assert example.with_size(3).worst_case(draw.LOSSES).p.shape == (3,)
+        assert shape.endswith(".")
+    assert set(draw.SHEET) < set(draw.EXAMPLES)
+
+
 def copied(code: str) -> str:
     """What the copy button of the built pages gives: lines with a prompt, without it, if there are any."""
     conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
