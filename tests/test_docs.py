@@ -209,6 +209,20 @@ def test_formulas_can_be_set():
     assert formulas > 20, "the formulas have moved"
 
 
+def test_the_index_for_machines_has_a_sentence_of_every_page():
+    pytest.importorskip("sphinx")
+    spec = importlib.util.spec_from_file_location("docs_conf", ROOT / "docs" / "conf.py")
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    assert conf.first_words("# Title\n\n<!-- x -->\n\nSee [a\npage](b.md): it is. More.\n") == "See a page"
+    assert conf.first_words("# Only a title\n") == ""
+    listed = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for name in re.findall(r"^[a-z][\w/-]+$", listed, re.MULTILINE):
+        page = ROOT / "docs" / f"{name}.md"
+        if name not in {"api", "changelog"}:  # made of directives
+            assert conf.first_words(page.read_text(encoding="utf-8")), name
+
+
 def test_every_set_of_fdro_has_an_example_in_which_its_shape_is_seen():
     pytest.importorskip("matplotlib")
     from docs import draw
