@@ -65,6 +65,30 @@ autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Array": "Array"}
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 
+
+def write_index_for_machines(app: Any, error: Exception | None) -> None:
+    """`llms.txt`: every page with its first words, by the four kinds of the index, for programs."""
+    if error or app.builder.format != "html":
+        return
+    sources = Path(__file__).parent
+    lines = [f"# {project}\n\n> {_meta['description']}\n"]
+    for kind in app.env.get_doctree("index").findall(addnodes.toctree):
+        lines.append(f"\n## {kind['caption']}\n")
+        for _, name in kind["entries"]:
+            page = (sources / f"{name}.md").read_text(encoding="utf-8")
+            lines.append(f"- [{app.env.titles[name].astext()}](_sources/{name}.md.txt): {first_words(page)}")
+    (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def first_words(page: str) -> str:
+    """The first sentence of a page's first paragraph, without links."""
+    for paragraph in page.split("\n\n"):
+        if paragraph[:1] not in {"#", "<", "`", "|", "(", "*"} and not paragraph.startswith("- "):
+            plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(paragraph.split()))
+            return re.split(r"(?<=[.:]) ", plain)[0].rstrip(":")
+    return ""
+
+
 _BAR = re.compile(r"(``.*?``|`[^`]*`)|\|")
 
 
@@ -114,29 +138,6 @@ def outdated(app: Any, *event: Any) -> list[str]:
     return list(app.notebooks)
 
 
-def write_index_for_machines(app: Any, error: Exception | None) -> None:
-    """`llms.txt`: every page with its first words, by the four kinds of the index, for programs."""
-    if error or app.builder.format != "html":
-        return
-    sources = Path(__file__).parent
-    lines = [f"# {project}\n\n> {_meta['description']}\n"]
-    for kind in app.env.get_doctree("index").findall(addnodes.toctree):
-        lines.append(f"\n## {kind['caption']}\n")
-        for _, name in kind["entries"]:
-            page = (sources / f"{name}.md").read_text(encoding="utf-8")
-            lines.append(f"- [{app.env.titles[name].astext()}](_sources/{name}.md.txt): {first_words(page)}")
-    (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def first_words(page: str) -> str:
-    """The first sentence of a page's first paragraph, without links."""
-    for paragraph in page.split("\n\n"):
-        if paragraph[:1] not in {"#", "<", "`", "|", "(", "*"} and not paragraph.startswith("- "):
-            plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(paragraph.split()))
-            return re.split(r"(?<=[.:]) ", plain)[0].rstrip(":")
-    return ""
-
-
 def trim_blocks(app: Any, doctree: nodes.document) -> None:
     """Take the empty line off the end of sessions, which only doctest needs."""
     for block in doctree.findall(nodes.literal_block):
@@ -156,10 +157,10 @@ def write_formula(translator: Any, node: nodes.Element) -> None:
 def setup(app: Any) -> None:
     """Run after napoleon, which has turned the sections into reStructuredText by then."""
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
+    app.connect("build-finished", write_index_for_machines)
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
     app.connect("doctree-read", trim_blocks)
     app.connect("builder-inited", draw_pictures)
     app.connect("builder-inited", run_notebooks)  # after draw_pictures, which sets the path
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", show_outputs)
-    app.connect("build-finished", write_index_for_machines)

@@ -209,35 +209,6 @@ def test_formulas_can_be_set():
     assert formulas > 20, "the formulas have moved"
 
 
-def test_the_index_for_machines_has_a_sentence_of_every_page():
-    pytest.importorskip("sphinx")
-    spec = importlib.util.spec_from_file_location("docs_conf", ROOT / "docs" / "conf.py")
-    conf = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conf)
-    assert conf.first_words("# Title\n\n<!-- x -->\n\nSee [a\npage](b.md): it is. More.\n") == "See a page"
-    assert conf.first_words("# Only a title\n") == ""
-    listed = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    for name in re.findall(r"^[a-z][\w/-]+$", listed, re.MULTILINE):
-        page = ROOT / "docs" / f"{name}.md"
-        if name not in {"api", "changelog"}:  # made of directives
-            assert conf.first_words(page.read_text(encoding="utf-8")), name
-
-
-def test_every_set_of_fdro_has_an_example_in_which_its_shape_is_seen():
-    pytest.importorskip("matplotlib")
-    from docs import draw
-    from uncertainty_sets import available_sets, get_set
-
-    ours = [name for name in available_sets() if get_set(name).__module__.startswith("uncertainty_sets.")]
-    assert sorted(draw.EXAMPLES) == sorted(ours)
-    for name, (make, shape) in draw.EXAMPLES.items():
-        example = make()
-        assert type(example) is get_set(name)
-        assert example.with_size(3).worst_case(draw.LOSSES).p.shape == (3,)
-        assert shape.endswith(".")
-    assert set(draw.SHEET) < set(draw.EXAMPLES)
-
-
 def copied(code: str) -> str:
     """What the copy button of the built pages gives: lines with a prompt, without it, if there are any."""
     conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
@@ -282,3 +253,32 @@ def test_a_section_that_needs_a_package_is_left_out_alone():
     page = "# One\n\n>>> 1\n\n## Two\n\n<!-- this section needs: {} -->\n\n>>> 2\n\n## Three\n\n>>> 3\n"
     assert docs_conftest().unavailable(page.format("no_such_package")) == [range(6, 10)]
     assert docs_conftest().unavailable(page.format("numpy")) == []
+
+
+def test_the_index_for_machines_has_a_sentence_of_every_page():
+    pytest.importorskip("sphinx")
+    spec = importlib.util.spec_from_file_location("docs_conf", ROOT / "docs" / "conf.py")
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    assert conf.first_words("# Title\n\n<!-- x -->\n\nSee [a\npage](b.md): it is. More.\n") == "See a page"
+    assert conf.first_words("# Only a title\n") == ""
+    listed = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for name in re.findall(r"^[a-z][\w/-]+$", listed, re.MULTILINE):
+        page = ROOT / "docs" / f"{name}.md"
+        if name not in {"api", "changelog"}:  # made of directives
+            assert conf.first_words(page.read_text(encoding="utf-8")), name
+
+
+def test_every_set_of_fdro_has_an_example_in_which_its_shape_is_seen():
+    pytest.importorskip("matplotlib")
+    from docs import draw
+    from uncertainty_sets import available_sets, get_set
+
+    ours = [name for name in available_sets() if get_set(name).__module__.startswith("uncertainty_sets.")]
+    assert sorted(draw.EXAMPLES) == sorted(ours)
+    for name, (make, shape) in draw.EXAMPLES.items():
+        example = make()
+        assert type(example) is get_set(name)
+        assert example.with_size(3).worst_case(draw.LOSSES).p.shape == (3,)
+        assert shape.endswith(".")
+    assert set(draw.SHEET) < set(draw.EXAMPLES)
