@@ -83,9 +83,9 @@ def write_index_for_machines(app: Any, error: Exception | None) -> None:
 def first_words(page: str) -> str:
     """The first sentence of a page's first paragraph, without links."""
     for paragraph in page.split("\n\n"):
-        if paragraph[:1] not in {"#", "<", "`", "|", "(", "*"} and not paragraph.startswith("- "):
+        if not paragraph.startswith(("#", "<", "```", "|", "(", "**", "- ")):
             plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(paragraph.split()))
-            return re.split(r"(?<=[.:]) ", plain)[0].rstrip(":")
+            return re.split(r"(?<=[.]) ", plain)[0].rstrip(":")
     return ""
 
 
