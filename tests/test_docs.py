@@ -283,3 +283,24 @@ def test_every_set_of_fdro_has_an_example_in_which_its_shape_is_seen():
         assert example.with_size(3).worst_case(draw.LOSSES).p.shape == (3,)
         assert shape.endswith(".")
     assert set(draw.SHEET) < set(draw.EXAMPLES)
+
+
+@pytest.mark.thorough
+def test_the_page_of_sites_in_a_shell(tmp_path, monkeypatch):
+    """As a reader does it: the first block copied into sites.py, the run file beside it, two commands."""
+    pytest.importorskip("torch")
+    from typer.testing import CliRunner
+
+    from fdro_core.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "have-sites.md").read_text(encoding="utf-8")
+    kinds = dict(reversed(blocks(text)))  # the first of each kind
+    Path("sites.py").write_text(copied(kinds["pycon"]), encoding="utf-8")
+    Path("run.toml").write_text(kinds["toml"].replace("seconds = 600", "seconds = 30"), encoding="utf-8")
+    commands = re.findall(r"^\$ fdro (.*)$", kinds["console"], re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["train", "report"]
+    for command in commands:
+        answer = CliRunner().invoke(app, command.split())
+        assert answer.exit_code == 0, answer.output
+    assert Path("side-by-side.html").exists()
