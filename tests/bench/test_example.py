@@ -37,6 +37,8 @@ def test_the_first_page_quotes_the_committed_numbers():
         r"at the worst hospital (\d+) and (\d+) percent, over all patients (\d+) and (\d+)", page
     )
     assert set(map(int, picture)) == words
+    start = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    assert "rises from {} % to {} %".format(*picture) in start
     gain, price = (mean("robust", key) - mean("fed-avg", key) for key in ("worst", "samples"))
     assert f"The worst hospital gains {gain:.0f} points; all patients together lose {-price:.0f}" in page
 
