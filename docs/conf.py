@@ -76,14 +76,15 @@ def write_index_for_machines(app: Any, error: Exception | None) -> None:
         lines.append(f"\n## {kind['caption']}\n")
         for _, name in kind["entries"]:
             page = (sources / f"{name}.md").read_text(encoding="utf-8")
-            lines.append(f"- [{app.env.titles[name].astext()}](_sources/{name}.md.txt): {first_words(page)}")
+            link = f"- [{app.env.titles[name].astext()}](_sources/{name}.md.txt)"
+            lines.append(f"{link}: {words}" if (words := first_words(page)) else link)
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def first_words(page: str) -> str:
     """The first sentence of a page's first paragraph, without links."""
     for paragraph in page.split("\n\n"):
-        if not paragraph.startswith(("#", "<", "```", "|", "(", "**", "- ")):
+        if not paragraph.startswith(("#", "<", "```", "![", "|", "(", "**", "- ")):
             plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(paragraph.split()))
             return re.split(r"(?<=[.]) ", plain)[0].rstrip(":")
     return ""

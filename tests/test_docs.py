@@ -260,7 +260,7 @@ def test_the_index_for_machines_has_a_sentence_of_every_page():
     spec = importlib.util.spec_from_file_location("docs_conf", ROOT / "docs" / "conf.py")
     conf = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conf)
-    page = "# Title\n\n<!-- x -->\n\nSee [a\npage](b.md): it is. More.\n"
+    page = "# Title\n\n<!-- x -->\n\n![A picture.](a.png)\n\nSee [a\npage](b.md): it is. More.\n"
     assert conf.first_words(page) == "See a page: it is."
     assert conf.first_words("# Only a title\n") == ""
     listed = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
