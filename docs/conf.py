@@ -17,6 +17,7 @@ from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx import addnodes
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # documents this source tree, whatever version is installed
@@ -41,7 +42,7 @@ exclude_patterns = ["_build", "generated/*.md", "generated/notebooks"]
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
-html_css_files = ["formulas.css", "notebooks.css"]
+html_css_files = ["columns.css", "formulas.css", "notebooks.css"]
 html_math_renderer = "mathml"  # browsers set MathML themselves: pages need no script from elsewhere
 pygments_style = "default"
 pygments_dark_style = "monokai"
@@ -65,6 +66,31 @@ autodoc_typehints = "signature"
 autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Array": "Array"}
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+
+
+def write_index_for_machines(app: Any, error: Exception | None) -> None:
+    """`llms.txt`: every page with its first words, by the four kinds of the index, for programs."""
+    if error or app.builder.format != "html":
+        return
+    sources = Path(__file__).parent
+    lines = [f"# {project}\n\n> {_meta['description']}\n"]
+    for kind in app.env.get_doctree("index").findall(addnodes.toctree):
+        lines.append(f"\n## {kind['caption']}\n")
+        for _, name in kind["entries"]:
+            page = (sources / f"{name}.md").read_text(encoding="utf-8")
+            link = f"- [{app.env.titles[name].astext()}](_sources/{name}.md.txt)"
+            lines.append(f"{link}: {words}" if (words := first_words(page)) else link)
+    (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def first_words(page: str) -> str:
+    """The first sentence of a page's first paragraph, without links."""
+    for paragraph in page.split("\n\n"):
+        if not paragraph.startswith(("#", "<", "```", "![", "|", "(", "**", "- ")):
+            plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(paragraph.split()))
+            return re.split(r"(?<=[.]) ", plain)[0].rstrip(":")
+    return ""
+
 
 _BAR = re.compile(r"(``.*?``|`[^`]*`)|\|")
 
@@ -174,6 +200,7 @@ def write_formula(translator: Any, node: nodes.Element) -> None:
 def setup(app: Any) -> None:
     """Run after napoleon, which has turned the sections into reStructuredText by then."""
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
+    app.connect("build-finished", write_index_for_machines)
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
     app.connect("doctree-read", trim_blocks)
     app.connect("builder-inited", draw_pictures)

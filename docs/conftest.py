@@ -1,7 +1,7 @@
 """How pytest runs the pages: each in a folder of its own, and only where what it needs is installed.
 
-A page whose examples need an optional package says so in a comment, `<!-- needs: torch -->`; where one section
-does, `<!-- this section needs: torch -->` leaves out its examples alone.
+A page whose examples need an optional package says so in a comment, `<!-- needs: torch -->`; where one
+section does, `<!-- this section needs: torch -->` leaves out its examples alone.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 """Draws the pictures of the pages into docs/generated/: every set of the registry, and a run of the driver.
 
 Sphinx calls it before it reads the pages (conf.py). Sets are found, not listed: one that is installed by
-another package has its picture here too.
+another package has its picture here too, of its own `example(3)`. Those of fdro have an example here in which
+the shape is seen.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,32 @@ import numpy as np
 
 from fdro_core import AspireModels, LogNormal, SoftmaxRegression, Straggler, VirtualEngine, solve
 from fdro_core.pictures import draw_run
-from uncertainty_sets import available_sets, get_set
+from uncertainty_sets import (
+    KL,
+    Box,
+    Burg,
+    CDNorm,
+    ChiSquare,
+    CressieRead,
+    CVaR,
+    CVaRMixture,
+    Ellipsoid,
+    EVaR,
+    Hellinger,
+    Intersection,
+    Mapped,
+    Nested,
+    Polyhedron,
+    Product,
+    Spectral,
+    TotalVariation,
+    UncertaintySet,
+    Wasserstein,
+    Wasserstein1,
+    WeightedL1,
+    available_sets,
+    get_set,
+)
 from uncertainty_sets.errors import FdroError
 from uncertainty_sets.mdp import from_gymnasium, price_of_robustness
 from uncertainty_sets.pictures import draw_price, draw_simplex, draw_weights
@@ -23,6 +51,101 @@ from uncertainty_sets.pictures import draw_price, draw_simplex, draw_weights
 LOSSES = np.array([1.0, 2.0, 4.0])
 RESULTS = Path(__file__).parent.parent / "bench" / "results"
 START = np.array([0.5, 0.3, 0.2])  # the centre that the first pages talk about
+EXAMPLES: dict[str, tuple[Callable[[], UncertaintySet], str]] = {
+    "box": (
+        lambda: Box([0.2, 0.1, 0.1], [1.0, 0.55, 0.4]),
+        "Every edge is parallel to one of the triangle: a share at its bound.",
+    ),
+    "burg": (
+        lambda: Burg(START, 0.15),
+        "It stays away from the edges, since no weight may vanish.",
+    ),
+    "cd-norm": (
+        lambda: CDNorm(START, spread=[0.35, 0.3, 0.2], budget=1.5),
+        "A box whose corners are cut off by the budget: not all errors are large at once.",
+    ),
+    "chi-square": (
+        lambda: ChiSquare(START, 0.35),
+        "An ellipse, wider towards the heavy worker and cut off at an edge.",
+    ),
+    "cressie-read": (
+        lambda: CressieRead(START, 0.25, power=4.0),
+        "With power 4, a flat top, since large ratios p/q cost much; power 1 is KL, power 0 is Burg.",
+    ),
+    "cvar": (
+        lambda: CVaR(START, tail=0.55),
+        "Bounded above by q/tail and below by 0: the triangle without its corners.",
+    ),
+    "cvar-mixture": (
+        lambda: CVaRMixture(START, tails=[0.75, 0.3], weights=[0.55, 0.45]),
+        "The sum of two such shapes, each times its weight, so that more edges are seen.",
+    ),
+    "ellipsoid": (
+        lambda: Ellipsoid(START, [[0.06, 0.0, -0.05], [0.0, 0.02, 0.0], [-0.05, 0.0, 0.06]], 0.6),
+        "A tilted ellipse: the errors of workers 1 and 3 are large and opposed.",
+    ),
+    "evar": (
+        lambda: EVaR(START, tail=0.75),
+        "A KL ball of radius -log(tail).",
+    ),
+    "hellinger": (
+        lambda: Hellinger(START, 0.09),
+        "A circle in the square roots of the shares; unlike Burg's it can reach an edge.",
+    ),
+    "intersection": (
+        lambda: Intersection(KL(START, 0.15), Box([0.0, 0.2, 0.0], [1.0, 1.0, 0.35])),
+        "A KL ball, cut straight by the bounds of a box.",
+    ),
+    "kl": (
+        lambda: KL(START, 0.15),
+        "Smooth, and drawn out towards the workers of small share.",
+    ),
+    "mapped": (
+        lambda: Mapped(
+            KL([0.25, 0.25, 0.25, 0.25], 0.9),
+            [[0.9, 0.05, 0.05], [0.45, 0.5, 0.05], [0.1, 0.45, 0.45], [0.5, 0.05, 0.45]],
+        ),
+        "Mixtures of four given distributions, the corners that it nearly reaches.",
+    ),
+    "nested": (
+        lambda: Nested(KL([0.8, 0.2], 0.12), [KL([0.6, 0.4], 0.15), Box([1.0], [1.0])]),
+        "Workers 1 and 2 are a group. Between two lines from corner 3, the odds within it; between two lines "
+        "parallel to an edge, its share.",
+    ),
+    "polyhedron": (
+        lambda: Polyhedron([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [0.0, 0.0, 0.8]),
+        "Three linear facts: worker 1 counts at least as much as 2, at least as much as 3, and at most 0.8.",
+    ),
+    "product": (
+        lambda: Product([Box([0.15, 0.2], [0.8, 0.85]), Box([1.0], [1.0])], weights=[0.75, 0.25]),
+        "Blocks of fixed weight: workers 1 and 2 share 0.75 and worker 3 has 0.25, so the set is a line.",
+    ),
+    "spectral": (
+        lambda: Spectral([0.4, 0.33, 0.27], lambda u: u**0.5),
+        "A corner for each order of the workers from bad to good, six for three workers.",
+    ),
+    "total-variation": (
+        lambda: TotalVariation(START, 0.18),
+        "A regular hexagon: mass 0.18 moves between any two workers.",
+    ),
+    "wasserstein": (
+        lambda: Wasserstein(START, 0.45, order=2.0),
+        "Costs grow with the square of the distance: a far step, from 1 to 3, counts four times.",
+    ),
+    "wasserstein-1": (
+        lambda: Wasserstein1(START, 0.3),
+        "Workers stand on a line: twice as much mass can move to a neighbour as to the other end.",
+    ),
+    "weighted-l1": (
+        lambda: WeightedL1(START, weights=[0.5, 1.0, 3.0], radius=0.4),
+        "A hexagon that is narrow where the weight is large, as for worker 3.",
+    ),
+}
+"""A set of each kind over three workers, and what is seen of its shape."""
+
+SHEET = ("box", "kl", "ellipsoid", "polyhedron", "cd-norm", "wasserstein-1")
+"""The sets of the paper, in the README's picture."""
+
 STYLE = {"svg.hashsalt": "fdro", "figure.facecolor": "white", "font.size": 10}
 
 
@@ -47,23 +170,24 @@ def main(folder: Path) -> None:
 
 
 def panel(path: Path) -> None:
-    """The README's picture: every set on one sheet. `python docs/draw.py` writes it."""
+    """The README's picture: the six sets of the paper on one sheet. `python docs/draw.py` writes it."""
     from matplotlib import pyplot
 
-    names = available_sets()
-    across = 5
-    rows = -(-len(names) // across)
     with mpl.rc_context(STYLE):
-        figure, axes = pyplot.subplots(
-            rows, across, figsize=(3.2 * across, 3.0 * rows), squeeze=False, layout="constrained"
-        )
-        for axis in axes.flat[len(names) :]:
-            axis.set_axis_off()
-        for name, axis in zip(names, axes.flat, strict=False):
-            draw_simplex(get_set(name).example(3), LOSSES, ax=axis)
-            axis.set_title(name, fontweight="bold")
+        figure, axes = pyplot.subplots(2, 3, figsize=(11.4, 7.2), layout="constrained")
+        for name, axis in zip(SHEET, axes.flat, strict=True):
+            draw_simplex(_example(name), LOSSES, ax=axis)
+            axis.set_title(name, fontweight="bold", fontsize=12)
         figure.savefig(path, dpi=80)
         pyplot.close(figure)
+
+
+def _example(name: str) -> UncertaintySet:
+    """The set that is drawn: the one above, or that of a plug-in's class."""
+    if name in EXAMPLES:
+        return EXAMPLES[name][0]()
+    example: UncertaintySet = get_set(name).example(3)
+    return example
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -77,13 +201,15 @@ def _set(name: str, folder: Path) -> str:
     """A set's picture and what its class says of itself; nothing for a plug-in without an example."""
     cls = get_set(name)
     try:
-        example = cls.example(3)
+        example = _example(name)
         _save(draw_simplex(example, LOSSES).figure, folder / f"set-{name}.svg")
     except FdroError:
         return ""
     definition = f"{cls.summary}: `{cls.formula}`" if cls.formula else f"{cls.summary or cls.__name__}"
+    shape = EXAMPLES[name][1] if name in EXAMPLES else ""
+    drawn = re.sub(r"<function .*?>", "u ↦ √u", repr(example))
     return (
-        f"## {name}\n\n{definition}\n\nOne call: {cls.complexity}. Drawn: `{example!r}`.\n\n"
+        f"## {name}\n\n{definition}. {shape}\n\nOne call: {cls.complexity}. Drawn: `{drawn}`.\n\n"
         f"```{{image}} generated/set-{name}.svg\n:alt: {name} on the simplex of three workers\n"
         ":width: 420px\n```\n"
     )
@@ -100,7 +226,7 @@ def _overview(folder: Path) -> None:
     for ax in np.ravel(panels):
         ax.axis("off")
     for name, ax in zip(names, np.ravel(panels), strict=False):
-        draw_simplex(get_set(name).example(3), LOSSES, ax).set_title(name, weight="bold")
+        draw_simplex(_example(name), LOSSES, ax).set_title(name, weight="bold")
     _save(figure, folder / "all-sets.svg")
 
 

@@ -253,3 +253,54 @@ def test_a_section_that_needs_a_package_is_left_out_alone():
     page = "# One\n\n>>> 1\n\n## Two\n\n<!-- this section needs: {} -->\n\n>>> 2\n\n## Three\n\n>>> 3\n"
     assert docs_conftest().unavailable(page.format("no_such_package")) == [range(6, 10)]
     assert docs_conftest().unavailable(page.format("numpy")) == []
+
+
+def test_the_index_for_machines_has_a_sentence_of_every_page():
+    pytest.importorskip("sphinx")
+    spec = importlib.util.spec_from_file_location("docs_conf", ROOT / "docs" / "conf.py")
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    page = "# Title\n\n<!-- x -->\n\n![A picture.](a.png)\n\nSee [a\npage](b.md): it is. More.\n"
+    assert conf.first_words(page) == "See a page: it is."
+    assert conf.first_words("# Only a title\n") == ""
+    listed = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for name in re.findall(r"^[a-z][\w/-]+$", listed, re.MULTILINE):
+        page = ROOT / "docs" / f"{name}.md"
+        if name not in {"api", "changelog"}:  # made of directives
+            assert conf.first_words(page.read_text(encoding="utf-8")), name
+
+
+def test_every_set_of_fdro_has_an_example_in_which_its_shape_is_seen():
+    pytest.importorskip("matplotlib")
+    from docs import draw
+    from uncertainty_sets import available_sets, get_set
+
+    ours = [name for name in available_sets() if get_set(name).__module__.startswith("uncertainty_sets.")]
+    assert sorted(draw.EXAMPLES) == sorted(ours)
+    for name, (make, shape) in draw.EXAMPLES.items():
+        example = make()
+        assert type(example) is get_set(name)
+        assert example.with_size(3).worst_case(draw.LOSSES).p.shape == (3,)
+        assert shape.endswith(".")
+    assert set(draw.SHEET) < set(draw.EXAMPLES)
+
+
+@pytest.mark.thorough
+def test_the_page_of_sites_in_a_shell(tmp_path, monkeypatch):
+    """As a reader does it: the first block copied into sites.py, the run file beside it, two commands."""
+    pytest.importorskip("torch")
+    from typer.testing import CliRunner
+
+    from fdro_core.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "have-sites.md").read_text(encoding="utf-8")
+    kinds = dict(reversed(blocks(text)))  # the first of each kind
+    Path("sites.py").write_text(copied(kinds["pycon"]), encoding="utf-8")
+    Path("run.toml").write_text(kinds["toml"].replace("seconds = 600", "seconds = 30"), encoding="utf-8")
+    commands = re.findall(r"^\$ fdro (.*)$", kinds["console"], re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["train", "report"]
+    for command in commands:
+        answer = CliRunner().invoke(app, command.split())
+        assert answer.exit_code == 0, answer.output
+    assert Path("side-by-side.html").exists()

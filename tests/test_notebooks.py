@@ -56,16 +56,18 @@ def check_federated(names):
     assert 1 - four[0] / everyone[0] == pytest.approx(0.2, abs=0.07)
     assert 1 - four[3] / everyone[3] > 1 - four[0] / everyone[0]
     assert names["result"].gap < 1e-6
+    assert names["answer"].p == pytest.approx(names["result"].worst_case.p)
     assert int(np.argmax(names["result"].worst_case.p)) == names["names"].index("H")
 
 
 def check_groups_in_torch(names):
-    mean, by_size, robust = (np.mean(rows, axis=0) for rows in names["found"].values())
+    mean, by_size, robust, online = (np.mean(rows, axis=0) for rows in names["found"].values())
     assert names["without"] > 0.5
     assert robust[0] - mean[0] > 0.4
     assert mean[1] - robust[1] == pytest.approx(0.08, abs=0.02)
     worst = {name: [row[0] for row in rows] for name, rows in names["found"].items()}
     assert abs(robust[0] - by_size[0]) < np.std(worst["GroupRobustLoss"]) + np.std(worst["weights by size"])
+    assert abs(robust[0] - online[0]) < np.std(worst["GroupRobustLoss"]) + np.std(worst["online update"])
 
 
 def check_robust_mdp(names):
@@ -83,6 +85,7 @@ def check_robust_mdp(names):
     rewards = np.bincount(names["rows"], table.probabilities * (table.indices == 15) * (names["rows"] < 60))
     by_hand = np.linalg.solve(np.eye(16) - 0.99 * P[policy], rewards[policy])
     assert names["earned"](table)[1] == pytest.approx(by_hand[0], rel=1e-5)
+    assert names["V"][0] == pytest.approx(names["robust"].lower[0], abs=1e-5)
     wetter, drier = names["earned"](names["lake"](0.6)), names["earned"](names["lake"](1.0))
     assert wetter[1] < wetter[0]
     assert drier[0] < 1e-9 < 0.9 < drier[1]
@@ -103,6 +106,8 @@ def check_portfolio(names):
     assert names["least"] == pytest.approx(names["bound"], rel=1e-4)
     assert names["value"] == pytest.approx(-found["CVaR 10 %"][-1, 0])  # the last that was solved
     assert names["by_hand"] == pytest.approx(names["value_tail"], rel=1e-6)
+    assert names["boxed"] == pytest.approx(names["value_tail"], rel=1e-6)
+    assert names["limit_kept"] == pytest.approx(5.0, rel=1e-4)
 
 
 def checks(name):

@@ -1,8 +1,9 @@
-"""The committed numbers of the first example, which docs/cli.md and docs/start.md quote."""
+"""The committed numbers of the first example, which docs/cli.md and the README quote."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,24 @@ def test_the_pages_quote_the_committed_numbers():
         assert f"| {means[0]:.1f} % | {means[1]:.1f} % |" in page
         low, high = example.interval([100 * (row["robust"][key] - row["fed-avg"][key]) for row in rows])
         assert f"{low:+.1f} to {high:+.1f} points" in page
+
+
+def test_the_first_page_quotes_the_committed_numbers():
+    rows = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+    def mean(name, key):
+        return sum(100 * row[name][key] for row in rows) / len(rows)
+
+    words = {round(mean(name, key)) for name in ("fed-avg", "robust") for key in ("worst", "samples")}
+    page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    [picture] = re.findall(
+        r"at the worst hospital (\d+) and (\d+) percent, over all patients (\d+) and (\d+)", page
+    )
+    assert set(map(int, picture)) == words
+    start = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    assert "rises from {} % to {} %".format(*picture) in start
+    gain, price = (mean("robust", key) - mean("fed-avg", key) for key in ("worst", "samples"))
+    assert f"The worst hospital gains {gain:.0f} points; all patients together lose {-price:.0f}" in page
 
 
 @pytest.mark.thorough

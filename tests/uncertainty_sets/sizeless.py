@@ -1,4 +1,4 @@
-"""Plug-ins that leave their size to the losses, as the README's own example does.
+"""Plug-ins that leave their size to the losses, as the example of docs/have-losses.md does.
 
 None has a name, so that the registry and the suites over it do not see them.
 """
@@ -12,7 +12,7 @@ from uncertainty_sets import UncertaintySet
 
 
 class TotalVariation(UncertaintySet):
-    """The README's: a centre, and no word about its size."""
+    """That of the page: a centre, and no word about its size."""
 
     def __init__(self, center, radius):
         self.center, self.radius = np.asarray(center), radius
