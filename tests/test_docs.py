@@ -199,7 +199,10 @@ def test_formulas_can_be_set():
     latex2mathml = pytest.importorskip("docutils.utils.math.latex2mathml")
     formulas = 0
     for page in PAGES:
-        for kind, code in blocks(page.read_text(encoding="utf-8")):
+        text = page.read_text(encoding="utf-8")
+        for formula in inline_formulas(text):
+            assert "<math" in latex2mathml.tex2mathml(formula), f"{name(page)}: {formula}"
+        for kind, code in blocks(text):
             if kind == "math":
                 assert not re.search(r"\\d?frac[^{]", code), f"docutils needs \\frac{{1}}{{2}}: {code}"
                 assert "<math" in latex2mathml.tex2mathml(code.strip(), as_block=True), (
@@ -207,6 +210,18 @@ def test_formulas_can_be_set():
                 )
                 formulas += 1
     assert formulas > 20, "the formulas have moved"
+
+
+def inline_formulas(text: str) -> list[str]:
+    """What stands between dollars in running text, outside code."""
+    prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
+    return [formula.replace("\\|", "|") for formula in re.findall(r"\$([^$\n]+)\$", prose)]
+
+
+def test_inline_formulas_are_found():
+    text = "for $\\eta > 0$ and `$ pip`, `$x$`\n\n```console\n$ make\n```\n| $\\Vert z \\Vert$ | 1 |\n"
+    assert inline_formulas(text) == ["\\eta > 0", "\\Vert z \\Vert"]
+    assert sum(len(inline_formulas(page.read_text(encoding="utf-8"))) for page in PAGES) > 100
 
 
 def copied(code: str) -> str:
@@ -224,7 +239,9 @@ def test_the_copy_button_gives_code_that_runs():
         for kind, code in blocks(page.read_text(encoding="utf-8")):
             if kind == "pycon":
                 sources = [example.source for example in doctest.DocTestParser().get_examples(code)]
-                assert copied(code).rstrip("\n") == "".join(sources).rstrip("\n"), name(page)
+                lines = copied(code).splitlines()
+                code_lines = [line for line in lines if not line.startswith("#")]  # no example for doctest
+                assert "\n".join(code_lines).rstrip("\n") == "".join(sources).rstrip("\n"), name(page)
 
 
 def test_install_lines_name_a_file_or_an_extra():
