@@ -64,7 +64,9 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
     for name, text in PICTURES.items():
         if name != "runs" and (pictures / f"{name}.svg").exists():
             parts.append(f"![{text}]({folder}/{name}.svg)\n")
-    parts.append(f"[Every column, every method, and its memory]({folder}/table.md).\n")
+    left_out = report.left_out(results)
+    parts.append(f"[Every column, every method, their memory, and what was left out]({folder}/table.md).\n")
+    parts += [f"{line}\n" for line in report.remarks(results) if line != left_out]
     for title, headings, entries in others:
         if headings is report.OVERALL_HEADINGS:
             about, _, case = title.partition(": ")
@@ -80,8 +82,6 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
         parts += [_promises(missed)] if missed else []
     parts += [f"## Rates: the paper's Table III\n\n{paper.RATES_TEXT}"]
     parts += [_table(paper.RATES_HEADINGS, paper.RATES)]
-    parts.append("## About the run\n")
-    parts += [f"{line}\n" for line in report.remarks(results)]
     return "\n".join(parts)
 
 
