@@ -119,6 +119,17 @@ def test_links_between_pages_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{name(page)} links to {target}"
 
 
+def test_links_of_the_results_lead_somewhere():
+    """The results that pages link to are pages too; each that a command wrote is in their list."""
+    results = ROOT / "bench" / "results"
+    listed = (results / "README.md").read_text(encoding="utf-8")
+    for page in results.rglob("*.md"):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{name(page)} links to {target}"
+        place = page.relative_to(results).as_posix()
+        assert place == "README.md" or f"({place})" in listed, f"{place} is not listed"
+
+
 def missing_paths(text: str) -> list[str]:
     """Repository paths that a page names between backticks and that do not exist."""
     prose = FENCE.sub("", text)
