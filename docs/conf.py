@@ -151,7 +151,7 @@ def copy_results(app: Any) -> None:
             text = f"# Results: {source.relative_to(RESULTS).parent}\n\n{text}"
         pictures = Path(os.path.relpath(source.parent, target.parent)).as_posix()
         text = re.sub(r"(!\[[^\]]*\]\()(?!https?:)", rf"\1{pictures}/", text)
-        text = text.replace("](../../../docs/", "](../../../").replace("](../../docs/", "](../../")
+        text = re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", text)  # as far up as here, where docs is above all
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(f"---\norphan: true\n---\n\n{text}", encoding="utf-8")
 

@@ -47,7 +47,7 @@ class Result:
             `AspireModels` it is about the returned model alone, max over p in P of pᵀf(w) - sᵀf(w) +
             ‖Σ_j s_j∇f_j(w)‖² in 1/D, with s = `weights` and D the mean of the problems' metrics.
         history: one dict per report and one per notice, in order. A report's objective is what the
-            master knew then; with a dead worker it differs from `objective` (docs/driver-internals.md says how).
+            master knew then; with a dead worker it differs from `objective` (docs/driver-internals.md).
         clock: seconds on the engine's clock.
         iterations: master iterations done.
         gradients: the number of gradients in all workers' steps; those of the handshake before the first

@@ -119,6 +119,17 @@ def test_links_between_pages_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{name(page)} links to {target}"
 
 
+def test_links_of_the_results_lead_somewhere():
+    """The results that pages link to are pages too; each that a command wrote is in their list."""
+    results = ROOT / "bench" / "results"
+    listed = (results / "README.md").read_text(encoding="utf-8")
+    for page in results.rglob("*.md"):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{name(page)} links to {target}"
+        place = page.relative_to(results).as_posix()
+        assert place == "README.md" or f"({place})" in listed, f"{place} is not listed"
+
+
 def missing_paths(text: str) -> list[str]:
     """Repository paths that a page names between backticks and that do not exist."""
     prose = FENCE.sub("", text)
@@ -199,7 +210,10 @@ def test_formulas_can_be_set():
     latex2mathml = pytest.importorskip("docutils.utils.math.latex2mathml")
     formulas = 0
     for page in PAGES:
-        for kind, code in blocks(page.read_text(encoding="utf-8")):
+        text = page.read_text(encoding="utf-8")
+        for formula in inline_formulas(text):
+            assert "<math" in latex2mathml.tex2mathml(formula), f"{name(page)}: {formula}"
+        for kind, code in blocks(text):
             if kind == "math":
                 assert not re.search(r"\\d?frac[^{]", code), f"docutils needs \\frac{{1}}{{2}}: {code}"
                 assert "<math" in latex2mathml.tex2mathml(code.strip(), as_block=True), (
@@ -207,6 +221,18 @@ def test_formulas_can_be_set():
                 )
                 formulas += 1
     assert formulas > 20, "the formulas have moved"
+
+
+def inline_formulas(text: str) -> list[str]:
+    """What stands between dollars in running text, outside code."""
+    prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
+    return [formula.replace("\\|", "|") for formula in re.findall(r"\$([^$\n]+)\$", prose)]
+
+
+def test_inline_formulas_are_found():
+    text = "for $\\eta > 0$ and `$ pip`, `$x$`\n\n```console\n$ make\n```\n| $\\Vert z \\Vert$ | 1 |\n"
+    assert inline_formulas(text) == ["\\eta > 0", "\\Vert z \\Vert"]
+    assert sum(len(inline_formulas(page.read_text(encoding="utf-8"))) for page in PAGES) > 100
 
 
 def copied(code: str) -> str:
@@ -224,7 +250,9 @@ def test_the_copy_button_gives_code_that_runs():
         for kind, code in blocks(page.read_text(encoding="utf-8")):
             if kind == "pycon":
                 sources = [example.source for example in doctest.DocTestParser().get_examples(code)]
-                assert copied(code).rstrip("\n") == "".join(sources).rstrip("\n"), name(page)
+                lines = copied(code).splitlines()
+                code_lines = [line for line in lines if not line.startswith("#")]  # no example for doctest
+                assert "\n".join(code_lines).rstrip("\n") == "".join(sources).rstrip("\n"), name(page)
 
 
 def test_install_lines_name_a_file_or_an_extra():

@@ -57,11 +57,15 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
     first, *others = report.tables(results)
     folder = Path(os.path.relpath(pictures, target.parent)).as_posix()
     parts = [INTRODUCTION + found(results), MEASURE, "## One call: the paper's Table II, measured"]
-    parts += [_table(*first[1:]), report.COST, report.EXPLANATION, ""]
+    names = tuple(name for name in first[1] if name != "formulation" and not name.startswith("flexibility"))
+    explanation, _, _ = report.EXPLANATION.partition(" Flexibility")  # of a column that table.md alone has
+    parts += [_table(names, report.short(first[2], names)), report.COST, explanation, ""]
     for name, text in PICTURES.items():
         if name != "runs" and (pictures / f"{name}.svg").exists():
             parts.append(f"![{text}]({folder}/{name}.svg)\n")
-    parts.append(f"[Every method, and its memory]({folder}/table.md).\n")
+    left_out = report.left_out(results)
+    parts.append(f"[Every column, every method, their memory, and what was left out]({folder}/table.md).\n")
+    parts += [f"{line}\n" for line in report.remarks(results) if line != left_out]
     for title, headings, entries in others:
         if headings is report.OVERALL_HEADINGS:
             about, _, case = title.partition(": ")
@@ -77,8 +81,6 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
         parts += [_promises(missed)] if missed else []
     parts += [f"## Rates: the paper's Table III\n\n{paper.RATES_TEXT}"]
     parts += [_table(paper.RATES_HEADINGS, paper.RATES)]
-    parts.append("## About the run\n")
-    parts += [f"{line}\n" for line in report.remarks(results)]
     return "\n".join(parts)
 
 
