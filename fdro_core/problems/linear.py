@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -134,6 +135,8 @@ class LeastSquares(LinearRegression):
     (1.25, array([-2.5]))
     """
 
+    kind: ClassVar[str] = "least-squares"  # in run files
+
     def _total(self, residual: Array) -> tuple[float, Array]:
         return 0.5 * float(residual @ residual), residual
 
@@ -162,6 +165,8 @@ class HuberRegression(LinearRegression):
     >>> problem.loss_and_gradient(np.zeros(1))
     (1.0, array([-1.5]))
     """
+
+    kind: ClassVar[str] = "huber"  # in run files
 
     def __init__(
         self, X: ArrayLike, y: ArrayLike, epsilon: float = 1.35, l2: float = 0.0, intercept: bool = True

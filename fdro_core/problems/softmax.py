@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -28,6 +30,8 @@ class SoftmaxRegression:
     >>> problem.loss_and_gradient(np.zeros(2))
     (0.693..., array([-0.5,  0.5]))
     """
+
+    kind: ClassVar[str] = "softmax"  # in run files
 
     def __init__(
         self, X: ArrayLike, y: ArrayLike, classes: int, l2: float = 0.0, intercept: bool = True
