@@ -363,14 +363,6 @@ class ModelMaster(FederatedMaster):
         """Stop waiting for worker j; its model stays, or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
         self.resting.forget(j)
-        if self.roster.settings.drops and self.roster.live:
-            self._leave_out(self.roster.alive)
-
-    def _rejoin(self, j: int) -> None:
-        """Go on with worker j; with its model, if that was dropped."""
-        super()._rejoin(j)
-        if self.roster.settings.drops:
-            self._leave_out(self._may_weigh())
 
     def _leave_out(self, kept: Sequence[bool] | None) -> None:
         """Give the weight of the others in every plane to the workers that are kept, None: to all its own."""
