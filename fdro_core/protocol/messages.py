@@ -122,8 +122,13 @@ class Message:
     @property
     def size(self) -> int:
         """How many parameters there are, by the field that has one number for each."""
-        found: int = getattr(self, self.sized_by).size
-        return found
+        vector = getattr(self, self.sized_by, None)
+        if not isinstance(vector, np.ndarray):
+            raise TypeError(
+                f"{type(self).__name__} asks for vectors, and has no array `{self.sized_by}` that says how "
+                "long they are: name one of its fields in `sized_by`"
+            )
+        return vector.size
 
 
 _NUMBER = (float, int)
