@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.aspire.settings import Adaptive
 from fdro_core.cli.reading.arrays import read_value
 from fdro_core.cli.runs.catalogue import delay_laws, find_class
 from fdro_core.cli.runs.data import load_data
@@ -18,6 +17,7 @@ from fdro_core.cli.runs.source import Source, read_source, with_algorithm
 from fdro_core.cli.runs.workers import Workers, make_workers
 from fdro_core.cli.written_sets import set_class, written_set
 from fdro_core.engines.delays import Crash, Straggler
+from fdro_core.master.settings import Adaptive
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from fdro_core.privacy.settings import Privacy
 from fdro_core.protocol.algorithm import ALGORITHMS
