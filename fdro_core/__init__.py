@@ -7,12 +7,12 @@ from uncertainty_sets.packages import lazily
 if TYPE_CHECKING:
     from fdro_core.aspire.admm.algorithm import AspireEase
     from fdro_core.aspire.models.algorithm import AspireModels
-    from fdro_core.aspire.settings import Adaptive
     from fdro_core.engines.delays import Constant, Crash, Exponential, LogNormal, Straggler, Trace
     from fdro_core.engines.flower_ import FlowerEngine, NamedProblem
     from fdro_core.engines.ray_ import RayEngine
     from fdro_core.engines.threads import ThreadEngine
     from fdro_core.engines.virtual import VirtualEngine
+    from fdro_core.master.settings import Adaptive
     from fdro_core.privacy.policy import PrivacyPolicy
     from fdro_core.privacy.settings import Privacy
     from fdro_core.problems import DenseNetwork, HuberRegression, LeastSquares, SoftmaxRegression
@@ -51,7 +51,7 @@ __all__ = [
 _find = lazily(
     __name__,
     {
-        "aspire.settings": "Adaptive",
+        "master.settings": "Adaptive",
         "aspire.admm.algorithm": "AspireEase",
         "aspire.models.algorithm": "AspireModels",
         "protocol.problem": "Problem ProblemFrom",

@@ -8,81 +8,22 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fdro_core.errors import InvalidSetting
 from fdro_core.master import settings as shared
 from fdro_core.master.base import FederatedMaster
 from fdro_core.master.handshake import check_set, shake_hands
 from fdro_core.master.roster import RosterSettings
+from fdro_core.master.settings import Adaptive
 from fdro_core.protocol.algorithm import AlgorithmTraits, Ask
 from fdro_core.protocol.settings import (
     Instance,
-    Number,
     OneOf,
-    Share,
     Whole,
     WorkerCount,
     check_settings,
-    documented,
     setting,
 )
 from uncertainty_sets.arrays import Array
-
-
-@documented
-@dataclass(frozen=True)
-class Adaptive:
-    """ASPIRE-ADP (Section VIII): the rule that switches S between N and `few`, from the delays seen.
-
-    S = N while delays are even (waiting for all costs little and every step sees everyone); S = s as soon as
-    there is a straggler. The paper's formula prints the two cases the other way round; its text and figure
-    agree with this.
-
-    A worker j is a straggler when its delay T_j passes the threshold β₁; S goes back to N when the largest
-    delay is below `hysteresis`·β₁. T_j is the time from sending a step to its reply. It does not grow while a
-    reply waits at the master; it grows while no reply has come.
-
-    >>> Adaptive(few=1).switch(np.array([1.0, 1.0, 9.0]), current=3)
-    1
-    >>> Adaptive(few=1).switch(np.array([1.0, 1.0, 1.2]), current=1)
-    3
-    """
-
-    few: int = setting(
-        1, WorkerCount(all_but=1), "number of active workers while there is a straggler", letter="s"
-    )
-    rule: str = setting(
-        "mean",
-        OneOf("mean", "median", "seconds"),
-        'how β₁ is computed: "mean" or "median" is `threshold` times the mean or median of the T_j, '
-        '"seconds" is `threshold` itself. The mean can never detect a straggler among 2 workers, and '
-        "among 3 only one slower than 2(T₁+T₂)",
-    )
-    threshold: float = setting(2.0, Number(), "see `rule`", why="the paper has 2 times the mean")
-    hysteresis: float = setting(
-        0.9, Share(), "1 switches back at β₁ itself, and delays close to β₁ then make S alternate"
-    )
-
-    def limit(self, delays: NDArray[np.float64]) -> float:
-        """β₁ for the delays given."""
-        if self.rule == "mean":
-            return self.threshold * float(np.mean(delays))
-        if self.rule == "median":
-            return self.threshold * float(np.median(delays))
-        return self.threshold
-
-    def switch(self, delays: NDArray[np.float64], current: int) -> int:
-        """S for the delays of the live workers: `few`, their number, or `current` in between."""
-        if delays.size == 0:
-            return current
-        longest, limit = float(np.max(delays)), self.limit(delays)
-        if longest > limit:
-            return min(self.few, delays.size)
-        if longest <= self.hysteresis * limit:
-            return delays.size
-        return min(current, delays.size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,6 +167,7 @@ class RoundWorker(FederatedWorker):
     def __init__(self, index: int, problem: Problem, settings: Training) -> None:
         super().__init__(index, problem, seed=settings.seed, batch_size=settings.batch_size)
         self.settings = settings
+        self.preconditioned, self.proximal = settings.preconditioned, settings.proximal_weight
 
     def handle(self, message: Request) -> Reply:
         """The reply to a message."""
@@ -177,12 +178,12 @@ class RoundWorker(FederatedWorker):
         self.state = WorkerState(-1, begin.z, begin.z, begin.metric, begin.inverse, 0.0, 0.0, 0.0, 1)
 
     def _measure_curvature(self, z: Array, gradient: Array, metric: Array) -> float:
-        needed = self.settings.step is None and not self.settings.preconditioned
+        needed = self.settings.step is None and not self.preconditioned
         return super()._measure_curvature(z, gradient, metric) if needed else 0.0
 
     def _train(self, message: Train) -> Trained:
         rng, reported = self._rng(message.ticket), self.settings.reported_loss
-        walk = self._walk_preconditioned if self.settings.preconditioned else self._walk
+        walk = self._walk_preconditioned if self.preconditioned else self._walk
         w, loss, marked = walk(message, rng)
         if loss is None or (self.batch_size is not None and reported == "full"):
             batch = reported == "batch"
@@ -195,9 +196,8 @@ class RoundWorker(FederatedWorker):
         loss, gradient = self._evaluate_batch(w, rng)
         if message.shift is not None:
             gradient = gradient + message.shift
-        proximal = self.settings.proximal_weight
-        if proximal > 0:
-            gradient = gradient + proximal * self.state.metric * (w - message.w)
+        if self.proximal > 0:
+            gradient = gradient + self.proximal * self.state.metric * (w - message.w)
         return loss, gradient
 
     def _walk(self, message: Train, rng: np.random.Generator) -> Walk:
@@ -301,6 +301,7 @@ class TrainingMaster(FederatedMaster, Generic[Method, State]):
 
     def _derive(self) -> None:
         super()._derive()
+        self.preconditioned = self.method.preconditioned
         self._derive_inverse()
 
     def _derive_inverse(self) -> None:
@@ -316,7 +317,7 @@ class TrainingMaster(FederatedMaster, Generic[Method, State]):
     @property
     def _step(self) -> float:
         """η; with a preconditioner it rises and falls with the epochs, as that of `AspireModels` does."""
-        if not self.method.preconditioned:
+        if not self.preconditioned:
             return self.state.step
         return self.state.step * preconditioner.pace(self._epochs, self.state.losses.size)
 

@@ -197,7 +197,7 @@ class ArrivalMaster(TrainingMaster["Arrivals", ArrivalState]):
         size = kernels.norm_sq(reply.w)
         if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return False
-        if not self.method.preconditioned:  # else it holds gradients
+        if not self.preconditioned:  # else it holds gradients
             self._enter(j, self.dispatched[j].w, size)
         return True
 
@@ -219,7 +219,7 @@ class ArrivalMaster(TrainingMaster["Arrivals", ArrivalState]):
 
     def _arrival(self, j: int, reply: Trained) -> Arrival:
         assert reply.w is not None
-        move = reply.w if self.method.preconditioned else reply.w - self.dispatched[j].w
+        move = reply.w if self.preconditioned else reply.w - self.dispatched[j].w
         sent_in = self.roster.sent_in[j]
         return Arrival(j, move, sent_in, self.iteration - sent_in, reply.w)
 
@@ -230,7 +230,7 @@ class ArrivalMaster(TrainingMaster["Arrivals", ArrivalState]):
         follows the steps (`preconditioner.adapted`), it does so with one worker.
         """
         state, method = self.state, self.method
-        if not method.preconditioned:
+        if not self.preconditioned:
             state.w = state.w + self.scale * move
         elif move.any():  # else there is no metric before the first gradient
             state.squares = preconditioner.follow(state.squares, move, min(1.0, self.passes))

@@ -218,7 +218,7 @@ class RoundMaster(TrainingMaster["Rounds", RoundState]):
         size = _largest_norm_sq(reply)
         if not (abs(reply.loss) <= LARGEST and size <= LARGEST_SQ):
             return False
-        if reply.w is not None and not self.method.preconditioned:  # else it holds gradients
+        if reply.w is not None and not self.preconditioned:  # else it holds gradients
             self._enter(j, self.state.w, size)
         return True
 
@@ -260,7 +260,7 @@ class RoundMaster(TrainingMaster["Rounds", RoundState]):
 
     def _close(self, replies: Replies) -> None:
         state, rng = self.state, self._rng(closing=True)
-        if self.method.preconditioned and self.job.steps > 0:
+        if self.preconditioned and self.job.steps > 0:
             close_preconditioned(self.method, state, self.phase, self.job, replies, rng, self._step)
             self._derive_inverse()
         else:

@@ -288,6 +288,8 @@ class FederatedMaster(Kept, ABC):
     def _lose(self, j: int, reason: str, *, for_good: bool = False, error: Exception | None = None) -> None:
         """Go on without worker j; `for_good` drops it."""
         self.roster.lose(j, for_good)
+        if self.roster.settings.drops and self.roster.live:
+            self._leave_out(self.roster.alive)
         self.last_words, self.last_lost = reason, j
         facts = {"worker": j, "reason": reason}
         if error is not None:
@@ -298,6 +300,8 @@ class FederatedMaster(Kept, ABC):
     def _rejoin(self, j: int) -> None:
         """Go on with worker j, which was lost."""
         self.roster.rejoin(j)
+        if self.roster.settings.drops:
+            self._leave_out(self._may_weigh())
         self.fell_silent.discard(j)
         self.notice("worker-back", worker=j)
 
@@ -305,6 +309,9 @@ class FederatedMaster(Kept, ABC):
         """Let lost worker j start again."""
         self._rejoin(j)
         return [(j, self._fresh(j))]
+
+    def _leave_out(self, kept: Sequence[bool] | None) -> None:
+        """Give the weight of the other workers to those that are kept, None: to all their own."""
 
     def _may_weigh(self) -> Sequence[bool] | None:
         """Who may have weight, None for all: a worker whose loss was never measured has none."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.errors import CheckpointMismatch
+from fdro_core.master.settings import Adaptive
 from fdro_core.protocol.messages import from_fields, to_fields
 from fdro_core.protocol.saved import (
     Form,
@@ -30,9 +31,6 @@ from fdro_core.protocol.saved import (
     worker_index,
 )
 from uncertainty_sets.arrays import Array
-
-if TYPE_CHECKING:
-    from fdro_core.aspire.settings import Adaptive
 
 NEVER = -1  # in `visited`, for a worker that never reported
 MEMORY = 0.2  # weight of the newest interval in a worker's running mean

@@ -4,8 +4,8 @@ Every message is a subclass of `Message`. Those below are the ones of ASPIRE-EAS
 algorithm may define its own in its own file. What an engine has to know about a message is data on its class,
 so engines and checkpoints need no list of messages.
 
-Arrays in a message are never written to once it is sent, except those of a `live` message.
-Messages are plain classes with slots: one is made for every step, and a dataclass costs five times as much.
+Arrays in a message are never written to once it is sent, except those of a `live` message. A class of fdro's
+is made by `message`, and its fields say what they may be (`forms`); from that follows the check of a reply.
 """
 
 from __future__ import annotations
@@ -20,16 +20,23 @@ from fdro_core.errors import CheckpointMismatch
 from fdro_core.protocol.forms import (
     LARGEST,
     LARGEST_SQ,
+    Check,
+    free,
     integer_fault,
+    message,
+    number,
     number_fault,
     text_fault,
+    ticket,
+    usual,
+    vector,
     vector_fault,
 )
 from uncertainty_sets.arrays import Array
 
 
 class Message:
-    """A message between the master and a worker. A subclass names its fields in `__slots__`.
+    """A message between the master and a worker. A subclass is made by `message`, or has `__slots__`.
 
     A message whose class has a field `ticket` is one step of a worker: a reply with the same ticket answers
     it, and a message that is sent twice keeps its ticket.
@@ -40,6 +47,7 @@ class Message:
             the workers of one process share its arrays.
         live: whether its arrays are the master's own and change later. An engine that does not send bytes
             copies such a message.
+        sized_by: the field of this message that has one number per parameter, as vectors in the reply do.
         kind: the name of the class in checkpoints: the class name for fdro's own messages, with its module
             for others.
 
@@ -58,8 +66,12 @@ class Message:
     answer: ClassVar[type[Message] | None] = None
     shared: ClassVar[bool] = False
     live: ClassVar[bool] = False
+    sized_by: ClassVar[str] = "z"
     kind: ClassVar[str]
     _slots: ClassVar[tuple[str, ...]] = ()
+    _checks: ClassVar[tuple[tuple[str, Check], ...]] = ()
+    _exact: ClassVar[tuple[tuple[str, str], ...]] = ()
+    _usual: ClassVar[Any] = None  # the check of the common case of a reply, if there is one
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Register the class, so that checkpoints find it by its name."""
@@ -72,6 +84,9 @@ class Message:
         cls._slots = (*own, *cls._slots)
         cls.kind = cls.__name__ if cls.__module__ == __name__ else f"{cls.__module__}.{cls.__qualname__}"
         _classes[cls.kind] = cls  # a class that is defined again, as in a notebook, replaces the first
+        own_check = cls.fault is not Message.fault
+        usual_one = None if own_check or cls.answer is None else usual(cls.answer, cls.sized_by)
+        cls._usual = None if usual_one is None else staticmethod(usual_one)
 
     @property
     def numbers(self) -> int:
@@ -95,10 +110,25 @@ class Message:
     def fault(self, reply: Any) -> str:
         """What is wrong with the type or shape of a reply of class `answer`; "" if nothing is.
 
-        Engines call it on every reply (`replies.fault`). A class overrides it to check its replies before the
-        master sees them.
+        Engines call it on every reply (`replies.fault`). It checks what the reply's fields declare; a class
+        overrides it to check more.
         """
+        checks: tuple[tuple[str, Check], ...] = type(reply)._checks
+        for name, check in checks:
+            if wrong := check(reply, name, self):
+                return wrong
         return ""
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are, by the field that has one number for each."""
+        vector = getattr(self, self.sized_by, None)
+        if not isinstance(vector, np.ndarray):
+            raise TypeError(
+                f"{type(self).__name__} asks for vectors, and has no array `{self.sized_by}` that says how "
+                "long they are: name one of its fields in `sized_by`"
+            )
+        return vector.size
 
 
 _NUMBER = (float, int)
@@ -154,6 +184,7 @@ def _copied_value(value: Any) -> Any:
 # -- from a worker to the master --------------------------------------------------------------------
 
 
+@message
 class Update(Message):
     """The new local variable and what the master's step sizes need.
 
@@ -165,16 +196,14 @@ class Update(Message):
         curvature: L_j, the largest ‖Δ∇f_j‖ / ‖Δw_j‖ seen, in the metric.
     """
 
-    __slots__ = ("curvature", "gradient_sq", "loss", "ticket", "w")
-
-    def __init__(self, ticket: int, w: Array, loss: float, gradient_sq: float, curvature: float) -> None:
-        self.ticket = ticket
-        self.w = w
-        self.loss = loss
-        self.gradient_sq = gradient_sq
-        self.curvature = curvature
+    ticket: int = ticket()
+    w: Array = vector()
+    loss: float = number()
+    gradient_sq: float = number()
+    curvature: float = number()
 
 
+@message
 class Introduction(Message):
     """The worker's dimension, its metric and, from the first worker, a point to start from.
 
@@ -182,34 +211,23 @@ class Introduction(Message):
     problem's class and its `fingerprint()`, by which a checkpoint recognises its run.
     """
 
-    __slots__ = ("dimension", "identity", "metric", "samples", "start")
-
-    def __init__(
-        self,
-        dimension: int,
-        metric: Array | None,
-        start: Array | None,
-        samples: int | None = None,
-        identity: str = "",
-    ) -> None:
-        self.dimension = dimension
-        self.metric = metric
-        self.start = start
-        self.samples = samples
-        self.identity = identity
+    dimension: int
+    metric: Array | None
+    start: Array | None
+    samples: int | None = None
+    identity: str = ""
 
 
+@message
 class Probed(Message):
     """f_j(z), f_j(w_j), and w_j's term of ‖∇G‖² (Definition 1)."""
 
-    __slots__ = ("loss_at_w", "loss_at_z", "worker_sq")
-
-    def __init__(self, loss_at_z: float, loss_at_w: float, worker_sq: float) -> None:
-        self.loss_at_z = loss_at_z
-        self.loss_at_w = loss_at_w
-        self.worker_sq = worker_sq
+    loss_at_z: float = number(-LARGEST, LARGEST)
+    loss_at_w: float = number(-LARGEST, LARGEST)
+    worker_sq: float = number(0.0)
 
 
+@message
 class Trained(Message):
     """Where the local steps led, and the loss at the model they began from.
 
@@ -221,18 +239,16 @@ class Trained(Message):
         marked: the same after step `mark`.
     """
 
-    __slots__ = ("loss", "marked", "ticket", "w")
-
-    def __init__(self, ticket: int, w: Array | None, loss: float, marked: Array | None = None) -> None:
-        self.ticket = ticket
-        self.w = w
-        self.loss = loss
-        self.marked = marked
+    ticket: int = ticket()
+    w: Array | None = vector("steps")
+    loss: float = number()
+    marked: Array | None = vector("mark", default=None)
 
 
 # -- from the master to a worker --------------------------------------------------------------------
 
 
+@message
 class Step(Message):
     """Take the next local step.
 
@@ -246,35 +262,20 @@ class Step(Message):
         step: η_w; None: the worker's own rule.
     """
 
-    __slots__ = ("penalty", "pull", "start", "step", "ticket", "weight")
-
     answer = Update
+    sized_by = "pull"
 
-    def __init__(
-        self,
-        ticket: int,
-        pull: Array,
-        weight: float,
-        penalty: float,
-        start: Array | None = None,
-        step: float | None = None,
-    ) -> None:
-        self.ticket = ticket
-        self.pull = pull
-        self.weight = weight
-        self.penalty = penalty
-        self.start = start
-        self.step = step
-
-    def fault(self, reply: Update) -> str:
-        """Check the form of an update; its numbers are for the master to judge."""
-        return _update_fault(reply, self.pull.size, self.ticket)
+    ticket: int
+    pull: Array
+    weight: float
+    penalty: float
+    start: Array | None = None
+    step: float | None = None
 
 
+@message
 class Hello(Message):
     """Before the first step: report what your problem is like."""
-
-    __slots__ = ()
 
     answer = Introduction
     numbers = 1  # the question itself
@@ -293,18 +294,19 @@ class Hello(Message):
         return wrong or text_fault(reply, "identity")
 
 
+@message
 class Begin(Message):
     """Start at z in this metric, and measure your curvature there; `inverse`, 1/D, is derived from it."""
-
-    __slots__ = ("inverse", "metric", "z")
 
     answer: ClassVar[type[Message] | None] = Update
     shared = True
 
-    def __init__(self, z: Array, metric: Array) -> None:
-        self.z = z
-        self.metric = metric
-        self.inverse = 1.0 / metric
+    z: Array
+    metric: Array
+    inverse: Array = free(init=False)
+
+    def __post_init__(self) -> None:
+        self.inverse = 1.0 / self.metric
 
     @property
     def numbers(self) -> int:
@@ -312,44 +314,33 @@ class Begin(Message):
         return 2 * self.z.size
 
     def fault(self, reply: Any) -> str:
-        """Check the form of the update, and that the run can start from its numbers."""
-        wrong = _update_fault(reply, self.z.size, -1)
-        if wrong:
-            return wrong
+        """Check the form of the reply, and that the run can start from its numbers."""
         wrong = (
-            number_fault(reply, "loss", -LARGEST, LARGEST)
+            Message.fault(self, reply)
+            or number_fault(reply, "loss", -LARGEST, LARGEST)
             or number_fault(reply, "gradient_sq", 0.0, LARGEST_SQ)
             or number_fault(reply, "curvature", 0.0, LARGEST)
         )
         return f"{wrong} (at the starting point)" if wrong else ""
 
 
+@message
 class Probe(Message):
     """In a round of its own: report z and your own state on all your data.
 
     Attributes as in `Step`; z is where the loss is asked for, and is the master's own array.
     """
 
-    __slots__ = ("penalty", "pull", "weight", "z")
-
     answer = Probed
     live = True
 
-    def __init__(self, z: Array, pull: Array, weight: float, penalty: float) -> None:
-        self.z = z
-        self.pull = pull
-        self.weight = weight
-        self.penalty = penalty
-
-    def fault(self, reply: Probed) -> str:
-        """Check that the three numbers are in range."""
-        return (
-            number_fault(reply, "loss_at_z", -LARGEST, LARGEST)
-            or number_fault(reply, "loss_at_w", -LARGEST, LARGEST)
-            or number_fault(reply, "worker_sq", 0.0, np.inf)
-        )
+    z: Array
+    pull: Array
+    weight: float
+    penalty: float
 
 
+@message
 class Train(Message):
     """Of a baseline: take `steps` local steps from w; with `steps` = 0 send the loss alone.
 
@@ -363,44 +354,16 @@ class Train(Message):
         shift: what is added to every gradient, c - c_j of control variates; None for nothing.
     """
 
-    __slots__ = ("inverse", "mark", "shift", "step", "steps", "ticket", "w")
-
     answer = Trained
+    sized_by = "w"
 
-    def __init__(
-        self,
-        ticket: int,
-        w: Array,
-        steps: int,
-        step: float,
-        mark: int = 0,
-        inverse: Array | None = None,
-        shift: Array | None = None,
-    ) -> None:
-        self.ticket = ticket
-        self.w = w
-        self.steps = steps
-        self.step = step
-        self.mark = mark
-        self.inverse = inverse
-        self.shift = shift
-
-    def fault(self, reply: Trained) -> str:
-        """Check that the models asked for are there, and no others."""
-        wrong = integer_fault(reply, "ticket", self.ticket) or number_fault(reply, "loss")
-        for name, needed in (("w", self.steps > 0), ("marked", self.mark > 0)):
-            if needed:
-                wrong = wrong or vector_fault(reply, name, self.w.size)
-            elif getattr(reply, name, None) is not None:
-                wrong = wrong or f"{name}, which was not asked for"
-        return wrong
+    ticket: int
+    w: Array
+    steps: int
+    step: float
+    mark: int = 0
+    inverse: Array | None = None
+    shift: Array | None = None
 
 
 _ABSENT = object()
-
-
-def _update_fault(reply: Update, size: int, least_ticket: int) -> str:
-    wrong = integer_fault(reply, "ticket", least_ticket) or vector_fault(reply, "w", size)
-    for name in ("loss", "gradient_sq", "curvature"):
-        wrong = wrong or number_fault(reply, name)
-    return wrong

@@ -12,28 +12,14 @@ from typing import Any
 import numpy as np
 
 from fdro_core.errors import InvalidReply
-from fdro_core.protocol.forms import FLOAT, LARGEST, LARGEST_SQ
-from fdro_core.protocol.messages import Message, Reply, Request, Step, Update, copied
+from fdro_core.protocol.forms import LARGEST, LARGEST_SQ
+from fdro_core.protocol.messages import Message, Reply, Request, Update, copied
 
 __all__ = ["LARGEST", "LARGEST_SQ", "checked", "fault", "in_range"]
 
 
 def fault(request: Request, reply: Any) -> str:
     """Return what is wrong with a reply's form, "" if nothing is."""
-    if type(request) is Step and type(reply) is Update:  # one for every step: the common case in few lines
-        try:
-            w = reply.w
-            if (
-                type(w) is np.ndarray
-                and w.dtype is FLOAT
-                and w.shape == request.pull.shape
-                and type(reply.loss) is type(reply.gradient_sq) is type(reply.curvature) is float
-                and type(reply.ticket) is int
-                and reply.ticket >= request.ticket
-            ):
-                return ""
-        except AttributeError:
-            pass  # reported below
     if not isinstance(request, Message):
         raise TypeError(f"{type(request).__name__} is not a message: derive it from messages.Message")
     expected = request.answer
@@ -53,6 +39,13 @@ def checked(worker: int, request: Request, reply: Any) -> Reply:
     entries are taken, before they are compared: it could compare as it likes. An array that has gaps, runs
     backwards or cannot be written to is copied once its size is known to be right.
     """
+    usual = getattr(type(request), "_usual", None)
+    if usual is not None and type(reply) is request.answer:  # one for every step: the common case
+        try:
+            if usual(reply, request):
+                return reply
+        except AttributeError:
+            pass  # a field is missing, which is reported below
     reply = _of_plain_types(reply)
     wrong = fault(request, reply)
     if wrong:

@@ -12,9 +12,10 @@ from bench.driver.problems import classification, reference, robust_value, six_s
 from fdro_core import AspireModels, LogNormal, ThreadEngine, VirtualEngine, resume, solve
 from fdro_core.aspire.models.clipping import Clip
 from fdro_core.aspire.models.messages import Evaluate, Evaluation
-from fdro_core.errors import CheckpointMismatch, InvalidSetting, WorkerWarning
+from fdro_core.errors import CheckpointDamaged, CheckpointMismatch, InvalidSetting, WorkerWarning
 from fdro_core.master.outliers import others_median, others_spread
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.saved import Saved
 from tests.fdro_core.helpers import Quadratic, machines, middle_box, same, softmax_problems
 from tests.fdro_core.twisted import With, changed, scaled
 from uncertainty_sets import Box
@@ -302,6 +303,8 @@ def test_the_setting_is_checked():
 def test_a_damaged_state_is_refused():
     state = bounds().snapshot()
     assert Clip.restored(2.0, 3, state).longest is state["longest"]
-    for wrong in ({"losses": np.ones(2)}, {"most": np.full(3, np.nan)}):
-        with pytest.raises(ValueError, match=f"clip.{next(iter(wrong))} must be numbers"):
-            Clip.restored(2.0, 3, state | wrong)
+    saved = Saved("run.npz", {}, {"N": 3}, force=False)
+    Clip.check_saved(saved, "clip", state)
+    for wrong, words in (({"losses": np.ones(2)}, "2 entries"), ({"most": np.full(3, np.nan)}, "holds NaN")):
+        with pytest.raises(CheckpointDamaged, match=f"clip.{next(iter(wrong))} .*{words}"):
+            Clip.check_saved(saved, "clip", state | wrong)

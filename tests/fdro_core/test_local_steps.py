@@ -28,8 +28,10 @@ from fdro_core.aspire.models.messages import EvaluateAhead, EvaluateMean, Evalua
 from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.planes import Planes
+from fdro_core.errors import CheckpointDamaged
 from fdro_core.observers import Checkpoint
 from fdro_core.protocol.replies import fault
+from fdro_core.protocol.saved import Saved
 from tests.fdro_core.helpers import Quadratic, middle_box, same, softmax_problems
 from tests.fdro_core.test_checkpoint import SCENES
 from uncertainty_sets import Box
@@ -127,10 +129,11 @@ def test_the_sums_of_the_controls_follow_every_reply():
 def test_damaged_controls_are_refused(name):
     rng = np.random.default_rng(3)
     planes = planes_of(rng)
-    state = local.Controls(planes, rng.normal(size=(N, P))).snapshot() | {"z": np.zeros(P)}
-    local.Controls.restored(planes, state)
-    with pytest.raises(ValueError, match=f"models.{name} must be numbers of shape"):
-        local.Controls.restored(planes, state | {name: state[name][1:]})
+    state = local.Controls(planes, rng.normal(size=(N, P))).snapshot()
+    saved = Saved("run.npz", {}, {"N": N, "p": P, "planes": planes.size}, force=False)
+    local.Controls.check_saved(saved, "models", state)
+    with pytest.raises(CheckpointDamaged, match=f"models.{name} must be an array .*entries where"):
+        local.Controls.check_saved(saved, "models", state | {name: state[name][1:]})
 
 
 # -- the fixed point ----------------------------------------------------------------------------------------

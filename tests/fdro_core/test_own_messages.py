@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from fdro_core import VirtualEngine, resume, solve
-from fdro_core.errors import CheckpointMismatch
+from fdro_core.errors import CheckpointMismatch, InvalidReply
 from fdro_core.observers import Checkpoint
+from fdro_core.protocol.forms import flag, message, number, ticket, vector
 from fdro_core.protocol.messages import Hello, Message, Step, Update, copied, from_fields, to_fields
-from fdro_core.protocol.replies import fault
+from fdro_core.protocol.replies import checked, fault
 from tests.fdro_core.engine_kinds import EVERY, THREAD, WALL, N, StopWhen, happened, quadratics
 from tests.fdro_core.helpers import Mishap, Quadratic, middle_box, same
 from tests.fdro_core.own_algorithm import Descent, Look, Pull, Pushed, Settle
+from tests.fdro_core.twisted import changed
 
 LAST = [3.0, 1.0]
 PROBLEMS = quadratics(Quadratic(LAST))
@@ -165,3 +169,48 @@ def test_messages_of_one_name_in_two_classes_are_kept_apart():
     message.x = 3
     assert type(from_fields(to_fields(message))) is One.Step
     assert One.Step.kind != Other.Step.kind
+
+
+def test_fields_that_are_declared_are_checked():
+    """An own message made as fdro's are: the common case and the slow one, of each kind of field."""
+
+    @message
+    class Grown(Message):
+        ticket: int = ticket()
+        w: np.ndarray = vector()
+        loss: float = number()
+        extra: np.ndarray | None = vector("more", default=None)
+        sure: bool = flag(default=False)
+
+    @message
+    class Grow(Message):
+        answer = Grown
+        sized_by = "point"
+
+        ticket: int
+        point: np.ndarray
+        more: int = 0
+
+    few, many, point = Grow(3, np.ones(2)), Grow(3, np.ones(2), more=1), np.zeros(2)
+    good = {few: Grown(3, point, 1.0), many: Grown(4, point, math.nan, point, True)}
+    for request, reply in good.items():
+        assert checked(0, request, reply) is reply
+        gaps = changed(reply, w=np.zeros(4)[::2])
+        assert checked(0, request, gaps).w.flags.carray
+        assert type(checked(0, request, changed(reply, loss=np.float64(1.0))).loss) is float
+        for wrong, words in (
+            ({"ticket": 2}, "ticket = 2"), ({"w": np.zeros(3)}, "w of shape"),
+            ({"loss": 1}, "loss of type int"), ({"sure": 1}, "sure, which must be true or false"),
+            ({"extra": None if request.more else point}, "extra"),
+        ):  # fmt: skip
+            with pytest.raises(InvalidReply, match=words):
+                checked(0, request, changed(reply, **wrong))
+
+    @message
+    class Unsized(Message):
+        answer = Grown
+
+        ticket: int
+
+    with pytest.raises(TypeError, match="Unsized asks for vectors, and has no array `z`"):
+        checked(0, Unsized(3), good[few])

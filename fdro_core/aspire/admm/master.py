@@ -63,7 +63,7 @@ class Master(FederatedMaster):
         self.outliers = self._outliers()
         self._enter_handshake(handshake)
         if handshake.failures:
-            self.adversary.leave_out(self._may_weigh() or self.roster.alive)
+            self._leave_out(self._may_weigh() or self.roster.alive)
             self.weights = self.adversary.planes.weights()
         live = np.array(self.roster.alive)
         self.consensus.penalty = config.penalty or default_penalty(
@@ -232,15 +232,14 @@ class Master(FederatedMaster):
         """Take worker j out of the sums and stop waiting for it; its loss stays or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
         self.consensus.remove(j)
-        if self.roster.settings.drops and self.roster.live:
-            self.adversary.leave_out(self.roster.alive)
 
     def _rejoin(self, j: int) -> None:
         """Put worker j back into the sums, with the φ_j it had, and its loss into the planes."""
         super()._rejoin(j)
         self.consensus.add(j)
-        if self.roster.settings.drops:
-            self.adversary.leave_out(self._may_weigh())
+
+    def _leave_out(self, kept: Sequence[bool] | None) -> None:
+        self.adversary.leave_out(kept)
 
     # -- reports, assessment, checkpoints -------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from fdro_core.aspire.models.messages import (
     Inspected,
 )
 from fdro_core.aspire.models.sampled import Resting, SampledModels
-from fdro_core.aspire.models.stopping import Convergence, best_bound
+from fdro_core.aspire.models.stopping import Convergence, best_bound, saddle_measure
 from fdro_core.aspire.planes import VIOLATION, Planes
 from fdro_core.aspire.settings import Plan
 from fdro_core.errors import CheckpointMismatch
@@ -363,14 +363,6 @@ class ModelMaster(FederatedMaster):
         """Stop waiting for worker j; its model stays, or is dropped."""
         super()._lose(j, reason, for_good=for_good, error=error)
         self.resting.forget(j)
-        if self.roster.settings.drops and self.roster.live:
-            self._leave_out(self.roster.alive)
-
-    def _rejoin(self, j: int) -> None:
-        """Go on with worker j; with its model, if that was dropped."""
-        super()._rejoin(j)
-        if self.roster.settings.drops:
-            self._leave_out(self._may_weigh())
 
     def _leave_out(self, kept: Sequence[bool] | None) -> None:
         """Give the weight of the others in every plane to the workers that are kept, None: to all its own."""
@@ -405,28 +397,18 @@ class ModelMaster(FederatedMaster):
     def _standing(self, replies: Mapping[int, Reply | Exception], losses: Array, answer: Any) -> Standing:
         """The weights, the planes, how far from stationary the model is, and a bound on the optimum.
 
-        The measure is max over p of pᵀf(z) - sᵀf(z) + ‖Σ_j s_j∇f_j(z)‖² in 1/D at the returned model z, with
-        the weights s at the end and the mean D of the problems' metrics: both terms are 0 at a saddle point.
-        It is infinite if a live worker with weight did not answer.
+        The measure is infinite if a live worker with weight did not answer.
         """
         weights = self.planes.weights()
         model = "start" if self.at_start else "z" if isinstance(self.models, FullModels) else "average"
         answered = {j: reply for j, reply in replies.items() if isinstance(reply, Inspected)}
-        slope = np.zeros_like(self.z)
-        for j, reply in answered.items():
-            slope += weights[j] * reply.gradient
-        measure = max(float(answer.value) - float(weights @ losses), 0.0)
-        measure += float((slope * slope) @ (1.0 / self.metric))
+        measure = saddle_measure(weights, losses, float(answer.value), answered, self.metric)
         if any(self.roster.alive[j] and weights[j] > 0 for j in replies if j not in answered):
             measure = np.inf
         bound = -np.inf
         if len(answered) == self.plan.workers:
-            everyone = [answered[j] for j in range(self.plan.workers)]
-            gradients = np.array([reply.gradient for reply in everyone])
-            convexities = np.array([reply.strong_convexity for reply in everyone])
-            bound = best_bound(
-                [(weights, self._violation(weights)), _worst(answer)], losses, gradients, convexities
-            )
+            worst = np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
+            bound = best_bound([(weights, self._violation(weights)), worst], losses, answered)
         if wrong := contradiction(losses, answer, bound):
             self.notice("contradiction", reason=wrong)
         return Standing(weights, self.planes.matrix(), measure, bound, model)
@@ -498,11 +480,6 @@ class ModelMaster(FederatedMaster):
             return False
         self.convergence.restart()
         return True
-
-
-def _worst(answer: Any) -> tuple[Array, float]:
-    """The worst case of an answer, and how far outside the set it may be."""
-    return np.asarray(answer.p, dtype=np.float64), float(getattr(answer, "violation", np.inf))
 
 
 def _check_batches(plan: Plan, state: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from fdro_core.privacy.gate import Gate, Refusal, hushed
 from fdro_core.privacy.mechanism import Entropy, SeededEntropy, SystemEntropy, release
 from fdro_core.privacy.policy import ledger_in_force
 from fdro_core.privacy.settings import SAMPLE, Privacy, report
-from fdro_core.protocol.forms import FLOAT
+from fdro_core.protocol.forms import FLOAT, flag, message
 from fdro_core.protocol.messages import Begin, Hello, Introduction, Message, Reply, Request
 from fdro_core.protocol.problem import (
     Problem,
@@ -42,47 +42,37 @@ from uncertainty_sets.errors import FdroError
 # -- messages ------------------------------------------------------------------------------------------
 
 
+@message
 class Released(Evaluation):
     """The noised f_j and ∇f_j; zeros that mean nothing if the budget is `spent`."""
 
-    __slots__ = ("spent",)
-
-    def __init__(self, ticket: int, loss: float, gradient: Array, spent: bool = False) -> None:
-        super().__init__(ticket, loss, gradient)
-        self.spent = spent
+    spent: bool = flag(default=False)
 
 
+@message
 class Release(Evaluate):
     """Report noised loss and gradient at z."""
 
-    __slots__ = ()
-
-    answer: ClassVar[type[Message] | None] = Released  # type: ignore[assignment]  # a narrower form
-
-    def fault(self, reply: Released) -> str:  # type: ignore[override]  # the class is checked before
-        """Check the form of the reply; its numbers are for the master to judge."""
-        if type(getattr(reply, "spent", None)) is not bool:
-            return "spent, which must be true or false"
-        return super().fault(reply)
+    answer: ClassVar[type[Message] | None] = Released
 
 
+@message
 class Accounted(Message):
     """The worker's count of its releases: one row of rate, noise multiplier and number for every kind."""
 
-    __slots__ = ("releases",)
+    releases: Any
 
-    def __init__(self, releases: Releases) -> None:
-        self.releases = np.array(releases, dtype=np.float64).reshape(-1, 3)
+    def __post_init__(self) -> None:
+        self.releases = np.array(self.releases, dtype=np.float64).reshape(-1, 3)
 
     def kinds(self) -> Releases:
         """The releases as the accountant takes them."""
         return tuple((float(rate), float(noise), int(count)) for rate, noise, count in self.releases)
 
 
+@message
 class AskAccount(Message):
     """In a round of its own: report how much you have released. The answer does not look at data."""
-
-    __slots__ = ()
 
     answer = Accounted
     numbers = 1  # the question itself

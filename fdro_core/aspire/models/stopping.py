@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fdro_core.aspire.models.messages import Inspected
 from fdro_core.aspire.planes import VIOLATION
 from fdro_core.protocol.saved import Form, Kept, listing, real, row
 from fdro_core.result import CONVERGED, EPS, SPARE, STOPPED
@@ -180,9 +181,25 @@ def lower_bound(
 
 
 def best_bound(
-    candidates: Sequence[tuple[Array, float]], losses: Array, gradients: Array, convexities: Array
+    candidates: Sequence[tuple[Array, float]], losses: Array, answered: Mapping[int, Inspected]
 ) -> float:
-    """The best of the bounds by several weights, each with its violation."""
+    """The best of the bounds by several weights, each with its violation, if all workers have answered."""
+    everyone = [answered[j] for j in range(len(answered))]
+    gradients = np.array([reply.gradient for reply in everyone])
+    convexities = np.array([reply.strong_convexity for reply in everyone])
     if not np.isfinite(convexities).all():
         return -np.inf
     return max(lower_bound(s, off, losses, gradients, convexities) for s, off in candidates)
+
+
+def saddle_measure(
+    weights: Array, losses: Array, value: float, answered: Mapping[int, Inspected], metric: Array
+) -> float:
+    """max over p of pᵀf(z) - sᵀf(z) + ‖Σ_j s_j∇f_j(z)‖² in 1/D: both terms are 0 at a saddle point.
+
+    z is the returned model, s the weights at the end, D the mean of the problems' metrics.
+    """
+    slope = np.zeros_like(metric)
+    for j, reply in answered.items():
+        slope += weights[j] * reply.gradient
+    return max(value - float(weights @ losses), 0.0) + float((slope * slope) @ (1.0 / metric))

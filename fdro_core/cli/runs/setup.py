@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fdro_core.aspire.settings import Adaptive
 from fdro_core.cli.reading import read_value
 from fdro_core.cli.runs.fields import Section, Source, read_source, with_algorithm
 from fdro_core.cli.runs.workers import Workers, load_data, make_workers
@@ -17,6 +16,7 @@ from fdro_core.cli.written import load_reference, set_class, written_set
 from fdro_core.engines import delays
 from fdro_core.engines.delays import Crash, Straggler
 from fdro_core.errors import InvalidSetting
+from fdro_core.master.settings import Adaptive
 from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from fdro_core.privacy.settings import Privacy
 from fdro_core.protocol.algorithm import ALGORITHMS
