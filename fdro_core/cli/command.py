@@ -2,7 +2,6 @@
 
 A file in `commands` whose function has the decorator `command` is a command; nothing else is to be edited.
 
-
 ====  =============================================================================================
 code  meaning
 ====  =============================================================================================
