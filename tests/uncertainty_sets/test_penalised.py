@@ -11,7 +11,8 @@ import pytest
 
 from tests import tolerances
 from tests.uncertainty_sets.cases import center
-from uncertainty_sets import KL, Box, Penalised
+from uncertainty_sets import KL, Box, EVaR, Penalised
+from uncertainty_sets.base import SETS
 from uncertainty_sets.errors import (
     BackendUnsuitable,
     InvalidLosses,
@@ -213,6 +214,20 @@ def test_errors_say_what_is_needed():
     with pytest.raises(InvalidLosses, match="losses must have 2 entries"):
         Penalised("kl", half, 1.0).worst_case([1.0, 2.0, 3.0])
     assert repr(Penalised(KL, half, 1.0)) == "Penalised(divergence='kl', center=[0.5, 0.5], weight=1)"
+
+
+def test_a_price_belongs_to_the_name():
+    """A class that replaces a set keeps its price; one of another name, such as EVaR, has none."""
+
+    class Mine(KL, replace=True):
+        name = "kl"
+
+    try:
+        assert Penalised("kl", [0.5, 0.5], 1.0).worst_case([1.0, 2.0]).value > 1.5
+    finally:
+        SETS.forget("kl")
+    with pytest.raises(UnknownName, match=r"no penalised oracle for EVaR.*chi-square, kl, total-variation"):
+        Penalised(EVaR, [0.5, 0.5], 1.0)
 
 
 @every
