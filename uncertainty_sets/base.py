@@ -105,7 +105,7 @@ class UncertaintySet(Oracle):
     """Parameters with one number per entry of p; `make_set` repeats a single number for them."""
 
     penalty: ClassVar[Penalty | None] = None
-    """What the set's divergence costs as a price, for `Penalised`; of this class alone, not of subclasses."""
+    """What the set's divergence costs as a price, for `Penalised`; subclasses of another name have none."""
 
     _certified: ClassVar[bool] = True
     """Whether the class that defines `_closed_form` said `certified=True`. This is derived; do not set it."""

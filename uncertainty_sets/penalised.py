@@ -245,15 +245,22 @@ def _dual(oracle: Penalised, losses: Any) -> tuple[Any, list[Any]]:
 
 def penalties() -> dict[str, Penalty]:
     """The divergences that have a price, by the names of their sets."""
-    own = {name: vars(cls).get("penalty") for name, cls in SETS.classes().items()}
+    own = {name: _penalty_of(cls) for name, cls in SETS.classes().items()}
     return {name: penalty for name, penalty in own.items() if penalty is not None}
+
+
+def _penalty_of(cls: type[UncertaintySet]) -> Penalty | None:
+    """That of a class, or of the one whose name it took over; a set of another name is another divergence."""
+    owner = next(each for each in cls.__mro__ if "penalty" in vars(each))
+    found: Penalty | None = vars(owner)["penalty"]
+    return found if getattr(owner, "name", "") == cls.name else None
 
 
 def _found(divergence: Any) -> tuple[str, Penalty]:
     """The name and the penalty of a divergence that is given by name or as the class of its ball."""
     name = getattr(divergence, "name", "") if isinstance(divergence, type) else divergence
     cls = SETS.find(name) if isinstance(name, str) and name else None
-    penalty = None if cls is None else vars(cls).get("penalty")
+    penalty = None if cls is None else _penalty_of(cls)
     if penalty is None:
         shown = divergence.__name__ if isinstance(divergence, type) else repr(divergence)
         raise UnknownName(

@@ -13,7 +13,8 @@ import pytest
 
 from tests import tolerances
 from tests.uncertainty_sets.cases import center
-from uncertainty_sets import KL, Box, Penalised, fallback
+from uncertainty_sets import KL, Box, EVaR, Penalised, verdict
+from uncertainty_sets.base import SETS
 from uncertainty_sets.errors import (
     BackendUnsuitable,
     InvalidLosses,
@@ -217,6 +218,20 @@ def test_errors_say_what_is_needed():
     assert repr(Penalised(KL, half, 1.0)) == "Penalised(divergence='kl', center=[0.5, 0.5], weight=1)"
 
 
+def test_a_price_belongs_to_the_name():
+    """A class that replaces a set keeps its price; one of another name, such as EVaR, has none."""
+
+    class Mine(KL, replace=True):
+        name = "kl"
+
+    try:
+        assert Penalised("kl", [0.5, 0.5], 1.0).worst_case([1.0, 2.0]).value > 1.5
+    finally:
+        SETS.forget("kl")
+    with pytest.raises(UnknownName, match=r"no penalised oracle for EVaR.*chi-square, kl, total-variation"):
+        Penalised(EVaR, [0.5, 0.5], 1.0)
+
+
 @every
 def test_a_solver_answers_where_the_closed_form_has_no_proof(divergence, monkeypatch):
     from uncertainty_sets.kernels import penalised
@@ -328,9 +343,9 @@ def test_a_solver_that_doubts_its_answer_is_judged_by_the_certificate(divergence
     best = subject.worst_case(f).value
     found = None
     with mock.patch.object(cp.Problem, "solve", hurried), suppress(SolverFailed):
-        found = fallback.by_solver(subject, f)
+        found = verdict.by_solver(subject, f)
     if found is not None:
         assert found.value <= best + 1e-12
         assert best - found.value <= 3e-4
         assert found.upper_bound >= best - 1e-12
-    assert fallback.by_solver(subject, f).gap <= 1e-6
+    assert verdict.by_solver(subject, f).gap <= 1e-6

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from tests import tolerances
-from tests.uncertainty_sets.plugins import Euclidean
+from tests.uncertainty_sets.plugins import Stated
 from uncertainty_sets.backends import cold
 from uncertainty_sets.conic.compiled import compiled
 from uncertainty_sets.errors import BackendUnsuitable, EmptySet, InvalidLosses, InvalidParameter
@@ -225,10 +225,6 @@ def test_states_the_same_set_to_cvxpy():
     D = rng.normal(size=(5, 6))
     uncertainty_set = Polyhedron(D, np.r_[D[:4].mean(axis=1) + 0.1, np.inf])
 
-    class Stated(Euclidean):
-        def constraints(self, p):
-            return uncertainty_set.constraints(p)
-
     f = rng.normal(size=6)
-    stated = Stated(np.full(6, 1 / 6), 0.0).worst_case(f)
+    stated = Stated(uncertainty_set.constraints).worst_case(f)
     assert stated.value == pytest.approx(uncertainty_set.worst_case(f).value, abs=1e-9)
