@@ -348,3 +348,13 @@ def test_a_search_does_not_stay_where_its_steps_are_rounding():
     assert found.radius == pytest.approx(rise, rel=1e-3)
     assert found.lower_bound <= found.radius * (1.0 + 1e-9)
     assert found.iterations <= 40
+
+
+def test_a_row_of_an_answer_is_chosen_by_its_number():
+    answer = KL([0.5, 0.3, 0.2], 0.1).radius_for([1.0, 2.0, 4.0], [2.5, 3.0])
+    assert answer.row(-1).radius == answer.radius[1]
+    for row in (0.5, 2, "a"):
+        with pytest.raises(InvalidInput, match="row"):
+            answer.row(row)
+    with pytest.raises(InvalidInput, match="no rows"):
+        answer.row(0).row(0)
