@@ -141,3 +141,20 @@ def test_a_gap_beyond_the_promise_is_an_error(monkeypatch):
     A = rng.normal(size=(3, 20))
     with pytest.raises(SolverFailed, match="no distribution with a proof found"):
         entropy_pooling(np.full(20, 0.05), A_eq=A, b_eq=A @ rng.dirichlet(np.full(20, 0.2)))
+
+
+def test_a_value_beyond_its_row_by_rounding_is_at_its_end():
+    """Events that are certain: their value is 1 + 2e-16, as a sum of probabilities may be."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        size = int(rng.integers(4, 9))
+        sure = np.ones(size)
+        sure[rng.choice(size, 2, replace=False)] = 0.0
+        inner = rng.random(size)
+        rows = np.array([1.0 - sure, sure, inner])
+        value = float(inner @ (sure / sure.sum()))
+        q = np.full(size, 1.0 / size)
+        given = [0.0, 1.0 + 2.0**-52, value]
+        answer = entropy_pooling(q, A_eq=rows, b_eq=given)
+        assert answer.p[sure == 0.0].max() <= 1e-12
+        assert answer.divergence == pytest.approx(np.log(size / (size - 2)), abs=1e-9)
