@@ -144,17 +144,16 @@ def test_a_gap_beyond_the_promise_is_an_error(monkeypatch):
 
 
 def test_a_value_beyond_its_row_by_rounding_is_at_its_end():
-    """Events that are certain: their value is 1 + 2e-16, as a sum of probabilities may be."""
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        size = int(rng.integers(4, 9))
-        sure = np.ones(size)
-        sure[rng.choice(size, 2, replace=False)] = 0.0
-        inner = rng.random(size)
-        rows = np.array([1.0 - sure, sure, inner])
-        value = float(inner @ (sure / sure.sum()))
-        q = np.full(size, 1.0 / size)
-        given = [0.0, 1.0 + 2.0**-52, value]
-        answer = entropy_pooling(q, A_eq=rows, b_eq=given)
-        assert answer.p[sure == 0.0].max() <= 1e-12
-        assert answer.divergence == pytest.approx(np.log(size / (size - 2)), abs=1e-9)
+    """An event that is certain has the value 1 + 2e-16, as a sum of probabilities may."""
+    share = 0.30993534982139054
+    answer = entropy_pooling(
+        np.full(5, 0.2),
+        A_eq=[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 0, 1, 1, 1], [0, 1, 0, 0, 1]],
+        b_eq=[0.0, 0.0, 1.0 + 2.0**-52, share],
+        A_ub=[[-1, -1, 0, -1, 0]],
+        b_ub=[-0.2679386116059711],
+    )
+    rest = 0.5 * (1.0 - share)
+    np.testing.assert_allclose(answer.p, [0.0, 0.0, rest, rest, share], atol=1e-9)
+    known = share * np.log(5.0 * share) + 2.0 * rest * np.log(5.0 * rest)
+    assert answer.divergence == pytest.approx(known, abs=1e-9)
