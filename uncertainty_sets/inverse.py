@@ -283,6 +283,7 @@ class _Bracket:
     low: float = 0.0
     short: float = 0.0
     growth: float = CLOSE
+    stride: float = np.inf
     best: _Tried | None = None
     under: _Tried | None = None
 
@@ -306,7 +307,10 @@ class _Bracket:
         most = np.inf if self.best is None else self.best.radius
         line, past = self.low * (1.0 + 1e-13), self.short * (1.0 + self.growth)
         if told and past < line < most:
-            self.growth *= 8.0 if line < self.short * (1.0 + PROMISE) else 1.0
+            # Newton's steps become less: those that stay are made of rounding.
+            before, self.stride = self.stride, line / self.short - 1.0 if self.short > 0.0 else np.inf
+            if self.stride <= PROMISE or 0.5 * before < self.stride < 1e-3:
+                self.growth = 8.0 * max(self.growth, self.stride)
             return line
         if told and self.short > 0.0 and past < most:
             self.growth *= 8.0

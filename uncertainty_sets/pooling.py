@@ -179,7 +179,11 @@ def _centered(q: Array, rows: Array, values: Array, equal: int) -> _Views:
                 else f"row {at} of {kind} is between {row.min():.12g} and {row.max():.12g}, and its b is "
                 f"{asked:.12g}"
             )
-    unit = np.where(flat, 1.0, np.maximum(most, -least))
+    # A value that is beyond its row by rounding is at its end: no multiplier reaches one that is beyond.
+    about -= np.where(most < 0.0, most, np.where((np.arange(len(rows)) < equal) & (least > 0.0), least, 0.0))[
+        :, None
+    ]
+    unit = np.where(flat, 1.0, np.maximum(about.max(axis=1), -about.min(axis=1)))
     about[flat] = 0.0
     with np.errstate(over="ignore"):
         return _Views(q, np.log(q), about / unit[:, None], np.ldexp(unit, power), ULPS / unit, equal)

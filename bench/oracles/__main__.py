@@ -33,6 +33,7 @@ def measurements(quick: bool, seed: int, scale: float, say: Say) -> dict[str, Ca
             *oracle_speed.against_ordinary(n(10**5), few, seed, say),
             *oracle_speed.against_selection(n(10**6), few, seed, say),
         ],
+        "clipped": lambda: oracle_speed.clipped_balls(n(10**5), few, seed, say),
         "small": lambda: oracle_speed.small_calls(many, seed, say),
         "batch": lambda: oracle_speed.batches(n(10**5), few, seed, say),
         "rows": lambda: oracle_rows.measure(n(10**6 if not quick else 10**5), few, seed, say),

@@ -65,6 +65,20 @@ def test_a_short_soak_of_every_question(name):
     assert not record.failures, explain(record)
 
 
+@pytest.mark.parametrize(
+    ("name", "seed", "turn", "row"),
+    [
+        ("chi-square with box", 6, 10, 47),  # the rounding of Σp put the box's answer into the ball
+        ("units euclidean", 1, 177, 6),  # multipliers of 1e-27 beside others of 1e-9
+        ("units entropic", 9207, 359, 12),  # moved further into the set than it needs
+        ("units entropic", 9207, 217, 9),
+    ],
+)
+def test_rows_that_were_wrong_once(name, seed, turn, row):
+    case = batch(name, seed, turn).only(np.array([row]))
+    assert not judge(case, ask(case)).findings
+
+
 def test_a_pooled_answer_made_wrong_is_found():
     case = pooling.draw(np.random.default_rng(3), "two views")
     given = {"A_eq": case.A_eq, "b_eq": case.b_eq, "A_ub": case.A_ub, "b_ub": case.b_ub}

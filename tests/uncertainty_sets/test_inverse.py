@@ -337,3 +337,24 @@ def test_a_target_within_rounding_of_the_largest_loss():
         found = ball.radius_for([0.1, 0.57, 0.1], 0.57 - 0.47 * share)
         assert found.radius == pytest.approx(4.0 / 3.0, rel=1e-9)
         assert found.lower_bound <= found.radius
+
+
+def test_a_search_does_not_stay_where_its_steps_are_rounding():
+    """Two losses and a target 4e-11 above the mean: the lines of short answers move by 1e-8 of the radius."""
+    q = np.array([0.3125643004421274, 0.6874356995578726])
+    shape, target = np.array([240.23682334157357, 0.3954208292753161]), -0.687435699516596
+    found = Ellipsoid(q, shape, 0.439).radius_for([-8.8e-230, -1.0], target)
+    rise = (target + q[1]) ** 2 * (1.0 / shape).sum()  # p - q = (d, -d) with d the rise of the mean
+    assert found.radius == pytest.approx(rise, rel=1e-3)
+    assert found.lower_bound <= found.radius * (1.0 + 1e-9)
+    assert found.iterations <= 40
+
+
+def test_a_row_of_an_answer_is_chosen_by_its_number():
+    answer = KL([0.5, 0.3, 0.2], 0.1).radius_for([1.0, 2.0, 4.0], [2.5, 3.0])
+    assert answer.row(-1).radius == answer.radius[1]
+    for row in (0.5, 2, "a"):
+        with pytest.raises(InvalidInput, match="row"):
+            answer.row(row)
+    with pytest.raises(InvalidInput, match="no rows"):
+        answer.row(0).row(0)

@@ -141,3 +141,19 @@ def test_a_gap_beyond_the_promise_is_an_error(monkeypatch):
     A = rng.normal(size=(3, 20))
     with pytest.raises(SolverFailed, match="no distribution with a proof found"):
         entropy_pooling(np.full(20, 0.05), A_eq=A, b_eq=A @ rng.dirichlet(np.full(20, 0.2)))
+
+
+def test_a_value_beyond_its_row_by_rounding_is_at_its_end():
+    """An event that is certain has the value 1 + 2e-16, as a sum of probabilities may."""
+    share = 0.30993534982139054
+    answer = entropy_pooling(
+        np.full(5, 0.2),
+        A_eq=[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 0, 1, 1, 1], [0, 1, 0, 0, 1]],
+        b_eq=[0.0, 0.0, 1.0 + 2.0**-52, share],
+        A_ub=[[-1, -1, 0, -1, 0]],
+        b_ub=[-0.2679386116059711],
+    )
+    rest = 0.5 * (1.0 - share)
+    np.testing.assert_allclose(answer.p, [0.0, 0.0, rest, rest, share], atol=1e-9)
+    known = share * np.log(5.0 * share) + 2.0 * rest * np.log(5.0 * rest)
+    assert answer.divergence == pytest.approx(known, abs=1e-9)

@@ -106,3 +106,20 @@ def test_settings_that_are_none_are_refused(name, values):
         with pytest.raises(InvalidInput) as caught:
             GroupRobustLoss(KL([0.5, 0.5], 0.1), **given)
         assert caught.value.parameter == name
+
+
+@pytest.mark.parametrize("huge", [1e39, 1e300, 1e308, -1e300])
+@pytest.mark.parametrize("update", ["online", "oracle"])
+def test_losses_beyond_the_range_of_the_buffers(update, huge):
+    """Losses of float64 beside running losses of float32: they count as the largest number there."""
+    subject = None if update == "online" else KL([0.5, 0.3, 0.2], 0.1)
+    robust = GroupRobustLoss(subject, 3, update=update)
+    for _ in range(3):
+        losses = torch.tensor([1.0, 2.0, huge], dtype=torch.float64)
+        value = robust(losses, torch.arange(3))
+        assert torch.isfinite(robust.weights).all()
+        assert torch.isfinite(robust.running_loss).all()
+        assert float(robust.weights.sum()) == pytest.approx(1.0, abs=1e-6)
+        assert float(value) == pytest.approx(float(robust.weights.double() @ losses), rel=1e-6)
+    largest = int(losses.argmax())
+    assert int((robust.weights / torch.tensor([0.5, 0.3, 0.2] if subject else [1.0] * 3)).argmax()) == largest

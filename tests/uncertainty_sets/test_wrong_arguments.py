@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from uncertainty_sets import KL, Box, Burg, ChiSquare, CVaR, Penalised, WeightedL1
+from uncertainty_sets import KL, Box, Burg, ChiSquare, CressieRead, CVaR, Penalised, WeightedL1
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, InvalidParameter
 from uncertainty_sets.mdp import MDP, RobustMDP
 
@@ -41,6 +41,10 @@ CALLS = {
     "ambiguity": [
         lambda x=x: RobustMDP(TRANSITIONS, REWARDS, 0.9, lambda p: x)
         for x in (None, "kl", KL, KL([0.2, 0.3, 0.5], 0.1), KL([[0.5, 0.5]] * 2, 0.1))
+    ],
+    "radius": [
+        lambda: CressieRead([0.5, 0.5], 1.1e300, -3.0),
+        lambda: CressieRead([0.5, 0.5], [1, 2e300], 3),
     ],
     "tail": [lambda: CVaR([0.5, 0.5], 5e-324), lambda: CVaR([0.5, 0.5], [0.5, 1e-305])],
 }

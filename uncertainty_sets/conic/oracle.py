@@ -49,6 +49,9 @@ FEASIBLE = 1e-9
 OUTSIDE = 10.0
 """Of two answers the better has the smaller gap, or violation times this: a p in the set proves more."""
 
+HALVINGS = 4
+"""Of the way between two STEPS."""
+
 CLOSE = 1e-8
 """Beyond this violation it is tried whether a p inside the set does as well."""
 
@@ -244,16 +247,32 @@ def _clean(uncertainty_set: SetContract, p: Array) -> tuple[Array, float] | None
 
 
 def _moved_inside(uncertainty_set: SetContract, found: _Candidate, unit: Array) -> _Candidate:
-    """Move p towards the inside of the set, by the smallest of STEPS that makes it feasible."""
+    """Move p towards the inside of the set, by the smallest of STEPS that makes it feasible.
+
+    If that costs much of the gap, by a smaller one that does too.
+    """
     inside = interior(uncertainty_set, found.p.size)
     if inside is None:
         return found
-    best = found
-    for step in STEPS:
+
+    def at(step: float) -> _Candidate:
         p = (1.0 - step) * found.p + step * inside
-        moved = found._replace(p=p, value=float(p @ unit), violation=uncertainty_set.violation(p))
+        return found._replace(p=p, value=float(p @ unit), violation=uncertainty_set.violation(p))
+
+    best, below, after = found, 0.0, np.inf
+    for step in STEPS:
+        moved = at(step)
         if moved.rank < best.rank:
             best = moved
         if moved.violation <= FEASIBLE and moved.gap >= 0.0:
+            after = step
             break
+        below = step
+    for _ in range(HALVINGS if best.gap > CLOSE and 0.0 < below < after < np.inf else 0):
+        middle = float(np.sqrt(below * after))
+        moved = at(middle)
+        if moved.violation <= FEASIBLE and moved.gap >= 0.0:
+            best, after = min(best, moved, key=lambda each: each.rank), middle
+        else:
+            below = middle
     return best

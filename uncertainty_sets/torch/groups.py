@@ -145,6 +145,8 @@ class GroupRobustLoss(Module):  # type: ignore[misc]
             usable = present & torch.isfinite(means)
             start = torch.where(self.seen, self.running_loss, means)
             moved = start + (self.momentum * means - self.momentum * start)  # a plain difference may overflow
+            most = torch.finfo(self.running_loss.dtype).max  # losses of float64 may be beyond it
+            moved = moved.clamp(-most, most)
             self.running_loss.copy_(torch.where(usable, moved, self.running_loss))
             self.seen.logical_or_(usable)
             f = self._known() + self._extra
