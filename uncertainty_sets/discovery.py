@@ -20,13 +20,12 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from uncertainty_sets.errors import NameTaken, UnknownName
-from uncertainty_sets.names import instead, nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -388,3 +387,42 @@ def _name(distribution: Distribution) -> str:
         return re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
     except Exception:  # metadata without a name, or none
         return "without a name"
+
+
+# -- names in messages ---------------------------------------------------------------------------------------
+
+
+SHOWN = 20  # names in a message; more are cut short
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" if one of the known names is close, else "".
+
+    >>> nearest("radus", ["radius", "center"])
+    "; did you mean 'radius'?"
+    >>> nearest("Kl", ["Box", "KL"])
+    "; did you mean 'KL'?"
+    """
+    written = {each.lower(): each for each in known}
+    close = get_close_matches(str(name).lower(), written, n=1, cutoff=0.4)
+    return f"; did you mean {written[close[0]]!r}?" if close else ""
+
+
+def instead(name: object, known: Iterable[str], lead: str = "There are") -> str:
+    """Finish a message about an unknown name: the nearest known one, then all of them.
+
+    >>> instead("radus", ["radius", "center"], "It takes")
+    "; did you mean 'radius'? It takes: radius, center"
+    """
+    known = list(known)
+    shown = [*known[:SHOWN], "…"] if len(known) > SHOWN else known
+    return f"{nearest(name, known) or '.'} {lead}: {', '.join(shown) or 'none'}"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join names with commas and "and".
+
+    >>> join_names(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

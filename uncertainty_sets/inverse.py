@@ -18,14 +18,13 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import stack
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
 from uncertainty_sets.kernels.layout import FEASIBLE, MULTIPLIER, NOT_FINITE, OK, PROMISE, ULPS
 from uncertainty_sets.kernels.layout import RADIUS_COLUMNS as COLUMNS
 from uncertainty_sets.kernels.layout import RADIUS_STATUS as STATUS
 from uncertainty_sets.kernels.layout import RADIUS_VALUE as VALUE
-from uncertainty_sets.parameters import as_floats, as_index
+from uncertainty_sets.parameters import as_floats, as_index, parameters_of
 
 if TYPE_CHECKING:
     from uncertainty_sets.answer import WorstCase

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, SolverFailed
-from uncertainty_sets.parameters import as_floats, check_labels, describe, labels_of
+from uncertainty_sets.parameters import as_floats, check_labels, describe, labels_of, parameters_of
 
 
 class Oracle(ABC):

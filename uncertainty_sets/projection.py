@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,12 +9,11 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic.membership import projection_of
-from uncertainty_sets.contract import SetContract
 from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.layout import PROMISE
 
 if TYPE_CHECKING:
-    from uncertainty_sets.answer import WorstCase
+    from uncertainty_sets.base import UncertaintySet
 
 NEGLIGIBLE = 1e-13  # a weight that counts as zero
 USABLE, FEASIBLE = (
@@ -25,16 +23,6 @@ USABLE, FEASIBLE = (
 FAR, FARTHEST = 1e4, 1e15  # points for conic solvers; points beside which p still has a digit
 EPS, LARGEST = 2.0**-52, 1e300
 MOST_STEPS = 200
-
-
-class Projectable(SetContract, Protocol):
-    """A set, as far as projections go."""
-
-    def worst_case(self, losses: Array) -> WorstCase:
-        """The oracle, which proves the projection."""
-        ...
-
-    def _projection(self) -> Callable[[Array], Array] | None: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +47,7 @@ class Nearest:
     backend: str
 
 
-def project(subject: Projectable, point: Array) -> Nearest:
+def project(subject: UncertaintySet, point: Array) -> Nearest:
     """Answer `UncertaintySet.project`."""
     size = float(np.abs(point).max())
     if size > LARGEST:
@@ -95,7 +83,7 @@ def project(subject: Projectable, point: Array) -> Nearest:
     return found
 
 
-def _by_solver(subject: Projectable, point: Array) -> Nearest | None:
+def _by_solver(subject: UncertaintySet, point: Array) -> Nearest | None:
     """A conic solver's answer; None if it has none, or takes the set for empty, of which this is no proof.
 
     Where it is the centre up to a few ulp, which are no digits of the solver's, it becomes the centre:
@@ -111,7 +99,7 @@ def _by_solver(subject: Projectable, point: Array) -> Nearest | None:
         return None
 
 
-def _proved(subject: Projectable, point: Array, p: Array, backend: str) -> Nearest:
+def _proved(subject: UncertaintySet, point: Array, p: Array, backend: str) -> Nearest:
     towards = (point - point.mean()) - p  # Σ(p' - p) = 0: a constant changes nothing but the rounding
     answer = subject.worst_case(towards)
     size = max(float(np.abs(point).max()), 1.0)
@@ -125,7 +113,7 @@ def _is_usable(found: Nearest, far: float, gap: float) -> bool:
     return abs(found.gap) <= gap * max(1.0, far) and found.violation <= FEASIBLE
 
 
-def prox(subject: Projectable, point: Array, step: float) -> Array:
+def prox(subject: UncertaintySet, point: Array, step: float) -> Array:
     """Answer `UncertaintySet.prox`."""
     if not 0.0 < step < np.inf:
         raise InvalidInput(f"step must be positive and finite, got {step!r}", parameter="step", value=step)

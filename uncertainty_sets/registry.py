@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import SETS, UncertaintySet
-from uncertainty_sets.building import build
+from uncertainty_sets.discovery import join_names
 from uncertainty_sets.errors import InvalidInput, InvalidParameter
-from uncertainty_sets.names import join_names
+from uncertainty_sets.parameters import build
 from uncertainty_sets.verdict import OnFailure
 
 

@@ -35,7 +35,7 @@ def load_reference(text: str, folder: Path, kind: str = "function") -> Any:
         kind: what is wanted, for messages: "function" or "class".
     """
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.names import nearest
+    from uncertainty_sets.discovery import nearest
 
     module_name, _, name = text.partition(":")
     module = _load_module(module_name, folder)
@@ -179,9 +179,9 @@ def given_parameters(
     """
     from fdro_core.cli.reading import read_value
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.building import check_parameters, parameters_of
+    from uncertainty_sets.discovery import nearest
     from uncertainty_sets.errors import InvalidParameter
-    from uncertainty_sets.names import nearest
+    from uncertainty_sets.parameters import check_parameters, parameters_of
 
     given: dict[str, Any] = {}
     for pair in pairs:

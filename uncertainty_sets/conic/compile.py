@@ -12,14 +12,14 @@ from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidPara
 from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
-    from uncertainty_sets.contract import SetContract
+    from uncertainty_sets.base import UncertaintySet
 
 
 MANY, LARGE = 3_000, 1_000_000
 """From so many expressions, or entries in them, cvxpy compiles for seconds or minutes."""
 
 
-def compile_program(uncertainty_set: SetContract, size: int) -> ConicProgram:
+def compile_program(uncertainty_set: UncertaintySet, size: int) -> ConicProgram:
     """The program of `uncertainty_set.constraints` in the simplex, by way of cvxpy's canonical form.
 
     It takes milliseconds or more and does not depend on the losses: callers keep the result.
@@ -96,7 +96,7 @@ def _announce(name: str, size: int, constraints: Sequence[Any]) -> None:
     )
 
 
-def set_constraints(uncertainty_set: SetContract, p: Any) -> list[Any]:
+def set_constraints(uncertainty_set: UncertaintySet, p: Any) -> list[Any]:
     """The set's own constraints at p: checked to be cvxpy constraints, and without infinite bounds."""
     import cvxpy as cp
 

@@ -13,8 +13,8 @@ from uncertainty_sets.conic.program import checked, equilibrated, in_natural_uni
 
 if TYPE_CHECKING:
     from uncertainty_sets.backends import Solver
+    from uncertainty_sets.base import UncertaintySet
     from uncertainty_sets.conic.program import ConicProgram
-    from uncertainty_sets.contract import SetContract
 
 _compiling = threading.RLock()
 
@@ -50,7 +50,7 @@ class Compiled:
         return solver
 
 
-def compiled(uncertainty_set: SetContract, size: int) -> Compiled:
+def compiled(uncertainty_set: UncertaintySet, size: int) -> Compiled:
     """The set's program for that size, made once.
 
     Whatever needs the constraints comes here first, so that it accepts the same sets as the oracle.

@@ -26,7 +26,7 @@ from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
-    from uncertainty_sets.contract import SetContract
+    from uncertainty_sets.base import UncertaintySet
 
 
 ROUNDED = 1e-14  # an entry of p that is below 0 by less counts as 0: a function of p may end there
@@ -43,7 +43,7 @@ CORNERS = 100
 class _Stated:
     """The set's constraints on one cvxpy variable, kept to be evaluated at many points."""
 
-    def __init__(self, uncertainty_set: SetContract, size: int) -> None:
+    def __init__(self, uncertainty_set: UncertaintySet, size: int) -> None:
         cp = load("cvxpy", f"the membership test of {type(uncertainty_set).__name__}")
         self.own = compiled(uncertainty_set, size)
         self.set = uncertainty_set
@@ -215,7 +215,7 @@ def _jacobian(expression: Any, p: Any) -> Any:
     return sparse.csc_array(np.reshape(found, (p.size, -1)) if np.ndim(found) < 2 else found)
 
 
-def residual(uncertainty_set: SetContract, p: Array) -> float:
+def residual(uncertainty_set: UncertaintySet, p: Array) -> float:
     """The largest residual of the set's own constraints at p, in units of p.
 
     If the constraints have auxiliary variables, a small program finds their best values; otherwise the
@@ -231,7 +231,7 @@ def residual(uncertainty_set: SetContract, p: Array) -> float:
     return stated.miss(point / total if 0.5 < total < 2.0 else point)
 
 
-def interior(uncertainty_set: SetContract, size: int) -> Array | None:
+def interior(uncertainty_set: UncertaintySet, size: int) -> Array | None:
     """A distribution that satisfies all inequalities strictly; None if the set has none."""
     kept: dict[int, Array | None] = uncertainty_set.__dict__.setdefault("_cache_interior", {})
     if size not in kept:
@@ -239,7 +239,7 @@ def interior(uncertainty_set: SetContract, size: int) -> Array | None:
     return kept[size]
 
 
-def is_proved_empty(uncertainty_set: SetContract, size: int) -> bool:
+def is_proved_empty(uncertainty_set: UncertaintySet, size: int) -> bool:
     """Whether there is a proof, by checked multipliers, that every distribution misses the constraints."""
     kept: dict[int, float] = uncertainty_set.__dict__.setdefault("_cache_least_miss", {})
     if size not in kept:
@@ -247,7 +247,7 @@ def is_proved_empty(uncertainty_set: SetContract, size: int) -> bool:
     return kept[size] > PROVED
 
 
-def empty(uncertainty_set: SetContract) -> EmptySet:
+def empty(uncertainty_set: UncertaintySet) -> EmptySet:
     """The error for such a set."""
     return EmptySet(
         f"{uncertainty_set!r} is empty: its constraints leave no vector with p >= 0 and 1ᵀp = 1, as checked "
@@ -255,7 +255,7 @@ def empty(uncertainty_set: SetContract) -> EmptySet:
     )
 
 
-def projection_of_uniform(uncertainty_set: SetContract) -> Array:
+def projection_of_uniform(uncertainty_set: UncertaintySet) -> Array:
     """The distribution of the set nearest to the uniform one, in the Euclidean norm."""
     name, size = type(uncertainty_set).__name__, uncertainty_set.size
     if size is None:
@@ -266,7 +266,7 @@ def projection_of_uniform(uncertainty_set: SetContract) -> Array:
     return uniform if uncertainty_set.violation(uniform) <= 1e-12 else projection_of(uncertainty_set, uniform)
 
 
-def projection_of(uncertainty_set: SetContract, point: Array) -> Array:
+def projection_of(uncertainty_set: UncertaintySet, point: Array) -> Array:
     """The distribution of the set nearest to a point, in the Euclidean norm, by a conic solver."""
     load("cvxpy", f"a projection onto {type(uncertainty_set).__name__}")
     towards = point - point.mean()  # the same nearest distribution, without the digits that a constant takes
@@ -285,7 +285,7 @@ STEPS = (*(10.0**exponent for exponent in range(-14, 0)), 0.3, 0.6, 1.0)
 the whole way costs little."""
 
 
-def moved_inside(uncertainty_set: SetContract, p: Array, enough: float = PROVED) -> Array:
+def moved_inside(uncertainty_set: UncertaintySet, p: Array, enough: float = PROVED) -> Array:
     """p, moved towards the inside of the set by the smallest of STEPS that is enough."""
     best, off = p, uncertainty_set.violation(p)
     inner = interior(uncertainty_set, p.size) if off > enough else None

@@ -39,7 +39,7 @@ from uncertainty_sets.verdict import NEGATIVE, USABLE
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array
     from uncertainty_sets.backends import Solution
-    from uncertainty_sets.contract import SetContract
+    from uncertainty_sets.base import UncertaintySet
 
 __all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "residual", "worst_case"]
 
@@ -56,7 +56,7 @@ CLOSE = 1e-8
 """Beyond this violation it is tried whether a p inside the set does as well."""
 
 
-def program(uncertainty_set: SetContract, size: int | None = None) -> ConicProgram:
+def program(uncertainty_set: UncertaintySet, size: int | None = None) -> ConicProgram:
     """The conic program behind the set's oracle, to recheck a certificate or to use another solver.
 
     Args:
@@ -73,7 +73,7 @@ def program(uncertainty_set: SetContract, size: int | None = None) -> ConicProgr
     return compiled(uncertainty_set, size).given
 
 
-def is_feasible(uncertainty_set: SetContract, size: int) -> bool:
+def is_feasible(uncertainty_set: UncertaintySet, size: int) -> bool:
     """Whether the set has a distribution; only a checked proof of emptiness counts as no."""
     own = compiled(uncertainty_set, size)
     solver = own.solver(own.order[0])
@@ -83,7 +83,7 @@ def is_feasible(uncertainty_set: SetContract, size: int) -> bool:
 
 
 def worst_case(
-    uncertainty_set: SetContract, losses: Array, backend: str, warm_start: WorstCase | None
+    uncertainty_set: UncertaintySet, losses: Array, backend: str, warm_start: WorstCase | None
 ) -> WorstCase:
     """The oracle by a conic solver; `UncertaintySet.worst_case` comes here with checked shapes.
 
@@ -104,7 +104,7 @@ def worst_case(
     return _solve_rows(uncertainty_set, losses, backend)
 
 
-def _solve_rows(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCase:
+def _solve_rows(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> WorstCase:
     answers: dict[int, WorstCase] = {}
     errors: dict[int, FdroError] = {}
     try:
@@ -160,7 +160,7 @@ class _Candidate(NamedTuple):
         return not self.is_usable, self.shortfall
 
 
-def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCase:
+def _solve(uncertainty_set: UncertaintySet, losses: Array, backend: str) -> WorstCase:
     own = compiled(uncertainty_set, losses.size)
     # Solvers get losses in [-1, 1]: their tolerances are then relative to the spread, and neither a constant
     # added to the losses nor their unit changes the answer. Taken in halves, so that nothing overflows.
@@ -205,7 +205,7 @@ def _solve(uncertainty_set: SetContract, losses: Array, backend: str) -> WorstCa
     )
 
 
-def _refuse_if_empty(uncertainty_set: SetContract, size: int) -> None:
+def _refuse_if_empty(uncertainty_set: UncertaintySet, size: int) -> None:
     """EmptySet if that is proved by checked multipliers: no solver's word counts."""
     if is_proved_empty(uncertainty_set, size):
         raise empty(uncertainty_set)
@@ -220,7 +220,7 @@ def _report(name: str, solution: Solution, found: _Candidate | None) -> str:
 
 
 def _certified(
-    uncertainty_set: SetContract, own: Compiled, unit: Array, solution: Solution, name: str
+    uncertainty_set: UncertaintySet, own: Compiled, unit: Array, solution: Solution, name: str
 ) -> _Candidate | None:
     """The solver's answer with a certificate; None if it has no distribution at all."""
     if not solution.x.size or not np.isfinite(solution.x).all():
@@ -236,7 +236,7 @@ def _certified(
     return _moved_inside(uncertainty_set, found, unit)
 
 
-def _clean(uncertainty_set: SetContract, p: Array) -> tuple[Array, float] | None:
+def _clean(uncertainty_set: UncertaintySet, p: Array) -> tuple[Array, float] | None:
     """p without the solver's small negative entries and with sum 1: an answer is a distribution."""
     clean = np.maximum(p, 0.0)
     total = float(clean.sum())
@@ -246,7 +246,7 @@ def _clean(uncertainty_set: SetContract, p: Array) -> tuple[Array, float] | None
     return clean, uncertainty_set.violation(clean)
 
 
-def _moved_inside(uncertainty_set: SetContract, found: _Candidate, unit: Array) -> _Candidate:
+def _moved_inside(uncertainty_set: UncertaintySet, found: _Candidate, unit: Array) -> _Candidate:
     """Move p towards the inside of the set, by the smallest of STEPS that makes it feasible.
 
     If that costs much of the gap, by a smaller one that does too.

@@ -12,9 +12,9 @@ from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
-    from uncertainty_sets.contract import SetContract
+    from uncertainty_sets.base import UncertaintySet
 
-SomeSet = TypeVar("SomeSet", bound="SetContract")
+SomeSet = TypeVar("SomeSet", bound="UncertaintySet")
 
 
 def with_size(uncertainty_set: SomeSet, size: int) -> SomeSet:

@@ -10,10 +10,10 @@ import numpy as np
 from uncertainty_sets.answer import RaggedWorstCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.mdp.model import MDP
 from uncertainty_sets.mdp.solution import Update
+from uncertainty_sets.parameters import parameters_of
 from uncertainty_sets.ragged import Ragged
 from uncertainty_sets.rows import Integers, entries_of, is_sparse
 

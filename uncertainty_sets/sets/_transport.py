@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.building import parameters_of
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.packages import load
-from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, describe, readonly
+from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, describe, parameters_of, readonly
 from uncertainty_sets.rows import Along, Integers, Structure
 from uncertainty_sets.sets._balls import Ball
 

@@ -25,7 +25,7 @@ def has_one_number(kind: type[UncertaintySet]) -> bool:
     """Whether a centre and one number make the set."""
     import numpy as np
 
-    from uncertainty_sets.building import parameters_of
+    from uncertainty_sets.parameters import parameters_of
 
     needed = [name for name, required in parameters_of(kind).items() if required and name != "center"]
     defaults = kind.default_parameters(np.full(2, 0.5))
@@ -170,7 +170,7 @@ def choose(
 def find(text: str) -> Scenario:
     """Find a scenario by name or number."""
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.names import nearest
+    from uncertainty_sets.discovery import nearest
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
     name = NUMBER.get(text, text.lower())

@@ -66,7 +66,7 @@ def sets(
 
 def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
     """What the class says of itself, and which backends have the cones it needs."""
-    from uncertainty_sets.building import parameters_of
+    from uncertainty_sets.parameters import parameters_of
 
     explained = _arguments(cls)
     return {
@@ -177,7 +177,7 @@ def _is_made_of_sets(cls: type[UncertaintySet]) -> bool:
     import numpy as np
 
     from uncertainty_sets.base import UncertaintySet
-    from uncertainty_sets.building import parameters_of
+    from uncertainty_sets.parameters import parameters_of
 
     defaults = cls.default_parameters(np.full(4, 0.25))
     given = [defaults.get(name) for name, needed in parameters_of(cls).items() if needed]
