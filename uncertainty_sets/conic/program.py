@@ -179,7 +179,9 @@ def in_natural_units(program: ConicProgram) -> ConicProgram:
 
     z = 1e-8·p and z <= 4e-9 have entries of size 1 in every row and column of z; what is wrong is that z is
     1e-8. The units are those that bring all entries of A and b nearest to 1, in the least squares of their
-    logarithms, with p in its own unit (Curtis and Reid). Powers of two; ordinary units are left alone.
+    logarithms, with p in its own unit (Curtis and Reid). From there every variable goes to the least change
+    that one of its rows asks for: beside 1e14·(p - q) <= z, Σz <= 1 says that z is as it should be. Powers of
+    two; ordinary units are left alone.
     """
     A = program.A.tocoo()
     kept = (A.data != 0.0) & np.isfinite(A.data)
@@ -191,13 +193,20 @@ def in_natural_units(program: ConicProgram) -> ConicProgram:
     own = np.zeros(A.shape[1])
     free, entries = np.zeros(own.size, dtype=bool), np.bincount(column, minlength=own.size)
     free[program.auxiliary] = True
-    for _ in range(SWEEPS):
-        total = fixed + np.bincount(group[row], size + own[column], minlength=group.size)
-        factor = -total / np.maximum(count, 1)
-        means = np.bincount(column, size + factor[group[row]], minlength=own.size) / np.maximum(entries, 1)
-        before, own = own, np.where(free, -means, 0.0)
-        if np.abs(own - before).max(initial=0.0) < 0.1:
-            break
+    for least in (False, True):
+        for _ in range(SWEEPS):
+            total = fixed + np.bincount(group[row], size + own[column], minlength=group.size)
+            asked = (total / np.maximum(count, 1))[group[row]] - size
+            if least:
+                low, high = np.full(own.size, np.inf), np.full(own.size, -np.inf)
+                np.minimum.at(low, column, asked)
+                np.maximum.at(high, column, asked)
+                found = np.clip(0.0, low, high)
+            else:
+                found = np.bincount(column, asked, minlength=own.size) / np.maximum(entries, 1)
+            before, own = own, np.where(free & (entries > 0), found, 0.0)
+            if np.abs(own - before).max(initial=0.0) < 0.1:
+                break
     if not np.abs(own).max(initial=0.0) > ORDINARY:
         return program
     units = np.ldexp(1.0, np.clip(np.rint(own), -500, 500).astype(int))
