@@ -250,9 +250,10 @@ def maximum(oracle, losses) -> float:
 
 
 def solved(problem) -> float:
-    """The optimum by Clarabel, or by SCS at 1e-9 if Clarabel stops short."""
+    """The optimum by Clarabel, with shorter steps if it stops short, or by SCS at 1e-9."""
     for solver, options in (
         (cp.CLARABEL, {}),
+        (cp.CLARABEL, {"max_step_fraction": 0.9, "max_iter": 1000}),
         (cp.SCS, {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 200_000}),
     ):
         with warnings.catch_warnings():

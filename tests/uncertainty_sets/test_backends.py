@@ -170,7 +170,7 @@ def test_large_sparse_linear_programs_go_to_interior_points_first():
     assert backends.in_order(posed(8_000, 6))[0] == "clarabel"
     assert "highs" in backends.in_order(posed(8_000, 6))
     assert backends.in_order(posed(8_000, 60))[0] == "highs"
-    bounds = sparse.vstack([sparse.eye_array(3_000)] * 3)
+    bounds = sparse.vstack([sparse.eye(3_000)] * 3)
     program = ConicProgram(sparse.csc_array(bounds), np.ones(9_000), (("nonneg", 9_000),), np.arange(10))
     assert backends.in_order(program)[0] == "highs"
 
