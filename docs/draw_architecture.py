@@ -20,7 +20,7 @@ PARTS: dict[str, tuple[float, float, float, str]] = {  # left, bottom, width, wh
     "datasets": (9.25, 10.3, 2.3, "one file per data set"),
     "cli": (0.5, 8.2, 5.4, "the command fdro: commands, run files, report"),
     "estimators": (6.15, 8.2, 5.4, "the scikit-learn estimators"),
-    "solving, run": (0.5, 7.03, 11.05, "solve(), resume() and the loop"),
+    "solving, loop": (0.5, 7.03, 11.05, "solve(), resume() and the loop"),
     "aspire": (0.5, 5.86, 1.9, "ASPIRE-EASE"),
     "baselines": (2.6, 5.86, 2.2, "one file per method"),
     "engines": (5.0, 5.86, 2.2, "one file per engine"),

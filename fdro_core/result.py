@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.discovery import join_names
+from uncertainty_sets.registry import join_names
 
 CONVERGED = "converged"
 """The stop reason of a run that ends because it is proved to be at the optimum, as near as was asked."""

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from fdro_core.aspire.models.algorithm import AspireModels
 from fdro_core.engines.virtual import VirtualEngine
 from fdro_core.errors import CheckpointMismatch, InvalidProblem, InvalidSetting
+from fdro_core.loop import Run, execute
 from fdro_core.master import checkpoint
 from fdro_core.master.handshake import greet
 from fdro_core.master.identity import RollCall, identify
@@ -27,7 +28,6 @@ from fdro_core.protocol.observer import Observer
 from fdro_core.protocol.problem import ProblemSource, check_sources
 from fdro_core.protocol.settings import check_object
 from fdro_core.result import Result
-from fdro_core.run import Run, execute
 from fdro_core.signals import SIGNALS
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import FdroError

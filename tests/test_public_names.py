@@ -80,8 +80,8 @@ def test_a_difference_would_be_seen():
     assert differences(page.replace(module, f"{module} Checkpoint"))["not on the page"] == names_of(
         "fdro_core.observers"
     ) - {"fdro_core.observers.Checkpoint"}
-    more = page + "\n.. autoclass:: fdro_core.run.Run\n   :members:\n"
-    assert differences(more)["not public"] == {"fdro_core.run.Run"}
+    more = page + "\n.. autoclass:: fdro_core.loop.Run\n   :members:\n"
+    assert differences(more)["not public"] == {"fdro_core.loop.Run"}
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -18,7 +18,7 @@ In the order in which one would read it:
 - `inverse`, `projection`: which radius reaches a target; the nearest point of a set.
 - `penalised`, `pooling`, `calibration`, `robust`: a divergence that costs, views, radii from samples, and the
   worst case in a problem of cvxpy.
-- `registry`: sets by name. `discovery`: how they, backends, algorithms and engines are found.
+- `by_name`: sets by name. `registry`: how they, backends, algorithms and engines are found.
 - `check`: the properties that every set must have, to try on one's own.
 - `mdp`, `torch`, `pictures`: Markov decision processes, losses for PyTorch, drawings.
 """
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from uncertainty_sets.answer import BestCase, RaggedWorstCase, WorstCase
     from uncertainty_sets.backends import available_backends
     from uncertainty_sets.base import UncertaintySet
+    from uncertainty_sets.by_name import available_sets, get_set, worst_case
     from uncertainty_sets.check.check import check_set
     from uncertainty_sets.inverse import LeastRadius
     from uncertainty_sets.penalised import Penalised
     from uncertainty_sets.pooling import Pooled, entropy_pooling
     from uncertainty_sets.projection import Nearest
     from uncertainty_sets.ragged import Ragged
-    from uncertainty_sets.registry import available_sets, get_set, worst_case
     from uncertainty_sets.sets.box import Box
     from uncertainty_sets.sets.burg import Burg
     from uncertainty_sets.sets.cd_norm import CDNorm
@@ -111,7 +111,7 @@ _find = lazily(
         "pooling": "Pooled entropy_pooling",
         "projection": "Nearest",
         "ragged": "Ragged",
-        "registry": "available_sets get_set worst_case",
+        "by_name": "available_sets get_set worst_case",
         "sets.box": "Box",
         "sets.burg": "Burg",
         "sets.cd_norm": "CDNorm",

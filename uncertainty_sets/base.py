@@ -23,10 +23,10 @@ from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic import sizing
-from uncertainty_sets.discovery import Registry
 from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, as_number, build, example_center, parameters_of
+from uncertainty_sets.registry import Registry
 
 if TYPE_CHECKING:
     import cvxpy

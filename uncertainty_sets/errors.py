@@ -79,7 +79,7 @@ class UnknownName(InvalidInput, LookupError):
 
 
 class NameTaken(FdroError, TypeError):
-    """Another set, backend, algorithm or engine has that name already (`uncertainty_sets.discovery`)."""
+    """Another set, backend, algorithm or engine has that name already (`uncertainty_sets.registry`)."""
 
 
 class BrokenSet(FdroError, RuntimeError):

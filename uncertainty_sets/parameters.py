@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uncertainty_sets.discovery import instead, join_names
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, InvalidParameter
+from uncertainty_sets.registry import instead, join_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -15,11 +15,11 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.conic import support as atom
-from uncertainty_sets.discovery import instead
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter, SolverFailed, UnknownName
 from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
+from uncertainty_sets.registry import instead
 
 if TYPE_CHECKING:
     import cvxpy

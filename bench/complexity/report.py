@@ -13,7 +13,7 @@ from rich.table import Table
 from bench.complexity import paper, summary
 from bench.display.tables import grid
 from bench.measuring import machine
-from uncertainty_sets.discovery import join_names
+from uncertainty_sets.registry import join_names
 
 HEADINGS = (
     "set",

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from bench.measuring import machine
 from bench.measuring.timing import Spread
-from uncertainty_sets.discovery import nearest
+from uncertainty_sets.registry import nearest
 
 
 @dataclass(frozen=True)

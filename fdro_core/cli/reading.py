@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fdro_core.errors import InvalidData
 from fdro_core.files import MAGIC, array_of, arrays_of
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.discovery import instead, nearest
+from uncertainty_sets.registry import instead, nearest
 
 SEPARATORS = ",;\t "
 LOSS_COLUMNS = ("loss", "losses")

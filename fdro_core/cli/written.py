@@ -35,7 +35,7 @@ def load_reference(text: str, folder: Path, kind: str = "function") -> Any:
         kind: what is wanted, for messages: "function" or "class".
     """
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.discovery import nearest
+    from uncertainty_sets.registry import nearest
 
     module_name, _, name = text.partition(":")
     module = _load_module(module_name, folder)
@@ -90,8 +90,8 @@ def set_class(name: str, folder: Path | None = None) -> type[UncertaintySet]:
     """
     from fdro_core.errors import InvalidSetting
     from uncertainty_sets.base import UncertaintySet
-    from uncertainty_sets.discovery import is_reference
-    from uncertainty_sets.registry import get_set
+    from uncertainty_sets.by_name import get_set
+    from uncertainty_sets.registry import is_reference
 
     if not is_reference(name):
         return get_set(name)
@@ -116,7 +116,7 @@ def written_set(
     >>> written_set(set_class("kl"), {"radius": 0.1, "center": "uniform"}, 4)
     KL(center=[0.25, 0.25, 0.25, 0.25], radius=0.1)
     """
-    from uncertainty_sets.registry import make_set
+    from uncertainty_sets.by_name import make_set
 
     parameters = dict(given)
     if isinstance(given.get("center"), str):
@@ -160,7 +160,7 @@ def _center(given: str, size: int, samples: Array | None) -> Array:
 
 def set_names(incomplete: str) -> list[str]:
     """The sets whose names begin so, for the shell's completion."""
-    from uncertainty_sets.registry import available_sets
+    from uncertainty_sets.by_name import available_sets
 
     return [name for name in available_sets() if name.startswith(incomplete)]
 
@@ -179,9 +179,9 @@ def given_parameters(
     """
     from fdro_core.cli.reading import read_value
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.discovery import nearest
     from uncertainty_sets.errors import InvalidParameter
     from uncertainty_sets.parameters import check_parameters, parameters_of
+    from uncertainty_sets.registry import nearest
 
     given: dict[str, Any] = {}
     for pair in pairs:

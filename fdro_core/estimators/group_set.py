@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets import KL, UncertaintySet
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.registry import make_set
+from uncertainty_sets.by_name import make_set
 
 KL_RADIUS = 0.3
 """The estimators' radius of a KL ball.

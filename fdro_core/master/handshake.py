@@ -24,8 +24,8 @@ from fdro_core.protocol.messages import Begin, Hello, Introduction, Reply
 from fdro_core.protocol.replies import LARGEST
 from fdro_core.protocol.settings import check_object
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.discovery import join_names
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.registry import join_names
 
 METRIC_FLOOR = 1e-12  # of the largest entry
 OUTSIDE = 1e-7  # a reference that violates the set by more is not in it; conic answers reach 1e-8

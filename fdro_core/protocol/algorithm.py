@@ -17,7 +17,7 @@ from fdro_core.protocol.engine import Event, WorkerFactory
 from fdro_core.protocol.messages import Reply, Request
 from fdro_core.protocol.problem import ProblemSource
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.discovery import Registry
+from uncertainty_sets.registry import Registry
 
 Ask = Callable[[Mapping[int, Request]], dict[int, Reply | Exception]]
 

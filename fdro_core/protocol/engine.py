@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 
 from fdro_core.protocol.failures import words
 from fdro_core.protocol.messages import Reply, Request
-from uncertainty_sets.discovery import Registry
+from uncertainty_sets.registry import Registry
 
 
 class WorkerMachine(Protocol):

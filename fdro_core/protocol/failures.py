@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from traceback import format_exception
 
 from fdro_core.errors import NoWorkersLeft
-from uncertainty_sets.discovery import join_names
+from uncertainty_sets.registry import join_names
 
 LONGEST_NAME, LONGEST_TEXT, LONGEST_TRACEBACK = 200, 2_000, 20_000  # characters
 

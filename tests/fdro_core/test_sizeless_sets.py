@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fdro_core import VirtualEngine, baselines, resume, solve
-from fdro_core.cli.runs.setup import load
+from fdro_core.cli.runs.run_file import load
 from fdro_core.cli.written import set_class, written_set
 from fdro_core.errors import InvalidConfig, InvalidSetting
 from fdro_core.estimators import central

@@ -7,8 +7,8 @@ import pytest
 
 from tests.uncertainty_sets.sizeless import Tail
 from uncertainty_sets import KL, Box, CDNorm, UncertaintySet, available_sets, get_set
+from uncertainty_sets.by_name import make_set
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, InvalidParameter, UnknownName
-from uncertainty_sets.registry import make_set
 
 Q = np.array([0.2, 0.3, 0.5])
 

@@ -198,7 +198,7 @@ def test_from_another_package(tmp_path):
     code = f"""
         import sys
         sys.path.insert(0, {str(tmp_path)!r})
-        from uncertainty_sets.registry import available_sets, get_set, worst_case
+        from uncertainty_sets.by_name import available_sets, get_set, worst_case
         assert {{"near", "near-by-point", "polyhedron"}} <= set(available_sets())
         assert get_set("near").__module__ == get_set("near-by-point").__module__ == "my_sets"
         for name in ("near", "near-by-point"):

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from uncertainty_sets.conic.program import CONES
-from uncertainty_sets.discovery import Registry, join_names
+from uncertainty_sets.registry import Registry, join_names
 
 if TYPE_CHECKING:
     from uncertainty_sets.arrays import Array

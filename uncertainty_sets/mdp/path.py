@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.by_name import get_set
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.mdp.model import MDP
 from uncertainty_sets.mdp.robust import Method, Rectangular, RobustMDP
 from uncertainty_sets.mdp.solution import Solution
 from uncertainty_sets.parameters import as_floats
-from uncertainty_sets.registry import get_set
 from uncertainty_sets.sets.kl import KL
 
 

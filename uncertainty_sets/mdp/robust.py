@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.by_name import get_set
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.mdp.by_action import Ambiguity, ByAction
 from uncertainty_sets.mdp.by_state import ByState
@@ -17,7 +18,6 @@ from uncertainty_sets.mdp.iterate import Observer, evaluate, solve
 from uncertainty_sets.mdp.model import MDP
 from uncertainty_sets.mdp.solution import Solution, Updater
 from uncertainty_sets.parameters import as_floats, as_number
-from uncertainty_sets.registry import get_set
 
 MOST = 1e300
 """Of the size of a value: its bounds, and differences of these, stay finite."""

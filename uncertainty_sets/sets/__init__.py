@@ -1,4 +1,4 @@
-"""One file per set; a new file is found by itself (discovery.py).
+"""One file per set; a new file is found by itself (registry.py).
 
 Sets of the simplest kind first: `box`; balls of a divergence (`kl`, `chi_square`, `burg`, `hellinger`,
 `cressie_read`), of total variation and of other norms (`total_variation`, `weighted_l1`, `cd_norm`,

@@ -49,7 +49,7 @@ class Scenario:
 
     def also(self) -> list[str]:
         """Registered sets that suit too, beside the paper's."""
-        from uncertainty_sets.registry import available_sets, get_set
+        from uncertainty_sets.by_name import available_sets, get_set
 
         if self.suits is None:
             return []
@@ -170,7 +170,7 @@ def choose(
 def find(text: str) -> Scenario:
     """Find a scenario by name or number."""
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.discovery import nearest
+    from uncertainty_sets.registry import nearest
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
     name = NUMBER.get(text, text.lower())

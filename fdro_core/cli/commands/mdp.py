@@ -268,8 +268,8 @@ def read_problem(file: str | None, example: str | None, discount: float | None) 
     """The model and what to call it."""
     from fdro_core.cli.reading import explained
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.discovery import instead
     from uncertainty_sets.mdp.files import read_csv
+    from uncertainty_sets.registry import instead
 
     if (file is None) == (example is None):
         got = "neither" if file is None else f"{file} and --example {example}"

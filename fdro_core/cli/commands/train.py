@@ -139,7 +139,7 @@ def progress(output: Output) -> list[Any]:
 
 
 def _check(output: Output, run_file: Path) -> None:
-    from fdro_core.cli.runs.setup import load
+    from fdro_core.cli.runs.run_file import load
 
     setup = load(run_file)
     names = setup.workers.names

@@ -17,7 +17,7 @@ from fdro_core.cli.report.run import WORST, Run, column
 from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
 from fdro_core.result import ending, wilson, wilson_of_mean
-from uncertainty_sets.discovery import join_names
+from uncertainty_sets.registry import join_names
 
 HEADLINE = (
     "worst_test_accuracy", "mean_test_accuracy", "objective", "gap", "optimality_gap", "worst_loss",

@@ -44,7 +44,7 @@ from fdro_core.cli.report.run import Run
 from fdro_core.cli.runs.comparing import differences, fields_of
 from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
-from uncertainty_sets.discovery import join_names
+from uncertainty_sets.registry import join_names
 
 COMPARED = ("test_accuracy", "loss", "weight")
 """The numbers by worker that are compared."""

@@ -14,7 +14,7 @@ import numpy as np
 from fdro_core.cli.output import to_json
 from fdro_core.cli.runs.fields import Section, read_source
 from fdro_core.cli.runs.folder import CHECKPOINT, HISTORY, ORIGIN, RUN_FILE, RunFolder
-from fdro_core.cli.runs.setup import FOLDER, USUAL_ALGORITHM, RunSetup, find_class, load
+from fdro_core.cli.runs.run_file import FOLDER, USUAL_ALGORITHM, RunSetup, find_class, load
 from fdro_core.cli.runs.summary import summary
 from fdro_core.errors import CheckpointMismatch, DriverError, InvalidSetting
 from fdro_core.observers import Checkpoint, HistoryFile

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from fdro_core.cli.reading import read_text
 from fdro_core.errors import InvalidConfig
-from uncertainty_sets.discovery import instead, join_names
 from uncertainty_sets.errors import InvalidInput
+from uncertainty_sets.registry import instead, join_names
 
 Place = tuple[str | int, ...]
 

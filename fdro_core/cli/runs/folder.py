@@ -36,7 +36,7 @@ from fdro_core.cli import version
 from fdro_core.cli.reading import read_json, read_text
 from fdro_core.errors import InvalidData, InvalidSetting
 from fdro_core.outside import command
-from uncertainty_sets.discovery import nearest
+from uncertainty_sets.registry import nearest
 
 RUN_FILE = "run.toml"
 ORIGIN, HISTORY, CHECKPOINT = "origin.json", "history.jsonl", "checkpoint.npz"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fdro_core.cli.output import number, percent
 
 if TYPE_CHECKING:
-    from fdro_core.cli.runs.setup import RunSetup
+    from fdro_core.cli.runs.run_file import RunSetup
     from fdro_core.result import Result
     from uncertainty_sets.arrays import Array
 

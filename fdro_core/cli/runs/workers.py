@@ -20,7 +20,7 @@ from fdro_core.errors import InvalidData
 from fdro_core.problems import LeastSquares, SoftmaxRegression
 from fdro_core.problems.samples import load_digits, make_hospitals, mean_and_scale
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.discovery import instead, is_reference, nearest
+from uncertainty_sets.registry import instead, is_reference, nearest
 
 if TYPE_CHECKING:
     from fdro_core.cli.runs.fields import Section

@@ -22,8 +22,8 @@ from fdro_core.privacy.settings import Privacy
 from fdro_core.protocol.algorithm import ALGORITHMS
 from fdro_core.protocol.engine import ENGINES
 from uncertainty_sets.base import UncertaintySet
-from uncertainty_sets.discovery import Registry, is_reference, join_names
 from uncertainty_sets.errors import UnknownName
+from uncertainty_sets.registry import Registry, is_reference, join_names
 
 USUAL_ALGORITHM, FOLDER = "aspire-models", "run"
 """The algorithm and the output folder if a run file names none."""
