@@ -11,7 +11,7 @@ import pytest
 
 from tests import tolerances
 from tests.uncertainty_sets.plugins import Euclidean, TotalVariation
-from uncertainty_sets import Box, Ellipsoid, Polyhedron, UncertaintySet, available_backends, registry
+from uncertainty_sets import Box, Ellipsoid, Polyhedron, UncertaintySet, available_backends, by_name
 from uncertainty_sets.backends.base import BACKENDS, Solution, Solver
 from uncertainty_sets.backends.clarabel_ import Clarabel
 from uncertainty_sets.conic.compiled import compiled
@@ -246,7 +246,7 @@ def test_wrong_input_is_raised_whatever_the_setting():
         Cap(0.2).worst_case(F, on_failure="nan")
     with pytest.raises(InvalidInput, match='on_failure must be "raise" or "nan", got \'skip\''):
         Box(np.zeros(4), np.full(4, 0.6)).worst_case(F, on_failure="skip")
-    assert registry.worst_case("kl", F, center=CENTER, radius=0.1, on_failure="nan").failed == {}
+    assert by_name.worst_case("kl", F, center=CENTER, radius=0.1, on_failure="nan").failed == {}
 
 
 def test_an_interrupt_passes_through_with_the_rows_that_were_finished(monkeypatch):

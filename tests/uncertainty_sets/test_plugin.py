@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.uncertainty_sets.cases import NAMES
-from uncertainty_sets import KL, Box, Intersection, check_set, get_set, registry
+from uncertainty_sets import KL, Box, Intersection, by_name, check_set, get_set
 from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.conic import compile
 from uncertainty_sets.errors import BrokenSet, InvalidParameter
@@ -21,9 +21,9 @@ from uncertainty_sets.robust import support
 @pytest.fixture
 def empty_shelf():
     """What a test names is forgotten after it."""
-    before = set(registry.available_sets())
+    before = set(by_name.available_sets())
     yield
-    for name in set(registry.available_sets()) - before:
+    for name in set(by_name.available_sets()) - before:
         SETS.forget(name)
 
 
@@ -45,15 +45,15 @@ def make_cvar():
 
 def test_by_name(empty_shelf):
     cls = make_cvar()
-    assert registry.get_set("tail-mean") is cls
-    assert "tail-mean" in registry.available_sets()
+    assert by_name.get_set("tail-mean") is cls
+    assert "tail-mean" in by_name.available_sets()
     losses = [5.0, 1.0, 3.0, 2.0]
     # The mean of the worst half.
-    assert registry.worst_case("tail-mean", losses, level=0.5).value == pytest.approx(4.0)
+    assert by_name.worst_case("tail-mean", losses, level=0.5).value == pytest.approx(4.0)
     with pytest.raises(
         InvalidParameter, match=r"tail-mean has no parameter 'radius'\. It takes: level, center"
     ):
-        registry.worst_case("tail-mean", losses, radius=0.5)
+        by_name.worst_case("tail-mean", losses, radius=0.5)
 
 
 def test_a_set_without_a_repr_of_its_own_shows_its_parameters(empty_shelf):
