@@ -204,7 +204,8 @@ HARMLESS = {
 
 @pytest.mark.parametrize("what", HARMLESS)
 def test_what_makes_no_other_run(what, path):
-    resume(path, **{**FIRST, "engine": virtual(), **HARMLESS[what]})  # warnings are errors
+    given = {**FIRST, "engine": virtual(), **HARMLESS[what]}
+    assert resume(path, **given).iterations == given["algorithm"].iterations  # warnings are errors
 
 
 def test_many_differences_are_counted(tmp_path):
