@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NARROW, ENOUGH = 1e-11, 1e-5  # of the radius: the gap that is aimed at, and the largest by a conic solver
 EPS = 2.0**-52
 CLOSE = 1e-12  # of the radius: the first step past a bound
+SUMMED = 1e-14  # of Σp: more is not the rounding of entries
 TINY, LARGEST = 1e-40, 1e300  # below the one 0 is tried; the largest radius that is
 MOST_CALLS = 200
 
@@ -258,7 +259,7 @@ class _Tried(NamedTuple):
         """
         if self.slope is None:
             return np.nan
-        slope = self._in_radius(self.slope)
+        slope = self._in_radius(self.slope) if self.radius > 0.0 else 0.0
         if slope > 0.0:
             return 1.0 / slope
         if under is None:
@@ -270,7 +271,7 @@ class _Tried(NamedTuple):
 
     def _in_radius(self, slope: float) -> float:
         """A slope in the power of the radius, in the radius."""
-        return float(slope * self.power * self.radius ** (self.power - 1.0))
+        return float(slope * self.power * np.float64(self.radius) ** (self.power - 1.0))
 
     def moved(self, center: Array, mean: float) -> Self:
         """The mix with the centre that just reaches the target: its distance is at most that share of p's.
@@ -278,7 +279,7 @@ class _Tried(NamedTuple):
         p may be nearer than the radius, or beyond it by what a closed form is allowed: then the bound is.
         """
         radius, own = self.radius, self.own
-        if own is not None and 0.0 < own < np.inf and (own < radius or radius < self.bound()):
+        if own is not None and own < np.inf and (own < radius or radius < self.bound()):
             radius = own
         share = min(1.0, mean / (mean - self.value)) if self.value > mean else 1.0
         radius, value = radius * share ** (1.0 / self.power), mean + share * (self.value - mean)
@@ -324,6 +325,12 @@ class _Bracket:
         moved = now.moved(center, mean)
         if self.best is None or moved.radius < self.best.radius:
             self.best = moved
+
+    def reached_by_rounding(self, center: Array, mean: float) -> _Tried | None:
+        """The nearest answer that the bound cannot tell from one that reaches the target, for want of any."""
+        close = [each for each in self.below if each.value >= -2.0 * each.rounding]
+        nearest = min(close, key=lambda each: each.radius, default=None)
+        return None if nearest is None else nearest.moved(center, mean)
 
     def next_radius(self, told: bool) -> float:
         """Where the line of an answer reaches the target; if p is short of it by its gap, past that.
@@ -384,11 +391,10 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
     for calls in range(1, MOST_CALLS + 1):
         tried = resized(subject, radius)
         warm = tried.worst_case(g, warm_start=warm)
-        value, slope = _exactly(warm.p, g), tried._slope(g, warm)
+        p = _of_sum_one(warm.p)
+        value, slope = _exactly(p, g), tried._slope(g, warm)
         found.take(
-            _Tried(
-                radius, warm, slope, tried._concave_in_power, warm.p, value, rounding, tried._distance(warm.p)
-            ),
+            _Tried(radius, warm, slope, tried._concave_in_power, p, value, rounding, tried._distance(p)),
             center,
             mean,
         )
@@ -403,7 +409,7 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
         radius = found.next_radius(slope is not None)
         if not found.short < radius < min(np.inf if best is None else best.radius, LARGEST):
             break
-    best = found.best
+    best = found.best or found.reached_by_rounding(center, mean)
     enough = PROMISE if best is not None and best.answer.backend == "closed-form" else ENOUGH
     if best is not None and best.is_near(found.low, enough, 8.0, found.under):
         return _settled(subject, best, found, f, g, calls)
@@ -440,10 +446,15 @@ def _settled(subject: Sized, best: _Tried, found: _Bracket, f: Array, g: Array, 
 
 
 def _exactly(p: Array, g: Array) -> float:
-    """pᵀg of these p, whose terms may cancel; what p lacks of a sum of 1 counts as the least loss."""
+    """pᵀg of these p, whose terms may cancel, and whose sum may be off by what a closed form is allowed."""
     long = p.astype(np.longdouble)
-    lack = 1.0 - long.sum()
-    return float((long * g).sum() + lack * (g.min() if lack > 0.0 else g.max()))
+    return float((long * g).sum() / long.sum())
+
+
+def _of_sum_one(p: Array) -> Array:
+    """p itself unless its sum is off by more than the rounding of its entries."""
+    total = float(p.astype(np.longdouble).sum())
+    return p if abs(total - 1.0) <= SUMMED else p / total
 
 
 def radius_of(subject: Sized, p: Array) -> float:
