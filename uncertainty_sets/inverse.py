@@ -365,7 +365,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     except SolverFailed as error:
         if error.answer is None:
             raise
-        raised = np.maximum(f, f[error.answer.p > 0.0].min())
+        raised = np.maximum(f, f[(error.answer.p > 0.0) | (subject.reference() > 0.0)].min())
         if (raised == f).all():
             raise
         found = _by_oracle(subject, raised, target)
