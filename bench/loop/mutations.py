@@ -117,7 +117,8 @@ def found(mutation: Mutation, everything: bool) -> bool:
 
 def measure(seed: int, count: int, say: Say) -> Iterable[Row]:
     """How many mistakes each target finds."""
-    quick, more, missed = 0, 0, []
+    quick, more = 0, 0
+    missed: list[str] = []
     _without_a_mistake(everything=False, say=say)
     for number, each in enumerate(planted(seed, count), 1):
         say(f"mistake {number} of {count}: {each}")
