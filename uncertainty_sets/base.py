@@ -22,7 +22,7 @@ from uncertainty_sets import inverse, projection, ragged, verdict
 from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic import oracle as conic
-from uncertainty_sets.conic import sizing
+from uncertainty_sets.conic.compile import with_size
 from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, as_number, build, example_center, parameters_of
@@ -326,7 +326,7 @@ class UncertaintySet(Oracle):
         For callers that know N before there are losses, as `solve` knows the number of workers. Raises
         InvalidInput if the set has another size, or if its constraints do not work with that size.
         """
-        return sizing.with_size(self, size)
+        return with_size(self, size)
 
     def reference(self) -> Array:
         """Return a distribution in the set: its centre, or otherwise the uniform one projected onto the set.
