@@ -32,7 +32,7 @@ l2 = 1e-3
 [set]
 name = "kl"                  # `fdro sets` lists them, `fdro choose` recommends one
 center = "samples"           # the mix of patients as it is, and all mixes
-radius = 0.5                 # within this divergence of it
+radius = 0.3                 # within this divergence of it; `fdro choose` says why
 
 [algorithm]
 name = "aspire-models"       # ours; "aspire-ease" is the paper's, "fed-avg" a baseline
