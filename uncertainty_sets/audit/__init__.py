@@ -5,9 +5,12 @@
 >>> from uncertainty_sets.audit import Audit
 >>> losses = np.random.default_rng(0).beta(1, 4, size=2000)
 >>> print(Audit(losses).radius_to_failure(KL, 0.3))
-the mean loss reaches 0.3 at KL 0.165  [in this sample, proved]
-not below 0.122 (confidence 95%)  [population, proved]
-0.146 to 0.185 (95%)  [population, asymptotic]
+the mean loss reaches 0.3 at KL 0.149
+  [in this sample, proved]
+not below 0.109 (confidence 95 %)
+  [population, proved]
+0.123 to 0.178 (95 %)
+  [population, asymptotic]
 
 Needs SciPy; `worst_subpopulation` and `world` need scikit-learn. In the order in which one would read:
 

@@ -30,7 +30,7 @@ class Statement(NamedTuple):
     holds: Holds
 
     def __str__(self) -> str:
-        return f"{self.text}  [{self.holds}]"
+        return f"{self.text}\n  [{self.holds}]"
 
 
 class Share(NamedTuple):
@@ -77,13 +77,19 @@ class Worst:
         """The numbers as sentences."""
         where = self.kind if np.isinf(self.size) else f"{self.kind} {self.size:.3g}"
         where += " over the groups" if self.shares and np.isfinite(self.size) else ""
-        found = [Statement(f"worst mean loss within {where}: {self.value:.4g}{_as_if(self.shares)}", Holds.SAMPLE)]
+        found = [
+            Statement(f"worst mean loss within {where}: {self.value:.4g}{_as_if(self.shares)}", Holds.SAMPLE)
+        ]
         if self.at_most is not None:
             given = ", given the labels" if self.shares else ""
-            found.append(Statement(f"at most {self.at_most:.4g} (confidence {self.confidence:.0%}{given})", Holds.PROVED))
+            found.append(
+                Statement(
+                    f"at most {self.at_most:.4g} (confidence {percent(self.confidence)}{given})", Holds.PROVED
+                )
+            )
         if self.interval is not None:
             low, high = self.interval
-            found.append(Statement(f"{low:.4g} to {high:.4g} ({self.confidence:.0%})", Holds.ASYMPTOTIC))
+            found.append(Statement(f"{low:.4g} to {high:.4g} ({percent(self.confidence)})", Holds.ASYMPTOTIC))
         return found
 
     def __str__(self) -> str:
@@ -135,16 +141,18 @@ class Failure:
         elif self.radius == 0.0:
             text = f"the mean loss is {self.threshold:.4g} or more without any shift"
         else:
-            text = f"the mean loss reaches {self.threshold:.4g} at {of} {self.radius:.3g}{_as_if(self.shares)}"
+            text = (
+                f"the mean loss reaches {self.threshold:.4g} at {of} {self.radius:.3g}{_as_if(self.shares)}"
+            )
             text += f" (tail {percent(self.tail)})" if self.tail is not None else ""
         found = [Statement(text, Holds.SAMPLE)]
         if self.at_least is not None:
             given = ", given the labels" if self.shares else ""
             less = "no radius" if self.at_least == np.inf else f"not below {self.at_least:.3g}"
-            found.append(Statement(f"{less} (confidence {self.confidence:.0%}{given})", Holds.PROVED))
+            found.append(Statement(f"{less} (confidence {percent(self.confidence)}{given})", Holds.PROVED))
         if self.interval is not None:
             low, high = self.interval
-            found.append(Statement(f"{low:.3g} to {high:.3g} ({self.confidence:.0%})", Holds.ASYMPTOTIC))
+            found.append(Statement(f"{low:.3g} to {high:.3g} ({percent(self.confidence)})", Holds.ASYMPTOTIC))
         return found
 
     def __str__(self) -> str:
@@ -236,12 +244,16 @@ class Subpopulation:
 
     def statements(self) -> list[Statement]:
         """The numbers as sentences."""
-        text = f"a part of {percent(self.share)} that the covariates tell has a mean loss of {self.estimate:.4g}"
+        text = (
+            f"a part of {percent(self.share)} that the covariates tell has a mean loss of {self.estimate:.4g}"
+        )
         found = [Statement(text, Holds.DESCRIPTION)]
         if self.at_least is not None:
             found.append(Statement(f"the worst such part: at least {self.at_least:.4g}", Holds.ASYMPTOTIC))
         if self.at_most is not None:
-            more = f"any part of that share: at most {self.at_most:.4g} (confidence {self.confidence:.0%})"
+            more = (
+                f"any part of that share: at most {self.at_most:.4g} (confidence {percent(self.confidence)})"
+            )
             found.append(Statement(more, Holds.PROVED))
         return found
 

@@ -10,7 +10,7 @@ import numpy as np
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.audit import inputs
 from uncertainty_sets.audit.answers import Failure, GroupRow, Interval, Subpopulation, World, Worst
-from uncertainty_sets.audit.bounds import Evidence
+from uncertainty_sets.audit.bounds import Evidence, evenly
 from uncertainty_sets.audit.families import Family, family_of
 from uncertainty_sets.audit.groups import Groups
 from uncertainty_sets.errors import InvalidInput
@@ -42,9 +42,12 @@ class Audit:
     >>> errors = np.r_[np.arange(900) % 20 == 0, np.arange(100) % 4 == 0]
     >>> audit = Audit(errors, groups=region)
     >>> print(audit.group_radius_to_failure(KL, 0.12))
-    the mean loss reaches 0.12 at KL over the groups 0.12, as if south went from 10 % to 35 %  [in this sample, proved]
-    not below 0.0101 (confidence 95%, given the labels)  [population, proved]
-    0.0145 to 0.327 (95%)  [population, asymptotic]
+    the mean loss reaches 0.12 at KL over the groups 0.227, as if south went from 10 % to 35 %
+      [in this sample, proved]
+    not below 0.0377 (confidence 95 %, given the labels)
+      [population, proved]
+    0.0454 to 0.547 (95 %)
+      [population, asymptotic]
 
     Args:
         losses: one for each row, larger is worse; errors may be true and false; or a column's name.
@@ -89,8 +92,7 @@ class Audit:
         if weights is not None:
             self.weight = weights
         elif self.cluster is not None:
-            sizes = np.bincount(self.cluster)
-            self.weight = 1.0 / (sizes.size * sizes[self.cluster])
+            self.weight = evenly(self.cluster)
         self.mean = float(self.weight @ self.losses)
         self.two_valued = self.bounds is not None and bool(np.isin(self.losses, self.bounds).all())
         self.unproved = ""
@@ -100,18 +102,22 @@ class Audit:
             self.unproved = "the rows have weights"
         self.groups: Groups | None = None
         if groups is not None:
-            self.groups = Groups(*inputs.as_groups(groups, data, self.n), self.losses, self.weight)
+            once = self.cluster if weights is None else None
+            self.groups = Groups(*inputs.as_groups(groups, data, self.n), self.losses, self.weight, once)
         self.covariates: Array | None = None
         self.names: list[str] = []
         if covariates is not None:
             self.covariates, self.names = inputs.as_covariates(covariates, data, names, self.n)
-        self._low, self._width = (0.0, 1.0) if self.bounds is None else (self.bounds[0], self.bounds[1] - self.bounds[0])
+        self._low, self._width = (
+            (0.0, 1.0) if self.bounds is None else (self.bounds[0], self.bounds[1] - self.bounds[0])
+        )
+        self._bounds_of_groups: Array | None = None
         self._evidence: Evidence | None = None
         if not self.unproved:
             scaled = (self.losses - self._low) / self._width
             self._evidence = Evidence(scaled, self.two_valued, self.cluster)
 
-    # -- over the rows ----------------------------------------------------------------------------------------
+    # -- over the rows --------------------------------------------------------------------------------------
 
     def mean_at_most(self) -> float | None:
         """An upper bound of the population's mean loss, proved; None if nothing is."""
@@ -156,7 +162,9 @@ class Audit:
         least = family.around(self.weight, 1.0).radius_for(self.losses, threshold)
         at_least, why = self._proved(family)
         if not why and self._evidence is not None:
-            at_least = self._evidence.radius_at_least(family, (threshold - self._low) / self._width, self.miss)
+            at_least = self._evidence.radius_at_least(
+                family, (threshold - self._low) / self._width, self.miss
+            )
         interval = None
         if 0.0 < least.radius < np.inf and self._asymptotic(least.p):
             if family.kind is CVaR:
@@ -173,7 +181,7 @@ class Audit:
             at_least, interval, least.p, tail=tail, unproved=why,
         )  # fmt: skip
 
-    # -- over the groups --------------------------------------------------------------------------------------
+    # -- over the groups ------------------------------------------------------------------------------------
 
     def worst_groups(self, kind: Any = None, size: float | None = None) -> Worst:
         """Return the largest mean loss over mixes of the groups, the rows of each as they are.
@@ -185,7 +193,11 @@ class Audit:
         groups = self._groups()
         if (kind is None) != (size is None):
             raise InvalidInput("a set of mixes needs a kind and a size; without both, every mix is possible")
-        bounds = None if self._evidence is None else self._low + self._width * groups.at_most(self._evidence, self.miss)
+        bounds = (
+            None
+            if self._evidence is None
+            else self._low + self._width * groups.at_most(self._evidence, self.miss)
+        )
         if kind is None or size is None:
             p = np.zeros(len(groups))
             p[int(groups.means.argmax())] = 1.0
@@ -215,15 +227,14 @@ class Audit:
         groups, family = self._groups(), family_of(kind)
         subject = family.around(groups.share, 1.0)
         least = subject.radius_for(groups.means, threshold)
-        at_least = None
-        if self._evidence is not None:
-            bounds = self._low + self._width * groups.at_most(self._evidence, self.miss)
+        at_least, bounds = None, self._group_bounds()
+        if bounds is not None:
             at_least = float(subject.radius_for(bounds, threshold).lower_bound)
         interval = None
         if 0.0 < least.radius < np.inf and self._enough():
             effect = groups.effects(family, least)
             if effect is not None:
-                interval = self._root(least.radius, self._deviation(effect * self.weight))
+                interval = self._root(least.radius, self._deviation(effect))
         tail = family.size_of(least.radius) if family.size == "tail" and least.radius < np.inf else None
         return Failure(
             family.name, float(threshold), self.confidence, float(least.radius), float(least.lower_bound),
@@ -231,34 +242,47 @@ class Audit:
         )  # fmt: skip
 
     def group_table(self, kind: Any = None, size: float | None = None) -> list[GroupRow]:
-        """The groups, the worst first; with a kind and a size also how far each share can grow (`translate`)."""
+        """The groups, the worst first; with a kind and a size also how far a share can grow (`translate`)."""
         groups = self._groups()
-        bounds = None if self._evidence is None else self._low + self._width * groups.at_most(self._evidence, self.miss)
-        moves = {} if kind is None or size is None else {row[0]: row[1:] for row in self.translate(kind, size)}
+        bounds = (
+            None
+            if self._evidence is None
+            else self._low + self._width * groups.at_most(self._evidence, self.miss)
+        )
+        moves = (
+            {} if kind is None or size is None else {row[0]: row[1:] for row in self.translate(kind, size)}
+        )
         rows = []
         for g in np.argsort(-groups.means, kind="stable").tolist():
             name = groups.names[g]
             rows.append(
                 GroupRow(
-                    name, int(groups.sizes[g]), float(groups.share[g]), float(groups.means[g]),
-                    None if bounds is None else float(bounds[g]), *moves.get(name, ()),
+                    name,
+                    int(groups.sizes[g]),
+                    float(groups.share[g]),
+                    float(groups.means[g]),
+                    None if bounds is None else float(bounds[g]),
+                    *moves.get(name, ()),
                 )  # fmt: skip
             )
         return rows
 
     def translate(self, kind: Any, size: float) -> list[tuple[str, float, float]]:
-        """For each group: how large its share can be at that size, and the radius at which it doubles."""
+        """For each group: how large its share can be at that size, and the radius at which it
+        doubles (infinite above one half)."""
         groups, family = self._groups(), family_of(kind)
         size = family.check(size)
         rows = []
         for name, share in zip(groups.names, groups.share.tolist(), strict=True):
             two = np.array([1.0 - share, share])
             grown = float(family.around(two, size).worst_case([0.0, 1.0]).value)
-            doubled = float(family.around(two, 1.0).radius_for([0.0, 1.0], min(1.0, 2.0 * share)).radius)
+            doubled = math.inf
+            if share <= 0.5:
+                doubled = float(family.around(two, 1.0).radius_for([0.0, 1.0], 2.0 * share).radius)
             rows.append((name, grown, doubled))
         return rows
 
-    # -- over the covariates: descriptions, and one lower bound -----------------------------------------------
+    # -- over the covariates: descriptions, and one lower bound ---------------------------------------------
 
     def worst_subpopulation(self, share: float, *, model: Any = None, folds: int = 5) -> Subpopulation:
         """Return the worst mean over parts of that share of the data that the covariates tell.
@@ -296,12 +320,21 @@ class Audit:
 
         return Report.of(self, threshold, kind, radius)
 
-    # -- what they share --------------------------------------------------------------------------------------
+    # -- what they share ------------------------------------------------------------------------------------
 
     def _groups(self) -> Groups:
         if self.groups is None:
             raise InvalidInput("this audit has no groups: Audit(losses, groups=…)", parameter="groups")
         return self.groups
+
+    def _group_bounds(self) -> Array | None:
+        """Upper bounds of the groups' means that hold at once; None if nothing is proved."""
+        if self._evidence is None:
+            return None
+        if self._bounds_of_groups is None:
+            scaled = self._groups().at_most(self._evidence, self.miss)
+            self._bounds_of_groups = self._low + self._width * scaled
+        return self._bounds_of_groups
 
     def _back(self, scaled: float) -> float:
         return self._low + self._width * scaled
@@ -310,7 +343,10 @@ class Audit:
         """Why nothing can be proved for the population, if so."""
         if self.unproved or family.is_known:
             return None, self.unproved
-        return None, f"the worst case over {family.name} is not a function of the losses' law that grows with it"
+        return (
+            None,
+            f"the worst case over {family.name} is not a function of the losses' law that grows with it",
+        )
 
     def _units(self) -> float:
         """How many independent rows there are, by their weights (Kish)."""
@@ -323,7 +359,8 @@ class Audit:
             return False
         with_loss, without = self.losses > self.bounds[0], self.losses < self.bounds[1]
         if self.cluster is not None:
-            with_loss, without = (np.bincount(self.cluster, each) > 0 for each in (with_loss, without))
+            with_loss = np.bincount(self.cluster, with_loss) > 0
+            without = np.bincount(self.cluster, without) > 0
         return self._units() >= ENOUGH and min(int(with_loss.sum()), int(without.sum())) >= ERRORS
 
     def _asymptotic(self, p: Array) -> bool:
@@ -335,7 +372,7 @@ class Audit:
         if centre:
             parts = parts - self.weight * float(parts.sum())
         if self.cluster is not None:
-            parts = np.bincount(self.cluster, parts)
+            parts = np.asarray(np.bincount(self.cluster, parts), dtype=np.float64)
         return math.sqrt(float(parts @ parts))
 
     def _quantile(self) -> float:

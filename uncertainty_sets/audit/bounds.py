@@ -1,10 +1,10 @@
 """Finite-sample bounds: what holds for the population with a given confidence, at every number of samples.
 
-| losses | bound of the worst case | why |
-|---|---|---|
-| 0 and 1 | the oracle at the Clopper-Pearson bound of the rate | the worst case grows with the rate |
-| bounded; KL, EVaR, χ², CVaR | the dual at multipliers fixed beforehand, means by betting | union over the multipliers |
-| bounded; other sets that depend on the law alone | the oracle on a law that is stochastically larger | DKW-Massart |
+| losses, set | bound of the worst case |
+|---|---|
+| 0 and 1 | the oracle at the Clopper-Pearson bound of the rate, with which the worst case grows |
+| bounded; KL, EVaR, χ², CVaR | the dual at multipliers fixed beforehand, its means bounded by betting |
+| bounded; others of the law alone | the oracle on a law that is stochastically larger (DKW-Massart) |
 
 docs/audit-theory.md has the proofs. Rows that depend on each other come in clusters, which are independent:
 then a cluster's mean is one sample of the betting bound, and one row of each cluster goes into the others.
@@ -42,6 +42,12 @@ def binomial_upper(count: Any, n: Any, miss: float) -> Any:
     return np.where(k >= total, 1.0, inner)
 
 
+def evenly(cluster: NDArray[np.intp]) -> Array:
+    """Weights with which every cluster counts once and its rows share that."""
+    _, code, sizes = np.unique(cluster, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / (sizes.size * sizes[code]))
+
+
 def mean_upper(x: Array, miss: float) -> float:
     """An upper bound of the mean of samples in [0, 1], in an order that says nothing.
 
@@ -68,7 +74,7 @@ class Evidence:
 
     def _unit_means(self, x: Array) -> Array:
         """The mean of x in each unit, in the random order."""
-        if self.cluster is None:
+        if self.cluster is None or self.sizes is None:
             return np.asarray(x[self._order])
         return np.asarray((np.bincount(self.cluster, x) / self.sizes)[self._order])
 

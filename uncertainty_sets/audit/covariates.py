@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.audit.answers import Cell, Interval, Subpopulation, World
-from uncertainty_sets.audit.bounds import ORDER, Evidence
+from uncertainty_sets.audit.bounds import ORDER, Evidence, evenly
 from uncertainty_sets.audit.families import Family, family_of
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.packages import load
@@ -37,11 +37,14 @@ def predicted(audit: Audit, model: Any, folds: int) -> tuple[Array, NDArray[np.i
     Rows of one cluster are in one fold.
     """
     if audit.covariates is None:
-        raise InvalidInput("this audit has no covariates: Audit(losses, covariates=…)", parameter="covariates")
+        raise InvalidInput(
+            "this audit has no covariates: Audit(losses, covariates=…)", parameter="covariates"
+        )
     units = audit.n if audit.cluster is None else int(audit.cluster.max()) + 1
     if not 2 <= folds <= units // 20:
         raise InvalidInput(
-            f"folds must be at least 2 with 20 independent rows or more in each, got folds={folds} and {units} rows",
+            f"folds must be at least 2, with 20 independent rows or more in each, got folds={folds} and "
+            f"{units} rows",
             parameter="folds",
         )
     if model is None:
@@ -83,7 +86,10 @@ def worst_subpopulation(audit: Audit, share: float, model: Any, folds: int) -> S
         ndtri = load("scipy.special", "an audit").ndtri
         at_least = total - float(ndtri(audit.confidence)) * audit._deviation(parts)
         at_least = max(at_least, audit._low)
-    return Subpopulation(share, audit.confidence, total, at_least, audit.worst(family.kind, share).at_most)
+    at_most = audit.worst(family.kind, share).at_most
+    if at_most is not None and at_most >= audit._back(1.0):  # which is known beforehand
+        at_most = None
+    return Subpopulation(share, audit.confidence, total, at_least, at_most)
 
 
 def world(audit: Audit, family: Family, size: float, model: Any, depth: int) -> World:
@@ -110,13 +116,12 @@ def world(audit: Audit, family: Family, size: float, model: Any, depth: int) -> 
         here = np.flatnonzero(kept & (leaf == node))
         if not here.size:
             continue
-        weight, losses = audit.weight[here] / audit.weight[here].sum(), audit.losses[here]
-        cells.append(
-            Cell(
-                rule, float(audit.weight[here].sum() / audit.weight[kept].sum()),
-                float(p[here].sum() / p[kept].sum()), float(weight @ losses), _interval(audit, here, len(rules)),
-            )
-        )  # fmt: skip
+        weight = audit.weight[here] / audit.weight[here].sum()
+        if audit.cluster is not None and audit._evidence is not None:
+            weight = evenly(audit.cluster[here])
+        now = float(audit.weight[here].sum() / audit.weight[kept].sum())
+        then, mean = float(p[here].sum() / p[kept].sum()), float(weight @ audit.losses[here])
+        cells.append(Cell(rule, now, then, mean, _interval(audit, here, len(rules))))
     cells.sort(key=lambda cell: -cell.weight / max(cell.share, 1e-12))
     return World(family.name, size, tuple(cells), shifts, p)
 
@@ -143,7 +148,9 @@ def _rules(tree: Any, names: list[str]) -> dict[int, str]:
     while waiting:
         node, rule = waiting.pop()
         if tree.children_left[node] < 0:
-            found[node] = " and ".join(_condition(names[j], *limits) for j, limits in rule.items()) or "everything"
+            found[node] = (
+                " and ".join(_condition(names[j], *limits) for j, limits in rule.items()) or "everything"
+            )
             continue
         j, cut = int(tree.feature[node]), float(tree.threshold[node])
         low, high = rule.get(j, (-math.inf, math.inf))
@@ -153,7 +160,7 @@ def _rules(tree: Any, names: list[str]) -> dict[int, str]:
 
 
 def _condition(name: str, low: float, high: float) -> str:
-    if " = " in name and low == 0.5 or " = " in name and high == 0.5:
+    if " = " in name and 0.5 in (low, high):  # a word: 0 or 1
         return name if low == 0.5 else name.replace(" = ", " ≠ ")
     if low == -math.inf:
         return f"{name} ≤ {high:.3g}"

@@ -1,4 +1,4 @@
-"""What is known about each kind of set over samples: its size, its influence function, its dual at a multiplier.
+"""What is known about each kind of set over samples: its size, influence function, dual at a multiplier.
 
 Write L = p/q for the likelihood ratio of the worst case, and R(ρ) for the largest mean loss within ρ of the
 law P of the losses. For a φ-divergence,
@@ -96,7 +96,7 @@ class Family:
             return np.asarray(np.log(safe) if power == 0.0 else safe**power / power)
         return None
 
-    # -- finite samples: the dual at a multiplier that was fixed beforehand, for losses in [0, 1] -------------
+    # -- finite samples: the dual at a multiplier that was fixed beforehand, for losses in [0, 1] -----------
 
     def multipliers(self, sample: Array, points: int) -> Array:
         """Multipliers that are best at sizes from 1/n to the largest of interest, by a sample of its own."""
@@ -150,7 +150,9 @@ def family_of(given: Any) -> Family:
     options = dict(getattr(make, "keywords", {}) or {})
     if not (isinstance(kind, type) and issubclass(kind, UncertaintySet)):
         raise InvalidParameter(
-            f"a kind of set is needed, a class such as KL or its name, got {given!r}", parameter="kind", value=given
+            f"a kind of set is needed, a class such as KL or its name, got {given!r}",
+            parameter="kind",
+            value=given,
         )
     names = parameters_of(kind)
     size = next((name for name in ("radius", "tail") if name in names), "")

@@ -1,4 +1,4 @@
-"""Groups of rows, disjoint or overlapping: their shares, mean losses, bounds, and influence on a mix of them."""
+"""Groups of rows, disjoint or overlapping: their shares, mean losses, bounds, and influence on a mix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.audit.answers import Share
-from uncertainty_sets.audit.bounds import Evidence
+from uncertainty_sets.audit.bounds import Evidence, evenly
 from uncertainty_sets.audit.families import Family
 from uncertainty_sets.inverse import LeastRadius
 
@@ -19,23 +19,35 @@ class Groups:
     """The groups of an audit.
 
     A world is a distribution over the groups with the rows of each as they are. Shares are those of the
-    rows; of overlapping groups they are divided by their sum, and their mix is then not the data's.
+    rows; of overlapping groups they are divided by their sum, and their mix is then not the data's. Of
+    clusters each counts once in every group that it has rows in.
 
     Args:
         names: of the groups.
         rows: the rows of each.
         disjoint: whether no row is in two.
         losses, weight: of the rows.
+        cluster: the cluster of each row, if clusters count once.
     """
 
     def __init__(
-        self, names: Sequence[str], rows: Sequence[NDArray[np.intp]], disjoint: bool, losses: Array, weight: Array
+        self,
+        names: Sequence[str],
+        rows: Sequence[NDArray[np.intp]],
+        disjoint: bool,
+        losses: Array,
+        weight: Array,
+        cluster: NDArray[np.intp] | None = None,
     ) -> None:
         self.names, self.rows, self.disjoint = list(names), list(rows), disjoint
         self.losses, self.weight = losses, weight
-        self.mass = np.array([float(weight[of].sum()) for of in rows])
-        self.share = self.mass / self.mass.sum()
-        self.means = np.array([float(weight[of] @ losses[of]) for of in rows]) / self.mass
+        mass = np.array([float(weight[of].sum()) for of in rows])
+        self.total = float(mass.sum())
+        self.share = mass / self.total
+        self.inner = [
+            weight[of] / mass[g] if cluster is None else evenly(cluster[of]) for g, of in enumerate(rows)
+        ]
+        self.means = np.array([float(inner @ losses[of]) for of, inner in zip(rows, self.inner, strict=True)])
         self.sizes = np.array([of.size for of in rows])
 
     def __len__(self) -> int:
@@ -55,9 +67,13 @@ class Groups:
     def shares(self, p: Array) -> tuple[Share, ...]:
         """Every group now and in a mix."""
         if not np.isfinite(p).all():
-            return tuple(Share(name, float(now), float("nan")) for name, now in zip(self.names, self.share, strict=True))
+            return tuple(
+                Share(name, float(now), float("nan"))
+                for name, now in zip(self.names, self.share, strict=True)
+            )
         return tuple(
-            Share(name, float(now), float(then)) for name, now, then in zip(self.names, self.share, p, strict=True)
+            Share(name, float(now), float(then))
+            for name, now, then in zip(self.names, self.share, p, strict=True)
         )
 
     def effects(self, family: Family, least: LeastRadius) -> Array | None:
@@ -72,13 +88,13 @@ class Groups:
         influence = family.influence(p / self.share)
         if influence is None:
             return None
-        shared = by_share / float(self.mass.sum()) * (influence - float(self.share @ influence))
-        slope = by_mean * p / self.mass
+        shared = by_share / self.total * (influence - float(self.share @ influence))
         if self.disjoint:
-            return np.asarray(shared[self._code] + slope[self._code] * self._away)
+            return np.asarray(self.weight * shared[self._code] + (by_mean * p)[self._code] * self._away)
         effect = np.zeros(self.losses.size)
         for g, of in enumerate(self.rows):
-            effect[of] += shared[g] + slope[g] * (self.losses[of] - self.means[g])
+            own = self.inner[g] * (self.losses[of] - self.means[g])
+            effect[of] += self.weight[of] * shared[g] + by_mean * p[g] * own
         return effect
 
     @cached_property
@@ -91,5 +107,8 @@ class Groups:
 
     @cached_property
     def _away(self) -> Array:
-        """How far each loss is from its group's mean."""
-        return np.asarray(self.losses - self.means[self._code])
+        """How far each loss is from its group's mean, times its weight in the group."""
+        away = np.empty(self.losses.size)
+        for of, inner, mean in zip(self.rows, self.inner, self.means, strict=True):
+            away[of] = inner * (self.losses[of] - mean)
+        return away

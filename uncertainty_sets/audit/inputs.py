@@ -36,12 +36,16 @@ def plain(value: Any) -> NDArray[Any]:
 def column(data: Any, name: str, what: str) -> NDArray[Any]:
     """A column of a table by name."""
     if data is None:
-        raise InvalidInput(f"{what}={name!r} is the name of a column: give the table as data=", parameter=what)
+        raise InvalidInput(
+            f"{what}={name!r} is the name of a column: give the table as data=", parameter=what
+        )
     if hasattr(data, "collect") and not hasattr(data, "to_numpy"):
         raise InvalidInput("data is lazy: give data.collect()", parameter="data")
-    names = list(getattr(data, "columns", None) or getattr(data, "column_names", None) or data) if not hasattr(
-        data, "iloc"
-    ) else [str(each) for each in data.columns]
+    names = (
+        list(getattr(data, "columns", None) or getattr(data, "column_names", None) or data)
+        if not hasattr(data, "iloc")
+        else [str(each) for each in data.columns]
+    )
     if name not in names:
         known = [str(each) for each in names]
         raise InvalidInput(f"data has no column {name!r}{instead(name, known, 'It has')}", parameter=what)
@@ -64,8 +68,8 @@ def as_losses(given: Any, data: Any) -> Array:
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         raise InvalidInput(
-            f"losses must be finite: row {bad[0]} has {losses[bad[0]]}, and {bad.size - 1} more rows are not; "
-            "drop these rows, or decide what they cost",
+            f"losses must be finite: row {bad[0]} has {losses[bad[0]]}, and {bad.size - 1} more "
+            "are not; drop these rows, or decide what they cost",
             parameter="losses",
         )
     return losses
@@ -77,13 +81,15 @@ def as_bounds(given: Any, losses: Array) -> tuple[float, float] | None:
         return None
     low, top = (float(each) for each in given)
     if not low < top or not np.isfinite([low, top]).all():
-        raise InvalidInput(f"bounds must be two finite numbers, the smaller first, got {given!r}", parameter="bounds")
+        raise InvalidInput(
+            f"bounds must be two finite numbers, the smaller first, got {given!r}", parameter="bounds"
+        )
     least, most = float(losses.min()), float(losses.max())
     if least < low or most > top:
         raise InvalidInput(
-            f"losses go from {least:.6g} to {most:.6g}, outside bounds=({low:g}, {top:g}). Give the least and "
-            "largest loss that are possible, known without these data; or clip: losses.clip(low, high), which "
-            "audits the clipped loss; or bounds=None, and nothing is said of the population",
+            f"losses go from {least:.6g} to {most:.6g}, outside bounds=({low:g}, {top:g}). Give the least "
+            "and largest loss that are possible, known without these data; or clip: losses.clip(low, high), "
+            "which audits the clipped loss; or bounds=None, and nothing is said of the population",
             parameter="bounds",
         )
     return low, top
@@ -107,22 +113,33 @@ def codes(given: Any, n: int, what: str) -> tuple[list[str], NDArray[np.intp]]:
     """Labels and the number of each row's label, in sorted order of the labels."""
     values = plain(given)
     if values.shape != (n,):
-        raise InvalidInput(f"{what} must have a label for each of {n} rows, got shape {values.shape}", parameter=what)
+        raise InvalidInput(
+            f"{what} must have a label for each of {n} rows, got shape {values.shape}", parameter=what
+        )
     if values.dtype.kind in "iub":
         labels, code = np.unique(values, return_inverse=True)
         return [str(each) for each in labels.tolist()], code.astype(np.intp)
     listed = values.tolist()
-    missing = next((k for k, each in enumerate(listed) if each is None or each != each), None)
+    missing = next((k for k, each in enumerate(listed) if _is_missing(each)), None)
     if missing is not None or "" in listed:
         row = listed.index("") if missing is None else missing
-        raise InvalidInput(f"{what} has no label in row {row}: give missing ones a name of their own", parameter=what)
+        raise InvalidInput(
+            f"{what} has no label in row {row}: give missing ones a name of their own", parameter=what
+        )
     places: dict[Any, int] = {}
     found = np.fromiter((places.setdefault(each, len(places)) for each in listed), np.intp, n)
-    order = sorted(range(len(places)), key=lambda k: _sortable(list(places)[k]) if len(places) < 2000 else str(k))
+    order = sorted(
+        range(len(places)), key=lambda k: _sortable(list(places)[k]) if len(places) < 2000 else str(k)
+    )
     known = list(places)
     rank = np.empty(len(order), np.intp)
     rank[order] = np.arange(len(order))
     return [str(known[k]) for k in order], rank[found]
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, and what pandas has in their place."""
+    return label is None or type(label).__name__ in {"NAType", "NaTType"} or label != label  # noqa: PLR0124
 
 
 def _sortable(label: Any) -> tuple[int, float, str]:
@@ -148,7 +165,9 @@ def as_groups(given: Any, data: Any, n: int) -> tuple[list[str], list[NDArray[np
         if values.ndim == 1:
             return _disjoint(*codes(values, n, "groups"))
         own = getattr(given, "columns", None)
-        names = [f"group {g}" for g in range(values.shape[-1])] if own is None else [str(each) for each in own]
+        names = (
+            [f"group {g}" for g in range(values.shape[-1])] if own is None else [str(each) for each in own]
+        )
         columns = list(values.T)
     rows = []
     for name, each in zip(names, columns, strict=True):
@@ -188,6 +207,8 @@ def as_covariates(given: Any, data: Any, names: Sequence[str] | None, n: int) ->
         given = [given]
     if data is not None and isinstance(given, Sequence) and all(isinstance(each, str) for each in given):
         labels, parts = list(given), [column(data, each, "covariates") for each in given]
+    elif isinstance(given, Mapping):
+        labels, parts = [str(each) for each in given], [plain(each) for each in given.values()]
     elif hasattr(given, "columns") and not callable(given.columns):
         labels = [str(each) for each in given.columns]
         parts = [column(given, each, "covariates") for each in labels]
@@ -197,12 +218,16 @@ def as_covariates(given: Any, data: Any, names: Sequence[str] | None, n: int) ->
         labels = list(names) if names is not None else [f"x{j}" for j in range(values.shape[-1])]
         parts = list(values.T)
     if len(labels) != len(parts):
-        raise InvalidInput(f"names must be {len(parts)}, one for each covariate, got {len(labels)}", parameter="names")
+        raise InvalidInput(
+            f"names must be {len(parts)}, one for each covariate, got {len(labels)}", parameter="names"
+        )
     found: list[Array] = []
     shown: list[str] = []
     for label, part in zip(labels, parts, strict=True):
         if part.shape != (n,):
-            raise InvalidInput(f"covariate {label!r} must have {n} rows, got shape {part.shape}", parameter="covariates")
+            raise InvalidInput(
+                f"covariate {label!r} must have {n} rows, got shape {part.shape}", parameter="covariates"
+            )
         for name, values in _numbers(label, part):
             shown.append(name)
             found.append(values)
@@ -214,7 +239,7 @@ def _numbers(label: str, part: NDArray[Any]) -> list[tuple[str, Array]]:
     try:
         values = part.astype(np.float64)
     except (TypeError, ValueError):
-        words = np.array(["missing" if each is None or each != each else str(each) for each in part.tolist()])
+        words = np.array(["missing" if _is_missing(each) else str(each) for each in part.tolist()])
         kinds = sorted(set(words.tolist()))
         if len(kinds) > MOST_CATEGORIES:
             raise InvalidInput(
@@ -224,7 +249,7 @@ def _numbers(label: str, part: NDArray[Any]) -> list[tuple[str, Array]]:
         return [(f"{label} = {kind}", (words == kind).astype(np.float64)) for kind in kinds]
     if not np.isfinite(values).all():
         raise InvalidInput(
-            f"covariate {label!r} has NaN or infinity in row {int(np.argmin(np.isfinite(values)))}; fill it first",
+            f"covariate {label!r} has NaN or infinity in row {int(np.argmin(np.isfinite(values)))}; fill it",
             parameter="covariates",
         )
     return [(label, values)]

@@ -142,6 +142,4 @@ def _least(q: Array, f: Array, target: float) -> LeastRadius:
     bound = float(q @ np.maximum(g - a, 0.0)) / -a
     lower = max((1.0 - bound) / bound, 0.0)
     radius = max(left / tail, lower)
-    return LeastRadius(
-        radius, lower, radius - lower, p, float(p @ f), 1.0 / (tail * -a), "closed-form", 2
-    )
+    return LeastRadius(radius, lower, radius - lower, p, float(p @ f), 1.0 / (tail * -a), "closed-form", 2)
