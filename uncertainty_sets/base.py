@@ -184,8 +184,9 @@ class UncertaintySet(Oracle):
         """Return the least radius (or budget) at which the largest pᵀf reaches a target.
 
         The set's own radius does not matter. The radius is 0 if the centre's mean reaches the target, and
-        infinite if no radius does: `reached` is False then. KL, TotalVariation, ChiSquare and the power
-        divergences have a closed form; other sets need a few oracle calls per target.
+        infinite if no radius does: `reached` is False then. KL, TotalVariation, ChiSquare, the power
+        divergences and CVaR have a closed form; other sets need a few oracle calls per target. Risk measures
+        are asked for their tail: the radius is 1/tail - 1 for CVaR, and -log tail for EVaR.
 
         Args:
             losses: finite numbers, shape (N,) or (B, N).
