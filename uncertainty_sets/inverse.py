@@ -157,7 +157,6 @@ def required(subject: Sized) -> str:
 
 def radius_for(subject: Sized, losses: ArrayLike, target: ArrayLike) -> LeastRadius:
     """Answer `UncertaintySet.radius_for`."""
-    required(subject)
     f = subject._check_losses(losses)
     t = as_floats("target", target, InvalidInput)
     if t.ndim > 1 or not np.isfinite(t).all() or (f.ndim == 2 and t.ndim == 1 and len(t) != len(f)):
@@ -169,6 +168,7 @@ def radius_for(subject: Sized, losses: ArrayLike, target: ArrayLike) -> LeastRad
     T = np.array(np.broadcast_to(t, (count,)))
     found = subject._closed_radius(F, T)
     if found is None:
+        required(subject)
         reject_not_finite(f)
         found = gather([_by_oracle(subject._row(b), F[b], float(T[b])) for b in range(count)])
     return found.row(0) if single else found
