@@ -145,7 +145,7 @@ class UncertaintySet(Oracle):
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
         answer: WorstCase | None = None
-        if backend in {"auto", "closed-form"}:
+        if backend in ("auto", "closed-form"):
             if self._certified:
                 answer = self._closed_form(f, warm_start, out)
             else:
