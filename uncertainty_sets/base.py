@@ -414,6 +414,11 @@ class UncertaintySet(Oracle):
         """The least radius at which the set has p, if there is a formula; None tries radii instead."""
         return None
 
+    @property
+    def _distance_is_quick(self) -> bool:
+        """Whether that takes no program to solve: then `radius_for` asks for it at every step."""
+        return True
+
     def _projection(self) -> Callable[[Array], Array] | None:
         """The function target ↦ nearest point of the set, if it has a closed form (projection.py)."""
         return None

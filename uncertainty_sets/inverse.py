@@ -66,6 +66,9 @@ class Sized(Protocol):
 
     def _distance(self, p: Array) -> float | None: ...
 
+    @property
+    def _distance_is_quick(self) -> bool: ...
+
 
 @dataclass(frozen=True, repr=False)
 class LeastRadius:
@@ -393,10 +396,9 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
         warm = tried.worst_case(g, warm_start=warm)
         p = _of_sum_one(warm.p)
         value, slope = _exactly(p, g), tried._slope(g, warm)
+        own = tried._distance(p) if tried._distance_is_quick else None
         found.take(
-            _Tried(radius, warm, slope, tried._concave_in_power, p, value, rounding, tried._distance(p)),
-            center,
-            mean,
+            _Tried(radius, warm, slope, tried._concave_in_power, p, value, rounding, own), center, mean
         )
         if found.low == np.inf:
             return _nowhere(f.size, calls)
