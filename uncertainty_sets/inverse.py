@@ -74,9 +74,9 @@ class Sized(Protocol):
 class LeastRadius:
     """The least radius (or budget) at which the worst case reaches a target, with its proof.
 
-    Losses and target are known to their last digit, which limits the radius too: to `multiplier` times 64 ulps
-    of the largest of them, beside 1e-9 of the radius. Near the largest loss, where the multiplier grows without
-    bound, that may be most of the radius; `gap` says how much it is.
+    Losses and target are known to their last digit, which limits the radius too: to `multiplier` times 64
+    ulps of the largest of them, beside 1e-9 of the radius. Near the largest loss, where the multiplier grows
+    without bound, that may be most of the radius; `gap` says how much it is.
 
     For several targets or rows every field except `backend` has a leading axis of length B.
 
