@@ -362,7 +362,7 @@ class Audit:
         if self.cluster is not None:
             with_loss = np.bincount(self.cluster, with_loss) > 0
             without = np.bincount(self.cluster, without) > 0
-        return self._units() >= ENOUGH and min(int(with_loss.sum()), int(without.sum())) >= ERRORS
+        return self._units() >= ENOUGH - 1e-6 and min(int(with_loss.sum()), int(without.sum())) >= ERRORS
 
     def _asymptotic(self, p: Array) -> bool:
         """The same for a worst case over the rows, which some must carry."""

@@ -151,6 +151,7 @@ def picture(report: Report) -> str:
         report.unit,
         (report.threshold, f"threshold {report.shown(report.threshold)}"),
         marks,
+        report.shown,
     )
 
 
