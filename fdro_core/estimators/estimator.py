@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from html import escape
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,9 @@ from fdro_core.estimators.groups import Grouped, index_groups, warn_if_forgotten
 from fdro_core.solving import solve
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendMissing, InvalidInput
+
+if TYPE_CHECKING:
+    from uncertainty_sets.audit import Audit
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
@@ -301,6 +304,24 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
         size = getattr(self.uncertainty_set_, "radius", None)
         name = type(self.uncertainty_set_).__name__
         return name if size is None or np.ndim(size) else f"{name} of radius {float(size):.3g}"
+
+    def audit(self, X: Any, y: Any, groups: Any = None, *, scoring: Any = None, **options: Any) -> Audit:
+        """Ask how far the world may move before the model fails, on data that training did not see.
+
+        Args:
+            X, y: new data.
+            groups: of its samples.
+            scoring: what a loss is, a scorer of scikit-learn that is a mean over samples; None: errors of a
+                classifier, absolute errors of a regressor.
+            options: of `uncertainty_sets.audit.Audit`, such as covariates and clusters; a regressor's losses
+                have no known bounds unless `bounds` says so.
+        """
+        from uncertainty_sets.audit import Audit, losses_of
+
+        losses = losses_of(self, X, y, scoring)
+        if scoring is not None or not hasattr(self, "classes_"):
+            options.setdefault("bounds", None)
+        return Audit(losses, groups=groups, **options)
 
     def _training_columns(self) -> dict[str, list[Any]]:
         """More columns about the training data."""
