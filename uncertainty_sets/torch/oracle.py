@@ -101,7 +101,7 @@ def _differentiable(
     names, tensors = tuple(given), tuple(given.values())
     if torch.compiler.is_compiling():
         number = solve.register(oracle)
-        value, p, _ = torch.ops.fdro.worst_case(f, list(tensors), list(names), number, backend)
+        value, p, _ = torch.ops.fdro.worst_case(f, list(tensors), ";".join(names), number, backend)
     else:
         apply = solve.Solve.apply if _is_transformed(torch) else solve.solve_now
         value, p, _ = apply(oracle, backend, names, known, f, *tensors)
@@ -110,8 +110,7 @@ def _differentiable(
 
 def _as_numbers(torch: Any, oracle: Oracle, parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters as float64 on the CPU, distributions divided by their sums."""
-    known = oracle._given_by_name()
-    found = {}
+    known, found = dict(_names_of(oracle)), {}
     for name, given in parameters.items():
         if name not in known:
             raise InvalidInput(
@@ -120,8 +119,17 @@ def _as_numbers(torch: Any, oracle: Oracle, parameters: dict[str, Any]) -> dict[
                 parameter=name,
             )
         each = torch.as_tensor(given).to("cpu", torch.float64)
-        found[name] = each / each.sum(-1, keepdim=True) if oracle._is_distribution(name) else each
+        found[name] = each / each.sum(-1, keepdim=True) if known[name] else each
     return found
+
+
+def _names_of(oracle: Oracle) -> tuple[tuple[str, bool], ...]:
+    """The parameters with derivatives, and whether each is a distribution."""
+    return tuple((name, oracle._is_distribution(name)) for name in oracle._given_by_name())
+
+
+# torch.compile takes the answer as a constant, as torch.compiler.assume_constant_result would mark it.
+_names_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _check(torch: Any, losses: Any, uncertainty_set: Any) -> None:

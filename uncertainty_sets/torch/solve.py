@@ -225,19 +225,24 @@ def register(uncertainty_set: Oracle) -> int:
 register._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compiler.assume_constant_result
 
 
-def _operator(losses: Any, parameters: Sequence[Any], names: Sequence[str], number: int, backend: str) -> Any:
-    found = Solve.forward(sets[number], backend, tuple(names), None, losses, *parameters)
+def _split(names: str) -> Names:
+    """The names of parameters that an operator takes as one string."""
+    return tuple(names.split(";")) if names else ()
+
+
+def _operator(losses: Any, parameters: Sequence[Any], names: str, number: int, backend: str) -> Any:
+    found = Solve.forward(sets[number], backend, _split(names), None, losses, *parameters)
     return tuple(each.clone() for each in found)  # an operator's outputs share no memory
 
 
-def _shapes(losses: Any, parameters: Sequence[Any], names: Sequence[str], number: int, backend: str) -> Any:
+def _shapes(losses: Any, parameters: Sequence[Any], names: str, number: int, backend: str) -> Any:
     leading = losses.shape[:-1]
     return losses.new_empty(leading), torch.empty_like(losses), losses.new_empty(leading)
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
     losses, parameters, names, number, _ = inputs
-    ctx.number, ctx.names = number, tuple(names)
+    ctx.number, ctx.names = number, _split(names)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(losses, *parameters, *output[1:])
 
@@ -245,14 +250,14 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 def _pull(ctx: Any, *above: Any) -> Any:
     losses, *parameters, p, eta = ctx.saved_tensors
     found, *each = pulls(sets[ctx.number], ctx.names, losses, parameters, p, eta, above)
-    return found, each, [None] * len(ctx.names), None, None
+    return found, each, None, None, None
 
 
 _worst_case = torch.library.custom_op(
     "fdro::worst_case",
     _operator,
     mutates_args=(),
-    schema="(Tensor losses, Tensor[] parameters, str[] names, int number, str backend)"
+    schema="(Tensor losses, Tensor[] parameters, str names, int number, str backend)"
     " -> (Tensor, Tensor, Tensor)",
 )
 _worst_case.register_fake(_shapes)
