@@ -185,5 +185,5 @@ def main(arguments: list[str]) -> int:
         f"two-sided p-values. Data of a fixed split (Person Activity, SC-MA): {KEPT:.0%} of the training "
         f"samples, drawn anew for each repeat. {machine.line(machine.describe())}."
     )
-    reporting.publish(screen, given.out, made, remarks)
+    reporting.publish(screen, given.out, made, remarks, quick=given.quick)
     return 0

@@ -38,6 +38,7 @@ DIGITS = Task(
 def quick(command: str, out: Path, *more: str) -> list[dict[str, Any]]:
     """The records of a quick run."""
     assert run([command, "--quick", "--out", str(out), *more]) == 0
+    assert "too short to compare methods" in next(out.glob("table*.md")).read_text(encoding="utf-8")
     return [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
 
 
