@@ -192,7 +192,7 @@ def compare(
         held: its samples.
         names: the groups.
         chosen: shared coefficients with the fitted set.
-        pooled: coefficients by group.
+        pooled: coefficients by group; beside a shared fit those with the set's usual radius.
         plain: shared coefficients with radius 0, if they were measured.
         fitted: which of the models is the estimator's.
     """
@@ -304,6 +304,6 @@ def remarks(comparison: Comparison, ceiling: Ceiling | None, shared: bool) -> li
             "the groups need coefficients of their own: these lower the held-out loss by "
             f"{test.gain:.3f} ± {test.error:.3f}"
         )
-    if found and ceiling is not None:
+    if found and ceiling is not None and ceiling.own < ceiling.limit:
         found.append(str(ceiling))
     return found

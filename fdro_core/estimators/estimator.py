@@ -194,7 +194,7 @@ class RobustEstimator(GroupSettings, ABC):
         model = task.decode(self._solve(task, worker))
         self._start = self.groups_.tolist(), model
         if held is not None and measured is not None:
-            self._diagnose(held, measured, tried)
+            self._diagnose(held, measured, tried, make())
         return task, model
 
     def _solve(self, task: Task, worker: Callable[[Task, Array, NDArray[Any]], Any]) -> Array:
@@ -242,22 +242,25 @@ class RobustEstimator(GroupSettings, ABC):
             return None
         return model if groups == self.groups_.tolist() else Coefficients(model.shared)
 
-    def _diagnose(self, held: HeldOut, measured: Measured, tried: list[Measured]) -> None:
-        """Compare the fit with simpler models and with coefficients by group, and warn."""
+    def _diagnose(
+        self, held: HeldOut, measured: Measured, tried: list[Measured], usual: UncertaintySet
+    ) -> None:
+        """Compare the fit with simpler models and with coefficients by group, and warn.
+
+        The latter have the usual radius: one chosen for a shared model can be far too large for them.
+        """
         shared = self.pooling_ == 0.0
         chosen = measured if shared else held.measure(self.uncertainty_set_, 0.0)
         plain = tried[0] if shared and tried else None  # the smallest radius tried is 0
-        if self.interactions is not None:
-            pooled = measured
-        else:
-            pooled = held.measure(self.uncertainty_set_, diagnosis.ALTERNATIVE)
-        fitted = "chosen" if self.interactions is None else "pooled"
+        is_pooled = self.interactions is not None
+        pooled = measured if is_pooled else held.measure(usual, diagnosis.ALTERNATIVE)
+        fitted = "pooled" if is_pooled else "chosen"
         self.comparison_ = diagnosis.compare(self, held, self.groups_.tolist(), chosen, pooled, plain, fitted)
         self.ceiling_ = diagnosis.ceiling(
             self, held.X, held.y, held.group, held.weight, self.prior_, self.seed
         )
-        found = diagnosis.remarks(self.comparison_, self.ceiling_, self.interactions is None)
-        if found and self.interactions is None:
+        found = diagnosis.remarks(self.comparison_, self.ceiling_, not is_pooled)
+        if found and not is_pooled:
             warnings.warn("; ".join([*found, diagnosis.REMEDY]), EstimatorWarning, stacklevel=4)
 
     # -- what was learned -------------------------------------------------------------------------------
