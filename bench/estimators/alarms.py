@@ -1,6 +1,6 @@
 """How often RobustClassifier warns: of groups that are alike, and of the island, whose effects are reversed.
 
-Groups that are alike ("nulls") differ in size, or in size and in where their features lie, and share one law of
+Groups that are alike ("nulls") differ in size, some also in where their features lie, and share one law of
 the labels: strong, weak, or chance. Samples 300 to 3,000, groups 2 to 8, features 3 or 10, classes 2
 or 3, all drawn with the seed. A warning there is a false alarm.
 """
