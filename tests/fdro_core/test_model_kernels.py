@@ -9,6 +9,7 @@ from bench.driver.problems import Counted, classification
 from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
 from fdro_core.aspire.models import kernels, sampled
 from fdro_core.aspire.planes import Planes
+from fdro_core.master.kernels import follow_squares
 from tests.fdro_core.helpers import middle_box
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -91,7 +92,7 @@ def test_the_preconditioned_step(rng):
     slope, anchor, average = vectors(rng, 3)
     squares = rng.uniform(0.0, 2.0, size=P)
     followed = squares.copy()
-    mean = kernels.follow_squares(followed, slope, 0.05)
+    mean = follow_squares(followed, slope, 0.05)
     expected = squares + 0.05 * (slope**2 - squares)
     np.testing.assert_allclose(followed, expected, **CLOSE)
     assert mean == pytest.approx(expected.mean(), rel=1e-12)

@@ -217,17 +217,6 @@ def replace_sums(
         old_x[i] = x[i]
 
 
-@entry("squares")
-@summing
-def follow_squares(squares: Vector, slope: Vector, rate: float) -> float:
-    """v += rate·(slope² - v), in place; the mean of v."""
-    total = 0.0
-    for i in range(slope.size):
-        squares[i] += rate * (slope[i] * slope[i] - squares[i])
-        total += squares[i]
-    return total / slope.size
-
-
 @entry("z", "average")
 @summing
 def precondition(
