@@ -190,7 +190,7 @@ def test_no_curvature_is_measured():
 
 
 def test_the_rule_and_its_step_are_aspires():
-    assert preconditioner.STEP == PRECONDITIONED_STEP.default
+    assert PRECONDITIONED_STEP.default == preconditioner.STEP
     for workers in (1, 9, 200):
         usual = PRECONDITIONED_STEP.value(PRECONDITIONED_STEP.default, workers, 1.0)
         assert AspireModels().longest_step(workers) == AFL(preconditioner="gradients").start_step(
