@@ -186,7 +186,7 @@ class SampledModels(Kept):
     Attributes:
         z: the model that workers are sent; replaced, never written to.
         average: the running mean of z, which is the result.
-        X, G: x_j and g_j, (N, p).
+        X, G: x_j and g_j, (N, p); G is the array given, which is written to.
         losses: running means of f_j.
         visits, seen_at, interval: how often and when each worker replied, and the epochs between its visits.
         trust: a_j.
@@ -225,7 +225,7 @@ class SampledModels(Kept):
         self.z = z
         self.average = z
         self.X = np.repeat(z[None, :], workers, axis=0)
-        self.G = gradients.copy()
+        self.G = gradients
         self.losses = losses.copy()
         self.visits = np.zeros(workers)
         self.seen_at = np.zeros(workers)
