@@ -20,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fdro_core.problems.linear import absolute, smoothed
 from fdro_core.protocol.algorithm import sized
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.projection import Projection
@@ -271,20 +270,20 @@ def minimise_absolute(
 
     L-BFGS cannot pass the kinks of |r| = max over -1 <= s <= 1 of s·r. So each round solves the smooth
     problem in which a sample's loss is the maximum of s·r - width/2·(s - ŝ)²
-    (fdro_core/problems/linear.py), by `minimise` to a proved gap. Then ŝ ← s, the method of multipliers,
+    (fdro_core/problems/kernels.py), by `minimise` to a proved gap. Then ŝ ← s, the method of multipliers,
     and the width shrinks if that gains too little. The smooth losses are below the absolute ones, so a lower
     bound on their optimum is one on the optimum; and by at most 2·width, since |s - ŝ| <= 2, so that
     shrinking alone would be enough.
 
     The targets' deviation should be about 1. `evaluations` does not count the forward pass after each round.
     """
-    exact = problem.with_loss(absolute)
+    exact = problem.with_loss("absolute")
     signs, width, before, spent = np.zeros(problem.y.size), WIDTH, np.inf, 0
     best: tuple[float, Array, Array, Any] | None = None
     lower, weights = -np.inf, np.empty(0)
     accuracy, settled, start = 0.01, False, None
     while True:
-        smooth = problem.with_loss(partial(smoothed, width=width, center=signs))
+        smooth = problem.with_loss("smoothed", width, signs)
         found = minimise(smooth, oracle, l2, accuracy, budget - spent, start)
         spent += found.evaluations
         start = found.w
@@ -308,7 +307,7 @@ def minimise_absolute(
             _, w, losses, answer = best
             gap = max(upper - lower, 0.0)
             return Optimum(w, losses, answer, weights, gap, spent, settled)
-        signs = smooth.samples(smooth.scores(start))[1][:, 0]
+        signs = smooth.evaluate(start)[1].slopes[:, 0]
         accuracy = min(accuracy, max(0.25 * tolerance, 0.1 * slack / max(1.0, upper)))
         if slack > 0.3 * before:
             width *= 0.4

@@ -137,7 +137,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         right = scores.argmax(axis=1) == labels
         self.group_accuracies_ = problem.means(right.astype(np.float64))
         self._warn_if_flat(problem, scores, float(right.mean()))
-        matrix = w.reshape(-1, len(self.classes_)).T
+        matrix = problem.columns(w).T
         if len(self.classes_) == 2:
             matrix = matrix[1:] - matrix[:1]
         self.coef_, self.intercept_ = matrix[:, :-1].copy(), matrix[:, -1].copy()
@@ -148,7 +148,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         if float((scores - scores[:, :1]).std(axis=0).max()) > FLAT:
             return
         plain = central.minimise(problem, KL(self.prior_, 0.0), float(self.l2), 1e-2, 200)
-        usual = float((problem.scores(plain.w).argmax(axis=1) == problem.y).mean())
+        usual = float((problem.scores(plain.w).argmax(axis=1) == problem.labels).mean())
         if usual > accuracy + LOST:
             warnings.warn(
                 "the model predicts nearly the same for all samples: the worst case puts its weight on "

@@ -243,10 +243,10 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
                 )
             X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
             rows = [np.flatnonzero(problem.group == g) for g in range(problem.sizes.size)]
-            workers = [worker(X[of], problem.y[of]) for of in rows]
+            workers = [worker(X[of], problem.labels[of]) for of in rows]
             config = AspireModels(iterations=self.steps, seed=self.seed)
             result = solve(workers, self.uncertainty_set_, algorithm=config)
-            w, weights = result.w, result.weights
+            w, weights = problem.from_columns(result.w), result.weights
             losses, _ = problem.evaluate(w)
             gap, self.n_iter_ = result.gap, result.iterations
         self.weights_, self.gap_ = weights, unit * gap

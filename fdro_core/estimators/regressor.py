@@ -109,7 +109,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         # Solved for targets of deviation 1, so that tolerances and smoothing mean the same in all units.
         l2, unit = (self.l2 * scale, scale) if self.loss == "absolute" else (float(self.l2), scale**2)
         epsilon = self.epsilon / scale
-        problem = GroupedRegression(X, (y - self.offset_) / scale, group, self._loss(epsilon), l2, weight)
+        problem = GroupedRegression(X, (y - self.offset_) / scale, group, self.loss, l2, weight, epsilon)
 
         def worker(X: Array, y: NDArray[Any]) -> LeastSquares | HuberRegression:
             return LeastSquares(X, y, l2) if self.loss == "squared" else HuberRegression(X, y, epsilon, l2)
