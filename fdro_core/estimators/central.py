@@ -21,10 +21,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fdro_core.estimators import newton
+from fdro_core.estimators.groups import Grouped
+from fdro_core.problems.kernels import SMOOTHED
 from fdro_core.protocol.algorithm import sized
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.projection import Projection
@@ -89,14 +92,38 @@ class _Next(Exception):
     """Raised to end a stage or round that makes no more progress."""
 
 
-class _Search:
+class Look(NamedTuple):
+    """What one pass over the data tells of a w."""
+
+    losses: Array
+    pull: Pull
+    answer: Any
+    ridge: float
+
+    @property
+    def value(self) -> float:
+        """The worst expected loss."""
+        return float(self.answer.value)
+
+    @property
+    def bound(self) -> float:
+        """A proved upper bound on it."""
+        return float(self.answer.upper_bound)
+
+    @property
+    def objective(self) -> float:
+        """The worst expected loss with the ridge."""
+        return self.value + self.ridge
+
+
+class Search:
     """The best point so far and the bounds on both sides."""
 
     def __init__(self, groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int) -> None:
         self.groups, self.oracle, self.l2 = groups, oracle, l2
         self.tolerance, self.budget = tolerance, budget
         self.scale = np.sqrt(1.0 / groups.metric())  # L-BFGS runs in w/scale
-        self.evaluations = 0
+        self.evaluations = self.iterations = 0
         self.best: tuple[Array, Array, Any, float] | None = None
         self.lower = -np.inf
         self.weights: Array | None = None
@@ -117,7 +144,7 @@ class _Search:
         """The gap to reach: relative to the objective, absolute below 1."""
         return self.tolerance * max(1.0, abs(self.upper)) if np.isfinite(self.upper) else 0.0
 
-    def look(self, w: Array) -> tuple[Array, Pull, Any, float]:
+    def look(self, w: Array) -> Look:
         """Evaluate w: the losses, their `Pull`, the oracle's answer and the ridge."""
         if self.evaluations >= self.budget:
             raise _Enough
@@ -130,7 +157,7 @@ class _Search:
         objective = max(float(answer.value), float(answer.upper_bound)) + ridge
         if objective < self.upper:
             self.best = w.copy(), losses, answer, objective
-        return losses, pull, answer, ridge
+        return Look(losses, pull, answer, ridge)
 
     def prove(self, value: float, gradient: Array, p: Array, slack: float = 0.0) -> float:
         """Raise the lower bound by h(w) and ∇h(w), for h of p that is `slack` below the objective at w.
@@ -158,8 +185,10 @@ def minimise(
     groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int, start: Array | None = None
 ) -> Optimum:
     """Minimise the worst expected loss from `start` or 0, by at most `budget` >= 1 passes over the data."""
-    search = _Search(groups, oracle, l2, tolerance, budget)
+    search = Search(groups, oracle, l2, tolerance, budget)
     with suppress(_Enough):
+        if isinstance(groups, Grouped) and l2 > 0.0 and not groups.alone and groups.kind != SMOOTHED:
+            newton.by_groups(search, start)
         _directly(search, start)
         _by_multipliers(search)
     assert search.best is not None
@@ -170,7 +199,7 @@ def minimise(
 
 
 def _lbfgs(
-    function: Callable[[Array], tuple[float, Array]], search: _Search, w: Array, iterations: int
+    function: Callable[[Array], tuple[float, Array]], search: Search, w: Array, iterations: int
 ) -> None:
     """Run L-BFGS in the search's metric, up to that many iterations."""
     from scipy.optimize import minimize
@@ -183,7 +212,7 @@ def _lbfgs(
     minimize(scaled, w / search.scale, jac=True, method="L-BFGS-B", options=options)
 
 
-def _directly(search: _Search, start: Array | None) -> None:
+def _directly(search: Search, start: Array | None) -> None:
     """Run L-BFGS on the objective, as long as the objective or its gradient falls.
 
     Without a start it begins with a few steps towards the minimum for the reference distribution: if all
@@ -223,7 +252,7 @@ def _directly(search: _Search, start: Array | None) -> None:
         _lbfgs(objective, search, start, search.budget)
 
 
-def _by_multipliers(search: _Search) -> None:
+def _by_multipliers(search: Search) -> None:
     """Run the method of multipliers from the best point so far, until the search raises `_Enough`."""
     assert search.best is not None
     w, losses, answer, _ = search.best
