@@ -187,8 +187,8 @@ def minimise(
     """Minimise the worst expected loss from `start` or 0, by at most `budget` >= 1 passes over the data."""
     search = Search(groups, oracle, l2, tolerance, budget)
     with suppress(_Enough):
-        if isinstance(groups, Grouped) and l2 > 0.0 and not groups.alone and groups.kind != SMOOTHED:
-            newton.by_groups(search, start)
+        if isinstance(groups, Grouped) and l2 > 0.0 and groups.kind != SMOOTHED:
+            (newton.by_samples if groups.alone else newton.by_groups)(search, start)
         _directly(search, start)
         _by_multipliers(search)
     assert search.best is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from uncertainty_sets.arrays import Array
 if TYPE_CHECKING:
     from fdro_core.estimators.groups import Grouped
 
-ROWS = 20_000  # samples that stand for all others in a Hessian, at least
-PER_DIMENSION = 60  # and for each of its rows: fewer cost Newton's method iterations
+ROWS = 2_000  # samples that stand for all others in a Hessian, at least
+PER_DIMENSION = 80  # and for each of its rows: fewer cost Newton's method iterations
 BLOCK = 1024  # samples that are multiplied at a time, from the cache
 
 
@@ -60,25 +61,57 @@ class Point:
             self._gradients = np.stack(found, axis=1)
         return np.ascontiguousarray(self._gradients.transpose(2, 1, 0)).reshape(self.model.dimension, -1)
 
-    def hessian(self, p: Array, spread: Array | None = None) -> Array:
-        """Σ_g p_g ∇²f_g(w), and with `spread` also Σ_g spread_g ∇f_g ∇f_gᵀ, for numbers >= 0.
+    def hessian(self, p: Array, S: Array | None = None, g: Array | None = None) -> Array:
+        """Σ_g p_g ∇²f_g(w), and for a diagonal S >= 0 also J(S - S1 1ᵀS/1ᵀS1 - S g gᵀS/gᵀS g)Jᵀ.
 
-        Of many samples those that matter most stand for all: drawn at even steps along Σ p_i ℓ''_i, which
-        needs no random numbers, with an error of about 1/√rows.
+        The second part is what the move of the worst case with the losses adds; p >= 0. Of many samples those
+        that matter most stand for all: drawn at even steps along the sum of their weights, which needs no
+        random numbers, with an error of about 1/√rows.
         """
         model = self.model
+        rows = max(ROWS, PER_DIMENSION * model.dimension) // model.outputs
         weight = self._by_sample(p)
-        rows = max(ROWS, PER_DIMENSION * model.dimension)
-        if model.outputs == 1:
-            weight = weight * self.bends
-            if spread is not None and model.alone:
-                weight += spread * self.slopes[:, 0] ** 2
-            found = gram(model.X, weight, rows)
+        if model.outputs > 1:
+            found = self._softmax(weight, rows)
+            if S is not None:
+                found += self._spread(S, g, rows)
+            return found
+        weight = weight * self.bends
+        if S is None:
+            return gram(model.X, weight, rows)
+        if not model.alone:
+            return gram(model.X, weight, rows) + self._spread(S, g, rows)
+        # One choice of samples for both parts: the second is then a covariance, and so >= 0.
+        slopes = self.slopes[:, 0]
+        both = weight + S * slopes**2
+        chosen, counts = sample(both, rows)
+        times = np.divide(counts, both[chosen], out=np.zeros(chosen.size), where=both[chosen] > 0.0)
+        X = model.X[chosen]
+        found = gram(X, counts, chosen.size)
+        for ray, size in _rays(times * S[chosen], None if g is None else g[chosen]):
+            along = ray * slopes[chosen]
+            moved = np.append(X.T @ along, along.sum())
+            found -= np.outer(moved, moved) / size
+        return found
+
+    def _spread(self, S: Array, g: Array | None, rows: int) -> Array:
+        """J(S - …)Jᵀ by gradients, of all groups or of samples that stand for all."""
+        model = self.model
+        if model.alone:
+            size = S * (self.slopes**2).sum(axis=1)
+            chosen, counts = sample(size, rows)
+            S = S[chosen] * np.divide(counts, size[chosen], out=np.zeros(chosen.size), where=size[chosen] > 0.0)
+            g = None if g is None else g[chosen]
+            X = model.X[chosen]
+            ones = np.column_stack([X.toarray() if model.sparse else X, np.ones(chosen.size)])
+            J = np.einsum("ij,ic->jci", ones, self.slopes[chosen]).reshape(model.dimension, -1)
         else:
-            found = self._softmax(weight, rows // model.outputs)
-        if spread is not None and not (model.alone and model.outputs == 1):
             J = self.jacobian()
-            found += (J * spread) @ J.T
+        scaled = J * np.sqrt(S)
+        found: Array = scaled @ scaled.T
+        for ray, size in _rays(S, g):
+            moved = J @ ray
+            found -= np.outer(moved, moved) / size
         return found
 
     def _softmax(self, weight: Array, rows: int) -> Array:
@@ -97,6 +130,18 @@ class Point:
                 found[:, a, :, a] += block
                 found[:, b, :, b] += block
         return found.reshape(model.dimension, model.dimension)
+
+
+def _rays(S: Array, g: Array | None) -> Iterator[tuple[Array, float]]:
+    """S1 and S g with what they are divided by, g centred: nothing of S is along 1 and g then."""
+    total = float(S.sum())
+    if total > 0.0:
+        yield S, total
+        if g is not None:
+            g = g - float(S @ g) / total
+            size = float(S @ g**2)
+            if size > 1e-13 * float(S @ np.abs(g)) * float(np.abs(g).max(initial=0.0)):
+                yield S * g, size
 
 
 def sample(weight: Array, rows: int) -> tuple[Any, Array]:
