@@ -382,6 +382,9 @@ class UncertaintySet(Oracle):
         assert cls.layout is not None
         return cls.layout.kernel, tuple(given.values())
 
+    def _given_by_name(self) -> dict[str, Any]:
+        return {} if self.layout is None else {name: getattr(self, name) for name in self.layout.parameters}
+
     def _by_solver(self, losses: Array) -> WorstCase:
         """Answer one loss vector by a conic solver, after the closed form gave no proof."""
         return conic.worst_case(self, losses, "auto", None)

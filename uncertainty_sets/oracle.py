@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,8 +11,14 @@ from numpy.typing import ArrayLike
 from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.derivatives import Sensitivity, on_face
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.parameters import as_floats, check_labels, describe, labels_of, parameters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from uncertainty_sets.face import Face, Rows
 
 
 class Oracle(ABC):
@@ -93,8 +99,10 @@ class Oracle(ABC):
                 return self.worst_case(f, backend=backend, warm_start=warm_start, out=out)
             except SolverFailed as error:
                 missing = verdict.in_place_of(error, f)
+                missing.asked = (self, f)
                 return missing if out is None else _placed(missing, out)
         answer = self._answer_checked(f, backend, warm_start, out)
+        answer.asked = (self, f)
         return answer if out is None else _placed(answer, out)
 
     @abstractmethod
@@ -110,6 +118,35 @@ class Oracle(ABC):
     @abstractmethod
     def _row(self, index: int) -> Oracle:
         """The problem of one row of a batch, if parameters differ by row."""
+
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> Sensitivity | None:
+        """How an answer moves with losses and parameters (derivatives.py); None if that is not known."""
+        return on_face(self, losses, answer)
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face | None:
+        """The active face at the worst case (face.py), for NumPy, torch and ragged rows; None if not known.
+
+        Args:
+            rows: what sums over rows.
+            losses: per entry, like p.
+            p: the worst case.
+            eta: the multiplier by `_eta`, to combine with entries.
+            given: the parameters as by `_given_by_name`; those per row combine with entries by `rows.each`.
+        """
+        return None
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        """The multiplier of the radius, to combine with entries, from those of the answer; 0 without one."""
+        found = next((dual[key] for key in ("eta", "lam", "pi") if key in dual), None)
+        return np.zeros(1) if found is None else rows.each(np.asarray(found))
+
+    def _given_by_name(self) -> dict[str, Any]:
+        """The parameters by which there are derivatives, and perhaps others."""
+        return {}
+
+    def _with(self, given: Mapping[str, Any]) -> Self:
+        """The same problem with other parameters, by the names of `_given_by_name`."""
+        return type(self)(**{name: getattr(self, name) for name in parameters_of(type(self))} | dict(given))
 
     def _check_losses(self, losses: ArrayLike) -> Array:
         """Losses as a C-contiguous writable float64 array, (N,) or (B, N); kernels look for NaN."""

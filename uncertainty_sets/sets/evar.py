@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import Effect, Rows
 from uncertainty_sets.parameters import as_center
 from uncertainty_sets.rows import CENTER, Layout, Structure
 from uncertainty_sets.sets._tails import EACH_TAIL, TailMeasure, as_tail_rows
@@ -63,6 +64,9 @@ class EVaR(TailMeasure, KL):
         cls, structure: Structure, given: dict[str, Any]
     ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
         return "kl", (given["center"], _radius(given["tail"]))
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"tail": Effect(room=-1.0 / rows.each(np.asarray(given["tail"])), per_row=True)}
 
 
 def _radius(tail: Array) -> Array:
