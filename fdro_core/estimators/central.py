@@ -26,8 +26,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from fdro_core.estimators import newton
-from fdro_core.estimators.groups import Grouped
-from fdro_core.problems.kernels import SMOOTHED
 from fdro_core.protocol.algorithm import sized
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.projection import Projection
@@ -95,6 +93,7 @@ class _Next(Exception):
 class Look(NamedTuple):
     """What one pass over the data tells of a w."""
 
+    w: Array
     losses: Array
     pull: Pull
     answer: Any
@@ -123,8 +122,9 @@ class Search:
         self.groups, self.oracle, self.l2 = groups, oracle, l2
         self.tolerance, self.budget = tolerance, budget
         self.scale = np.sqrt(1.0 / groups.metric())  # L-BFGS runs in w/scale
-        self.evaluations = self.iterations = 0
+        self.evaluations = self.steps = 0
         self.best: tuple[Array, Array, Any, float] | None = None
+        self._last: Look | None = None
         self.lower = -np.inf
         self.weights: Array | None = None
         self.settled = False
@@ -133,6 +133,12 @@ class Search:
     def reference(self) -> Array:
         """A distribution in the set; the first `look` must have set the number of groups."""
         return np.asarray(self.oracle.reference(), dtype=np.float64)
+
+    @property
+    def point(self) -> Array:
+        """The best w so far."""
+        assert self.best is not None
+        return self.best[0]
 
     @property
     def upper(self) -> float:
@@ -145,7 +151,9 @@ class Search:
         return self.tolerance * max(1.0, abs(self.upper)) if np.isfinite(self.upper) else 0.0
 
     def look(self, w: Array) -> Look:
-        """Evaluate w: the losses, their `Pull`, the oracle's answer and the ridge."""
+        """Evaluate w, unless that was done last."""
+        if self._last is not None and np.array_equal(self._last.w, w):
+            return self._last
         if self.evaluations >= self.budget:
             raise _Enough
         self.evaluations += 1
@@ -157,7 +165,8 @@ class Search:
         objective = max(float(answer.value), float(answer.upper_bound)) + ridge
         if objective < self.upper:
             self.best = w.copy(), losses, answer, objective
-        return Look(losses, pull, answer, ridge)
+        self._last = Look(w.copy(), losses, pull, answer, ridge)
+        return self._last
 
     def prove(self, value: float, gradient: Array, p: Array, slack: float = 0.0) -> float:
         """Raise the lower bound by h(w) and ∇h(w), for h of p that is `slack` below the objective at w.
@@ -187,9 +196,13 @@ def minimise(
     """Minimise the worst expected loss from `start` or 0, by at most `budget` >= 1 passes over the data."""
     search = Search(groups, oracle, l2, tolerance, budget)
     with suppress(_Enough):
-        if isinstance(groups, Grouped) and l2 > 0.0 and groups.kind != SMOOTHED:
-            (newton.by_samples if groups.alone else newton.by_groups)(search, start)
-        _directly(search, start)
+        if newton.suits(groups, l2):
+            passes = newton.patience(search, start)
+            if passes:
+                start = _directly(search, start, passes)
+            newton.minimise(search, start)
+            start = search.point
+        _directly(search, start, budget)
         _by_multipliers(search)
     assert search.best is not None
     assert search.weights is not None
@@ -212,16 +225,16 @@ def _lbfgs(
     minimize(scaled, w / search.scale, jac=True, method="L-BFGS-B", options=options)
 
 
-def _directly(search: Search, start: Array | None) -> None:
-    """Run L-BFGS on the objective, as long as the objective or its gradient falls.
+def _directly(search: Search, start: Array | None, passes: int) -> Array:
+    """Run L-BFGS on the objective, as long as the objective or its gradient falls; the best point after it.
 
-    Without a start it begins with a few steps towards the minimum for the reference distribution: if all
-    losses are equal, as at w = 0, every p is a worst case, and the gradient of one of them need not be a
-    descent direction.
+    It ends after about that many passes too. Without a start it begins with a few steps towards the minimum
+    for the reference distribution: if all losses are equal, as at w = 0, every p is a worst case, and the
+    gradient of one of them need not be a descent direction.
     """
 
     def nominal(w: Array) -> tuple[float, Array]:
-        losses, pull, answer, ridge = search.look(w)
+        _, losses, pull, answer, ridge = search.look(w)
         reference = search.reference
         value, gradient = float(reference @ losses) + ridge, pull(reference) + search.l2 * w
         proved = min(value, answer.upper_bound + ridge)
@@ -230,17 +243,18 @@ def _directly(search: Search, start: Array | None) -> None:
 
     if start is None:
         _lbfgs(nominal, search, np.zeros(search.groups.dimension), NOMINAL)
-        assert search.best is not None
-        start = search.best[0]
+        start = search.point
     path: list[tuple[float, float]] = []
 
     def objective(w: Array) -> tuple[float, Array]:
-        losses, pull, answer, ridge = search.look(w)
+        _, losses, pull, answer, ridge = search.look(w)
         gradient = pull(answer.p) + search.l2 * w
         value = answer.value + ridge
         # p may be off the set by its violation, and pᵀf above the maximum by that much of the spread.
         off = float(answer.violation) * float(np.ptp(losses))
         search.prove(min(answer.value, answer.upper_bound) + ridge - off, gradient, answer.p)
+        if len(path) >= passes:
+            raise _Next
         path.append((search.upper, min(float(gradient @ gradient), path[-1][1] if path else np.inf)))
         if len(path) > WINDOW:
             (early, steep), (late, flat) = path[-1 - WINDOW], path[-1]
@@ -250,6 +264,7 @@ def _directly(search: Search, start: Array | None) -> None:
 
     with suppress(_Next):
         _lbfgs(objective, search, start, search.budget)
+    return search.point
 
 
 def _by_multipliers(search: Search) -> None:
@@ -268,7 +283,7 @@ def _by_multipliers(search: Search) -> None:
 
         def augmented(w: Array, center: Array = center, softness: float = softness) -> tuple[float, Array]:
             nonlocal last
-            losses, pull, answer, ridge = search.look(w)
+            _, losses, pull, answer, ridge = search.look(w)
             p = projection.nearest(center + losses / softness, 0.05 * search.target / softness)
             gradient = pull(p) + search.l2 * w
             expected = float(p @ losses)

@@ -69,7 +69,7 @@ class Point:
         random numbers, with an error of about 1/√rows.
         """
         model = self.model
-        rows = max(ROWS, PER_DIMENSION * model.dimension) // model.outputs
+        rows = hessian_rows(model)
         weight = self._by_sample(p)
         if model.outputs > 1:
             found = self._softmax(weight, rows)
@@ -100,7 +100,9 @@ class Point:
         if model.alone:
             size = S * (self.slopes**2).sum(axis=1)
             chosen, counts = sample(size, rows)
-            S = S[chosen] * np.divide(counts, size[chosen], out=np.zeros(chosen.size), where=size[chosen] > 0.0)
+            S = S[chosen] * np.divide(
+                counts, size[chosen], out=np.zeros(chosen.size), where=size[chosen] > 0.0
+            )
             g = None if g is None else g[chosen]
             X = model.X[chosen]
             ones = np.column_stack([X.toarray() if model.sparse else X, np.ones(chosen.size)])
@@ -130,6 +132,11 @@ class Point:
                 found[:, a, :, a] += block
                 found[:, b, :, b] += block
         return found.reshape(model.dimension, model.dimension)
+
+
+def hessian_rows(model: Grouped) -> int:
+    """How many samples stand for all others."""
+    return int(max(ROWS, PER_DIMENSION * model.dimension) // model.outputs)
 
 
 def _rays(S: Array, g: Array | None) -> Iterator[tuple[Array, float]]:

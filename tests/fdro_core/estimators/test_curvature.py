@@ -73,8 +73,12 @@ def test_losses_gradients_and_hessians(grouped, sparse, weighted):
                 for e in np.eye(w.size)
             ]
             np.testing.assert_allclose(H, steps, atol=1e-2 if model.outputs == 1 and model.width else 1e-7)
-            spread = rng.random(losses.size)
-            np.testing.assert_allclose(point.hessian(p, spread), H + (J * spread) @ J.T, atol=1e-12)
+            S, g = rng.random(losses.size), rng.normal(size=losses.size)
+            g -= S @ g / S.sum()
+            spread = np.diag(S) - np.outer(S, S) / S.sum() - np.outer(S * g, S * g) / (S @ g**2)
+            np.testing.assert_allclose(point.hessian(p, S, g), H + J @ spread @ J.T, atol=1e-12)
+            flat = np.diag(S) - np.outer(S, S) / S.sum()
+            np.testing.assert_allclose(point.hessian(p, S), H + J @ flat @ J.T, atol=1e-12)
 
 
 def test_scores_far_out_stay_finite():
@@ -108,7 +112,7 @@ def test_a_hessian_of_chosen_samples_is_near_that_of_all(monkeypatch):
         model = GroupedSoftmax(X, np.minimum(y, classes - 1), group, classes)
         _, point = model.evaluate(rng.normal(size=model.dimension))
         part = point.hessian(p)
-        monkeypatch.setattr(curvature, "ROWS", 10**6)
-        whole = point.hessian(p)
-        monkeypatch.undo()
-        assert 0.0 < np.abs(part - whole).max() < 0.03 * np.abs(whole).max()
+        with monkeypatch.context() as patched:
+            patched.setattr(curvature, "ROWS", 10**6)
+            whole = point.hessian(p)
+        assert 0.0 < np.abs(part - whole).max() < 0.1 * np.abs(whole).max()
