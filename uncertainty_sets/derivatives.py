@@ -102,7 +102,8 @@ def sensitivity_of(answer: WorstCase) -> tuple[Sensitivity, Array]:
             "this answer does not know its set and losses, as one that was pickled: ask worst_case again"
         )
     owner, losses = answer.asked
-    name = type(owner).__name__
+    kind = getattr(owner, "_kind", type(owner))  # of ragged rows
+    name = kind.__name__
     if answer.backend != "closed-form":
         raise BackendUnsuitable(
             f"derivatives need the closed form's multipliers, and {answer.backend} answered for {name}; "
@@ -113,7 +114,7 @@ def sensitivity_of(answer: WorstCase) -> tuple[Sensitivity, Array]:
         raise BackendUnsuitable(
             f"the derivatives of {name} are not known beyond that of the value by the losses, which is p"
         )
-    return found, losses
+    return found, answer.p if isinstance(losses, tuple) else losses
 
 
 def face_of(answer: WorstCase) -> Face:
@@ -135,7 +136,7 @@ def jvp(answer: WorstCase, losses: ArrayLike | None, parameters: Mapping[str, Ar
             raise _no_derivative(answer, name, found.parameters)
         given[name] = _of_shape(name, each, found.parameters[name])
     dp, value = found.jvp(move, given)
-    return Tangent(np.array(np.broadcast_to(dp, f.shape)), _number(value, f))
+    return Tangent(np.array(np.broadcast_to(dp, f.shape)), _number(value, answer))
 
 
 def vjp(answer: WorstCase, p: ArrayLike | None, value: ArrayLike | None) -> dict[str, Any]:
@@ -143,13 +144,19 @@ def vjp(answer: WorstCase, p: ArrayLike | None, value: ArrayLike | None) -> dict
     found, f = sensitivity_of(answer)
     _check_unchanged(answer, f)
     u = None if p is None else _of_shape("p", p, f.shape)
-    v = None if value is None else _of_shape("value", value, f.shape[:-1])
+    v = None if value is None else _of_shape("value", value, _per_row(answer))
     pulls = found.vjp(u, v)
     return {name: each if each.ndim else each[()] for name, each in pulls.items()}
 
 
-def _number(value: Any, f: Array) -> Any:
-    return float(value) if f.ndim == 1 else np.array(np.broadcast_to(value, f.shape[:-1]))
+def _per_row(answer: WorstCase) -> tuple[int, ...]:
+    """The shape of one number per row."""
+    return np.shape(answer.value)
+
+
+def _number(value: Any, answer: WorstCase) -> Any:
+    shape = _per_row(answer)
+    return np.array(np.broadcast_to(value, shape)) if shape else float(value)
 
 
 def _of_shape(name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -166,7 +173,9 @@ def _of_shape(name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
 
 def _check_unchanged(answer: WorstCase, f: Array) -> None:
     """Refuse losses or p that were overwritten since, as by `out` or in place."""
-    if getattr(answer.asked[0], "divergence", None) is not None:  # a price: the value is not pᵀf
+    owner, losses = answer.asked
+    # Of a price the value is not pᵀf; ragged rows keep their own table.
+    if getattr(owner, "divergence", None) is not None or isinstance(losses, tuple):
         return
     size = np.abs(f).max() if f.size else 0.0
     expected = np.einsum("...n,...n->...", answer.p, f)
@@ -181,8 +190,8 @@ def _check_unchanged(answer: WorstCase, f: Array) -> None:
 
 def _no_derivative(answer: WorstCase, name: str, known: Mapping[str, Any]) -> InvalidInput:
     owner = answer.asked[0]
+    kind = getattr(owner, "_kind", type(owner))
     return InvalidInput(
-        f"answers of {type(owner).__name__} have derivatives by losses, {', '.join(known)}, and none by "
-        f"{name!r}",
+        f"answers of {kind.__name__} have derivatives by losses, {', '.join(known)}, and none by {name!r}",
         parameter=name,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.derivatives import NUMPY, OnFace
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
+from uncertainty_sets.face import Effect, Face
 from uncertainty_sets.kernels.dispatch import answer, run_pieces
 from uncertainty_sets.parameters import as_array, as_center, readonly
 from uncertainty_sets.rows import CENTER, Along, Layout, Structure
@@ -145,6 +148,32 @@ class Spectral(CenteredSet, certified=True):
         found.dual = {"order": places.astype(np.int64).reshape(losses.shape)}
         return found
 
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> OnFace:
+        """p = the rises of H along the order of the losses: constant while that holds, and smooth in q."""
+        q, p = np.broadcast_to(self.center, losses.shape), answer.p
+        order = (
+            answer.dual["order"] if "order" in answer.dual else np.argsort(-losses, axis=-1, kind="stable")
+        )
+        sums = np.cumsum(np.take_along_axis(q, order, axis=-1), axis=-1)
+        rate = slope_of(self._distortion, np.minimum(sums, 1.0))
+        rate[..., -1] = 0.0  # H(1) = 1
+        back = np.argsort(order, axis=-1)
+
+        def move(dq: Array) -> Array:
+            sorted_move = np.take_along_axis(np.broadcast_to(dq, q.shape), order, axis=-1)
+            rise = rate * np.cumsum(sorted_move, axis=-1)
+            return np.take_along_axis(np.diff(rise, axis=-1, prepend=0.0), back, axis=-1)
+
+        def pull(r: Array) -> Array:
+            r = np.take_along_axis(r, order, axis=-1)
+            steps = rate * -np.diff(r, axis=-1, append=0.0)
+            return np.take_along_axis(np.cumsum(steps[..., ::-1], axis=-1)[..., ::-1], back, axis=-1)
+
+        zero = np.zeros(losses.shape)
+        effects = {"center": Effect((move, pull), zero, pull(losses), center=q)}
+        face = Face(NUMPY, p, np.zeros(1), zero, zero, zero, zero > 0.0, effects, stiff=True)
+        return OnFace(face, {"center": self.center.shape})
+
     def _residual(self, p: Array) -> float:
         return excess(p, self._center[0], self._distortion)
 
@@ -251,6 +280,42 @@ def evaluate(distortion: Distortion, u: Array) -> Array:
             value=distortion,
         )
     return np.clip(heights, 0.0, 1.0)
+
+
+TURN = 1e-20
+"""An imaginary step, of which no digit is lost to a difference."""
+
+APART = 1e-6
+"""A real step, relative to the distance from 0 and 1."""
+
+
+def slope_of(distortion: Distortion, u: Array) -> Array:
+    """Return H'(u): exact between breakpoints; of a function by an imaginary step, or else by a difference.
+
+    At 0 and 1, where only one side is known, it is 0 for a function.
+    """
+    if isinstance(distortion, PiecewiseLinear):
+        knots, heights = distortion.points.T
+        rates = np.diff(heights) / np.diff(knots)
+        found: Array = rates[np.clip(np.searchsorted(knots, u, side="left") - 1, 0, rates.size - 1)]
+        return found
+    step = APART * np.minimum(u, 1.0 - u)
+    inner = step > 0.0
+    divisor = np.where(inner, 2.0 * step, 1.0)
+    rough = np.where(inner, (evaluate(distortion, u + step) - evaluate(distortion, u - step)) / divisor, 0.0)
+    try:  # code for real numbers may refuse, or drop the imaginary part
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            turned: Any = np.where(inner, u, 0.5) + TURN * 1j
+            exact = np.imag(np.asarray(distortion(turned))) / TURN
+    except Exception:
+        return rough
+    if (
+        exact.shape != u.shape
+        or not (np.abs(exact - rough)[inner] <= 1e-3 * (1.0 + np.abs(rough[inner]))).all()
+    ):
+        return rough
+    return np.where(inner, exact, 0.0)
 
 
 def check_shape(given: Any, u: Array, heights: Array) -> None:
