@@ -273,7 +273,9 @@ class Softened(Worst):
         self.target, self.center = search.target, look.answer.p
         self.nearest = search.oracle._projection()
         self.lower, self.upper = box
-        self.softness = 0.3 * float(look.losses.std()) / float(self.upper.max())
+        size = max(float(look.losses.std()), 0.03 * float(np.abs(look.losses).max()), 1e-9)
+        self.softness = 0.3 * size / float(self.upper.max())
+        self.least = 1e-6 * self.softness  # hundreds of short rounds would take it to 0
         self.before = np.inf
 
     def value(self, look: Look) -> float:
@@ -295,7 +297,7 @@ class Softened(Worst):
             return False
         self.center = local.p
         if gain > 0.3 * self.before:
-            self.softness *= 0.3
+            self.softness = max(0.3 * self.softness, self.least)
         self.before = gain
         return True
 
