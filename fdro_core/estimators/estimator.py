@@ -220,10 +220,10 @@ class RobustEstimator(GroupSettings, ABC):
                 )
             X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
             rows = [np.flatnonzero(problem.group == g) for g in range(problem.sizes.size)]
-            workers = [worker(task, X[of], problem.y[of]) for of in rows]
+            workers = [worker(task, X[of], problem.labels[of]) for of in rows]
             config = AspireModels(iterations=self.steps, seed=self.seed)
             result = solve(workers, self.uncertainty_set_, algorithm=config)
-            w, weights = result.w, result.weights
+            w, weights = problem.from_columns(result.w), result.weights
             losses, _ = problem.evaluate(w)
             gap, self.n_iter_ = result.gap, result.iterations
         self.weights_, self.gap_ = weights, unit * gap
@@ -238,7 +238,7 @@ class RobustEstimator(GroupSettings, ABC):
         if not (self.warm_start and hasattr(self, "_start")):
             return None
         groups, model = self._start
-        if model.shared.shape != (task.features + 1, task.problem.outputs):
+        if model.shared.shape != task.shape:
             return None
         return model if groups == self.groups_.tolist() else Coefficients(model.shared)
 

@@ -189,10 +189,10 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         offset, scale = _offset_and_scale(y, group, weight, prior)
         is_absolute = self.loss == "absolute"
         l2, unit = (self.l2 * scale, scale) if is_absolute else (float(self.l2), scale**2)
-        targets, loss = (y - offset) / scale, self._loss(self.epsilon / scale)
+        targets, epsilon = (y - offset) / scale, self.epsilon / scale
 
         def make(columns: Any) -> GroupedRegression:
-            return GroupedRegression(columns, targets, group, loss, l2, weight)
+            return GroupedRegression(columns, targets, group, self.loss, l2, weight, epsilon)
 
         minimise = central.minimise_absolute if is_absolute else central.minimise
         return Task(X, group, prior.size, pooling, make, l2, minimise, unit, offset, scale)
