@@ -43,6 +43,12 @@ class EVaR(TailMeasure, KL):
     >>> round(float(bound), 6), round(r.upper_bound, 6)
     (3.576985, 3.576985)
 
+    `radius_for` is that of `KL`: the largest tail that reaches a target is exp(-radius).
+
+    >>> least = EVaR(q, 1.0).radius_for(f, target=3.0)
+    >>> round(EVaR(q, np.exp(-least.radius)).worst_case(f).value, 9)
+    3.0
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         tail: in (0, 1]; a number, or shape (B,).

@@ -77,7 +77,7 @@ def test_the_table_of_fields_is_complete():
     """Each field that the code takes by name stands in the table, and the other way round."""
     folder = PAGE.parents[1] / "fdro_core" / "cli" / "runs"
     taken = set()
-    for file in ("workers.py", "run_file.py"):
+    for file in ("data.py", "workers.py", "run_file.py"):
         text = (folder / file).read_text(encoding="utf-8")
         taken |= set(re.findall(r'(?:read|choice|section|sections)\(\s*"(\w+)"', text))
     taken |= {"stragglers", "crashes", "stationary", "loss", "seconds"}  # taken in loops over these names
