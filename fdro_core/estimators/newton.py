@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from uncertainty_sets.face import Face
 
 MOST_STEPS = 60  # of Newton's method: it stops far earlier, or makes no progress
-MOST_HALVINGS = 8  # of its steps: where they are too long again and again, L-BFGS is better
+MOST_HALVINGS = 8  # of steps one after the other: where all are too long, L-BFGS is better
 MOST_GROUPS = 300  # for which matrices of their number are made
 MOST_CALLS = 200  # of the oracle, for one saddle point
 FLOOR = 1e-4  # of a group's fair share: the least weight of its curvature
@@ -218,7 +218,7 @@ def by_groups(search: Search, look: Look, at_zero: bool) -> None:
             length, halvings = 0.5 * length, halvings + 1
             if length < SHORTEST or halvings > MOST_HALVINGS:
                 return
-        look = new
+        look, halvings = new, 0 if length == 1.0 else halvings
 
 
 def factored(H: Array, l2: float) -> Array:
@@ -356,6 +356,6 @@ def by_samples(search: Search, look: Look, at_zero: bool) -> None:
             length, halvings = 0.5 * length, halvings + 1
             if length < SHORTEST or halvings > MOST_HALVINGS:
                 return
-        look = new
+        look, halvings = new, 0 if length == 1.0 else halvings
         if isinstance(worst, Nominal):
             worst = Worst()
