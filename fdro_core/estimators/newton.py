@@ -186,7 +186,6 @@ def by_groups(search: Search, look: Look, at_zero: bool) -> None:
     p = search.reference if at_zero else look.answer.p
     saddle, halvings = Saddle(search.oracle, p), 0
     for _ in range(MOST_STEPS):
-        search.steps += 1
         w, losses, at = look.w, look.losses, look.pull
         assert isinstance(at, Point)
         # 1. The model at w.
@@ -332,7 +331,6 @@ def by_samples(search: Search, look: Look, at_zero: bool) -> None:
         return
     worst = Nominal(search) if at_zero else Worst()
     for _ in range(MOST_STEPS):
-        search.steps += 1
         local = worst.local(look)
         if local is None:
             if box is None:
