@@ -82,8 +82,11 @@ class OnFace:
 class Bent(OnFace):
     """The same for a tilt family: what concerns the losses alone is left to a kernel."""
 
-    def __init__(self, owner: Oracle, losses: Array, p: Array, eta: Array, given: dict[str, Array]) -> None:
-        self._owner, self._losses, self._p, self._eta, self._given = owner, losses, p, eta, given
+    def __init__(
+        self, owner: Oracle, losses: Array, answer: WorstCase, eta: Array, given: dict[str, Array]
+    ) -> None:
+        self._owner, self._losses, self._eta, self._given = owner, losses, eta, given
+        self._p, self._value = answer.p, answer.value
         self.parameters = {name: each.shape for name, each in given.items()}
 
     @cached_property
@@ -127,7 +130,7 @@ class Bent(OnFace):
 
         bent = self._owner._bent(self._p, self._given)
         assert bent is not None
-        losses, numbers = bent_map(self._losses, bent, p, self._eta[..., 0], self._p, value)
+        losses, numbers = bent_map(self._losses, bent, p, self._eta[..., 0], self._p, value, self._value)
         shape = self._p.shape
         lift = self._eta[..., 0] * (numbers[:, 0].reshape(shape[:-1]) + (0.0 if value is None else value))
         found = {"losses": losses}
@@ -152,26 +155,30 @@ class Bent(OnFace):
         if bent is None:
             found = self.face.vjp(x, None, value, ())["losses"]
             return np.asarray(found)
-        return bent_map(self._losses, bent, x, self._eta[..., 0], self._p, value)[0]
+        return bent_map(self._losses, bent, x, self._eta[..., 0], self._p, value, self._value)[0]
 
 
 def bent_map(
-    losses: Array, bent: Array, x: Array, eta: Array, p: Array, value: Array | None
+    losses: Array, bent: Array, x: Array, eta: Array, p: Array, value: Array | None, near: Any = None
 ) -> tuple[Array, Array]:
-    """J x + value·p by the kernel, for one loss vector or a batch; and the kernel's numbers for each row."""
+    """J x + value·p by the kernel, for one loss vector or a batch; and the kernel's numbers for each row.
+
+    `near` is pᵀf, if it is known.
+    """
+    near = np.asarray(_products(p, losses) if near is None else near, np.float64)
     from uncertainty_sets.kernels.curvature import rows
     from uncertainty_sets.kernels.dispatch import run_pieces
 
     if losses.ndim == 1:  # the fast way: at N = 10 the arrays take longer than the kernel
         one, numbers = np.empty((1, losses.size)), np.empty((1, 3))
-        P, near = p[None], float(np.dot(p, losses))
+        P = p[None]
         B = P if bent is p else bent[None]
         pull = np.zeros(1) if value is None else np.array(value, np.float64).reshape(1)
         rows(
             losses[None],
             B,
             np.ascontiguousarray(x)[None],
-            np.array([near]),
+            near.reshape(1),
             eta.reshape(1),
             P,
             pull,
@@ -180,7 +187,6 @@ def bent_map(
         )
         return one[0], numbers
     shape, count = losses.shape, len(losses)
-    near = _products(p, losses)
     F, X, P = (np.ascontiguousarray(each).reshape(shape) for each in (losses, x, p))
     B = P if bent is p else np.ascontiguousarray(np.broadcast_to(bent, losses.shape)).reshape(shape)
     each = np.array(np.broadcast_to(eta, count))
@@ -203,7 +209,7 @@ def on_face(owner: Oracle, losses: Array, answer: WorstCase) -> OnFace | None:
     given = numbers_of(owner)
     eta = np.asarray(owner._eta(NUMPY, losses, given, answer.dual))
     if owner._is_curved:
-        return Bent(owner, losses, answer.p, eta, given)
+        return Bent(owner, losses, answer, eta, given)
     face = owner._face(NUMPY, losses, answer.p, eta, given)
     return None if face is None else OnFace(face, {name: np.shape(given[name]) for name in face.effects})
 

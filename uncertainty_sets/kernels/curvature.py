@@ -51,8 +51,13 @@ def fill(
     out: Array,
 ) -> None:  # fmt: skip
     """J x + value·p."""
+    scale = 1.0 / eta
+    if value == 0.0:
+        for i in range(f.size):
+            out[i] = b[i] * scale * ((x[i] - mean) - c * (f[i] - middle))
+        return
     for i in range(f.size):
-        out[i] = b[i] / eta * ((x[i] - mean) - c * (f[i] - middle)) + value * p[i]
+        out[i] = b[i] * scale * ((x[i] - mean) - c * (f[i] - middle)) + value * p[i]
 
 
 @kernel
