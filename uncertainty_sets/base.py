@@ -384,7 +384,8 @@ class UncertaintySet(Oracle):
         return cls.layout.kernel, tuple(given.values())
 
     def _given_by_name(self) -> dict[str, Any]:
-        return {} if self.layout is None else {name: getattr(self, name) for name in self.layout.parameters}
+        named = {} if self.layout is None else self.layout.parameters
+        return {name: getattr(self, name) for name, each in named.items() if each.what in {"entries", "rows"}}
 
     def _by_solver(self, losses: Array) -> WorstCase:
         """Answer one loss vector by a conic solver, after the closed form gave no proof."""

@@ -23,7 +23,7 @@ from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout, Structure
-from uncertainty_sets.sets._tilt_face import power_face
+from uncertainty_sets.sets._tilt_face import power_bend, power_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -203,8 +203,25 @@ class PowerBall(SupportedBall, certified=True):
         return divergence_of(p, self._center[0], self.power) / self.unit
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
-        limits = {"radius": Effect(room=self.unit, per_row=True)}
-        return power_face(rows, losses, p, eta / self.unit, given["center"], self.power, limits)
+        return power_face(rows, losses, p, eta, given["center"], self.power, self._limits(rows, given))
+
+    _is_curved = True
+
+    @property
+    def _link(self) -> float:  # type: ignore[override]  # read only
+        return self.power
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"radius": Effect(room=self.unit, per_row=True)}
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array | None:
+        q = given["center"]
+        if self.power < 1.0 and ((q <= 0.0) & (p > 0.0)).any():  # mass where the centre has none
+            return None
+        return power_bend(p, q, self.power)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return super()._eta(rows, losses, given, dual) / self.unit
 
 
 def divergence_of(p: Array, q: Array, power: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +66,15 @@ class ComposedSet(UncertaintySet):
             for path, part in self._parts.items()
             for name, each in part._given_by_name().items()
         }
+
+    def _is_distribution(self, name: str) -> bool:
+        path = name.rpartition(".")[0]
+        owner = next(
+            (each for each in sorted(self._parts, key=len, reverse=True) if path.startswith(each)), None
+        )
+        if owner is None:
+            return False
+        return self._parts[owner]._is_distribution(name[len(owner) + 1 :] if owner else name)
 
     def _part_with(self, path: str, given: Mapping[str, Any]) -> UncertaintySet:
         """One of the sets with those of the parameters that are its own, by their full names."""
@@ -181,9 +190,12 @@ class Chain:
         names = {_joined_path(path, name): name for name in self.parts[path].parameters}
         return {names[name]: each for name, each in parameters.items() if name in names}
 
-    def pulls(self, path: str, p: Array | None, value: Array | None) -> tuple[Array, dict[str, Array]]:
-        """The pull on the losses of one of the sets, and those on its parameters by their full names."""
-        found = self.parts[path].vjp(p, value)
+    def pulls(
+        self, path: str, p: Array | None, value: Array | None, names: Collection[str]
+    ) -> tuple[Array, dict[str, Array]]:
+        """The pull on the losses of one of the sets, and those on its parameters, by their full names."""
+        own = [name for name in self.parts[path].parameters if _joined_path(path, name) in names]
+        found = self.parts[path].vjp(p, value, own)
         losses = found.pop("losses")
         return losses, {_joined_path(path, name): each for name, each in found.items()}
 

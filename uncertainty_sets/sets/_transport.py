@@ -36,6 +36,7 @@ class TransportBall(Ball, certified=True):
     """
 
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
+    _is_vertex = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None, order: float) -> None:
         super().__init__(center, radius)

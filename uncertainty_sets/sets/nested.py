@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -127,6 +127,15 @@ class Nested(BlockSet, certified=True):
         inners = [self._part_with(path, given) for path in self._parts if path != "outer"]
         return Nested(self._part_with("outer", given), inners)
 
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        found = [
+            ask(each, f"inners[{g}]", losses[..., span])
+            for g, (each, span) in enumerate(zip(self.inners, self._spans(), strict=True))
+        ]
+        values = joined([value[..., None] for value, _ in found], -1)
+        value, weights = ask(self.outer, "outer", values)
+        return value, joined([weights[..., g, None] * p for g, (_, p) in enumerate(found)], -1)
+
     def _sensitivity(self, losses: Array, answer: WorstCase) -> GroupsWithin:
         return GroupsWithin(answer, self._spans())
 
@@ -171,16 +180,18 @@ class GroupsWithin(Chain):
         ]
         return np.concatenate(moves, axis=-1), value
 
-    def vjp(self, p: Array | None, value: Array | None) -> dict[str, Array]:
-        """The pulls on the losses and on all parameters."""
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
         groups = self._groups()
         on_weights = None
         if p is not None:
             on_weights = np.stack([(p[..., span] * own).sum(axis=-1) for _, span, _, own in groups], axis=-1)
-        on_values, found = self.pulls("outer", on_weights, value)
+        on_values, found = self.pulls("outer", on_weights, value, names)
         losses = []
         for g, (path, span, weight, _) in enumerate(groups):
-            pull, more = self.pulls(path, None if p is None else weight * p[..., span], on_values[..., g])
+            pull, more = self.pulls(
+                path, None if p is None else weight * p[..., span], on_values[..., g], names
+            )
             losses.append(pull)
             found |= more
         return {"losses": np.concatenate(losses, axis=-1), **found}
