@@ -174,6 +174,10 @@ class TransportBall(Ball, certified=True):
     def _distance(self, p: Array) -> float:
         return float(max(0.0, self._cost_of(p)) ** (1.0 / self._power))
 
+    @property
+    def _distance_is_quick(self) -> bool:
+        return self._on_line
+
     def _cost_of(self, p: Array) -> float:
         """The least cost of moving the centre to p: the distance to the power."""
         mass = np.maximum(p, 0.0)
