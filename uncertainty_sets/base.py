@@ -145,7 +145,7 @@ class UncertaintySet(Oracle):
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
         answer: WorstCase | None = None
-        if backend in {"auto", "closed-form"}:
+        if backend in ("auto", "closed-form"):
             if self._certified:
                 answer = self._closed_form(f, warm_start, out)
             else:
@@ -384,7 +384,8 @@ class UncertaintySet(Oracle):
         return cls.layout.kernel, tuple(given.values())
 
     def _given_by_name(self) -> dict[str, Any]:
-        return {} if self.layout is None else {name: getattr(self, name) for name in self.layout.parameters}
+        named = {} if self.layout is None else self.layout.parameters
+        return {name: getattr(self, name) for name, each in named.items() if each.what in {"entries", "rows"}}
 
     def _by_solver(self, losses: Array) -> WorstCase:
         """Answer one loss vector by a conic solver, after the closed form gave no proof."""
@@ -413,6 +414,11 @@ class UncertaintySet(Oracle):
     def _distance(self, p: Array) -> float | None:
         """The least radius at which the set has p, if there is a formula; None tries radii instead."""
         return None
+
+    @property
+    def _distance_is_quick(self) -> bool:
+        """Whether that takes no program to solve: then `radius_for` asks for it at every step."""
+        return True
 
     def _projection(self) -> Callable[[Array], Array] | None:
         """The function target ↦ nearest point of the set, if it has a closed form (projection.py)."""

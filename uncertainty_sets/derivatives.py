@@ -79,10 +79,15 @@ class OnFace:
 
 def on_face(owner: Oracle, losses: Array, answer: WorstCase) -> OnFace | None:
     """The derivatives of an answer of a set with a `_face`."""
-    given = owner._given_by_name()
+    given = numbers_of(owner)
     eta = np.asarray(owner._eta(NUMPY, losses, given, answer.dual))
     face = owner._face(NUMPY, losses, answer.p, eta, given)
     return None if face is None else OnFace(face, {name: np.shape(given[name]) for name in face.effects})
+
+
+def numbers_of(owner: Oracle) -> dict[str, Array]:
+    """The parameters by which there are derivatives, as arrays."""
+    return {name: np.asarray(each) for name, each in owner._given_by_name().items()}
 
 
 def summed_to(array: Any, shape: tuple[int, ...]) -> Any:

@@ -20,7 +20,7 @@ For the losses alone the map is J = S - S1 1ᵀS/1ᵀS1 - S g̃ g̃ᵀS/V: symme
 
 A polyhedral set has no S: p does not move with the losses. Its face is *stiff*: the parameters' moves are
 shared out by weights on the basic entries, which take the place of S in w, g̃, V and S g̃; and η moves with the
-losses.
+losses, and with g: dη = (S g̃)ᵀ(df - η·∂g/∂θ·dθ)/V.
 
 The interface, for code that builds second-order models (derivatives.face_of(answer) makes one):
 
@@ -104,6 +104,7 @@ class Effect(NamedTuple):
             function and its transpose.
         slope: k, the rise of D at fixed p.
         value: the rise of the value.
+        bend: the rise of g at fixed p, which moves η on a stiff face.
         room: by how much the right-hand side of D grows, if it is one number per row.
         per_row: whether the parameter is one number per row.
         center: the parameter itself if it is a distribution: derivatives are then those of it divided by its
@@ -113,6 +114,7 @@ class Effect(NamedTuple):
     raw: Any = 0.0
     slope: Any = 0.0
     value: Any = 0.0
+    bend: Any = 0.0
     room: Any = 0.0
     per_row: bool = False
     center: Any = None
@@ -208,6 +210,8 @@ class Face:
             if effect.center is not None:
                 move = move - effect.center * sum_(move)
             e = e + (effect.raw[0](move) if isinstance(effect.raw, tuple) else effect.raw * move)
+            if self.stiff and not isinstance(effect.raw, tuple):
+                from_losses = from_losses - self.eta * sum_(self.Sg * effect.bend * move) / self.V
             room = room - self._total(effect.slope, move)
             value = value + self._total(effect.value, move)
             if effect.per_row:
@@ -228,6 +232,7 @@ class Face:
         if self.stiff:
             beta = sum_(self.Sg * centred) / self.V
             losses = self.rows.where(self._live, omega / self.V, 0.0 * omega) * self.Sg
+            turned = -self.eta * losses
             r = centred - beta * self.g
         else:
             pull = self.rows.where(self._live, omega, 0.0 * omega)
@@ -240,6 +245,8 @@ class Face:
             effect = self.effects[name]
             back = effect.raw[1](r) if isinstance(effect.raw, tuple) else effect.raw * r
             each = back - self._of(effect.slope, beta) + self._of(effect.value, v)
+            if self.stiff and not isinstance(effect.raw, tuple):
+                each = each + turned * effect.bend
             if effect.per_row:
                 each = sum_(each + zero) + effect.room * (beta + v * self.eta)
                 found[name] = self.rows.numbers(each)

@@ -66,6 +66,9 @@ class Sized(Protocol):
 
     def _distance(self, p: Array) -> float | None: ...
 
+    @property
+    def _distance_is_quick(self) -> bool: ...
+
 
 @dataclass(frozen=True, repr=False)
 class LeastRadius:
@@ -365,7 +368,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     except SolverFailed as error:
         if error.answer is None:
             raise
-        raised = np.maximum(f, f[error.answer.p > 0.0].min())
+        raised = np.maximum(f, f[(error.answer.p > 0.0) | (subject.reference() > 0.0)].min())
         if (raised == f).all():
             raise
         found = _by_oracle(subject, raised, target)
@@ -393,10 +396,9 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
         warm = tried.worst_case(g, warm_start=warm)
         p = _of_sum_one(warm.p)
         value, slope = _exactly(p, g), tried._slope(g, warm)
+        own = tried._distance(p) if tried._distance_is_quick else None
         found.take(
-            _Tried(radius, warm, slope, tried._concave_in_power, p, value, rounding, tried._distance(p)),
-            center,
-            mean,
+            _Tried(radius, warm, slope, tried._concave_in_power, p, value, rounding, own), center, mean
         )
         if found.low == np.inf:
             return _nowhere(f.size, calls)

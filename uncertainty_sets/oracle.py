@@ -16,7 +16,7 @@ from uncertainty_sets.errors import InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.parameters import as_floats, check_labels, describe, labels_of, parameters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from uncertainty_sets.face import Face, Rows
 
@@ -29,6 +29,9 @@ class Oracle(ABC):
 
     rows: int | None = None
     """B if the parameters differ by row of a batch, else None."""
+
+    _is_vertex: bool = False
+    """Whether p stays where it is when the losses move a little; not needed of a set with a `_face`."""
 
     _labels: Any = None
     """The index of parameters that are pandas Series, which the losses must have too."""
@@ -136,13 +139,28 @@ class Oracle(ABC):
         return None
 
     def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
-        """The multiplier of the radius, to combine with entries, from those of the answer; 0 without one."""
+        """The multiplier of D (face.py), to combine with entries, from those of the answer; 0 without one."""
         found = next((dual[key] for key in ("eta", "lam", "pi") if key in dual), None)
         return np.zeros(1) if found is None else rows.each(np.asarray(found))
 
     def _given_by_name(self) -> dict[str, Any]:
-        """The parameters by which there are derivatives, and perhaps others."""
+        """The parameters by which there are derivatives."""
         return {}
+
+    def _is_distribution(self, name: str) -> bool:
+        """Whether a parameter is one, by which derivatives are those of it divided by its sum."""
+        return name == "center"
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        """The value and p of a set made of sets, from those of the sets, in operations of torch; else None.
+
+        Args:
+            losses: (…, N).
+            given: parameters that are tensors.
+            ask: (set, its path, its losses) to its value and distribution.
+            joined: (arrays, axis) to one array.
+        """
+        return None
 
     def _with(self, given: Mapping[str, Any]) -> Self:
         """The same problem with other parameters, by the names of `_given_by_name`."""

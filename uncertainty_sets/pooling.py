@@ -226,7 +226,9 @@ def _from_uniform(views: _Views, best: _Point, steps: int) -> tuple[_Point, int]
         start[views.equal :] = np.maximum(start[views.equal :], 0.0)
         found, more = _maximise(between, start)
         y, before, steps = found.y, y, steps + more
-    return (found if found.off < best.off else best), steps
+        if share == 0.0 and found.off > FEASIBLE:  # the masses are not what stands in the way
+            break
+    return (found if share == 1.0 and found.off < best.off else best), steps
 
 
 def _maximise(views: _Views, start: Array) -> tuple[_Point, int]:

@@ -208,6 +208,7 @@ class Ragged:
         given = {
             name: np.broadcast_to(each, self._structure.entries) if along[name].what == "entries" else each
             for name, each in self._given.items()
+            if isinstance(each, np.ndarray)
         }
         f = self._all_losses(losses)
         face = owner._face(rows, f, answer.p, owner._eta(rows, f, given, answer.dual), given)

@@ -291,7 +291,7 @@ def main(arguments: list[str]) -> int:
         f"Data of a fixed split (Person Activity, SC-MA): {KEPT:.0%} of the training samples, drawn anew for "
         f"each repeat. {machine.line(machine.describe())}."
     )
-    reporting.publish(screen, given.out, made, remarks)
+    reporting.publish(screen, given.out, made, remarks, quick=given.quick)
     return 0
 
 

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ from fdro_core.solving import solve
 from uncertainty_sets import UncertaintySet
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from uncertainty_sets.audit import Audit
 
 
 class RobustEstimator(GroupSettings, ABC):
@@ -307,6 +310,24 @@ class RobustEstimator(GroupSettings, ABC):
             return GroupTable(self._title(), table)
         said = diagnosis.remarks(self.comparison_, self.ceiling_, self.interactions is None)
         return GroupTable(self._title(), table, self.comparison_.rows, said)
+
+    def audit(self, X: Any, y: Any, groups: Any = None, *, scoring: Any = None, **options: Any) -> Audit:
+        """Ask how far the world may move before the model fails, on data that training did not see.
+
+        Args:
+            X, y: new data.
+            groups: of its samples.
+            scoring: what a loss is, a scorer of scikit-learn that is a mean over samples; None: errors of a
+                classifier, absolute errors of a regressor.
+            options: of `uncertainty_sets.audit.Audit`, such as covariates and clusters; a regressor's losses
+                have no known bounds unless `bounds` says so.
+        """
+        from uncertainty_sets.audit import Audit, losses_of
+
+        losses = losses_of(self, X, y, scoring)
+        if scoring is not None or not hasattr(self, "classes_"):
+            options.setdefault("bounds", None)
+        return Audit(losses, groups=groups, **options)
 
     def _title(self) -> str:
         size = getattr(self.uncertainty_set_, "radius", None)

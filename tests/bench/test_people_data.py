@@ -113,6 +113,7 @@ def test_hospitals_are_those_of_the_example() -> None:
 @pytest.mark.thorough
 def test_the_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert groups.main(["--quick", "--out", str(tmp_path)]) == 0
+    assert "too short to compare methods" in (tmp_path / "tables.md").read_text(encoding="utf-8")
     text = (tmp_path / "tables.md").read_text()
     assert "**digits-rotated (chosen on)**" in text
     for title in (

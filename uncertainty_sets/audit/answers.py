@@ -149,6 +149,7 @@ class Failure:
         if self.at_least is not None:
             given = ", given the labels" if self.shares else ""
             less = "no radius" if self.at_least == np.inf else f"not below {self.at_least:.3g}"
+            less = less if self.at_least > 0.0 else "that it is there already is not excluded"
             found.append(Statement(f"{less} (confidence {percent(self.confidence)}{given})", Holds.PROVED))
         if self.interval is not None:
             low, high = self.interval

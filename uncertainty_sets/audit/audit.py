@@ -208,17 +208,18 @@ class Audit:
                 unproved=self.unproved,
             )  # fmt: skip
         family = family_of(kind)
-        subject = family.around(groups.share, family.check(size))
+        size = family.check(size)
+        subject = family.around(groups.share, size)
         answer = subject.worst_case(groups.means)
         at_most = None if bounds is None else float(subject.worst_case(bounds).upper_bound)
         interval = None
         if "eta" in answer.dual and math.isfinite(answer.dual["eta"]) and self._enough():
             effect = groups.worst_effects(family, answer.p, float(answer.dual["eta"]))
             if effect is not None:
-                half = self._quantile() * self._deviation(effect * self.weight)
+                half = self._quantile() * self._deviation(effect)
                 interval = (float(answer.value) - half, float(answer.value) + half)
         return Worst(
-            family.name, float(size), self.confidence, float(answer.value), float(answer.upper_bound), at_most,
+            family.name, size, self.confidence, float(answer.value), float(answer.upper_bound), at_most,
             interval, answer.p, groups.shares(answer.p), self.unproved,
         )  # fmt: skip
 
@@ -263,7 +264,7 @@ class Audit:
                     float(groups.means[g]),
                     None if bounds is None else float(bounds[g]),
                     *moves.get(name, ()),
-                )  # fmt: skip
+                )
             )
         return rows
 
@@ -361,7 +362,7 @@ class Audit:
         if self.cluster is not None:
             with_loss = np.bincount(self.cluster, with_loss) > 0
             without = np.bincount(self.cluster, without) > 0
-        return self._units() >= ENOUGH and min(int(with_loss.sum()), int(without.sum())) >= ERRORS
+        return self._units() >= ENOUGH - 1e-6 and min(int(with_loss.sum()), int(without.sum())) >= ERRORS
 
     def _asymptotic(self, p: Array) -> bool:
         """The same for a worst case over the rows, which some must carry."""

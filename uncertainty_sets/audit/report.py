@@ -160,7 +160,7 @@ def _headline(
     else:
         found.append(Statement(_over_rows(audit, family, failure, target), Holds.SAMPLE))
     if failure.at_least is not None:
-        found.append(_sure(audit, family, failure, target))
+        found.append(_sure(audit, family, failure, target, threshold))
     return found
 
 
@@ -171,18 +171,22 @@ def _over_rows(audit: Audit, family: Family, failure: Failure, target: str) -> s
     two = np.array([1.0 - PART, PART])
     share = float(family.around(two, family.size_of(failure.radius)).worst_case([0.0, 1.0]).value)
     return (
-        f"It reaches {target} at {where}: a shift in which the worst {percent(PART)} of the cases can at most "
-        f"become {percent(share)}."
+        f"It reaches {target} at {where}: a shift in which the worst {percent(PART)} of the cases can "
+        f"become at most {percent(share)}."
     )
 
 
-def _sure(audit: Audit, family: Family, failure: Failure, target: str) -> Statement:
+def _sure(audit: Audit, family: Family, failure: Failure, target: str, threshold: float) -> Statement:
     """What is excluded for the population, with the group that gains most as the example."""
     confidence = f"With {percent(audit.confidence)} confidence"
     if failure.at_least == np.inf:
         return Statement(f"{confidence} it stays below {target} in every such shift.", Holds.PROVED)
     if not failure.at_least:
-        return Statement(f"The data are too few to be sure that it is below {target} today.", Holds.PROVED)
+        mean = audit.mean_at_most()
+        text = f"The data are too few to be sure that it is below {target} today."
+        if mean is not None and mean < threshold:  # by a bound of its own
+            text = "How small a shift may be enough is not bounded: there are too few data in the groups."
+        return Statement(text, Holds.PROVED)
     text = f"{confidence} it stays below {target} in every shift below {family.name} {failure.at_least:.3g}"
     most = grown(failure.shares, 1) if failure.reached else []
     if most:

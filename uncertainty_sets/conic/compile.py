@@ -50,7 +50,7 @@ class Compiled:
     def solver(self, backend: str) -> Solver:
         """The program in that backend; kept, except inside `backends.cold()`."""
         kept = self._solvers.__dict__
-        if backend in kept and not is_cold():
+        if isinstance(backend, str) and backend in kept and not is_cold():
             solver: Solver = kept[backend]
             return solver
         solver = select(backend, self.program).compile(self.program)

@@ -172,8 +172,8 @@ def quadratic_of_sum(Q: Array, condition: float, y: Array, low: Array) -> float:
 def pull_back(p: Vector, q: Vector, Q: Matrix, root: Matrix, condition: float, radius: float) -> float:
     """The distance of p from q; a p beyond the radius is first moved straight towards q, up to the radius.
 
-    Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap. If an ulp of p
-    is worth more than the excess that is allowed, it is moved again, to as far within as it was beyond.
+    Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap. If an ulp of
+    p is worth more than the excess that is allowed, it is moved again, to as far within as it was beyond.
     """
     size, aim = distance(Q, root, condition, p - q), radius
     for _ in range(PULLS):

@@ -204,7 +204,10 @@ class PowerBall(SupportedBall, certified=True):
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         limits = {"radius": Effect(room=self.unit, per_row=True)}
-        return power_face(rows, losses, p, eta / self.unit, given["center"], self.power, limits)
+        return power_face(rows, losses, p, eta, given["center"], self.power, limits)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return super()._eta(rows, losses, given, dual) / self.unit
 
 
 def divergence_of(p: Array, q: Array, power: float) -> float:

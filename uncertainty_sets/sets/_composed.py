@@ -67,6 +67,15 @@ class ComposedSet(UncertaintySet):
             for name, each in part._given_by_name().items()
         }
 
+    def _is_distribution(self, name: str) -> bool:
+        path = name.rpartition(".")[0]
+        owner = next(
+            (each for each in sorted(self._parts, key=len, reverse=True) if path.startswith(each)), None
+        )
+        if owner is None:
+            return False
+        return self._parts[owner]._is_distribution(name[len(owner) + 1 :] if owner else name)
+
     def _part_with(self, path: str, given: Mapping[str, Any]) -> UncertaintySet:
         """One of the sets with those of the parameters that are its own, by their full names."""
         part = self._parts[path]

@@ -21,6 +21,8 @@ from uncertainty_sets.verdict import keeps_promise
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from uncertainty_sets.arrays import Array
     from uncertainty_sets.base import UncertaintySet
     from uncertainty_sets.sets.polyhedron import Polyhedron
@@ -306,7 +308,7 @@ def row_of(answer: WorstCase | None, row: int) -> WorstCase | None:
     return WorstCase(answer.p[row], 0.0, 0.0, 0.0, 0.0, dual, answer.backend, 0)
 
 
-def _paired(D: Array, c: Array) -> tuple[Array, Array]:
+def _paired(D: Array, c: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The rows to keep, and for each the row that makes it an equation, or -1: D_j = -D_i with c_j = -c_i.
 
     Up to rounding, since they may be given in different units: as inequalities they leave no room.

@@ -36,6 +36,7 @@ class TransportBall(Ball, certified=True):
     """
 
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
+    _is_vertex = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None, order: float) -> None:
         super().__init__(center, radius)
@@ -172,6 +173,10 @@ class TransportBall(Ball, certified=True):
 
     def _distance(self, p: Array) -> float:
         return float(max(0.0, self._cost_of(p)) ** (1.0 / self._power))
+
+    @property
+    def _distance_is_quick(self) -> bool:
+        return self._on_line
 
     def _cost_of(self, p: Array) -> float:
         """The least cost of moving the centre to p: the distance to the power."""

@@ -89,5 +89,5 @@ def distance_face(
     if spread is not None:
         along = where(at_spread, sign, zero)
         slope = where(spread > 0.0, -far * rate * rate, zero)
-        effects["spread"] = Effect(along, slope, force * along - eta * slope)
+        effects["spread"] = Effect(along, slope, force * along - eta * slope, bend=-g * rate)
     return Face(rows, p, eta, weights, w, g, active, effects, stiff=True)

@@ -89,7 +89,10 @@ class ChiSquare(SupportedBall, certified=True):
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         limits = {"radius": Effect(room=0.5, per_row=True)}  # D is half of χ²
-        return power_face(rows, losses, p, 2.0 * eta, given["center"], 2.0, limits)
+        return power_face(rows, losses, p, eta, given["center"], 2.0, limits)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return 2.0 * super()._eta(rows, losses, given, dual)
 
     def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
         from uncertainty_sets.kernels.least_radius import chi_square

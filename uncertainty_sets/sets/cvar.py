@@ -108,7 +108,7 @@ class CVaR(TailMeasure, certified=True):
         return gather([_least(q, f, float(t)) for q, f, t in zip(centers, losses, targets, strict=True)])
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
-        zero, q, tail = 0.0 * p, given["center"], rows.each(np.asarray(given["tail"]))
+        zero, q, tail = 0.0 * p, given["center"], rows.each(given["tail"])
         at_most, _, w, force = selection_face(rows, losses, p, zero, q / tail)
         raw = rows.where(at_most, 1.0 + zero, zero) / tail
         effects = {

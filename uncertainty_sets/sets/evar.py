@@ -72,7 +72,7 @@ class EVaR(TailMeasure, KL):
         return "kl", (given["center"], _radius(given["tail"]))
 
     def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
-        return {"tail": Effect(room=-1.0 / rows.each(np.asarray(given["tail"])), per_row=True)}
+        return {"tail": Effect(room=-1.0 / rows.each(given["tail"]), per_row=True)}
 
 
 def _radius(tail: Array) -> Array:

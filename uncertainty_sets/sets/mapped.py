@@ -17,7 +17,7 @@ from uncertainty_sets.sets._composed import Chain, ComposedSet, check_set_given,
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import cvxpy
 
@@ -114,6 +114,12 @@ class Mapped(ComposedSet, certified=True):
 
     def _with(self, given: Mapping[str, Any]) -> Mapped:
         return Mapped(self._part_with("", given), self._M)
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        M = self._M if isinstance(self._M, np.ndarray) else self._M.toarray()
+        rows = losses.new_tensor(M)
+        value, weights = ask(self.groups, "", losses @ rows.T)
+        return value, weights @ rows
 
     def _sensitivity(self, losses: Array, answer: WorstCase) -> MixedGroups:
         return MixedGroups(answer, self._M)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -126,6 +126,15 @@ class Nested(BlockSet, certified=True):
     def _with(self, given: Mapping[str, Any]) -> Nested:
         inners = [self._part_with(path, given) for path in self._parts if path != "outer"]
         return Nested(self._part_with("outer", given), inners)
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        found = [
+            ask(each, f"inners[{g}]", losses[..., span])
+            for g, (each, span) in enumerate(zip(self.inners, self._spans(), strict=True))
+        ]
+        values = joined([value[..., None] for value, _ in found], -1)
+        value, weights = ask(self.outer, "outer", values)
+        return value, joined([weights[..., g, None] * p for g, (_, p) in enumerate(found)], -1)
 
     def _sensitivity(self, losses: Array, answer: WorstCase) -> GroupsWithin:
         return GroupsWithin(answer, self._spans())

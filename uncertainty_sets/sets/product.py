@@ -18,7 +18,7 @@ from uncertainty_sets.sets._composed import BlockSet, Chain, as_sets, combined, 
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import cvxpy
 
@@ -123,6 +123,18 @@ class Product(BlockSet, certified=True):
         return Product(
             [self._part_with(path, given) for path in self._parts], given.get("weights", self.weights)
         )
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        found = [
+            ask(each, f"sets[{k}]", losses[..., span])
+            for k, (each, span) in enumerate(zip(self.sets, self._spans(), strict=True))
+        ]
+        weights = given.get("weights", losses.new_tensor(self._weights))
+        parts = [weights[..., k, None] * p for k, (_, p) in enumerate(found)]
+        return sum(weights[..., k] * value for k, (value, _) in enumerate(found)), joined(parts, -1)
+
+    def _is_distribution(self, name: str) -> bool:
+        return name == "weights" or super()._is_distribution(name)
 
     def _sensitivity(self, losses: Array, answer: WorstCase) -> Blocks:
         return Blocks(answer, self._weights, self._spans())

@@ -83,6 +83,8 @@ class Spectral(CenteredSet, certified=True):
         "spectral", (), center=CENTER, distortion=Along("all", lambda name, H, structure: as_distortion(H))
     )
 
+    _is_vertex = True
+
     def __init__(self, center: ArrayLike, distortion: Callable[[Array], Array] | ArrayLike) -> None:
         self._store(np.ndim(center) == 2, as_center(center))
         self._distortion = as_distortion(distortion)

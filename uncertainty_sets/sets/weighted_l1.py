@@ -143,7 +143,12 @@ class WeightedL1(Ball, certified=True):
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         q = given["center"]
         far = abs(p - q)
-        limits = {"weights": Effect(slope=far, value=-eta * far), "radius": Effect(room=1.0, per_row=True)}
+        one = 1.0 + 0.0 * p
+        sign = rows.where(p > q, one, rows.where(p < q, -one, 0.0 * p))
+        limits = {
+            "weights": Effect(slope=far, value=-eta * far, bend=sign),
+            "radius": Effect(room=1.0, per_row=True),
+        }
         return distance_face(rows, losses, p, eta, q, given["weights"], limits)
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from string import Template
 from typing import TYPE_CHECKING
@@ -36,9 +36,10 @@ body { max-width: 58rem; }
 .holds.proved { color: var(--one); }
 li.said { margin: .5rem 0; }
 ul.plainly { padding-left: 1.1rem; }
-.audit svg { height: auto; aspect-ratio: 2; min-height: 250px; }
+.audit svg { height: auto; aspect-ratio: 2; }
+@media (max-width: 52rem) { .audit svg text { font-size: 20px; } }
 .audit .key { margin-left: .8rem; white-space: nowrap; }
-.audit .key svg { width: 28px; height: 8px; min-height: 0; display: inline-block; aspect-ratio: auto; }
+.audit .key svg { width: 28px; height: 8px; display: inline-block; aspect-ratio: auto; }
 .audit .limit { stroke: var(--two); stroke-width: 1.5; stroke-dasharray: 5 4; }
 .audit .limit-name { fill: var(--two); }
 </style>
@@ -52,7 +53,7 @@ $body
 ROWS = 60
 """Of the table of groups."""
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640.0, 320.0, 58.0, 12.0, 14.0, 38.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640.0, 320.0, 66.0, 12.0, 14.0, 56.0
 
 
 def page(title: str, report: Report, comparison: Comparison | None = None, source: str = "") -> str:
@@ -150,6 +151,7 @@ def picture(report: Report) -> str:
         report.unit,
         (report.threshold, f"threshold {report.shown(report.threshold)}"),
         marks,
+        report.shown,
     )
 
 
@@ -170,7 +172,20 @@ def compared(comparison: Comparison) -> str:
         for pair in comparison.pairs
         for radius in pair.crossings
     ]
-    return _svg(curve, lines, most, "worst mean loss", None, crossings)
+    bands = []
+    for pair in comparison.pairs[:1]:  # of two models; of more, the sentences tell
+        for name, where in ((pair.first, pair.first_is_better), (pair.second, pair.second_is_better)):
+            style = styles[list(comparison.curves).index(name) % len(styles)]
+            bands += [(style.split()[0], *ends) for ends in runs(comparison.radii, where)]
+    drawn = _svg(curve, lines, most, "worst mean loss", None, crossings, bands=bands)
+    told = '<p class="soft">Thick line: there that model is surely better, at each radius by itself.</p>'
+    return drawn + (told if bands else "")
+
+
+def runs(radii: Array, where: Array) -> list[tuple[float, float]]:
+    """The ends of each run of radii."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], where.astype(np.int8), [0]])))
+    return [(float(radii[a]), float(radii[b - 1])) for a, b in edges.reshape(-1, 2)]
 
 
 def _svg(
@@ -180,6 +195,8 @@ def _svg(
     unit: str,
     limit: tuple[float, str] | None,
     marks: Sequence[tuple[float, float]],
+    shown: Callable[[float], str] = for_people,
+    bands: Sequence[tuple[str, float, float]] = (),
 ) -> str:
     radii = curve.radii
     least = min(0.0, *(float(np.nanmin(values)) for _, _, values in lines))
@@ -197,20 +214,24 @@ def _svg(
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
         )
-        parts.append(
-            f'<text x="{LEFT - 6}" y="{up(tick) + 4:.1f}" text-anchor="end">{for_people(tick)}</text>'
-        )
+        parts.append(f'<text x="{LEFT - 6}" y="{up(tick) + 4:.1f}" text-anchor="end">{shown(tick)}</text>')
     for share in (0.0, 0.0625, 0.25, 0.5625, 1.0):  # even steps of the root
         radius = share * float(radii[-1])
         anchor = "end" if share == 1.0 else "middle"
         parts.append(
-            f'<text x="{across(radius):.1f}" y="{HEIGHT - 18:.0f}" text-anchor="{anchor}">'
+            f'<text x="{across(radius):.1f}" y="{HEIGHT - 34:.0f}" text-anchor="{anchor}">'
             f"{for_people(radius, 2)}</text>"
         )
     parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 2:.0f}" text-anchor="middle">'
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8:.0f}" text-anchor="middle">'
         f"{escape(curve.kind)} over the {curve.over}, root scale</text>"
     )
+    for style, start, end in bands:
+        y = HEIGHT - BOTTOM
+        parts.append(
+            f'<line class="line {style}" style="stroke-width:6" x1="{across(start):.1f}" '
+            f'x2="{max(across(end), across(start) + 3):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
     if limit is not None:
         y = up(limit[0])
         parts.append(f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
