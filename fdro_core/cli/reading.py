@@ -224,6 +224,32 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
     return _from_table(Table(text, origin), column)
 
 
+def read_table(source: str, stdin: Callable[[], bytes] | None = None) -> Table:
+    """Read a table of CSV or of JSON lines, an object for each row, from a file or "-" (standard input)."""
+    content = (stdin or _stdin)() if source == "-" else _bytes(Path(source))
+    origin = "standard input" if source == "-" else source
+    text = _decode(content, origin)
+    return _from_json_lines(text, origin) if text.lstrip().startswith("{") else Table(text, origin)
+
+
+def _from_json_lines(text: str, origin: str) -> Table:
+    found = [(k, line) for k, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    rows = [(k, read_json(line, origin, k)) for k, line in found]
+    wrong = next((k for k, row in rows if not isinstance(row, dict)), None)
+    if wrong is not None:
+        raise InvalidData(f'{origin}, line {wrong}: each line must be one JSON object, as in {{"loss": 0.5}}')
+    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    written = io.StringIO()
+    writer = csv.DictWriter(written, names, lineterminator="\n")
+    writer.writeheader()
+    for _, row in rows:  # true and false as CSV has them; null is an empty cell
+        writer.writerow({name: int(each) if isinstance(each, bool) else each for name, each in row.items()})
+    table = Table(written.getvalue(), origin)
+    if len(table.rows) == len(rows):  # a row of nulls only is left out
+        table.lines = [k for k, _ in rows]
+    return table
+
+
 def read_value(text: str, folder: Path | None = None, origin: str = "the value") -> Any:
     """Read a parameter's value: "@file", a number, "0.5,0.3,0.2", rows "1,0;0,1", JSON, or a word.
 

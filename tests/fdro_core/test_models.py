@@ -248,7 +248,7 @@ def test_the_sampled_sums_follow_every_reply(few, monkeypatch):
         np.testing.assert_allclose(point, (s * state.trust) @ state.X, atol=1e-10)
 
 
-@pytest.mark.parametrize(("workers", "share"), [(5, 1.0), (20, 1.0), (40, 0.5), (500, 0.04)])
+@pytest.mark.parametrize(("workers", "share"), [(5, 1.0), (20, 1.0), (40, 0.125), (500, 0.01)])
 def test_the_weights_of_many_workers_move_by_shorter_steps(workers, share):
     """An epoch moves them by at most ρ·‖losses‖, and ρ shrinks with the even weight beyond twenty workers."""
     rng = np.random.default_rng(2)

@@ -144,7 +144,7 @@ def balance(
     from `low` to `high`. Between two neighbouring numbers an entry may still go from one bound to the other;
     then x is measured from that entry's, where there are numbers enough.
     """
-    before, passes, turned, exact = np.inf, 0, False, exactness(f.size)
+    before, passes, turned, exact = np.inf, 0, -1, exactness(f.size)
     low, high = low - 4e-16 * abs(low), high + 4e-16 * abs(high)  # they are rounded
     shift = min(max(shift, low), high)
     while True:
@@ -169,13 +169,13 @@ def balance(
             if abs(excess) <= 100.0 * exact and f.size >= MANY:
                 break
             i = jumping(mode, f, ball, anchor, pivot, rate, low, high)
-            if turned or i < 0:
+            if i < 0 or i == turned:
                 break
             own, ahead = ball.offset[i], rate * (f[i] - anchor)
             by = ahead - (own - pivot)
             off = 1e-15 * (abs(ahead) + abs(own - pivot) + abs(low) + abs(high))
             step, low, high = shift - by, low - by - off, high - by + off
-            turned, anchor, pivot = True, f[i], own
+            turned, anchor, pivot = i, f[i], own
         shift = step
     return anchor, pivot, shift, excess, divergence, m0, m1, m2, passes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,10 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout, Structure
+from uncertainty_sets.sets._tilt_face import power_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -199,6 +201,13 @@ class PowerBall(SupportedBall, certified=True):
 
     def _divergence(self, p: Array) -> float:
         return divergence_of(p, self._center[0], self.power) / self.unit
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        limits = {"radius": Effect(room=self.unit, per_row=True)}
+        return power_face(rows, losses, p, eta, given["center"], self.power, limits)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return super()._eta(rows, losses, given, dual) / self.unit
 
 
 def divergence_of(p: Array, q: Array, power: float) -> float:

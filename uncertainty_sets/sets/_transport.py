@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.derivatives import OnFace
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.packages import load
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, describe, parameters_of, readonly
 from uncertainty_sets.rows import Along, Integers, Structure
 from uncertainty_sets.sets._balls import Ball
+from uncertainty_sets.sets._transport_face import Balls, transport_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -34,6 +36,7 @@ class TransportBall(Ball, certified=True):
     """
 
     by_row: ClassVar[tuple[str, ...]] = ("center", "radius")
+    _is_vertex = True
 
     def __init__(self, center: ArrayLike, radius: ArrayLike, cost: ArrayLike | None, order: float) -> None:
         super().__init__(center, radius)
@@ -142,6 +145,21 @@ class TransportBall(Ball, certified=True):
             result.p = p
         return result
 
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> OnFace:
+        x = self._given
+        if x is None:
+            x = np.arange(float(self._center.shape[1]))
+        balls = Balls(self.center, np.asarray(self.radius), x, self._power, self._given)
+        face = transport_face(balls, losses, answer.p, np.asarray(answer.dual["lam"]))
+        shapes = {"center": self.center.shape, "radius": np.shape(self.radius)}
+        if self._given is not None:
+            shapes["cost"] = self._given.shape
+        return OnFace(face, shapes)
+
+    def _given_by_name(self) -> dict[str, Any]:
+        cost = {} if self._given is None else {"cost": self._given}
+        return {"center": self.center, "radius": self.radius, **cost}
+
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         return answer.dual.get("lam")
 
@@ -155,6 +173,10 @@ class TransportBall(Ball, certified=True):
 
     def _distance(self, p: Array) -> float:
         return float(max(0.0, self._cost_of(p)) ** (1.0 / self._power))
+
+    @property
+    def _distance_is_quick(self) -> bool:
+        return self._on_line
 
     def _cost_of(self, p: Array) -> float:
         """The least cost of moving the centre to p: the distance to the power."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
     as_array,
@@ -24,6 +25,7 @@ from uncertainty_sets.parameters import (
 )
 from uncertainty_sets.rows import CENTER, EACH_ROW, EACH_SPREAD, Layout
 from uncertainty_sets.sets._balls import CenteredSet
+from uncertainty_sets.sets._vertex_face import distance_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -146,6 +148,12 @@ class CDNorm(CenteredSet, certified=True):
 
         parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
         return answer(rows, losses, parameters, ("nu", "pi"), warm_start, out)
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        s, limits = given["spread"], {"budget": Effect(room=1.0, per_row=True)}
+        positive = s > 0.0
+        rate = rows.where(positive, 1.0 + 0.0 * s, 0.0 * s) / rows.where(positive, s, 1.0 + 0.0 * s)
+        return distance_face(rows, losses, p, eta, given["center"], rate, limits, spread=s)
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         return answer.dual.get("pi")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import Effect, Rows
 from uncertainty_sets.parameters import as_center
 from uncertainty_sets.rows import CENTER, Layout, Structure
 from uncertainty_sets.sets._tails import EACH_TAIL, TailMeasure, as_tail_rows
@@ -42,6 +43,12 @@ class EVaR(TailMeasure, KL):
     >>> round(float(bound), 6), round(r.upper_bound, 6)
     (3.576985, 3.576985)
 
+    `radius_for` is that of `KL`: the largest tail that reaches a target is exp(-radius).
+
+    >>> least = EVaR(q, 1.0).radius_for(f, target=3.0)
+    >>> round(EVaR(q, np.exp(-least.radius)).worst_case(f).value, 9)
+    3.0
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         tail: in (0, 1]; a number, or shape (B,).
@@ -63,6 +70,9 @@ class EVaR(TailMeasure, KL):
         cls, structure: Structure, given: dict[str, Any]
     ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
         return "kl", (given["center"], _radius(given["tail"]))
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"tail": Effect(room=-1.0 / rows.each(given["tail"]), per_row=True)}
 
 
 def _radius(tail: Array) -> Array:

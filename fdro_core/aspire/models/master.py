@@ -154,7 +154,7 @@ class ModelMaster(FederatedMaster):
 
     def _sampled(self) -> dict[str, float]:
         config = self.plan.config
-        step = long_step(config.model_step, config.local_steps)
+        step = long_step(config.longest_step(self.plan.workers), config.local_steps)
         return {"step": step, "prox": config.weight_step, "window": config.averaging}
 
     def _derive(self) -> None:
@@ -354,8 +354,11 @@ class ModelMaster(FederatedMaster):
             self.sent += z.size + 1
             return Evaluate(ticket, z)
         self.sent += 3 * z.size + 1
-        kind = EvaluateAhead if self.plan.config.batch_size is None else EvaluateMean
-        return kind(ticket, z, *self.sent_steps[j])
+        scale, shift = self.sent_steps[j]
+        if isinstance(self.models, FullModels):
+            return EvaluateAhead(ticket, z, scale, shift)
+        self.sent += 1
+        return EvaluateMean(ticket, z, scale, shift, self.models.reach(self.steps_each))
 
     # -- lost workers ---------------------------------------------------------------------------------
 

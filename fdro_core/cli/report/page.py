@@ -71,11 +71,16 @@ def page(title: str, charts: list[Chart], *parts: str) -> str:
     """A whole page around its parts, with the numbers of the charts."""
     return Template(_file("page.html")).substitute(
         title=escape(title),
-        style=_file("style.css"),
+        style=stylesheet(),
         script=_file("charts.js"),
         curves=json.dumps(_numbers(charts), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         body="\n".join(parts),
     )
+
+
+def stylesheet() -> str:
+    """The style that all pages have."""
+    return _file("style.css")
 
 
 def _numbers(charts: list[Chart]) -> Any:
