@@ -43,7 +43,7 @@ def crepes(model: Any, X: Any, y: Any, groups: Any, new: Any, new_groups: Any) -
     del groups, new_groups
     made = WrapClassifier(model)
     made.calibrate(X, y)
-    return np.asarray(made.predict_set(new, confidence=1 - ALPHA, smoothing=False) > 0)
+    return np.asarray(made.predict_set(new, confidence=1 - ALPHA, smoothing=False, labels=False) > 0)
 
 
 def crepes_by_group(model: Any, X: Any, y: Any, groups: Any, new: Any, new_groups: Any) -> Sets:
@@ -52,7 +52,9 @@ def crepes_by_group(model: Any, X: Any, y: Any, groups: Any, new: Any, new_group
 
     made = WrapClassifier(model)
     made.calibrate(X, y, bins=groups)
-    return np.asarray(made.predict_set(new, bins=new_groups, confidence=1 - ALPHA, smoothing=False) > 0)
+    return np.asarray(
+        made.predict_set(new, bins=new_groups, confidence=1 - ALPHA, smoothing=False, labels=False) > 0
+    )
 
 
 def ours(grouped: bool, **settings: Any) -> Method:
