@@ -165,7 +165,7 @@ def family_of(given: Any) -> Family:
         )
     lacking = [
         each
-        for each, needed in names.items()  # without distances a Wasserstein ball would take those of the order
+        for each, needed in names.items()  # no distances of a Wasserstein ball by default
         if (needed or each == "cost") and each not in {"center", size, *options}
     ]
     if lacking:
