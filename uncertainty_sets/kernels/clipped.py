@@ -54,7 +54,7 @@ ball does not let move at all."""
 
 ROUNDS, PATIENCE = 90, 12  # values of θ at most, and those after which a gap of rounding size is enough
 LOOSE = 1e-3  # how far Σp may be from 1 while G is far from the room
-ORDINARY = 100.0  # of what a mass may count in G
+COUNTED = 100.0  # of what a mass may count in G
 LITTLE, STEEPEST = 1e-6, 10.0  # of the room, and of Σ dp/dx
 ROUNDED = 1e-13  # of Σp: what its rounding may be, at most
 STEEP = 1e200  # of θ: only losses equal to the threshold are between the bounds
@@ -101,7 +101,7 @@ def search(
         # 1. μ for this θ, no more exact than Newton's step needs: in ordinary balls G at Σp = Σp₀ is known to
         #    first order, in others rounding counts, or entries go from bound to bound at once.
         count = worth + 2.0 * theta  # at most, of a mass in G
-        linear, tolerance, nearness = ordinary and count <= ORDINARY, LOOSE, 0.1 * min(1.0, theta)
+        linear, tolerance, nearness = ordinary and count <= COUNTED, LOOSE, 0.1 * min(1.0, theta)
         if not linear:
             tolerance = max(exact, min(LOOSE, 1e-4 * abs(off) / count))
             nearness = 1e-4 * theta * min(1.0, abs(off) / room)
