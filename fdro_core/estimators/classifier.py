@@ -32,6 +32,7 @@ __all__ = ["RobustClassifier", "worst_group_accuracy"]
 
 FLAT = 0.1  # deviation of the log-odds over the samples below which a model is nearly constant
 LOST = 0.1  # training accuracy that ordinary training has above a nearly constant model's, for a warning
+PAID = 0.01  # training accuracy that ordinary training must have above a robust model's, for a warning
 CHANCE = 0.01  # of a warning, over all groups, that the worst one does worse than a constant
 
 
@@ -76,6 +77,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         solver: "central" sees all data at once, to a proven gap; cross-validation uses it always.
             "aspire-models" runs the federated driver, one worker per group, on a virtual clock.
         warm_start: whether fit begins at the coefficients of the last one ("central").
+        verbose: 1 prints a line of progress for each second of training ("central"), 2 for each pass.
         seed: of the folds, and of the driver's delays and starting point.
         **parameters: the set's parameters, by name.
 
@@ -132,6 +134,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         steps: int | None = None,
         solver: str = "central",
         warm_start: bool = False,
+        verbose: int = 0,
         seed: int = 0,
         **parameters: Any,
     ) -> None:
@@ -146,6 +149,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
             steps=steps,
             solver=solver,
             warm_start=warm_start,
+            verbose=verbose,
             seed=seed,
             **parameters,
         )
@@ -216,7 +220,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         right = (_label(scores) == y).astype(np.float64)
         from scipy.special import log_softmax
 
-        return -log_softmax(_by_class(scores), axis=1)[np.arange(y.size), y], right
+        return -log_softmax(scores, axis=1)[np.arange(y.size), y], right
 
     def _constant(self, y: NDArray[Any], share: Array, tested: NDArray[Any]) -> tuple[Array, Array]:
         shares = np.bincount(y, weights=share, minlength=len(self.classes_))
@@ -238,8 +242,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         group, and worse there or ordinary training better overall, by more than chance.
         """
         problem, names = task.problem, self.groups_.tolist()
-        by_class = _by_class(scores)
-        flat = float((by_class - by_class[:, :1]).std(axis=0).max()) <= FLAT
+        flat = float((scores - scores[:, :1]).std(axis=0).max()) <= FLAT
         worst, alone = int(np.argmin(self.group_accuracies_)), problem.sizes.max() == 1
         constant = y == np.bincount(y, weights=problem.weight).argmax()
         _, high = wilson(self.group_accuracies_[worst], problem.sizes[worst])
@@ -262,7 +265,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
             )
         else:
             weight = np.ones(y.size) if problem.weight is None else problem.weight
-            pays = diagnosis.above_chance(usual.astype(np.float64) - right, weight, diagnosis.ERRORS)
+            gain = usual.astype(np.float64) - right
+            pays = gain.mean() > PAID and diagnosis.above_chance(gain, weight, diagnosis.ERRORS)
             chance = NormalDist().inv_cdf(1.0 - CHANCE / len(names))
             worse = diagnosis.above_chance(
                 constant.astype(np.float64) - right, weight * (group == worst), chance
@@ -337,14 +341,9 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         return means, {"accuracy": means.tolist(), "95 % interval": interval}
 
 
-def _by_class(scores: Array) -> Array:
-    """(samples, classes): one column for two classes is the second's score above the first's."""
-    return np.column_stack([np.zeros(len(scores)), scores]) if scores.shape[1] == 1 else scores
-
-
 def _label(scores: Array) -> NDArray[np.intp]:
     """The most probable class."""
-    best: NDArray[np.intp] = _by_class(scores).argmax(axis=1)
+    best: NDArray[np.intp] = scores.argmax(axis=1)
     return best
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from numbers import Real
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +38,7 @@ from fdro_core.estimators.settings import (
     GroupSettings,
     _check_sample_weight,
     check_is_fitted,
+    progress,
     validate_data,
 )
 from fdro_core.estimators.tables import GroupTable
@@ -99,11 +102,9 @@ class RobustEstimator(GroupSettings, ABC):
     def _read(self, X: Any, groups: Any) -> tuple[Any, NDArray[np.intp]]:
         """New samples and the places of their groups, -1 for one that training did not see."""
         check_is_fitted(self)
+        groups = self._groups_of(X, groups)
         if has_columns(X, self.group_columns_):
-            X, given, _ = take_columns(X, list(self.group_columns_))
-            groups = given if groups is None or isinstance(groups, str | list) else groups
-        else:
-            X, groups, _ = take_columns(X, groups)
+            X, _, _ = take_columns(X, list(self.group_columns_))
         X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         if self.group_coef_ is None:
             return X, np.full(X.shape[0], -1)
@@ -116,6 +117,12 @@ class RobustEstimator(GroupSettings, ABC):
             )
             return X, np.full(X.shape[0], -1)
         return X, place_groups(self.groups_, groups, X.shape[0])
+
+    def _groups_of(self, X: Any, groups: Any) -> Any:
+        """The groups that are given, or in the columns that `fit` took them from; None if there are none."""
+        if groups is None and has_columns(X, self.group_columns_):
+            groups = list(self.group_columns_)
+        return take_columns(X, groups)[1]
 
     # -- training ---------------------------------------------------------------------------------------
 
@@ -205,7 +212,8 @@ class RobustEstimator(GroupSettings, ABC):
         problem, unit = task.problem, task.unit
         if self.solver == "central":
             steps = 2000 if self.steps is None else self.steps
-            found = task.minimise(self.uncertainty_set_, self.tolerance, steps, self._warm(task))
+            report = progress(int(self.verbose), unit) if self.verbose else None
+            found = task.minimise(self.uncertainty_set_, self.tolerance, steps, self._warm(task), report)
             if not found.converged:
                 warnings.warn(
                     f"{type(self).__name__} stopped after {found.evaluations} passes with a gap of "
@@ -223,10 +231,10 @@ class RobustEstimator(GroupSettings, ABC):
                 )
             X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
             rows = [np.flatnonzero(problem.group == g) for g in range(problem.sizes.size)]
-            workers = [worker(task, X[of], problem.y[of]) for of in rows]
+            workers = [worker(task, X[of], problem.labels[of]) for of in rows]
             config = AspireModels(iterations=self.steps, seed=self.seed)
             result = solve(workers, self.uncertainty_set_, algorithm=config)
-            w, weights = result.w, result.weights
+            w, weights = problem.from_columns(result.w), result.weights
             losses, _ = problem.evaluate(w)
             gap, self.n_iter_ = result.gap, result.iterations
         self.weights_, self.gap_ = weights, unit * gap
@@ -241,7 +249,7 @@ class RobustEstimator(GroupSettings, ABC):
         if not (self.warm_start and hasattr(self, "_start")):
             return None
         groups, model = self._start
-        if model.shared.shape != (task.features + 1, task.problem.outputs):
+        if model.shared.shape != task.shape:
             return None
         return model if groups == self.groups_.tolist() else Coefficients(model.shared)
 
@@ -291,18 +299,16 @@ class RobustEstimator(GroupSettings, ABC):
             scores = found.scores[int(np.flatnonzero(found.radii == found.radius)[0])]
             columns |= self._held_out_column(scores)
         if X is not None:
-            if groups is None and has_columns(X, self.group_columns_):
-                groups = list(self.group_columns_)
-            if groups is None:
+            given = self._groups_of(X, groups)
+            if given is None:
                 raise ValueError("summary(X, y, groups) needs the groups of the new samples, got none")
-            _, given, _ = take_columns(X, groups)
             place = place_groups(self.groups_, given, len(y))
             if (place < 0).any():
                 unknown = index_groups(given, len(y))
                 name = unknown[0].tolist()[unknown[1][int(np.argmin(place))]]
                 raise ValueError(f"group {name!r} was not in training")
             rows = [np.flatnonzero(place == g) for g in range(self.groups_.size)]
-            worst, found_new = self._test_columns(np.asarray(y), self.predict(X, groups=groups), rows)
+            worst, found_new = self._test_columns(np.asarray(y), self.predict(X, groups=given), rows)
             columns |= {"new samples": [each.size for each in rows]} | found_new
         order = np.argsort(worst, kind="stable")
         table = [{name: values[g] for name, values in columns.items()} for g in order]
@@ -316,7 +322,7 @@ class RobustEstimator(GroupSettings, ABC):
 
         Args:
             X, y: new data.
-            groups: of its samples.
+            groups: of its samples, as `fit` takes them; a model by group predicts with them.
             scoring: what a loss is, a scorer of scikit-learn that is a mean over samples; None: errors of a
                 classifier, absolute errors of a regressor.
             options: of `uncertainty_sets.audit.Audit`, such as covariates and clusters; a regressor's losses
@@ -324,7 +330,19 @@ class RobustEstimator(GroupSettings, ABC):
         """
         from uncertainty_sets.audit import Audit, losses_of
 
-        losses = losses_of(self, X, y, scoring)
+        groups = self._groups_of(X, groups)
+        model: Any = self
+        if self.group_coef_ is not None:
+            of_them = ("predict", "predict_proba")
+            model = SimpleNamespace(
+                **{
+                    name: partial(getattr(self, name), groups=groups)
+                    for name in of_them
+                    if hasattr(self, name)
+                },
+                **({"classes_": self.classes_} if hasattr(self, "classes_") else {}),
+            )
+        losses = losses_of(model, X, y, scoring)
         if scoring is not None or not hasattr(self, "classes_"):
             options.setdefault("bounds", None)
         return Audit(losses, groups=groups, **options)

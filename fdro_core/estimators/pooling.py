@@ -104,21 +104,32 @@ class Task:
         self.l2, self.unit, self.offset, self.scale = l2, unit, offset, scale
         self._minimise = minimise
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the shared coefficients: features + 1, scores."""
+        return self.features + 1, self.problem.columns(np.zeros(self.problem.dimension)).shape[1]
+
     def minimise(
-        self, oracle: Any, tolerance: float, budget: int, start: Coefficients | None = None
+        self,
+        oracle: Any,
+        tolerance: float,
+        budget: int,
+        start: Coefficients | None = None,
+        report: central.Report | None = None,
     ) -> central.Optimum:
         """The optimum, from the user's coefficients `start` if the solver takes a start."""
-        if start is None or self._minimise is not central.minimise:
-            return self._minimise(self.problem, oracle, self.l2, tolerance, budget)
-        return central.minimise(self.problem, oracle, self.l2, tolerance, budget, self._encode(start))
+        given: dict[str, Any] = {"report": report}
+        if start is not None and self._minimise is central.minimise:
+            given["start"] = self._encode(start)
+        return self._minimise(self.problem, oracle, self.l2, tolerance, budget, **given)
 
     def decode(self, w: Array) -> Coefficients:
         """The user's coefficients."""
-        matrix = w.reshape(-1, self.problem.outputs)
+        matrix = self.problem.columns(w)
         shared = np.vstack([matrix[: self.features], matrix[-1:]])
         own = None
         if self.pooling:
-            shape = self.groups, self.features + 1, self.problem.outputs
+            shape = self.groups, self.features + 1, matrix.shape[1]
             own = self.pooling * matrix[self.features : -1].reshape(shape)
         return Coefficients(shared, own).scaled(self.scale, self.offset)
 
@@ -127,7 +138,7 @@ class Task:
         shared = given.scaled(1.0 / self.scale, -self.offset / self.scale)
         parts = [shared.shared[:-1]]
         if self.pooling:
-            shape = self.groups, self.features + 1, self.problem.outputs
+            shape = self.groups, *shared.shared.shape
             own = np.zeros(shape) if shared.own is None else shared.own / self.pooling
-            parts.append(own.reshape(-1, self.problem.outputs))
-        return np.concatenate([*parts, shared.shared[-1:]]).ravel()
+            parts.append(own.reshape(-1, shape[-1]))
+        return self.problem.from_columns(np.concatenate([*parts, shared.shared[-1:]]).ravel())

@@ -95,7 +95,8 @@ def test_the_ceiling_is_below_what_every_shared_model_reaches_on_new_data():
     assert ceiling.weights.sum() == pytest.approx(1.0)
     assert ceiling.limit < ceiling.proof
     for radius in (0.0, 0.2, 1.0, 3.0):
-        other = RobustClassifier(radius=radius).fit(X_new, y_new, groups=site_new)
+        other = RobustClassifier(radius=radius)
+        alarms(other, X_new, y_new, site_new)
         ridge = 0.25 * 1e-3 * (np.sum(other.coef_**2) + np.sum(other.intercept_**2))  # two opposite halves
         assert other.group_losses_.max() + ridge >= ceiling.limit
     assert other.group_losses_.max() - ceiling.limit < 0.1  # and it is no empty claim
