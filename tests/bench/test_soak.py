@@ -81,6 +81,10 @@ def test_every_kind_of_centre_for_budgets_shared_by_a_state(kind):
         ("units euclidean", 1, 177, 6),  # multipliers of 1e-27 beside others of 1e-9
         ("units entropic", 9207, 359, 12),  # moved further into the set than it needs
         ("units entropic", 9207, 217, 9),
+        ("units entropic", 9302, 1182, 14),  # outside by 1e-8, each row of the cones by a tenth of that
+        ("units entropic", 9302, 806, 18),
+        ("units entropic", 9302, 1292, 6),
+        ("units entropic", 9302, 15, 17),
         ("chi-square with box", 36, 6, 162),  # of several entries that cost nothing the wrong one moved
         ("kl with rows", 9103, 616, 0),  # opposite rows in other units
         ("kl with rows", 9103, 278, 5),  # multipliers brought from too far

@@ -46,14 +46,15 @@ __all__ = ["ConicProgram", "is_feasible", "program", "projection_of_uniform", "r
 FEASIBLE = 1e-9
 """A violation this small, or a gap as little below zero, is left alone."""
 
-OUTSIDE = 10.0
+OUTSIDE = 100.0
 """Of two answers the better has the smaller gap, or violation times this: a p in the set proves more."""
 
 HALVINGS = 4
 """Of the way between two STEPS."""
 
-CLOSE = 1e-8
-"""Beyond this violation it is tried whether a p inside the set does as well."""
+CLOSE, WITHIN = 1e-9, 1e-10
+"""Beyond this violation it is tried whether a p inside the set does as well; what then counts as inside. Of
+cones with auxiliary variables each row's violation is measured, and that of their sum is N times as much."""
 
 
 def program(uncertainty_set: UncertaintySet, size: int | None = None) -> ConicProgram:
@@ -264,14 +265,14 @@ def _moved_inside(uncertainty_set: UncertaintySet, found: _Candidate, unit: Arra
         moved = at(step)
         if moved.rank < best.rank:
             best = moved
-        if moved.violation <= FEASIBLE and moved.gap >= 0.0:
+        if moved.violation <= WITHIN and moved.gap >= 0.0:
             after = step
             break
         below = step
     for _ in range(HALVINGS if best.gap > CLOSE and 0.0 < below < after < np.inf else 0):
         middle = float(np.sqrt(below * after))
         moved = at(middle)
-        if moved.violation <= FEASIBLE and moved.gap >= 0.0:
+        if moved.violation <= WITHIN and moved.gap >= 0.0:
             best, after = min(best, moved, key=lambda each: each.rank), middle
         else:
             below = middle
