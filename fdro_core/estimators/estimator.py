@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from numbers import Real
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,11 +102,9 @@ class RobustEstimator(GroupSettings, ABC):
     def _read(self, X: Any, groups: Any) -> tuple[Any, NDArray[np.intp]]:
         """New samples and the places of their groups, -1 for one that training did not see."""
         check_is_fitted(self)
+        groups = self._groups_of(X, groups)
         if has_columns(X, self.group_columns_):
-            X, given, _ = take_columns(X, list(self.group_columns_))
-            groups = given if groups is None or isinstance(groups, str | list) else groups
-        else:
-            X, groups, _ = take_columns(X, groups)
+            X, _, _ = take_columns(X, list(self.group_columns_))
         X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         if self.group_coef_ is None:
             return X, np.full(X.shape[0], -1)
@@ -117,6 +117,12 @@ class RobustEstimator(GroupSettings, ABC):
             )
             return X, np.full(X.shape[0], -1)
         return X, place_groups(self.groups_, groups, X.shape[0])
+
+    def _groups_of(self, X: Any, groups: Any) -> Any:
+        """The groups that are given, or in the columns that `fit` took them from; None if there are none."""
+        if groups is None and has_columns(X, self.group_columns_):
+            groups = list(self.group_columns_)
+        return take_columns(X, groups)[1]
 
     # -- training ---------------------------------------------------------------------------------------
 
@@ -293,18 +299,16 @@ class RobustEstimator(GroupSettings, ABC):
             scores = found.scores[int(np.flatnonzero(found.radii == found.radius)[0])]
             columns |= self._held_out_column(scores)
         if X is not None:
-            if groups is None and has_columns(X, self.group_columns_):
-                groups = list(self.group_columns_)
-            if groups is None:
+            given = self._groups_of(X, groups)
+            if given is None:
                 raise ValueError("summary(X, y, groups) needs the groups of the new samples, got none")
-            _, given, _ = take_columns(X, groups)
             place = place_groups(self.groups_, given, len(y))
             if (place < 0).any():
                 unknown = index_groups(given, len(y))
                 name = unknown[0].tolist()[unknown[1][int(np.argmin(place))]]
                 raise ValueError(f"group {name!r} was not in training")
             rows = [np.flatnonzero(place == g) for g in range(self.groups_.size)]
-            worst, found_new = self._test_columns(np.asarray(y), self.predict(X, groups=groups), rows)
+            worst, found_new = self._test_columns(np.asarray(y), self.predict(X, groups=given), rows)
             columns |= {"new samples": [each.size for each in rows]} | found_new
         order = np.argsort(worst, kind="stable")
         table = [{name: values[g] for name, values in columns.items()} for g in order]
@@ -318,7 +322,7 @@ class RobustEstimator(GroupSettings, ABC):
 
         Args:
             X, y: new data.
-            groups: of its samples.
+            groups: of its samples, as `fit` takes them; a model by group predicts with them.
             scoring: what a loss is, a scorer of scikit-learn that is a mean over samples; None: errors of a
                 classifier, absolute errors of a regressor.
             options: of `uncertainty_sets.audit.Audit`, such as covariates and clusters; a regressor's losses
@@ -326,7 +330,19 @@ class RobustEstimator(GroupSettings, ABC):
         """
         from uncertainty_sets.audit import Audit, losses_of
 
-        losses = losses_of(self, X, y, scoring)
+        groups = self._groups_of(X, groups)
+        model: Any = self
+        if self.group_coef_ is not None:
+            of_them = ("predict", "predict_proba")
+            model = SimpleNamespace(
+                **{
+                    name: partial(getattr(self, name), groups=groups)
+                    for name in of_them
+                    if hasattr(self, name)
+                },
+                **({"classes_": self.classes_} if hasattr(self, "classes_") else {}),
+            )
+        losses = losses_of(model, X, y, scoring)
         if scoring is not None or not hasattr(self, "classes_"):
             options.setdefault("bounds", None)
         return Audit(losses, groups=groups, **options)

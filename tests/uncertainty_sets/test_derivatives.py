@@ -190,6 +190,16 @@ def test_sets_of_sets_in_batches():
             np.testing.assert_allclose(pulls["losses"][b], row.vjp(U[b], 1.0)["losses"], atol=1e-12)
 
 
+def test_fifty_digits():
+    pytest.importorskip("mpmath")
+    from bench.derivatives.digits import error, problems
+
+    for seed in range(4):
+        f, df = np.random.default_rng([1, seed]).normal(size=(2, 6))
+        for name, problem in problems(6, seed).items():
+            assert error(problem, f, df) <= tolerances.SMOOTH, f"{name}, seed {seed}"
+
+
 def test_a_wrong_derivative_would_be_seen():
     rng = np.random.default_rng(0)
     ball = KL(rng.dirichlet(np.ones(6)), 0.1)

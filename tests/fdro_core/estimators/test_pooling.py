@@ -219,3 +219,14 @@ def test_no_warning_for_groups_that_a_shared_model_does_not_need():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(model.predict(X), model.predict(X, groups=site))
+
+
+@pytest.mark.filterwarnings("error::fdro_core.errors.EstimatorWarning")
+def test_an_audit_is_of_the_model_by_group():
+    X, y, site = conflict(400)
+    pooled = RobustClassifier(interactions="groups", pooling=1.0).fit(X, y, groups=site)
+    right = (pooled.predict(X, groups=site) == y).mean()
+    assert pooled.audit(X, y, groups=site).losses.mean() == pytest.approx(1.0 - right)
+    regressor = RobustRegressor(interactions="groups", pooling=1.0).fit(X, y, groups=site)
+    missed = np.abs(regressor.predict(X, groups=site) - y)
+    np.testing.assert_allclose(regressor.audit(X, y, groups=site).losses, missed)
