@@ -119,6 +119,10 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
     array([0.78, 0.79])
     """
 
+    __metadata_request__predict_proba = {"groups": True}  # noqa: RUF012  # as RobustEstimator has them
+    __metadata_request__predict_log_proba = {"groups": True}  # noqa: RUF012
+    __metadata_request__decision_function = {"groups": True}  # noqa: RUF012
+
     def __init__(  # noqa: PLR0913  # the settings, each by its name
         self,
         uncertainty_set: Any = None,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.errors import InvalidSetting
 from fdro_core.estimators.pooling import Coefficients, Task
 from uncertainty_sets.arrays import Array
 
@@ -100,6 +101,8 @@ class HeldOut:
         self.tolerance = max(tolerance, ROUGHLY)
         self.fold = folds(y, group, seed)
         self.tested = self.fold >= 0
+        if not self.tested.any():
+            raise InvalidSetting("cross-validation needs groups of at least 2 samples, and each has one")
         self.groups = int(group.max()) + 1
         counts = np.where(self.tested, 1.0 if weight is None else weight, 0.0)
         total = np.bincount(group, weights=counts)

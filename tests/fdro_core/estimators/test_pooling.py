@@ -160,6 +160,8 @@ def test_groups_are_routed_through_a_pipeline():
         model = RobustClassifier(interactions="groups", pooling=1.0).set_fit_request(groups=True)
         pipe = make_pipeline(StandardScaler(), model).fit(X, y, groups=site)
         found = pipe.predict(X, groups=site)
+        proba = pipe.predict_proba(X, groups=site)
+        np.testing.assert_array_equal(pipe.classes_[proba.argmax(axis=1)], found)
         assert pipe.score(X, y, groups=site) == pytest.approx((found == y).mean())
         held = cross_validate(make_pipeline(StandardScaler(), model), X, y, cv=3, params={"groups": site})
     assert held["test_score"].mean() > 0.75
