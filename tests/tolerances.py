@@ -50,6 +50,7 @@ CONIC_GAP = 1e-7
 # step of 1e-6 has the square of the step and the gap of the answers, over the step. Where the one-sided
 # differences are further apart than KINK, p bends or jumps within the step.
 ADJOINT = 1e-12
+SMOOTH = 1e-13  # against 50 digits, relative to the move
 DIFFERENCES = 1e-5
 KINK = 1e-3
 

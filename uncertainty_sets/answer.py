@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -111,12 +111,19 @@ class WorstCase:
 
         return derivatives.jvp(self, losses, parameters)
 
-    def vjp(self, p: ArrayLike | None = None, value: ArrayLike | None = None) -> dict[str, Any]:
+    def vjp(
+        self,
+        p: ArrayLike | None = None,
+        value: ArrayLike | None = None,
+        *,
+        wrt: Collection[str] | None = None,
+    ) -> dict[str, Any]:
         """Return the gradient of uᵀp + v·value by the losses and by every parameter: the transpose of `jvp`.
 
         Args:
             p: u, of p's shape; None for 0.
             value: v, a number, or one per row; None for 0.
+            wrt: the parameters that are wanted beside the losses; None for all. ``wrt=()`` is faster.
 
         >>> from uncertainty_sets import KL
         >>> gradient = KL([0.5, 0.3, 0.2], 0.1).worst_case([1.0, 2.0, 4.0]).vjp(value=1.0)
@@ -125,7 +132,7 @@ class WorstCase:
         """
         from uncertainty_sets import derivatives
 
-        return derivatives.vjp(self, p, value)
+        return derivatives.vjp(self, p, value, wrt)
 
     def __repr__(self) -> str:
         if self.p.ndim == 2:

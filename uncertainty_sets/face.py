@@ -48,6 +48,10 @@ LOST = 1e-13
 """V below this part of Σ S g² is rounding: all free entries then have one loss, and the radius moves none."""
 
 
+FAR = 1e300
+"""η beyond is that of a radius of 0."""
+
+
 class Rows:
     """Sums over entries of rows along the last axis, for NumPy or torch (`xp`)."""
 

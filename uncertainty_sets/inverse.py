@@ -74,9 +74,9 @@ class Sized(Protocol):
 class LeastRadius:
     """The least radius (or budget) at which the worst case reaches a target, with its proof.
 
-    Losses and target are known to their last digit, which limits the radius too: to `multiplier` times some
+    Losses and target are known to their last digit, which limits the radius too: to `multiplier` times 64
     ulps of the largest of them, beside 1e-9 of the radius. Near the largest loss, where the multiplier grows
-    without bound, that may be most of it; then there is no answer by oracle, and SolverFailed says so.
+    without bound, that may be most of the radius; `gap` says how much it is.
 
     For several targets or rows every field except `backend` has a leading axis of length B.
 
@@ -228,6 +228,14 @@ def closed(
     return gather(kept)
 
 
+class _Short(NamedTuple):
+    """What is kept of an answer that is short of the target: the slope is in the radius, inf if lost."""
+
+    radius: float
+    value: float
+    slope: float
+
+
 class _Tried(NamedTuple):
     """The oracle's answer at one radius, to losses from which the target is subtracted."""
 
@@ -255,7 +263,7 @@ class _Tried(NamedTuple):
         extent = self.radius**self.power + over / self.slope
         return float(max(0.0, extent) ** (1.0 / self.power))
 
-    def multiplier(self, under: _Tried | None = None) -> float:
+    def multiplier(self, under: _Short | None = None) -> float:
         """By how much the radius grows per unit of the target; at the largest pᵀf, what it grew by below.
 
         A slope that is lost in the rounding of the losses is at most that between the two answers.
@@ -269,12 +277,12 @@ class _Tried(NamedTuple):
             return np.inf
         rise, way = self.value - under.value, self.radius**self.power - under.radius**self.power
         between = self._in_radius(rise / way) if way > 0.0 else np.inf
-        least = min(between, under._in_radius(under.slope or np.inf))
+        least = min(between, under.slope)
         return 1.0 / least if least > 0.0 else np.inf
 
     def _in_radius(self, slope: float) -> float:
         """A slope in the power of the radius, in the radius."""
-        return float(slope * self.power * np.float64(self.radius) ** (self.power - 1.0))
+        return float(slope * self.power * self.radius ** (self.power - 1.0)) if self.radius > 0.0 else np.inf
 
     def moved(self, center: Array, mean: float) -> Self:
         """The mix with the centre that just reaches the target: its distance is at most that share of p's.
@@ -288,7 +296,7 @@ class _Tried(NamedTuple):
         radius, value = radius * share ** (1.0 / self.power), mean + share * (self.value - mean)
         return self._replace(radius=radius, p=center + share * (self.p - center), value=value)
 
-    def is_near(self, low: float, share: float, times: float, under: _Tried | None = None) -> bool:
+    def is_near(self, low: float, share: float, times: float, under: _Short | None = None) -> bool:
         """Whether the bound is as near as this share of the radius, or as so many times the rounding.
 
         It may be above the radius by as much as p is outside, which a closed form's may by its rounding.
@@ -308,14 +316,16 @@ class _Bracket:
     growth: float = CLOSE
     stride: float = np.inf
     best: _Tried | None = None
-    below: list[_Tried] = field(default_factory=list)
+    close: _Tried | None = None
+    below: list[_Short] = field(default_factory=list)
 
     @property
-    def under(self) -> _Tried | None:
+    def under(self) -> _Short | None:
         """The nearest answer from which the best one's value differs by more than its rounding."""
-        if self.best is None:
+        best = self.best or self.close
+        if best is None:
             return None
-        enough = [each for each in self.below if each.value <= self.best.value - self.best.rounding]
+        enough = [each for each in self.below if each.value <= best.value - best.rounding]
         return max(enough, key=lambda each: each.radius, default=None)
 
     def take(self, now: _Tried, center: Array, mean: float) -> None:
@@ -323,17 +333,14 @@ class _Bracket:
         self.low = max(self.low, now.bound())
         if not now.reaches():
             self.short = max(self.short, now.radius)
-            self.below.append(now)
+            self.below.append(_Short(now.radius, now.value, now._in_radius(now.slope or np.inf)))
+            # One that the bound cannot tell from one that reaches the target, for want of any.
+            if now.value >= -2.0 * now.rounding and (self.close is None or now.radius < self.close.radius):
+                self.close = now.moved(center, mean)
             return
         moved = now.moved(center, mean)
         if self.best is None or moved.radius < self.best.radius:
             self.best = moved
-
-    def reached_by_rounding(self, center: Array, mean: float) -> _Tried | None:
-        """The nearest answer that the bound cannot tell from one that reaches the target, for want of any."""
-        close = [each for each in self.below if each.value >= -2.0 * each.rounding]
-        nearest = min(close, key=lambda each: each.radius, default=None)
-        return None if nearest is None else nearest.moved(center, mean)
 
     def next_radius(self, told: bool) -> float:
         """Where the line of an answer reaches the target; if p is short of it by its gap, past that.
@@ -411,7 +418,7 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
         radius = found.next_radius(slope is not None)
         if not found.short < radius < min(np.inf if best is None else best.radius, LARGEST):
             break
-    best = found.best or found.reached_by_rounding(center, mean)
+    best = found.best or found.close
     enough = PROMISE if best is not None and best.answer.backend == "closed-form" else ENOUGH
     if best is not None and best.is_near(found.low, enough, 8.0, found.under):
         return _settled(subject, best, found, f, g, calls)

@@ -18,7 +18,7 @@ from uncertainty_sets.parameters import as_floats, check_labels, describe, label
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from uncertainty_sets.face import Face, Rows
+    from uncertainty_sets.face import Effect, Face, Rows
 
 
 class Oracle(ABC):
@@ -32,6 +32,12 @@ class Oracle(ABC):
 
     _is_vertex: bool = False
     """Whether p stays where it is when the losses move a little; not needed of a set with a `_face`."""
+
+    _is_curved: bool = False
+    """Whether the set is of a tilt family, with a `_bent`."""
+
+    _link: float | None = None
+    """The power k of such a family by `center`: then a kernel has the pull on the centre too."""
 
     _labels: Any = None
     """The index of parameters that are pandas Series, which the losses must have too."""
@@ -137,6 +143,14 @@ class Oracle(ABC):
             given: the parameters as by `_given_by_name`; those per row combine with entries by `rows.each`.
         """
         return None
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array | None:
+        """η·S on the free entries, from which kernels/curvature.py has J x; None if p calls for the face."""
+        return None
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        """What the parameter that sets the radius does, by its name."""
+        return {}
 
     def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
         """The multiplier of D (face.py), to combine with entries, from those of the answer; 0 without one."""

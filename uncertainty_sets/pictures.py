@@ -2,8 +2,8 @@
 
 `draw_simplex` shows any set over three workers, including plug-ins: it uses only the set's oracle.
 `draw_weights` shows an answer's weights beside the prior, `draw_price` what robustness costs in a Markov
-decision process. Every function draws into the given axes or a new figure, and returns the axes. All can be
-read without colour.
+decision process, `draw_audit` and `draw_models` what an audit found. Every function draws into the given axes
+or a new figure, and returns the axes. All can be read without colour.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from uncertainty_sets.errors import BackendMissing, InvalidInput
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:
+    from uncertainty_sets.audit.comparing import Comparison
+    from uncertainty_sets.audit.report import Report
     from uncertainty_sets.mdp.path import Price
     from uncertainty_sets.mdp.solution import Solution
 
@@ -340,6 +342,73 @@ def _start_weights(price: Price, start: int | ArrayLike | None) -> tuple[Array, 
 def _along(solutions: list[Solution], weights: Array, side: str) -> Array:
     """A bound on the weighted value at each radius."""
     return np.array([weights @ getattr(each, side) for each in solutions])
+
+
+# -- audits --------------------------------------------------------------------------------------------------
+
+
+def draw_audit(report: Report, ax: Any = None) -> Any:
+    """The worst mean loss over the radius: this sample's, the population's proved bound, and the threshold.
+
+    Dots are the least radii at which each reaches the threshold. The radius has a root scale, on which the
+    curves start as lines.
+
+    Args:
+        report: of `uncertainty_sets.audit.Audit.report`.
+        ax: matplotlib axes; a new figure by default.
+    """
+    curve = report.curve
+    ax = new_axes(ax, 6.4, 3.4)
+    root = np.sqrt(curve.radii)
+    ax.plot(root, curve.values, color=INK, linewidth=1.8)
+    ends = [(float(curve.values[-1]), "this sample")]
+    if np.isfinite(curve.at_most).all():
+        ax.plot(root, curve.at_most, color=FAINT, linestyle=DASHED, linewidth=1.4)
+        ends.append((float(curve.at_most[-1]), "population, at most"))
+    ax.axhline(report.threshold, color=INK, linewidth=0.8, linestyle=DOTTED)
+    ends.append((report.threshold, "threshold"))
+    for radius in (report.failure.radius, report.failure.at_least):
+        if radius is not None and 0.0 < radius <= curve.radii[-1]:
+            ax.plot(np.sqrt(radius), report.threshold, "o", color=INK, markersize=6)
+    ax.set_ylim(min(0.0, float(curve.values[0])), None)
+    _root_axis(ax, curve.radii, f"{curve.kind} over the {curve.over}")
+    ax.set_ylabel(report.unit)
+    label_ends(ax, float(root[-1]), ends)
+    return ax
+
+
+def draw_models(comparison: Comparison, ax: Any = None) -> Any:
+    """The worst mean loss of each model over the radius; of two, a thick line below where one is better.
+
+    Args:
+        comparison: of `uncertainty_sets.audit.compare`.
+        ax: matplotlib axes; a new figure by default.
+    """
+    ax = new_axes(ax, 6.4, 3.4)
+    root = np.sqrt(comparison.radii)
+    styles = dict(zip(comparison.curves, ["-", DASHED, DOTTED, (0, (6, 1, 1, 1))] * 9, strict=False))
+    for name, values in comparison.curves.items():
+        ax.plot(root, values, color=INK, linestyle=styles[name], linewidth=1.6)
+    ax.set_ylim(0.0, None)
+    for pair in comparison.pairs if len(styles) == 2 else ():
+        for name, where in ((pair.first, pair.first_is_better), (pair.second, pair.second_is_better)):
+            if where.any():
+                level = np.where(where, 0.02 * ax.get_ylim()[1], np.nan)
+                ax.plot(root, level, color=INK, linestyle="-", linewidth=4.0, alpha=0.6)
+                ax.annotate(f"{name} is better", (float(np.median(root[where])), level[where][0]), (0, 5),
+                            textcoords="offset points", ha="center", fontsize=8)  # fmt: skip
+    _root_axis(ax, comparison.radii, f"{comparison.kind} over the {comparison.over}")
+    ax.set_ylabel("worst mean loss")
+    label_ends(ax, float(root[-1]), [(float(values[-1]), name) for name, values in comparison.curves.items()])
+    return ax
+
+
+def _root_axis(ax: Any, radii: Array, name: str) -> None:
+    last = float(np.sqrt(radii[-1]))
+    ax.set_xlim(0.0, last)
+    places = last * np.linspace(0.0, 1.0, 5)
+    ax.set_xticks(places, [f"{place**2:.2g}" for place in places])
+    ax.set_xlabel(f"{name}, root scale")
 
 
 # -- what all pictures share ---------------------------------------------------------------------------------

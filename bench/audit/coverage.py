@@ -20,7 +20,7 @@ SETS: tuple[tuple[Any, float], ...] = (
     (TotalVariation, 0.03), (EVaR, 0.9), (CVaR, 0.5),
 )  # fmt: skip
 ALPHA = 0.1
-POINTS = 2_000_000
+POINTS = 200_000
 NEAR = 2e-6
 """Of a coverage: the integrals' own error."""
 

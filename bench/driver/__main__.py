@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.driver.claims import claims
-from bench.driver.convergence import gradients, models, planes_lbfgs, stressed, subgradient, trace
+from bench.driver.convergence import gradients, models, one_class, planes_lbfgs, stressed, subgradient, trace
 from bench.driver.cost import (
     Interleaved,
     Timed,
@@ -228,8 +228,8 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireModels) -> f
 SECTIONS = {
     part.__name__: part
     for part in (
-        models, gradients, eight, fifty, stress, claims, trials, settings, checkpoints, planes, iteration,
-        overhead, scale, iteration_models, scale_models, large_models, traffic, network, networks,
+        models, gradients, one_class, eight, fifty, stress, claims, trials, settings, checkpoints, planes,
+        iteration, overhead, scale, iteration_models, scale_models, large_models, traffic, network, networks,
     )
 }  # fmt: skip
 

@@ -89,15 +89,15 @@ class Table:
         """Whether every cell of a column is a number."""
         return all(map(is_number, self.text(column)))
 
-    def numbers(self, column: str) -> Array:
-        """A column of numbers; the error names the first cell that is not one."""
+    def numbers(self, column: str, hint: str = "") -> Array:
+        """A column of numbers; the error names the first cell that is not one, and ends with the hint."""
         cells = self.text(column)
         try:
             return np.array(cells, dtype=np.float64)
         except ValueError:
             bad = next(place for place, cell in enumerate(cells) if not is_number(cell))
             shown = f"{cells[bad]!r} is not a number" if cells[bad] else "the cell is empty"
-            raise InvalidData(f"{self.cell(bad, column)}: {shown}") from None
+            raise InvalidData(f"{self.cell(bad, column)}: {shown}{hint}") from None
 
     def first_gap(self, column: str, is_gap: Callable[[str], bool]) -> InvalidData | None:
         """The error for the first cell of a column that stands for a missing value; None if there is none."""
@@ -109,9 +109,19 @@ class Table:
                 )
         return None
 
-    def labels(self, column: str, rows: NDArray[np.bool_]) -> NDArray[Any]:
-        """Those rows of a column as numbers if all of them are numbers, else as text."""
-        cells = [cell for cell, wanted in zip(self.text(column), rows, strict=True) if wanted]
+    def finite(self, column: str, hint: str = "") -> Array:
+        """A column of finite numbers; the error is as in `numbers`."""
+        found = self.numbers(column, hint)
+        if not np.isfinite(found).all():
+            place = self.cell(int(np.argmin(np.isfinite(found))), column)
+            raise InvalidData(f"{place}: NaN or infinity; drop or fill that row")
+        return found
+
+    def labels(self, column: str, rows: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """A column, or those rows of it, as numbers if all are numbers, else as text."""
+        cells = self.text(column)
+        if rows is not None:
+            cells = [cell for cell, wanted in zip(cells, rows, strict=True) if wanted]
         return np.array(cells, dtype=np.float64 if all(map(is_number, cells)) else None)
 
     def matrix(self) -> Array:

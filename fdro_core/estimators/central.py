@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fdro_core.estimators.groups import GroupedRegression
 
 Pull = Callable[[Array], Array]
+Report = Callable[[int, float, float], None]
+"""Told the passes so far, the objective reached, and the gap that is proved."""
 
 MEMORY = 20  # pairs that L-BFGS keeps: passes over w are cheap beside passes over the data
 INNER = 60  # L-BFGS iterations between two updates of p̂, at most
@@ -118,11 +120,19 @@ class Look(NamedTuple):
 class Search:
     """The best point so far and the bounds on both sides."""
 
-    def __init__(self, groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        oracle: Any,
+        l2: float,
+        tolerance: float,
+        budget: int,
+        report: Report | None = None,
+    ) -> None:
         self.groups, self.oracle, self.l2 = groups, oracle, l2
-        self.tolerance, self.budget = tolerance, budget
+        self.tolerance, self.budget, self.report = tolerance, budget, report
         self.scale = np.sqrt(1.0 / groups.metric())  # L-BFGS runs in w/scale
-        self.evaluations = self.steps = 0
+        self.evaluations = 0
         self.best: tuple[Array, Array, Any, float] | None = None
         self._last: Look | None = None
         self.lower = -np.inf
@@ -165,6 +175,8 @@ class Search:
         objective = max(float(answer.value), float(answer.upper_bound)) + ridge
         if objective < self.upper:
             self.best = w.copy(), losses, answer, objective
+        if self.report is not None:
+            self.report(self.evaluations, self.upper, self.upper - self.lower)
         self._last = Look(w.copy(), losses, pull, answer, ridge)
         return self._last
 
@@ -191,10 +203,16 @@ class Search:
 
 
 def minimise(
-    groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int, start: Array | None = None
+    groups: Groups,
+    oracle: Any,
+    l2: float,
+    tolerance: float,
+    budget: int,
+    start: Array | None = None,
+    report: Report | None = None,
 ) -> Optimum:
     """Minimise the worst expected loss from `start` or 0, by at most `budget` >= 1 passes over the data."""
-    search = Search(groups, oracle, l2, tolerance, budget)
+    search = Search(groups, oracle, l2, tolerance, budget, report)
     with suppress(_Enough):
         if newton.suits(groups, l2):
             passes = newton.patience(search, start)
@@ -307,8 +325,20 @@ def _by_multipliers(search: Search) -> None:
         before = slack
 
 
+def after(passes: int, report: Report | None) -> Report | None:
+    """The same report, of a search that begins after so many passes."""
+    if report is None:
+        return None
+    return lambda more, objective, gap: report(passes + more, objective, gap)
+
+
 def minimise_absolute(
-    problem: GroupedRegression, oracle: Any, l2: float, tolerance: float, budget: int
+    problem: GroupedRegression,
+    oracle: Any,
+    l2: float,
+    tolerance: float,
+    budget: int,
+    report: Report | None = None,
 ) -> Optimum:
     """Minimise the worst expected absolute loss, by at most `budget` >= 1 passes over the data.
 
@@ -328,7 +358,7 @@ def minimise_absolute(
     accuracy, settled, start = 0.01, False, None
     while True:
         smooth = problem.with_loss("smoothed", width, signs)
-        found = minimise(smooth, oracle, l2, accuracy, budget - spent, start)
+        found = minimise(smooth, oracle, l2, accuracy, budget - spent, start, after(spent, report))
         spent += found.evaluations
         start = found.w
         ridge = 0.5 * l2 * float(start @ start)

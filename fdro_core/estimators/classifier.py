@@ -77,6 +77,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         solver: "central" sees all data at once, to a proven gap; cross-validation uses it always.
             "aspire-models" runs the federated driver, one worker per group, on a virtual clock.
         warm_start: whether fit begins at the coefficients of the last one ("central").
+        verbose: 1 prints a line of progress for each second of training ("central"), 2 for each pass.
         seed: of the folds, and of the driver's delays and starting point.
         **parameters: the set's parameters, by name.
 
@@ -137,6 +138,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         steps: int | None = None,
         solver: str = "central",
         warm_start: bool = False,
+        verbose: int = 0,
         seed: int = 0,
         **parameters: Any,
     ) -> None:
@@ -151,6 +153,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
             steps=steps,
             solver=solver,
             warm_start=warm_start,
+            verbose=verbose,
             seed=seed,
             **parameters,
         )

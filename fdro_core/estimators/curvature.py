@@ -136,7 +136,7 @@ class Point:
 
 def hessian_rows(model: Grouped) -> int:
     """How many samples stand for all others."""
-    return max(ROWS, PER_DIMENSION * model.dimension // model.outputs)
+    return max(ROWS, int(PER_DIMENSION * model.dimension // model.outputs))
 
 
 def _rays(S: Array, g: Array | None) -> Iterator[tuple[Array, float]]:

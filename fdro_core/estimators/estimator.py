@@ -38,6 +38,7 @@ from fdro_core.estimators.settings import (
     GroupSettings,
     _check_sample_weight,
     check_is_fitted,
+    progress,
     validate_data,
 )
 from fdro_core.estimators.tables import GroupTable
@@ -211,7 +212,8 @@ class RobustEstimator(GroupSettings, ABC):
         problem, unit = task.problem, task.unit
         if self.solver == "central":
             steps = 2000 if self.steps is None else self.steps
-            found = task.minimise(self.uncertainty_set_, self.tolerance, steps, self._warm(task))
+            report = progress(int(self.verbose), unit) if self.verbose else None
+            found = task.minimise(self.uncertainty_set_, self.tolerance, steps, self._warm(task), report)
             if not found.converged:
                 warnings.warn(
                     f"{type(self).__name__} stopped after {found.evaluations} passes with a gap of "

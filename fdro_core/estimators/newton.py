@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from uncertainty_sets.face import Face
 
 MOST_STEPS = 60  # of Newton's method: it stops far earlier, or makes no progress
-MOST_HALVINGS = 8  # of its steps: where they are too long again and again, L-BFGS is better
+MOST_HALVINGS = 8  # of steps one after the other: where all are too long, L-BFGS is better
 MOST_GROUPS = 300  # for which matrices of their number are made
 MOST_CALLS = 200  # of the oracle, for one saddle point
 FLOOR = 1e-4  # of a group's fair share: the least weight of its curvature
@@ -119,7 +119,7 @@ class Saddle:
         found = None
         if c.size <= MOST_GROUPS:
             K = factor.T @ factor
-            found = self._inside(c, K)
+            found = self._inside(c, K, tolerance)
             if found is None:
                 found = self._curved(c, K, tolerance)
         if found is None:
@@ -128,16 +128,26 @@ class Saddle:
         self.p = found
         return found
 
-    def _inside(self, c: Array, K: Array) -> Array | None:
-        """The largest value on the plane Σp = 1, if it is in P: oracles answer with points of P's surface."""
-        size, scale = c.size, float(K.trace()) / c.size
-        plane = np.full((size + 1, size + 1), scale)
-        plane[:-1, :-1], plane[-1, -1] = K, 0.0
-        p = np.linalg.lstsq(plane, np.append(c, scale), rcond=1e-13)[0][:-1]
-        if p.min() < 0.0:
-            return None
-        p /= p.sum()
-        return p if self.oracle.contains(p, tol=1e-12) else None
+    def _inside(self, c: Array, K: Array, tolerance: float) -> Array | None:
+        """The largest value on the simplex, if it is in P: oracles answer with points of P's surface.
+
+        Entries that get negative without the bounds are dropped, which is right if the bound holds after it.
+        """
+        p, kept = np.zeros(c.size), np.arange(c.size)
+        while True:
+            size, part = kept.size, K[np.ix_(kept, kept)]
+            scale = max(float(part.trace()) / size, 1e-300)
+            plane = np.full((size + 1, size + 1), scale)
+            plane[:-1, :-1], plane[-1, -1] = part, 0.0
+            plane.flat[: -size - 1 : size + 2] += 1e-13 * scale
+            found = np.linalg.solve(plane, np.append(c[kept], scale))[:-1]
+            if found.min() >= 0.0:
+                break
+            kept = kept[found > 0.0]
+        p[kept] = found / found.sum()
+        towards = c - K @ p
+        above = float(self.oracle.worst_case(towards).upper_bound - p @ towards)
+        return p if above <= tolerance and self.oracle.contains(p, tol=1e-12) else None
 
     def _curved(self, c: Array, K: Array, tolerance: float) -> Array | None:
         """Newton's method on σ(c - Ky) + ½yᵀKy, whose least value is the largest sought; None for kinks.
@@ -158,10 +168,11 @@ class Saddle:
                 return None
             step = np.linalg.solve(np.eye(c.size) + face.apply(np.eye(c.size)) @ K, q - y)
             slope, length = float((y - q) @ K @ step), 1.0
+            start = answer.value + bend
             while True:
                 z = y + length * step
                 new = self.oracle.worst_case(c - K @ z)
-                if new.value + 0.5 * z @ K @ z <= answer.value + bend + 1e-4 * length * slope:
+                if new.value + 0.5 * z @ K @ z <= start + 1e-4 * length * slope + 1e-15 * abs(start):
                     break
                 length *= 0.5
                 if length < SHORTEST:
@@ -175,7 +186,6 @@ def by_groups(search: Search, look: Look, at_zero: bool) -> None:
     p = search.reference if at_zero else look.answer.p
     saddle, halvings = Saddle(search.oracle, p), 0
     for _ in range(MOST_STEPS):
-        search.steps += 1
         w, losses, at = look.w, look.losses, look.pull
         assert isinstance(at, Point)
         # 1. The model at w.
@@ -207,7 +217,7 @@ def by_groups(search: Search, look: Look, at_zero: bool) -> None:
             length, halvings = 0.5 * length, halvings + 1
             if length < SHORTEST or halvings > MOST_HALVINGS:
                 return
-        look = new
+        look, halvings = new, 0 if length == 1.0 else halvings
 
 
 def factored(H: Array, l2: float) -> Array:
@@ -321,7 +331,6 @@ def by_samples(search: Search, look: Look, at_zero: bool) -> None:
         return
     worst = Nominal(search) if at_zero else Worst()
     for _ in range(MOST_STEPS):
-        search.steps += 1
         local = worst.local(look)
         if local is None:
             if box is None:
@@ -345,6 +354,6 @@ def by_samples(search: Search, look: Look, at_zero: bool) -> None:
             length, halvings = 0.5 * length, halvings + 1
             if length < SHORTEST or halvings > MOST_HALVINGS:
                 return
-        look = new
+        look, halvings = new, 0 if length == 1.0 else halvings
         if isinstance(worst, Nominal):
             worst = Worst()

@@ -110,12 +110,18 @@ class Task:
         return self.features + 1, self.problem.columns(np.zeros(self.problem.dimension)).shape[1]
 
     def minimise(
-        self, oracle: Any, tolerance: float, budget: int, start: Coefficients | None = None
+        self,
+        oracle: Any,
+        tolerance: float,
+        budget: int,
+        start: Coefficients | None = None,
+        report: central.Report | None = None,
     ) -> central.Optimum:
         """The optimum, from the user's coefficients `start` if the solver takes a start."""
-        if start is None or self._minimise is not central.minimise:
-            return self._minimise(self.problem, oracle, self.l2, tolerance, budget)
-        return central.minimise(self.problem, oracle, self.l2, tolerance, budget, self._encode(start))
+        given: dict[str, Any] = {"report": report}
+        if start is not None and self._minimise is central.minimise:
+            given["start"] = self._encode(start)
+        return self._minimise(self.problem, oracle, self.l2, tolerance, budget, **given)
 
     def decode(self, w: Array) -> Coefficients:
         """The user's coefficients."""

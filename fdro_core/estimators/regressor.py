@@ -63,6 +63,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
             itself is proved. "aspire-models" runs the federated driver, one worker per group, on a virtual
             clock; it does not take the absolute loss.
         warm_start: whether fit begins at the last coefficients ("central"; not with the absolute loss).
+        verbose: 1 prints a line of progress for each second of training ("central"), 2 for each pass.
         seed: of the folds, and of the driver's delays and starting point.
         **parameters: the set's parameters, by name.
 
@@ -116,6 +117,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         steps: int | None = None,
         solver: str = "central",
         warm_start: bool = False,
+        verbose: int = 0,
         seed: int = 0,
         **parameters: Any,
     ) -> None:
@@ -130,6 +132,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
             steps=steps,
             solver=solver,
             warm_start=warm_start,
+            verbose=verbose,
             seed=seed,
             **parameters,
         )

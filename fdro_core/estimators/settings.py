@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -36,6 +37,7 @@ __all__ = [
     "check_classification_targets",
     "check_is_fitted",
     "compute_sample_weight",
+    "progress",
     "r2_score",
     "validate_data",
 ]
@@ -62,6 +64,7 @@ class GroupSettings(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         steps: int | None = None,
         solver: str = "central",
         warm_start: bool = False,
+        verbose: int = 0,
         seed: int = 0,
         **parameters: Any,
     ) -> None:
@@ -69,7 +72,7 @@ class GroupSettings(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         self.interactions, self.pooling = interactions, pooling
         self.prior, self.l2 = prior, l2
         self.tolerance, self.steps, self.solver = tolerance, steps, solver
-        self.warm_start, self.seed = warm_start, seed
+        self.warm_start, self.verbose, self.seed = warm_start, verbose, seed
         for name, value in parameters.items():
             setattr(self, name, value)
 
@@ -104,6 +107,9 @@ class GroupSettings(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         steps: Any = self.steps
         seed: Any = self.seed
         pooling: Any = self.pooling
+        verbose: Any = self.verbose
+        if not (isinstance(verbose, Integral | np.bool_) and int(verbose) in {0, 1, 2}):
+            raise InvalidSetting(f"verbose must be 0, 1 or 2, got {self.verbose!r}")
         for name, value in (("l2", l2), ("tolerance", tolerance), ("steps", steps), ("seed", seed)):
             if isinstance(value, bool | np.bool_):  # which Python counts among the numbers
                 raise InvalidSetting(f"{name} must be a number, got {value!r}")
@@ -149,3 +155,26 @@ class GroupSettings(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             )
         normed: Array = q / q.sum()
         return normed
+
+
+def progress(level: int, unit: float) -> Callable[[int, float, float], None]:
+    """A function that prints how far training is: at most once a second for level 1, each time for level 2.
+
+    Args:
+        level: of `verbose`.
+        unit: what a loss of 1 is in the user's units.
+    """
+    begin = last = time.monotonic()
+
+    def report(passes: int, objective: float, gap: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if level > 1 or now - last >= 1.0:
+            last = now
+            print(
+                f"pass {passes}, {now - begin:.1f} s: objective {unit * objective:.6g}, "
+                f"at most {unit * gap:.1e} above the minimum",
+                flush=True,
+            )
+
+    return report

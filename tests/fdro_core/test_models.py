@@ -272,7 +272,7 @@ def test_sums_by_plane_and_by_worker_train_alike(monkeypatch):
             solve(
                 classification(4, seed=5),
                 six_sets(4, seed=5)["cd-norm"],
-                algorithm=models(batch_size=16, iterations=100, local_steps=2),
+                algorithm=models(batch_size=16, iterations=60, local_steps=2),
             )
         )
     np.testing.assert_allclose(found[0].w, found[1].w, rtol=1e-12, atol=1e-13)

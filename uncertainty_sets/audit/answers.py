@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ class Statement(NamedTuple):
     holds: Holds
 
     def __str__(self) -> str:
-        return f"{self.text}\n  [{self.holds}]"
+        return f"{wrapped(self.text)}\n  [{self.holds}]"
 
 
 class Share(NamedTuple):
@@ -262,6 +263,11 @@ class Subpopulation:
         return _lines(self.statements(), "")
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """A sentence in lines that fit anywhere."""
+    return fill(text, 84, initial_indent=indent, subsequent_indent=f"{indent}  ")
+
+
 def percent(share: float | None) -> str:
     """A share for reading.
 
@@ -289,4 +295,6 @@ def _as_if(shares: tuple[Share, ...]) -> str:
 
 def _lines(statements: list[Statement], unproved: str) -> str:
     lines = [str(each) for each in statements]
-    return "\n".join([*lines, f"nothing is proved for the population: {unproved}"] if unproved else lines)
+    return "\n".join(
+        [*lines, wrapped(f"nothing is proved for the population: {unproved}")] if unproved else lines
+    )

@@ -72,7 +72,7 @@ def _keeps_zero(family: Family) -> bool:
 
 def average_miss(n: int, k: int, family: Family | None, size: float, steps: int = FINE) -> float:
     """An upper bound of the largest probability of S > S₍ₖ₎ over all Q in the set, averaged over samples."""
-    if family is None:
+    if family is None or (family.size == "radius" and size == 0.0):
         return 1.0 - k / (n + 1.0)
     special = load("scipy.special", "conformal prediction")
     ends = special.expit(np.linspace(-30.0, 30.0, steps // 4))
@@ -93,6 +93,7 @@ def miss_at(
     return float(worst_miss(family, size, beta.betaincinv(n + 1.0 - k, float(k), 1.0 - delta))[0])
 
 
+@cache
 def rank(n: int, alpha: float, family: Family | None, size: float, delta: float | None = None) -> int:
     """The least rank of a score whose threshold misses at most alpha over the set; n + 1 if none does.
 

@@ -163,7 +163,11 @@ def family_of(given: Any) -> Family:
             parameter="kind",
             value=given,
         )
-    lacking = [each for each, needed in names.items() if needed and each not in {"center", size, *options}]
+    lacking = [
+        each
+        for each, needed in names.items()  # no distances of a Wasserstein ball by default
+        if (needed or each == "cost") and each not in {"center", size, *options}
+    ]
     if lacking:
         raise InvalidParameter(
             f"{kind.__name__} also needs {lacking[0]}: functools.partial({kind.__name__}, {lacking[0]}=…)",

@@ -111,7 +111,8 @@ def as_weights(given: Any, data: Any, n: int) -> Array | None:
 
 def codes(given: Any, n: int, what: str) -> tuple[list[str], NDArray[np.intp]]:
     """Labels and the number of each row's label, in sorted order of the labels."""
-    values = plain(given)
+    # A list of texts with a NaN would become the text "nan": its entries are looked at as they are.
+    values = np.asarray(given, dtype=object) if isinstance(given, list) else plain(given)
     if values.shape != (n,):
         raise InvalidInput(
             f"{what} must have a label for each of {n} rows, got shape {values.shape}", parameter=what
@@ -163,7 +164,7 @@ def as_groups(given: Any, data: Any, n: int) -> tuple[list[str], list[NDArray[np
     else:
         values = plain(given)
         if values.ndim == 1:
-            return _disjoint(*codes(values, n, "groups"))
+            return _disjoint(*codes(given, n, "groups"))
         own = getattr(given, "columns", None)
         names = (
             [f"group {g}" for g in range(values.shape[-1])] if own is None else [str(each) for each in own]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.audit.answers import Failure, GroupRow, Holds, Statement, World, grown, percent
+from uncertainty_sets.audit.answers import Failure, GroupRow, Holds, Statement, World, grown, percent, wrapped
 from uncertainty_sets.audit.families import Family, family_of
 from uncertainty_sets.audit.inputs import SMALL
 
@@ -91,12 +91,16 @@ class Report:
         return _loss(value, self.unit == "error rate")
 
     def __str__(self) -> str:
-        lines = [each.text for each in self.headline]
+        lines = [wrapped(each.text) for each in self.headline]
         for title, statements in self.sections:
-            lines += ["", title, *(f"  {each.text}\n      [{each.holds}]" for each in statements)]
+            lines += [
+                "",
+                title,
+                *(f"{wrapped(each.text, '  ')}\n      [{each.holds}]" for each in statements),
+            ]
         if self.groups:
             lines += ["", *self._table()]
-        lines += ["", "Keep in mind", *(f"  {note}" for note in self.notes)]
+        lines += ["", "Keep in mind", *(wrapped(note, "  ") for note in self.notes)]
         return "\n".join(lines)
 
     def _table(self) -> list[str]:

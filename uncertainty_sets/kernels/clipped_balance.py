@@ -134,6 +134,13 @@ def exactness(size: int) -> float:
 
 
 @kernel
+def newton_shift(mode: int, shift: float, part: float) -> float:
+    """Newton's next shift, if the excess is `part` of its slope; NaN if there is none."""
+    change: float = part if mode == QUADRATIC else (-np.log1p(-part) if part < 1.0 else np.nan)
+    return shift + change
+
+
+@kernel
 def balance(
     mode: int, f: Array, ball: Ball, anchor: float, pivot: float, rate: float, shift: float, low: float,
     high: float, scale: float, tolerance: float, nearness: float,
@@ -162,7 +169,7 @@ def balance(
             low = shift
         else:
             high = shift
-        step = shift + (part if mode == QUADRATIC else (-np.log1p(-part) if part < 1.0 else np.nan))
+        step = newton_shift(mode, shift, part)
         if not (step > low and step < high) or passes > HALVINGS:
             step = middle(low, high)
         if step in (shift, low, high):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,9 +190,12 @@ class Chain:
         names = {_joined_path(path, name): name for name in self.parts[path].parameters}
         return {names[name]: each for name, each in parameters.items() if name in names}
 
-    def pulls(self, path: str, p: Array | None, value: Array | None) -> tuple[Array, dict[str, Array]]:
-        """The pull on the losses of one of the sets, and those on its parameters by their full names."""
-        found = self.parts[path].vjp(p, value)
+    def pulls(
+        self, path: str, p: Array | None, value: Array | None, names: Collection[str]
+    ) -> tuple[Array, dict[str, Array]]:
+        """The pull on the losses of one of the sets, and those on its parameters, by their full names."""
+        own = [name for name in self.parts[path].parameters if _joined_path(path, name) in names]
+        found = self.parts[path].vjp(p, value, own)
         losses = found.pop("losses")
         return losses, {_joined_path(path, name): each for name, each in found.items()}
 

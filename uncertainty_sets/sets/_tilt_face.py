@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from uncertainty_sets.face import Effect, Face, Rows
+import numpy as np
 
-FAR = 1e300
-"""η beyond is that of a radius of 0."""
+from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import FAR, Effect, Face, Rows
 
 ALIKE = 1e-13
 """An entry this close to a bound is at the bound."""
@@ -86,6 +86,14 @@ def power_face(
         return _unbounded(rows, f, p, eta, q, k, (bent, curve, slope), limits, priced)
     own = {"center": Effect(where(inside, t, zero), slope, center=q)}
     return bounded(rows, f, p, h, inner, bent, curve, own, limits, bounds)
+
+
+def power_bend(p: Array, q: Array, k: float) -> Array:
+    """q·t^(2-k), t = p/q, where both are positive, and 0 elsewhere."""
+    inside = (p > 0.0) & (q > 0.0)
+    t = np.divide(p, q, out=np.ones(inside.shape), where=inside)
+    bend = np.sqrt(t) * t if k == 0.5 else t * t if k == 0.0 else t ** (2.0 - k)
+    return np.where(inside, q * bend, 0.0)
 
 
 def priced_power_face(rows: Rows, f: Any, p: Any, q: Any, weight: Any, k: float, unit: float) -> Face:

@@ -88,8 +88,16 @@ class ChiSquare(SupportedBall, certified=True):
         return answer(rows, self._on_support(losses), parameters, KEYS, warm_start, out)
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
-        limits = {"radius": Effect(room=0.5, per_row=True)}  # D is half of χ²
-        return power_face(rows, losses, p, eta, given["center"], 2.0, limits)
+        return power_face(rows, losses, p, eta, given["center"], 2.0, self._limits(rows, given))
+
+    _is_curved = True
+    _link = 2.0
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"radius": Effect(room=0.5, per_row=True)}  # D is half of χ²
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array:
+        return np.where(p > 0.0, given["center"], 0.0)
 
     def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
         return 2.0 * super()._eta(rows, losses, given, dual)

@@ -192,6 +192,13 @@ class Ellipsoid(Ball, certified=True):
         face = matrix_face if self._dense else quadratic_face
         return face(rows, losses, p, eta, given["center"], given["shape"], limits)
 
+    @property
+    def _is_curved(self) -> bool:  # type: ignore[override]  # of a single matrix there is no diagonal
+        return not self._dense
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array | None:
+        return np.where(p > 0.0, 0.5 * given["shape"], 0.0)
+
     def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
         if self._dense:
             y = losses - rows.each(np.asarray(dual["nu"])) + dual["mu"]

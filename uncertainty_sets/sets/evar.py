@@ -60,9 +60,9 @@ class EVaR(TailMeasure, KL):
     layout: ClassVar[Layout | None] = Layout("kl", ("eta",), center=CENTER, tail=EACH_TAIL)
 
     def __init__(self, center: ArrayLike, tail: ArrayLike) -> None:
-        tails = as_tail_rows(tail, len(as_center(center)))
-        radius = _radius(tails)
-        super().__init__(center, radius if np.ndim(tail) else radius[0])
+        q = as_center(center)
+        tails = as_tail_rows(tail, len(q))
+        self._store(np.ndim(center) == 2 or np.ndim(tail) == 1, q, _radius(tails))
         self._tail = np.array(np.broadcast_to(tails, self._radius.shape))
 
     @classmethod

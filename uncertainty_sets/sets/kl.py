@@ -111,8 +111,13 @@ class KL(SupportedBall, certified=True):
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         return power_face(rows, losses, p, eta, given["center"], 1.0, self._limits(rows, given))
 
+    _is_curved = True
+    _link = 1.0
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array:
+        return p
+
     def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
-        """What the parameter that sets the radius does."""
         return {"radius": Effect(room=1.0, per_row=True)}
 
     def _divergence(self, p: Array) -> float:

@@ -17,7 +17,7 @@ from uncertainty_sets.sets._composed import Chain, ComposedSet, check_set_given,
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     import cvxpy
 
@@ -164,9 +164,9 @@ class MixedGroups(Chain):
         weights, value = self.parts[""].jvp(of_groups, parameters)
         return (self._M.T @ weights.T).T, value
 
-    def vjp(self, p: Array | None, value: Array | None) -> dict[str, Array]:
-        """The pulls on the losses and on all parameters."""
-        losses, found = self.pulls("", None if p is None else (self._M @ p.T).T, value)
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
+        losses, found = self.pulls("", None if p is None else (self._M @ p.T).T, value, names)
         return {"losses": (self._M.T @ losses.T).T, **found}
 
 

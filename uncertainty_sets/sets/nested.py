@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -180,16 +180,18 @@ class GroupsWithin(Chain):
         ]
         return np.concatenate(moves, axis=-1), value
 
-    def vjp(self, p: Array | None, value: Array | None) -> dict[str, Array]:
-        """The pulls on the losses and on all parameters."""
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
         groups = self._groups()
         on_weights = None
         if p is not None:
             on_weights = np.stack([(p[..., span] * own).sum(axis=-1) for _, span, _, own in groups], axis=-1)
-        on_values, found = self.pulls("outer", on_weights, value)
+        on_values, found = self.pulls("outer", on_weights, value, names)
         losses = []
         for g, (path, span, weight, _) in enumerate(groups):
-            pull, more = self.pulls(path, None if p is None else weight * p[..., span], on_values[..., g])
+            pull, more = self.pulls(
+                path, None if p is None else weight * p[..., span], on_values[..., g], names
+            )
             losses.append(pull)
             found |= more
         return {"losses": np.concatenate(losses, axis=-1), **found}

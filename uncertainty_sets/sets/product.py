@@ -18,7 +18,7 @@ from uncertainty_sets.sets._composed import BlockSet, Chain, as_sets, combined, 
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     import cvxpy
 
@@ -171,14 +171,14 @@ class Blocks(Chain):
             total = total + self._weights[k] * value + shift[k] * np.asarray(self._answers[k].value)
         return np.concatenate(moves, axis=-1), np.asarray(total)
 
-    def vjp(self, p: Array | None, value: Array | None) -> dict[str, Array]:
-        """The pulls on the losses and on all parameters."""
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
         found: dict[str, Array] = {}
         losses, on_weights = [], np.zeros(self._weights.size)
         for k, (path, span) in enumerate(zip(self.parts, self._spans, strict=True)):
             weight, own = self._weights[k], None if p is None else p[..., span]
             pull, more = self.pulls(
-                path, None if own is None else weight * own, None if value is None else weight * value
+                path, None if own is None else weight * own, None if value is None else weight * value, names
             )
             losses.append(pull)
             found |= more
@@ -187,4 +187,8 @@ class Blocks(Chain):
             if value is not None:
                 on_weights[k] += float((value * self._answers[k].value).sum())
         on_weights -= self._weights @ on_weights
-        return {"losses": np.concatenate(losses, axis=-1), **found, "weights": on_weights}
+        return {
+            "losses": np.concatenate(losses, axis=-1),
+            **found,
+            **({"weights": on_weights} if "weights" in names else {}),
+        }

@@ -222,10 +222,11 @@ class PiecewiseLinear:
     def __init__(self, points: Array) -> None:
         """Keep breakpoints, (K, 2), that are checked already."""
         self.points = readonly(points)
-        self.breakpoints = np.array([points.T])
+        self.breakpoints = np.array(points.T[None], order="C")
         """Knots and values for the kernels."""
-        self.breakpoints[0, 1] = np.clip(points[:, 1], 0.0, 1.0)
-        self.breakpoints[0, 1, -1] = 1.0
+        values = self.breakpoints[0, 1]
+        np.minimum(np.maximum(values, 0.0), 1.0, out=values)
+        values[-1] = 1.0
 
     def __call__(self, u: Array) -> Array:
         """Return H(u) by interpolation."""
@@ -240,12 +241,14 @@ class PiecewiseLinear:
         return knots[1:][kept], weights[kept] / weights[kept].sum()
 
 
-def of_mixture(tails: Array, weights: Array) -> Array:
-    """Return the breakpoints of H(u) = Σ weight·min(1, u/tail)."""
-    knots = np.unique(np.concatenate([[0.0, 1.0], tails]))
-    heights = np.minimum(1.0, knots[:, None] / tails) @ weights
-    heights[-1] = 1.0
-    return np.column_stack([knots, heights])
+def of_mixture(tails: Array, weights: Array) -> PiecewiseLinear:
+    """Return H(u) = Σ weight·min(1, u/tail), of tails and weights that are checked already."""
+    knots = np.array(sorted({0.0, 1.0, *tails.tolist()}))
+    points = np.empty((knots.size, 2))
+    points[:, 0] = knots
+    points[:, 1] = np.minimum(1.0, knots[:, None] / tails) @ weights
+    points[-1, 1] = 1.0
+    return PiecewiseLinear(points)
 
 
 def at_steps(distortion: Distortion, steps: int) -> PiecewiseLinear:
@@ -258,7 +261,7 @@ def at_steps(distortion: Distortion, steps: int) -> PiecewiseLinear:
 
 def as_distortion(given: Any) -> Distortion:
     """Return H from a function or from breakpoints, or refuse what is not concave from (0, 0) to (1, 1)."""
-    if isinstance(given, PiecewiseLinear):  # of other rows, and checked there
+    if isinstance(given, PiecewiseLinear):  # checked where it was made
         return given
     if callable(given):
         check_shape(given, GRID, evaluate(given, GRID.copy()))
@@ -271,7 +274,7 @@ def as_distortion(given: Any) -> Distortion:
             parameter="distortion",
             value=given,
         )
-    if points[0, 0] != 0.0 or points[-1, 0] != 1.0 or (np.diff(points[:, 0]) <= 0.0).any():
+    if points[0, 0] != 0.0 or points[-1, 0] != 1.0 or (points[1:, 0] <= points[:-1, 0]).any():
         raise InvalidParameter(
             f"the breakpoints of distortion must ascend from u = 0 to u = 1, got u = {points[:, 0].tolist()}",
             parameter="distortion",
@@ -350,13 +353,14 @@ def check_shape(given: Any, u: Array, heights: Array) -> None:
     ends = (heights[0], heights[-1])
     if abs(ends[0]) > ROUNDING or abs(ends[1] - 1.0) > ROUNDING:
         raise refuse(f"have H(0) = 0 and H(1) = 1, got {ends[0]:.12g} and {ends[1]:.12g}")
-    falls = np.diff(heights) < -ROUNDING
+    falls = heights[1:] - heights[:-1] < -ROUNDING
     if falls.any():
         k = int(falls.argmax())
         raise refuse(
             f"not fall, got H({u[k]:.6g}) = {heights[k]:.6g} and H({u[k + 1]:.6g}) = {heights[k + 1]:.6g}"
         )
-    left, right = np.diff(u)[:-1], np.diff(u)[1:]
+    steps = u[1:] - u[:-1]
+    left, right = steps[:-1], steps[1:]
     chord = (heights[:-2] * right + heights[2:] * left) / (left + right)
     below = chord - heights[1:-1] > ROUNDING
     if below.any():

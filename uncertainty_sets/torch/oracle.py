@@ -196,7 +196,9 @@ def _lean() -> Any:
                 f = losses.to("cpu", torch.float64)
                 _, p = _differentiable(torch, f, ctx.oracle, ctx.backend, {}, ctx.answer)
             else:
-                p = torch.from_numpy(ctx.answer.p).reshape(losses.shape)
+                p = torch.from_numpy(ctx.answer.p)
+                if losses.ndim > 2:
+                    p = p.reshape(losses.shape)
             if p.dtype != losses.dtype or p.device != losses.device:
                 p = p.to(losses.device, losses.dtype)
             return (above * p if losses.ndim == 1 else above[..., None] * p), None, None

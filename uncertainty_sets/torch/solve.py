@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from uncertainty_sets.answer import WorstCase
-from uncertainty_sets.derivatives import NUMPY, numbers_of
+from uncertainty_sets.derivatives import NUMPY, bent_map, numbers_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidLosses
 from uncertainty_sets.face import Face, Rows
 from uncertainty_sets.oracle import Oracle
@@ -104,6 +104,8 @@ def pulls(
 ) -> tuple[Any, ...]:
     """The pulls on losses and parameters from those on value, p and η, each perhaps None."""
     v, u, omega = above
+    if oracle._is_curved and not names and omega is None and u is not None and not _recorded():
+        return (_by_kernel(oracle, losses, p, eta, v, u),)
     if has_face(oracle) and (names or u is not None or omega is not None):
         found = face_of(oracle, names, losses, parameters, p, eta).vjp(u, omega, v, names)
         each = [found[name].sum_to_size(at.shape) for name, at in zip(names, parameters, strict=True)]
@@ -115,6 +117,30 @@ def pulls(
         raise refuse(oracle, "this")
     pull = 0.0 * losses if v is None else v[..., None] * p
     return (pull,)
+
+
+def _recorded() -> bool:
+    """Whether what is computed now is differentiated again."""
+    return bool(
+        torch.is_grad_enabled()
+        or torch._C._are_functorch_transforms_active()
+        or torch.compiler.is_compiling()
+        or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+def _by_kernel(oracle: Oracle, losses: Any, p: Any, eta: Any, v: Any, u: Any) -> Any:
+    """J u + v·p, the pull on the losses, without torch."""
+    f, x, q = (each.detach().numpy() for each in (losses, u, p))
+    if f.ndim > 2:
+        f, x, q = (each.reshape(-1, each.shape[-1]) for each in (f, x, q))
+    bent = oracle._bent(q, numbers_of(oracle))
+    if bent is None:
+        found = face_of(oracle, (), losses, (), p, eta).vjp(u, None, v, ())["losses"]
+        return found.expand(losses.shape)
+    value = None if v is None else v.detach().numpy().reshape(-1)
+    found, _ = bent_map(f, bent, x, eta.numpy().reshape(-1), q, value)
+    return torch.from_numpy(found).reshape(losses.shape)
 
 
 class Once(torch.autograd.Function):  # type: ignore[misc]

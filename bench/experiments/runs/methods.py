@@ -157,7 +157,7 @@ _NETWORK_SEARCH = {PRECONDITIONED_STEP: replace(PRECONDITIONED_STEP, space=Range
 """What networks search instead: longer steps switch off units for good."""
 
 
-_MANY = 100  # workers
+MANY = 100  # workers
 _LONG_SEARCH = dict.fromkeys((STEP, ARRIVALS_STEP), replace(STEP, space=Range(0.1, 1000.0)))
 """What more workers than that search instead: an epoch of theirs is long, and 1/max_j L_j short for the mean.
 
@@ -166,7 +166,7 @@ On MNIST by writer the best steps of several methods were far beyond 10/L.
 
 
 def _fitted(network: bool, workers: int, tunable: Tunables) -> Tunables:
-    instead = _LONG_SEARCH if workers > _MANY else {}
+    instead = _LONG_SEARCH if workers > MANY else {}
     if network:
         instead = instead | _NETWORK_SEARCH
     return {name: instead.get(each, each) for name, each in tunable.items()}

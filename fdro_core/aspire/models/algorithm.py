@@ -102,9 +102,11 @@ class AspireModels(AspireSettings):
         """η, by the setting or the rule."""
         return preconditioner.usual_step(workers) if self.model_step is None else self.model_step
 
-    def _patience(self) -> int:
-        """With mini-batches an old gradient is old noise."""
-        return super()._patience() if self.batch_size is None else 3
+    def _patience(self, workers: int) -> int:
+        """With mini-batches an old gradient is old noise; but among many workers one counts little."""
+        if self.batch_size is None:
+            return super()._patience(workers)
+        return 3 if workers <= preconditioner.FEW else 50
 
     def _check_pairs(self, workers: int) -> None:
         super()._check_pairs(workers)

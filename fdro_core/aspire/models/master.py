@@ -55,6 +55,7 @@ from fdro_core.protocol.saved import (
 from fdro_core.result import CONVERGED, contradiction, proved_gap
 from uncertainty_sets.arrays import Array
 
+PATIENCE = 14  # plane updates without weight before a plane is dropped: sooner dropped ones come back
 SUBJECT = "its gradient leads to"  # in notices of suspicious workers
 
 
@@ -127,7 +128,9 @@ class ModelMaster(FederatedMaster):
             steps = config.local_steps
             self.clip = Clip(config.clip, losses, gradients, curvature, self.metric, began, steps)
             losses, gradients, curvature = self.clip.begin(losses, gradients, curvature)
-        self.planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
+        self.planes = Planes(
+            handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes, patience=PATIENCE
+        )
         self.planes.refresh(losses)
         self.objective = self.value = float(self.planes.losses[0])
         self.violation = 0.0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import inf, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -177,6 +177,11 @@ MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
 MOVES = 200  # of weight between planes in one step
 MANY, CROWD = 20, 5  # with more than 20 workers, steps of the weights are 5/N as long
+SWING, SWUNG = (
+    0.1,
+    -0.5,
+)  # memory of the cosine of two steps of all workers; below that they go back and forth
+SHORTER, LONGER = 0.7, 1.05  # what steps are then taken times, and otherwise
 COLUMNS = 8192  # of the planes at a time, where their products are added up
 
 
@@ -194,6 +199,9 @@ class SampledModels(Kept):
         heard: epochs of replies: N of them make one.
         squares: v, whose root is D.
         mean: of v, which follows from it.
+        way: the last step in which all workers took part.
+        swing: a running mean of the cosine between two such steps.
+        curb: what η is taken times, 1 unless they went back and forth.
         stiffness: how the planes' losses answer to λ, from the last plane update.
         sums: Σ_j s_jg_j and Σ_j s_ja_jx_j; a snapshot has those of every plane: slopes, points and trusts.
         overlap: PPᵀ of the planes.
@@ -203,7 +211,9 @@ class SampledModels(Kept):
         **dict.fromkeys(("z", "average"), numbers("p")),
         **dict.fromkeys(("X", "G"), numbers("N p")),
         **dict.fromkeys(("losses", "visits", "seen_at", "interval", "trust"), numbers("N")),
-        **dict.fromkeys(("epochs", "heard"), real(least=0.0)),
+        **dict.fromkeys(("epochs", "heard", "curb"), real(least=0.0)),
+        "way": numbers("p"),
+        "swing": real(least=-1.0),
         "squares": numbers("p", least=0.0, most=inf),
         **dict.fromkeys(("stiffness", "overlap"), numbers("planes planes", most=inf)),
         **OF_SUMS,
@@ -231,7 +241,8 @@ class SampledModels(Kept):
         self.seen_at = np.zeros(workers)
         self.interval = np.ones(workers)
         self.trust = np.ones(workers)
-        self.epochs = self.heard = 0.0
+        self.epochs = self.heard = self.swing = 0.0
+        self.curb, self.way = 1.0, np.zeros_like(z)
         self.squares = np.einsum("j,jp,jp->p", planes.weights(), gradients, gradients)
         self.configure(step, prox, window)
         self._derive()
@@ -284,7 +295,7 @@ class SampledModels(Kept):
     @property
     def step_size(self) -> float:
         """η after the epochs taken."""
-        return self.longest_step * preconditioner.pace(self.epochs, self.losses.size)
+        return self.curb * self.longest_step * preconditioner.pace(self.epochs, self.losses.size)
 
     @property
     def metric(self) -> Array:
@@ -335,7 +346,21 @@ class SampledModels(Kept):
             z, self.average, slope, self.squares, preconditioner.floor(self.mean), self.step_size, trust,
             pace, average,
         )  # fmt: skip
+        if share >= 1.0:
+            self._restrain(z - self.z)
         self.z, self.average = z, average
+
+    def _restrain(self, way: Array) -> None:
+        """Shorten steps that go back and forth, as where all workers agree and there is no noise.
+
+        There v falls with the gradient, so D would keep steps as long as η. Steps of noise go as often one
+        way as the other. With S < N two steps share most of their replies, and say nothing.
+        """
+        lengths = float(way @ way) * float(self.way @ self.way)
+        if lengths > 0.0:
+            self.swing += SWING * (float(way @ self.way) / sqrt(lengths) - self.swing)
+            self.curb = self.curb * SHORTER if self.swing < SWUNG else min(1.0, self.curb * LONGER)
+        self.way = way
 
     # -- planes ---------------------------------------------------------------------------------------
 

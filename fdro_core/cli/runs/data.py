@@ -170,7 +170,7 @@ def _from_table(section: Section, table: Table, worker: str, label: str) -> Samp
         section.source.note(mistake)
     if mistakes or not sound:
         nothing = np.zeros((len(owners), 1))
-        return Samples(nothing, nothing[:, 0], table.labels(worker, np.ones_like(kept)), sound=False)
+        return Samples(nothing, nothing[:, 0], table.labels(worker), sound=False)
     lost = [owner for owner, stays in zip(owners, kept, strict=True) if not stays]
     gone = sorted(set(lost) - {owner for owner, stays in zip(owners, kept, strict=True) if stays})
     if gone and not all(map(is_gap, gone)):

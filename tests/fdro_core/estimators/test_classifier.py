@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import re
 import sys
 
 import cvxpy as cp
@@ -21,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fdro_core.errors import InvalidSetting
-from fdro_core.sklearn import RobustClassifier, worst_group_accuracy
+from fdro_core.sklearn import RobustClassifier, RobustRegressor, worst_group_accuracy
 from tests.uncertainty_sets.plugins import TotalVariation
 from uncertainty_sets import KL, available_sets, get_set, robust
 from uncertainty_sets.errors import BackendMissing, InvalidInput, InvalidParameter, UnknownName
@@ -310,3 +311,21 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(BackendMissing, match=r"fdro_core\.sklearn needs .*fdro\[sklearn\]"):
         importlib.import_module(name)
+
+
+def test_verbose_prints_every_pass_and_its_gap(capsys):
+    rng = np.random.default_rng(0)
+    X, site = rng.normal(size=(300, 2)), rng.integers(0, 2, size=300)
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+    for estimator, labels in ((RobustClassifier, y), (RobustRegressor, y + X[:, 0])):
+        model = estimator(verbose=2).fit(X, labels, groups=site)
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == model.n_iter_
+        assert re.fullmatch(
+            rf"pass {model.n_iter_}, .* s: objective .*, at most .* above the minimum", lines[-1]
+        )
+        estimator(verbose=1).fit(X, labels, groups=site)  # shorter than a second
+        estimator().fit(X, labels, groups=site)
+        assert capsys.readouterr().out == ""
+        with pytest.raises(InvalidSetting, match="verbose must be 0, 1 or 2, got 3"):
+            estimator(verbose=3).fit(X, labels, groups=site)
