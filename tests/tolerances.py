@@ -46,6 +46,14 @@ REFERENCE_FIRST_ORDER = 1e-3
 # times what they were off by.
 CONIC_GAP = 1e-7
 
+# Derivatives: a pull and a move multiply the same numbers in another order, and a central difference with a
+# step of 1e-6 has the square of the step and the gap of the answers, over the step. Where the one-sided
+# differences are further apart than KINK, p bends or jumps within the step.
+ADJOINT = 1e-12
+SMOOTH = 1e-13  # against 50 digits, relative to the move
+DIFFERENCES = 1e-5
+KINK = 1e-3
+
 # Numbers worked out by hand are given to four decimals.
 HAND = 5e-5
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.kernels.layout import BOUND, DUAL, GAP, ITERATIONS, VALUE, VIOLATION
 from uncertainty_sets.parameters import as_index
+
+if TYPE_CHECKING:
+    from uncertainty_sets.derivatives import Tangent
 
 
 class WorstCase:
@@ -36,7 +39,7 @@ class WorstCase:
     """
 
     __slots__ = (
-        "backend", "dual", "failed", "gap", "iterations", "p",
+        "asked", "backend", "dual", "failed", "gap", "iterations", "p", "parts",
         "unproved", "upper_bound", "value", "violation",
     )  # fmt: skip
 
@@ -49,6 +52,8 @@ class WorstCase:
     backend: str
     iterations: Any
     failed: Mapping[int, str]
+    asked: Any  # the problem and the losses, which derivatives need; None after a copy by pickle
+    parts: Mapping[str, WorstCase]  # the answers of the sets of which a composed set is made, by path
     unproved: tuple[int, ...]  # rows whose certificate breaks the promise; `worst_case` gives out none
 
     def __init__(
@@ -73,6 +78,61 @@ class WorstCase:
         self.iterations = iterations
         self.unproved = unproved
         self.failed = {}
+        self.asked = None
+        self.parts = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The problem and its losses are not part of the answer: they may be large, or not picklable.
+        names = [name for cls in type(self).__mro__ for name in getattr(cls, "__slots__", ())]
+        return {name: getattr(self, name) for name in names} | {"asked": None}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, each in state.items():
+            setattr(self, name, each)
+
+    def jvp(self, losses: ArrayLike | None = None, **parameters: ArrayLike) -> Tangent:
+        """Return how p and the value move with the losses and parameters: a directional derivative.
+
+        Exact, in O(N), from the equations of the free entries of p (face.py), for every set with a closed
+        form but those that the page on derivatives names. The losses must be as they were for the answer.
+
+        Args:
+            losses: a direction, of the losses' shape.
+            **parameters: directions by name, such as ``center=`` and ``radius=``, of the parameter's shape;
+                a move of a centre that changes its sum counts as that of the centre divided by its sum.
+
+        >>> from uncertainty_sets import KL
+        >>> answer = KL([0.5, 0.3, 0.2], 0.1).worst_case([1.0, 2.0, 4.0])
+        >>> moved = answer.jvp([0.0, 0.0, 1.0], radius=0.01)
+        >>> moved.p.round(4), round(moved.value, 4)
+        (array([ 0.0073, -0.0251,  0.0177]), 0.4132)
+        """
+        from uncertainty_sets import derivatives
+
+        return derivatives.jvp(self, losses, parameters)
+
+    def vjp(
+        self,
+        p: ArrayLike | None = None,
+        value: ArrayLike | None = None,
+        *,
+        wrt: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """Return the gradient of uᵀp + v·value by the losses and by every parameter: the transpose of `jvp`.
+
+        Args:
+            p: u, of p's shape; None for 0.
+            value: v, a number, or one per row; None for 0.
+            wrt: the parameters that are wanted beside the losses; None for all. ``wrt=()`` is faster.
+
+        >>> from uncertainty_sets import KL
+        >>> gradient = KL([0.5, 0.3, 0.2], 0.1).worst_case([1.0, 2.0, 4.0]).vjp(value=1.0)
+        >>> {name: each.round(4).tolist() for name, each in gradient.items()}
+        {'losses': [0.3313, 0.2836, 0.3851], 'center': [-0.949, -0.1533, 2.6024], 'radius': 2.8122}
+        """
+        from uncertainty_sets import derivatives
+
+        return derivatives.vjp(self, p, value, wrt)
 
     def __repr__(self) -> str:
         if self.p.ndim == 2:

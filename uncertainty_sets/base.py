@@ -22,7 +22,7 @@ from uncertainty_sets import inverse, projection, ragged, verdict
 from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic import oracle as conic
-from uncertainty_sets.conic import sizing
+from uncertainty_sets.conic.compile import with_size
 from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, as_number, build, example_center, parameters_of
@@ -145,7 +145,7 @@ class UncertaintySet(Oracle):
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
         answer: WorstCase | None = None
-        if backend in {"auto", "closed-form"}:
+        if backend in ("auto", "closed-form"):
             if self._certified:
                 answer = self._closed_form(f, warm_start, out)
             else:
@@ -327,7 +327,7 @@ class UncertaintySet(Oracle):
         For callers that know N before there are losses, as `solve` knows the number of workers. Raises
         InvalidInput if the set has another size, or if its constraints do not work with that size.
         """
-        return sizing.with_size(self, size)
+        return with_size(self, size)
 
     def reference(self) -> Array:
         """Return a distribution in the set: its centre, or otherwise the uniform one projected onto the set.
@@ -383,6 +383,10 @@ class UncertaintySet(Oracle):
         assert cls.layout is not None
         return cls.layout.kernel, tuple(given.values())
 
+    def _given_by_name(self) -> dict[str, Any]:
+        named = {} if self.layout is None else self.layout.parameters
+        return {name: getattr(self, name) for name, each in named.items() if each.what in {"entries", "rows"}}
+
     def _by_solver(self, losses: Array) -> WorstCase:
         """Answer one loss vector by a conic solver, after the closed form gave no proof."""
         return conic.worst_case(self, losses, "auto", None)
@@ -410,6 +414,11 @@ class UncertaintySet(Oracle):
     def _distance(self, p: Array) -> float | None:
         """The least radius at which the set has p, if there is a formula; None tries radii instead."""
         return None
+
+    @property
+    def _distance_is_quick(self) -> bool:
+        """Whether that takes no program to solve: then `radius_for` asks for it at every step."""
+        return True
 
     def _projection(self) -> Callable[[Array], Array] | None:
         """The function target ↦ nearest point of the set, if it has a closed form (projection.py)."""

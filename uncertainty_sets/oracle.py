@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,8 +11,14 @@ from numpy.typing import ArrayLike
 from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.derivatives import Sensitivity, on_face
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, SolverFailed
 from uncertainty_sets.parameters import as_floats, check_labels, describe, labels_of, parameters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from uncertainty_sets.face import Effect, Face, Rows
 
 
 class Oracle(ABC):
@@ -23,6 +29,15 @@ class Oracle(ABC):
 
     rows: int | None = None
     """B if the parameters differ by row of a batch, else None."""
+
+    _is_vertex: bool = False
+    """Whether p stays where it is when the losses move a little; not needed of a set with a `_face`."""
+
+    _is_curved: bool = False
+    """Whether the set is of a tilt family, with a `_bent`."""
+
+    _link: float | None = None
+    """The power k of such a family by `center`: then a kernel has the pull on the centre too."""
 
     _labels: Any = None
     """The index of parameters that are pandas Series, which the losses must have too."""
@@ -93,8 +108,10 @@ class Oracle(ABC):
                 return self.worst_case(f, backend=backend, warm_start=warm_start, out=out)
             except SolverFailed as error:
                 missing = verdict.in_place_of(error, f)
+                missing.asked = (self, f)
                 return missing if out is None else _placed(missing, out)
         answer = self._answer_checked(f, backend, warm_start, out)
+        answer.asked = (self, f)
         return answer if out is None else _placed(answer, out)
 
     @abstractmethod
@@ -110,6 +127,58 @@ class Oracle(ABC):
     @abstractmethod
     def _row(self, index: int) -> Oracle:
         """The problem of one row of a batch, if parameters differ by row."""
+
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> Sensitivity | None:
+        """How an answer moves with losses and parameters (derivatives.py); None if that is not known."""
+        return on_face(self, losses, answer)
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face | None:
+        """The active face at the worst case (face.py), for NumPy, torch and ragged rows; None if not known.
+
+        Args:
+            rows: what sums over rows.
+            losses: per entry, like p.
+            p: the worst case.
+            eta: the multiplier by `_eta`, to combine with entries.
+            given: the parameters as by `_given_by_name`; those per row combine with entries by `rows.each`.
+        """
+        return None
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array | None:
+        """η·S on the free entries, from which kernels/curvature.py has J x; None if p calls for the face."""
+        return None
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        """What the parameter that sets the radius does, by its name."""
+        return {}
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        """The multiplier of D (face.py), to combine with entries, from those of the answer; 0 without one."""
+        found = next((dual[key] for key in ("eta", "lam", "pi") if key in dual), None)
+        return np.zeros(1) if found is None else rows.each(np.asarray(found))
+
+    def _given_by_name(self) -> dict[str, Any]:
+        """The parameters by which there are derivatives."""
+        return {}
+
+    def _is_distribution(self, name: str) -> bool:
+        """Whether a parameter is one, by which derivatives are those of it divided by its sum."""
+        return name == "center"
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        """The value and p of a set made of sets, from those of the sets, in operations of torch; else None.
+
+        Args:
+            losses: (…, N).
+            given: parameters that are tensors.
+            ask: (set, its path, its losses) to its value and distribution.
+            joined: (arrays, axis) to one array.
+        """
+        return None
+
+    def _with(self, given: Mapping[str, Any]) -> Self:
+        """The same problem with other parameters, by the names of `_given_by_name`."""
+        return type(self)(**{name: getattr(self, name) for name in parameters_of(type(self))} | dict(given))
 
     def _check_losses(self, losses: ArrayLike) -> Array:
         """Losses as a C-contiguous writable float64 array, (N,) or (B, N); kernels look for NaN."""

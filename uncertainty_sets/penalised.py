@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import SETS, UncertaintySet
 from uncertainty_sets.conic import support as atom
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter, SolverFailed, UnknownName
+from uncertainty_sets.face import Face, Rows
 from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
@@ -53,6 +54,10 @@ class Penalty(ABC):
     @abstractmethod
     def dual(self, losses: Any, q: Array, weight: float) -> tuple[Any, list[Any]]:
         """The least bound for affine losses and the constraints on what it is made of, for a weight > 0."""
+
+    def face(self, rows: Rows, losses: Any, p: Any, q: Any, weight: Any) -> Face | None:
+        """The face of the problem (face.py), `weight` to combine with entries; None: no derivatives."""
+        return None
 
     def least_bound(self, g: Array, q: Array, tau: float) -> tuple[float, float]:
         """ν with the least bound, and that bound, for losses with the maximum 0 and a spread of 1."""
@@ -162,10 +167,20 @@ class Penalised(Oracle):
             exponential=self._penalty.exponential,
         )
 
+    def _given_by_name(self) -> dict[str, Any]:
+        return {"center": self.center, "weight": self.weight}
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return rows.each(np.asarray(given["weight"]))
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face | None:
+        weight = rows.each(given["weight"] + 0.0 * rows.numbers(p))
+        return self._penalty.face(rows, losses, p, given["center"], weight)
+
     def _answer_checked(
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
-        if backend not in {"auto", "closed-form"}:
+        if backend not in ("auto", "closed-form"):
             raise BackendUnsuitable(
                 f"Penalised has a closed form and needs no solver; leave out backend={backend!r}, or "
                 "minimise robust.support(…) with a solver"

@@ -193,6 +193,7 @@ def _label(ax: Any, text: str, at: Array, direction: Array, **style: Any) -> Non
 # -- an answer's weights -------------------------------------------------------------------------------------
 
 
+LONGEST_NAME = 16
 BARS = 40  # as many workers have a bar each; more are drawn as a curve
 
 
@@ -234,11 +235,9 @@ def _bars(ax: Any, p: Array, q: Array, names: Sequence[str] | None) -> None:
     places = np.arange(p.size)
     bars = ax.bar(places, p, width=0.7, color=SHADE, edgecolor=INK, linewidth=0.6)
     lines = ax.hlines(q, places - 0.45, places + 0.45, color=INK, linewidth=1.8)
-    ax.legend(
-        [bars, lines], ["worst case", "prior"], frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-    )
+    _legend_above(ax, [bars, lines])
     shown = places if names is not None or p.size <= 20 else places[4::5]
-    texts = [str(k + 1) if names is None else str(names[k]) for k in shown]
+    texts = [str(k + 1) if names is None else _shortened(str(names[k])) for k in shown]
     crowded = sum(len(text) + 1 for text in texts) > 55
     ax.set_xticks(shown, texts, rotation=90 if crowded else 0)
     ax.tick_params(axis="x", length=0)
@@ -249,18 +248,30 @@ def _bars(ax: Any, p: Array, q: Array, names: Sequence[str] | None) -> None:
         ax.set_xlabel("worker")
 
 
+def _legend_above(ax: Any, shapes: list[Any]) -> None:
+    """Within the width of the axes, so that nothing is cut whatever the figure around them leaves."""
+    ax.legend(
+        shapes, ["worst case", "prior"], frameon=False, loc="lower left", bbox_to_anchor=(0.0, 0.98), ncols=2,
+        borderaxespad=0.0,
+    )  # fmt: skip
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
 def _curve(ax: Any, p: Array, q: Array) -> None:
     ratio = np.divide(p, q, out=np.ones_like(p), where=q > 0.0)
     ratio = np.sort(np.where((q == 0.0) & (p > 0.0), ratio[q > 0.0].max(initial=1.0), ratio))[::-1]
-    ax.stairs(ratio, np.arange(p.size + 1), fill=True, facecolor=SHADE)
+    area = ax.stairs(ratio, np.arange(p.size + 1), fill=True, facecolor=SHADE)
     ax.stairs(ratio, np.arange(p.size + 1), color=INK, linewidth=1.0)
-    ax.hlines(1.0, 0, p.size, color=INK, linewidth=1.6, linestyle=(0, (4, 2)))
+    line = ax.hlines(1.0, 0, p.size, color=INK, linewidth=1.6, linestyle=(0, (4, 2)))
     gained, none = int((ratio > 1.0 + 1e-9).sum()), int((p <= 1e-12).sum())
     ax.set_xlim(0, p.size)
     ax.set_ylim(0.0, 1.08 * float(ratio.max()))
     ax.set_ylabel("weight, times the prior")
-    ax.set_xlabel(f"{p.size:,} workers, sorted: {gained:,} gained weight, {none:,} have none left")
-    label_ends(ax, float(p.size), [(1.0, "prior"), (float(ratio[-1]), "worst case")])
+    ax.set_xlabel(f"{p.size:,} workers, sorted:\n{gained:,} gained weight, {none:,} have none left")
+    _legend_above(ax, [area, line])
 
 
 # -- the price of robustness ---------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike
 from uncertainty_sets import verdict
 from uncertainty_sets.answer import RaggedWorstCase, name_rows
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.derivatives import OnFace
 from uncertainty_sets.errors import FdroError, InvalidInput, InvalidLosses, SolverFailed
+from uncertainty_sets.face import RaggedRows
 from uncertainty_sets.kernels.dispatch import PIECE, run_pieces, unit
 from uncertainty_sets.kernels.layout import (
     BOUND,
@@ -196,7 +198,32 @@ class Ragged:
         if failed.size:
             self._redo(failed, losses, answer)
         answer.count_iterations()
+        answer.asked = (self, losses)
         return answer
+
+    def _sensitivity(self, losses: Losses, answer: RaggedWorstCase) -> OnFace | None:
+        """How an answer moves (derivatives.py); None if the set has no face of rows."""
+        owner, indptr = self.row(0), self._structure.indptr
+        rows, along = RaggedRows(indptr), self._along()
+        given = {
+            name: np.broadcast_to(each, self._structure.entries) if along[name].what == "entries" else each
+            for name, each in self._given.items()
+            if isinstance(each, np.ndarray)
+        }
+        f = self._all_losses(losses)
+        face = owner._face(rows, f, answer.p, owner._eta(rows, f, given, answer.dual), given)
+        return (
+            None
+            if face is None
+            else OnFace(face, {name: np.shape(self._given[name]) for name in face.effects})
+        )
+
+    def _all_losses(self, losses: Losses) -> Array:
+        """The losses of all entries."""
+        values, indices, offsets, scale = losses
+        f = scale * (values[indices] if indices.size else values)
+        found: Array = offsets + f if offsets.size else f
+        return found
 
     def _along(self) -> Mapping[str, Along]:
         layout = self._kind.layout  # asked for each time: a pickle of the rows need not hold it

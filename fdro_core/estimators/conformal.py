@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core.errors import EstimatorWarning, InvalidSetting
-from fdro_core.estimators.estimator import BaseEstimator, check_is_fitted
+from fdro_core.estimators.settings import BaseEstimator, check_is_fitted
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.audit import inputs
 from uncertainty_sets.audit.conformal import Threshold, ball_threshold, group_threshold

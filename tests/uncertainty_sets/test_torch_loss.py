@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.uncertainty_sets.plugins import TotalVariation
-from uncertainty_sets import KL, Box, available_sets, get_set
+from uncertainty_sets import KL, Box, Polyhedron, available_sets, get_set
 from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidLosses
 from uncertainty_sets.torch import robust_loss, worst_case_weights
 
@@ -34,7 +34,8 @@ def test_value_and_gradient_are_the_oracles(name):
     answer = uncertainty_set.worst_case(f)
     assert value.item() == answer.value
     np.testing.assert_array_equal(losses.grad.numpy(), 3.0 * answer.p)
-    np.testing.assert_array_equal(worst_case_weights(losses, uncertainty_set).numpy(), answer.p)
+    weights = worst_case_weights(losses, uncertainty_set).detach().numpy()
+    np.testing.assert_allclose(weights, answer.p, atol=1e-13)  # of a set made of sets, multiplied by torch
 
 
 def test_gradient_by_differences():
@@ -99,9 +100,10 @@ def test_a_plug_in_and_a_backend_by_name():
     np.testing.assert_allclose(losses.grad, [0.4, 0.3, 0.3], atol=1e-6)
 
 
-def test_a_second_backward_pass_is_refused():
+def test_a_second_backward_pass_is_refused_without_a_closed_form():
     losses = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
-    (gradient,) = torch.autograd.grad(robust_loss(losses, NEAR), losses, create_graph=True)
+    rows = Polyhedron([[1.0, 0.0, 0.0]], [0.5])
+    (gradient,) = torch.autograd.grad(robust_loss(losses, rows), losses, create_graph=True)
     with pytest.raises(BackendUnsuitable, match="first derivatives only"):
         (gradient**2).sum().backward()
 
@@ -111,25 +113,11 @@ def test_functional_gradients():
     np.testing.assert_allclose(gradient, [0.3313, 0.2836, 0.3851], atol=1e-4)
 
 
-# The compiler reads .grad at a graph break, and hides torch's warning about it from users.
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_compiled_with_a_graph_break():
-    """The compiler leaves the oracle out; it must not try to trace NumPy and numba."""
-
-    def compute(losses):
-        return robust_loss(2.0 * losses, NEAR) + (worst_case_weights(losses, NEAR) * losses).sum()
-
-    plain, traced = (torch.tensor([1.0, 2.0, 4.0], requires_grad=True) for _ in range(2))
-    compute(plain).backward()
-    torch.compile(compute, backend="aot_eager")(traced).backward()
-    assert torch.equal(plain.grad, traced.grad)
-
-
 def test_no_gradient_where_none_is_asked_for():
     losses = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
     with torch.no_grad():
         assert not robust_loss(losses, NEAR).requires_grad
-    assert not worst_case_weights(losses, NEAR).requires_grad
+        assert not worst_case_weights(losses, NEAR).requires_grad
 
 
 @pytest.mark.parametrize(

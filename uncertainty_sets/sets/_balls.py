@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,10 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer, on_support
 from uncertainty_sets.parameters import as_center, as_numbers, as_rows, as_scalar_rows, same_rows
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout, Structure
+from uncertainty_sets.sets._tilt_face import power_bend, power_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -112,10 +114,10 @@ class SupportedBall(Ball):
         """Whether p = 0 where q = 0: losses there are left out."""
         return True
 
-    def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
-        super().__init__(center, radius)
+    def _store(self, differ: bool, center: Array, *others: Array) -> None:
+        super()._store(differ, center, *others)
         inside = self._center > 0.0
-        self._inside = None if inside.all() else inside
+        self._inside = None if np.logical_and.reduce(inside, axis=None) else inside
 
     def _on_support(self, losses: Array) -> Array:
         """Losses where q = 0 replaced by one where q > 0, so that they do not set the scale of the search."""
@@ -199,6 +201,27 @@ class PowerBall(SupportedBall, certified=True):
 
     def _divergence(self, p: Array) -> float:
         return divergence_of(p, self._center[0], self.power) / self.unit
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        return power_face(rows, losses, p, eta, given["center"], self.power, self._limits(rows, given))
+
+    _is_curved = True
+
+    @property
+    def _link(self) -> float:  # type: ignore[override]  # read only
+        return self.power
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"radius": Effect(room=self.unit, per_row=True)}
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array | None:
+        q = given["center"]
+        if self.power < 1.0 and ((q <= 0.0) & (p > 0.0)).any():  # mass where the centre has none
+            return None
+        return power_bend(p, q, self.power)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return super()._eta(rows, losses, given, dual) / self.unit
 
 
 def divergence_of(p: Array, q: Array, power: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conic.oracle import program
+from uncertainty_sets.derivatives import sensitivity_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
 from uncertainty_sets.kernels.layout import ULPS
 from uncertainty_sets.verdict import keeps_promise
@@ -58,6 +59,29 @@ class ComposedSet(UncertaintySet):
         return super().worst_case(
             losses, backend=backend, warm_start=warm_start, on_failure=on_failure, out=out
         )
+
+    def _given_by_name(self) -> dict[str, Any]:
+        return {
+            _joined_path(path, name): each
+            for path, part in self._parts.items()
+            for name, each in part._given_by_name().items()
+        }
+
+    def _is_distribution(self, name: str) -> bool:
+        path = name.rpartition(".")[0]
+        owner = next(
+            (each for each in sorted(self._parts, key=len, reverse=True) if path.startswith(each)), None
+        )
+        if owner is None:
+            return False
+        return self._parts[owner]._is_distribution(name[len(owner) + 1 :] if owner else name)
+
+    def _part_with(self, path: str, given: Mapping[str, Any]) -> UncertaintySet:
+        """One of the sets with those of the parameters that are its own, by their full names."""
+        part = self._parts[path]
+        own = {name: given.get(_joined_path(path, name)) for name in part._given_by_name()}
+        changed = {name: each for name, each in own.items() if each is not None}
+        return part._with(changed) if changed else part
 
     def _ask(self, path: str, losses: Array, warm_start: WorstCase | None) -> WorstCase:
         """The answer of one of the sets, started from its own multipliers in an earlier answer."""
@@ -139,7 +163,45 @@ def combined(
     if out is not None:
         np.copyto(out, p)
         p = out
-    return WorstCase(p, value, bound, gap, violation, dual, backend, iterations, unproved)
+    found = WorstCase(p, value, bound, gap, violation, dual, backend, iterations, unproved)
+    found.parts = answers
+    return found
+
+
+class Chain:
+    """The derivatives of a set made of sets, by those of the sets; a subclass has `jvp` and `vjp`.
+
+    The parameters of the set at `inners[0]` are `inners[0].radius` and so on.
+
+    Args:
+        answer: with those of the sets in `parts`.
+    """
+
+    def __init__(self, answer: WorstCase) -> None:
+        self.parts = {path: sensitivity_of(each)[0] for path, each in answer.parts.items()}
+        self.parameters = {
+            _joined_path(path, name): shape
+            for path, part in self.parts.items()
+            for name, shape in part.parameters.items()
+        }
+
+    def given(self, path: str, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """Those of the parameters that belong to one of the sets, by their own names."""
+        names = {_joined_path(path, name): name for name in self.parts[path].parameters}
+        return {names[name]: each for name, each in parameters.items() if name in names}
+
+    def pulls(
+        self, path: str, p: Array | None, value: Array | None, names: Collection[str]
+    ) -> tuple[Array, dict[str, Array]]:
+        """The pull on the losses of one of the sets, and those on its parameters, by their full names."""
+        own = [name for name in self.parts[path].parameters if _joined_path(path, name) in names]
+        found = self.parts[path].vjp(p, value, own)
+        losses = found.pop("losses")
+        return losses, {_joined_path(path, name): each for name, each in found.items()}
+
+
+def _joined_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def largest_violation(answers: Sequence[WorstCase]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,9 +12,11 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import EmptySet, InvalidParameter
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import as_rows, as_vector_rows, example_center
 from uncertainty_sets.rows import EACH_BOUND, Layout, Structure
+from uncertainty_sets.sets._vertex_face import selection_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -137,6 +139,17 @@ class Box(UncertaintySet, certified=True):
         from uncertainty_sets.kernels.box import rows
 
         return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start, out)
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        lower, upper, zero = given["lower"], given["upper"], 0.0 * p
+        low, high = rows.where(lower > 0.0, lower, zero), rows.where(upper < 1.0, upper, 1.0 + zero)
+        at_high, at_low, w, force = selection_face(rows, losses, p, low, high)
+        up, down = at_high & (upper <= 1.0), at_low & (lower >= 0.0)
+        effects = {
+            name: Effect(1.0 * at, zero, rows.where(at, force, zero))
+            for name, at in (("lower", down), ("upper", up))
+        }
+        return Face(rows, p, zero, w, w, zero, at_high & ~at_high, effects, stiff=True)
 
     def _projection(self) -> Callable[[Array], Array] | None:
         from uncertainty_sets.kernels.projection import nearest_with_budget as nearest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
     as_array,
@@ -24,6 +25,7 @@ from uncertainty_sets.parameters import (
 )
 from uncertainty_sets.rows import CENTER, EACH_ROW, EACH_SPREAD, Layout
 from uncertainty_sets.sets._balls import CenteredSet
+from uncertainty_sets.sets._vertex_face import distance_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -101,14 +103,14 @@ class CDNorm(CenteredSet, certified=True):
             )
         differ = np.ndim(center) == 2 or np.ndim(spread) == 2 or np.ndim(budget) == 1
         self._store(differ, q, s, given)
-        ratio, room, free = np.zeros_like(self._center), np.zeros_like(self._center), self._spread > 0.0
-        with np.errstate(over="ignore"):  # a share above 1 counts as 1
-            np.divide(self._center, self._spread, out=ratio, where=free)
-            np.divide(1.0 - self._center, self._spread, out=room, where=free)
-        self._cap = np.minimum(1.0, ratio)
-        self._rise = np.clip(room, 0.0, 1.0)
-        largest = self._spread.max(axis=1, keepdims=True)
-        self._equal = ((self._spread == largest) | (self._spread == 0.0)).all(axis=1).astype(np.float64)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a share above 1 counts as 1
+            ratio, room = self._center / self._spread, (1.0 - self._center) / self._spread
+        free = self._spread > 0.0
+        self._cap = np.where(free, np.minimum(ratio, 1.0), 0.0)
+        self._rise = np.where(free, np.minimum(np.maximum(room, 0.0), 1.0), 0.0)
+        largest = np.maximum.reduce(self._spread, axis=1, keepdims=True)
+        equal = np.logical_and.reduce((self._spread == largest) | ~free, axis=1)
+        self._equal = equal.astype(np.float64)
 
     @property
     def spread(self) -> Array:
@@ -146,6 +148,12 @@ class CDNorm(CenteredSet, certified=True):
 
         parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
         return answer(rows, losses, parameters, ("nu", "pi"), warm_start, out)
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        s, limits = given["spread"], {"budget": Effect(room=1.0, per_row=True)}
+        positive = s > 0.0
+        rate = rows.where(positive, 1.0 + 0.0 * s, 0.0 * s) / rows.where(positive, s, 1.0 + 0.0 * s)
+        return distance_face(rows, losses, p, eta, given["center"], rate, limits, spread=s)
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         return answer.dual.get("pi")

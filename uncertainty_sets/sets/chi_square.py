@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.penalised import Penalty
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
 from uncertainty_sets.sets._balls import KEYS, SupportedBall, pulled_in
+from uncertainty_sets.sets._tilt_face import power_face, priced_power_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -85,6 +87,21 @@ class ChiSquare(SupportedBall, certified=True):
         parameters = (self._center, self._radius)
         return answer(rows, self._on_support(losses), parameters, KEYS, warm_start, out)
 
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        return power_face(rows, losses, p, eta, given["center"], 2.0, self._limits(rows, given))
+
+    _is_curved = True
+    _link = 2.0
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"radius": Effect(room=0.5, per_row=True)}  # D is half of χ²
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array:
+        return np.where(p > 0.0, given["center"], 0.0)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return 2.0 * super()._eta(rows, losses, given, dual)
+
     def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
         from uncertainty_sets.kernels.least_radius import chi_square
 
@@ -132,6 +149,10 @@ class ChiSquarePenalty(Penalty):
         import cvxpy
 
         return cvxpy.sum_squares(cvxpy.multiply(1.0 / np.sqrt(q), p - q))
+
+    def face(self, rows: Rows, losses: Any, p: Any, q: Any, weight: Any) -> Face:
+        """That of the ball at the price as multiplier."""
+        return priced_power_face(rows, losses, p, q, weight, 2.0, 0.5)
 
     def bound(self, nu: float, g: Array, q: Array, tau: float) -> float:
         """ν + τ + Σ q·max(g-ν, 0)²/4τ."""

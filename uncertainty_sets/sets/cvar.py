@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.inverse import EPS, LeastRadius, gather
 from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
 from uncertainty_sets.parameters import as_center
 from uncertainty_sets.rows import CENTER, Layout, Structure
 from uncertainty_sets.sets._tails import EACH_TAIL, TailMeasure, as_tail_rows
+from uncertainty_sets.sets._vertex_face import selection_face
 from uncertainty_sets.sets.box import Box
 
 if TYPE_CHECKING:
@@ -104,6 +106,16 @@ class CVaR(TailMeasure, certified=True):
         reject_not_finite(losses)
         centers = np.broadcast_to(self._center, losses.shape)
         return gather([_least(q, f, float(t)) for q, f, t in zip(centers, losses, targets, strict=True)])
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        zero, q, tail = 0.0 * p, given["center"], rows.each(given["tail"])
+        at_most, _, w, force = selection_face(rows, losses, p, zero, q / tail)
+        raw = rows.where(at_most, 1.0 + zero, zero) / tail
+        effects = {
+            "center": Effect(raw, zero, raw * force, center=q),
+            "tail": Effect(-raw * p, zero, -raw * p * force, per_row=True),
+        }
+        return Face(rows, p, zero, w, w, zero, at_most & ~at_most, effects, stiff=True)
 
     def _projection(self) -> Callable[[Array], Array] | None:
         return None if self.rows is not None else Box(self._none[0], self._upper())._projection()

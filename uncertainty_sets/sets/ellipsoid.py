@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.kernels.dispatch import answer, unit
 from uncertainty_sets.parameters import (
     as_array,
@@ -23,6 +24,7 @@ from uncertainty_sets.parameters import (
 )
 from uncertainty_sets.rows import CENTER, EACH_ROW, Along, Layout, Structure, as_flat, is_sparse
 from uncertainty_sets.sets._balls import Ball, pulled_in
+from uncertainty_sets.sets._tilt_face import matrix_face, quadratic_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -184,6 +186,34 @@ class Ellipsoid(Ball, certified=True):
             result.gap = (bound - value) / scale
             result.dual = {"nu": (top + nu) / scale, "mu": mu / scale}
         return result
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        limits = {"radius": Effect(room=1.0, per_row=True)}
+        face = matrix_face if self._dense else quadratic_face
+        return face(rows, losses, p, eta, given["center"], given["shape"], limits)
+
+    @property
+    def _is_curved(self) -> bool:  # type: ignore[override]  # of a single matrix there is no diagonal
+        return not self._dense
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array | None:
+        return np.where(p > 0.0, 0.5 * given["shape"], 0.0)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        if self._dense:
+            y = losses - rows.each(np.asarray(dual["nu"])) + dual["mu"]
+            size = rows.sum((given["shape"] @ y[..., None])[..., 0] * y)
+            with np.errstate(divide="ignore"):
+                return 0.5 * np.sqrt(size / rows.each(np.asarray(given["radius"])))
+        tau = 0.5 * rows.each(np.asarray(dual["tau"]))
+        if np.isfinite(tau).all():
+            return tau
+        # Nothing is cut off, or the losses are equal: by the step's length.
+        radius = rows.each(np.asarray(given["radius"]))
+        above = losses - rows.each(np.asarray(dual["nu"]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            whole = 0.5 * np.sqrt(rows.sum(given["shape"] * above * above) / radius)
+        return np.where(np.isfinite(tau), tau, np.where(np.isnan(whole), 0.0, whole))
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         dual, radius = answer.dual, float(self._radius[0])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import Effect, Rows
 from uncertainty_sets.parameters import as_center
 from uncertainty_sets.rows import CENTER, Layout, Structure
 from uncertainty_sets.sets._tails import EACH_TAIL, TailMeasure, as_tail_rows
@@ -59,9 +60,9 @@ class EVaR(TailMeasure, KL):
     layout: ClassVar[Layout | None] = Layout("kl", ("eta",), center=CENTER, tail=EACH_TAIL)
 
     def __init__(self, center: ArrayLike, tail: ArrayLike) -> None:
-        tails = as_tail_rows(tail, len(as_center(center)))
-        radius = _radius(tails)
-        super().__init__(center, radius if np.ndim(tail) else radius[0])
+        q = as_center(center)
+        tails = as_tail_rows(tail, len(q))
+        self._store(np.ndim(center) == 2 or np.ndim(tail) == 1, q, _radius(tails))
         self._tail = np.array(np.broadcast_to(tails, self._radius.shape))
 
     @classmethod
@@ -69,6 +70,9 @@ class EVaR(TailMeasure, KL):
         cls, structure: Structure, given: dict[str, Any]
     ) -> tuple[str | Callable[..., None], tuple[Any, ...]]:
         return "kl", (given["center"], _radius(given["tail"]))
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"tail": Effect(room=-1.0 / rows.each(given["tail"]), per_row=True)}
 
 
 def _radius(tail: Array) -> Array:

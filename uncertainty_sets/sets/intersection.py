@@ -11,8 +11,10 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import EmptySet, InvalidParameter
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.sets._clipped_ball import ClippedBall
 from uncertainty_sets.sets._composed import as_sets, common_rows
+from uncertainty_sets.sets._tilt_face import Bounds, power_face, quadratic_face
 from uncertainty_sets.sets._tilted_ball import TiltedBall, TiltedRows, row_of
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.chi_square import ChiSquare
@@ -22,6 +24,8 @@ from uncertainty_sets.sets.polyhedron import Polyhedron
 from uncertainty_sets.verdict import batch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import cvxpy
 
 INSIDE = 1e-12
@@ -145,6 +149,43 @@ class Intersection(UncertaintySet, certified=True):
         """If the ball does not matter, the linear program of the other members is more exact than cones."""
         found = self._method.without_ball(losses) if isinstance(self._method, TiltedRows) else None
         return super()._by_solver(losses) if found is None else found
+
+    def _given_by_name(self) -> dict[str, Any]:
+        """The ball's parameters, and the bounds that are in force if all boxes are."""
+        if not isinstance(self._method, BoxAlone | ClippedBall):
+            return {}
+        boxes = [each for each in self.members if type(each) is Box]
+        lower, upper = _common_bounds(boxes)
+        balls = [each._given_by_name() for each in self.members if each not in boxes]
+        return {name: each for given in balls for name, each in given.items()} | {
+            "lower": lower,
+            "upper": upper,
+        }
+
+    def _with(self, given: Mapping[str, Any]) -> Intersection:
+        balls = [
+            each._with({name: given[name] for name in each._given_by_name() if name in given})
+            for each in self.members
+            if type(each) is not Box
+        ]
+        bounds = self._given_by_name() | dict(given)
+        return Intersection(*balls, Box(bounds["lower"], bounds["upper"]))
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face | None:
+        bounds = Bounds(given["lower"], given["upper"]) if given else None
+        ball = next((each for each in self.members if type(each) is not Box), None)
+        if bounds is None:
+            return None
+        if ball is None:
+            return Box._face(self.members[0], rows, losses, p, eta, given)  # type: ignore[arg-type]
+        limits, q = {"radius": Effect(room=1.0, per_row=True)}, given["center"]
+        if type(ball) is KL:
+            return power_face(rows, losses, p, eta, q, 1.0, limits, bounds=bounds)
+        Q = q if type(ball) is ChiSquare else given["shape"]
+        face = quadratic_face(rows, losses, p, eta, q, Q, limits, bounds=bounds)
+        if type(ball) is ChiSquare:
+            face.effects["center"] = face.effects.pop("shape").added_to(face.effects["center"])
+        return face
 
     def _residual(self, p: Array) -> float:
         return max(each._residual(p) for each in self.members)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.penalised import Penalty
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
 from uncertainty_sets.sets._balls import SupportedBall, pulled_in
+from uncertainty_sets.sets._tilt_face import power_face, priced_power_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -106,6 +108,18 @@ class KL(SupportedBall, certified=True):
 
         return exact
 
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        return power_face(rows, losses, p, eta, given["center"], 1.0, self._limits(rows, given))
+
+    _is_curved = True
+    _link = 1.0
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array:
+        return p
+
+    def _limits(self, rows: Rows, given: Mapping[str, Any]) -> dict[str, Effect]:
+        return {"radius": Effect(room=1.0, per_row=True)}
+
     def _divergence(self, p: Array) -> float:
         """Σ p·log(p/q) over q > 0, as a sum of terms that are each >= 0: a small one keeps its digits."""
         q = self._center[0]
@@ -139,6 +153,10 @@ class KLPenalty(Penalty):
         import cvxpy
 
         return cvxpy.sum(cvxpy.rel_entr(p, q))
+
+    def face(self, rows: Rows, losses: Any, p: Any, q: Any, weight: Any) -> Face:
+        """That of the ball at the price as multiplier."""
+        return priced_power_face(rows, losses, p, q, weight, 1.0, 1.0)
 
     def bound(self, nu: float, g: Array, q: Array, tau: float) -> float:
         """ν - τ + τ·Σ q·exp((g-ν)/τ)."""

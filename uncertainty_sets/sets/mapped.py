@@ -13,10 +13,12 @@ from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.parameters import SUM_TOLERANCE, as_array, check_not_negative
-from uncertainty_sets.sets._composed import ComposedSet, check_set_given, combined
+from uncertainty_sets.sets._composed import Chain, ComposedSet, check_set_given, combined
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     import cvxpy
 
 EXACT = 1e-13
@@ -110,6 +112,18 @@ class Mapped(ComposedSet, certified=True):
         violation = np.maximum(found.violation, np.abs(p.sum(axis=-1) - 1.0))
         return combined(losses, p, found.value, found.upper_bound, found.gap, violation, {"": found}, out)
 
+    def _with(self, given: Mapping[str, Any]) -> Mapped:
+        return Mapped(self._part_with("", given), self._M)
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        M = self._M if isinstance(self._M, np.ndarray) else self._M.toarray()
+        rows = losses.new_tensor(M)
+        value, weights = ask(self.groups, "", losses @ rows.T)
+        return value, weights @ rows
+
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> MixedGroups:
+        return MixedGroups(answer, self._M)
+
     def _of_groups(self, losses: Array) -> Array:
         """M f, taken about the middle of f: the rows of M sum to 1 only up to rounding."""
         middle = 0.5 * losses.min(axis=-1, keepdims=True) + 0.5 * losses.max(axis=-1, keepdims=True)
@@ -135,6 +149,25 @@ class Mapped(ComposedSet, certified=True):
 
     def __repr__(self) -> str:
         return f"Mapped({self.groups!r}, M=<{'x'.join(map(str, self._M.shape))} matrix>)"
+
+
+class MixedGroups(Chain):
+    """dp = Mᵀdπ for the losses M df of the groups; M itself is fixed."""
+
+    def __init__(self, answer: WorstCase, M: Any) -> None:
+        super().__init__(answer)
+        self._M = M
+
+    def jvp(self, losses: Array | None, parameters: Mapping[str, Array]) -> tuple[Array, Array]:
+        """The moves of p and the value."""
+        of_groups = None if losses is None else (self._M @ losses.T).T
+        weights, value = self.parts[""].jvp(of_groups, parameters)
+        return (self._M.T @ weights.T).T, value
+
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
+        losses, found = self.pulls("", None if p is None else (self._M @ p.T).T, value, names)
+        return {"losses": (self._M.T @ losses.T).T, **found}
 
 
 def _as_distributions(M: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.sets._composed import (
     BlockSet,
+    Chain,
     as_sets,
     check_set_given,
     combined,
@@ -122,6 +123,22 @@ class Nested(BlockSet, certified=True):
             losses, p, mix.value - short, mix.upper_bound, mix.gap + short, violation, answers, out
         )
 
+    def _with(self, given: Mapping[str, Any]) -> Nested:
+        inners = [self._part_with(path, given) for path in self._parts if path != "outer"]
+        return Nested(self._part_with("outer", given), inners)
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        found = [
+            ask(each, f"inners[{g}]", losses[..., span])
+            for g, (each, span) in enumerate(zip(self.inners, self._spans(), strict=True))
+        ]
+        values = joined([value[..., None] for value, _ in found], -1)
+        value, weights = ask(self.outer, "outer", values)
+        return value, joined([weights[..., g, None] * p for g, (_, p) in enumerate(found)], -1)
+
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> GroupsWithin:
+        return GroupsWithin(answer, self._spans())
+
     def _residual(self, p: Array) -> float:
         sums = np.add.reduceat(p, self._cut[:-1])
         return max(self.outer.violation(sums), self._block_residual(p, sums))
@@ -133,3 +150,48 @@ class Nested(BlockSet, certified=True):
         if self.rows is None:
             return self
         return Nested(self.outer._row(index), [each._row(index) for each in self.inners])
+
+
+class GroupsWithin(Chain):
+    """dp_g = dπ_g·p_g + π_g·dp_g, where π moves with the values of the groups."""
+
+    def __init__(self, answer: WorstCase, spans: list[slice]) -> None:
+        super().__init__(answer)
+        self._weights, self._spans = answer.parts["outer"].p, spans
+        self._within = [each.p for path, each in answer.parts.items() if path != "outer"]
+
+    def _groups(self) -> list[tuple[str, slice, Array, Array]]:
+        """The path, the entries, the weight and the distribution of each group."""
+        paths = [path for path in self.parts if path != "outer"]
+        weights = [self._weights[..., g, None] for g in range(len(paths))]
+        return list(zip(paths, self._spans, weights, self._within, strict=True))
+
+    def jvp(self, losses: Array | None, parameters: Mapping[str, Array]) -> tuple[Array, Array]:
+        """The moves of p and the value."""
+        found = [
+            self.parts[path].jvp(None if losses is None else losses[..., span], self.given(path, parameters))
+            for path, span, _, _ in self._groups()
+        ]
+        values = np.stack([value for _, value in found], axis=-1)
+        shift, value = self.parts["outer"].jvp(values, self.given("outer", parameters))
+        moves = [
+            shift[..., g, None] * p + weight * found[g][0]
+            for g, (_, _, weight, p) in enumerate(self._groups())
+        ]
+        return np.concatenate(moves, axis=-1), value
+
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
+        groups = self._groups()
+        on_weights = None
+        if p is not None:
+            on_weights = np.stack([(p[..., span] * own).sum(axis=-1) for _, span, _, own in groups], axis=-1)
+        on_values, found = self.pulls("outer", on_weights, value, names)
+        losses = []
+        for g, (path, span, weight, _) in enumerate(groups):
+            pull, more = self.pulls(
+                path, None if p is None else weight * p[..., span], on_values[..., g], names
+            )
+            losses.append(pull)
+            found |= more
+        return {"losses": np.concatenate(losses, axis=-1), **found}

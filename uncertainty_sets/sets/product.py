@@ -14,10 +14,12 @@ from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.parameters import as_center, readonly
-from uncertainty_sets.sets._composed import BlockSet, as_sets, combined, halves, largest_violation
+from uncertainty_sets.sets._composed import BlockSet, Chain, as_sets, combined, halves, largest_violation
 from uncertainty_sets.sets.kl import KL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     import cvxpy
 
 
@@ -114,6 +116,29 @@ class Product(BlockSet, certified=True):
         p = self._joined(self._weights, [each.p for each in answers])
         return combined(losses, p, value, bound, gap, largest_violation(answers), found, out)
 
+    def _given_by_name(self) -> dict[str, Any]:
+        return {**super()._given_by_name(), "weights": self.weights}
+
+    def _with(self, given: Mapping[str, Any]) -> Product:
+        return Product(
+            [self._part_with(path, given) for path in self._parts], given.get("weights", self.weights)
+        )
+
+    def _by_parts(self, losses: Any, given: Mapping[str, Any], ask: Callable[..., Any], joined: Any) -> Any:
+        found = [
+            ask(each, f"sets[{k}]", losses[..., span])
+            for k, (each, span) in enumerate(zip(self.sets, self._spans(), strict=True))
+        ]
+        weights = given.get("weights", losses.new_tensor(self._weights))
+        parts = [weights[..., k, None] * p for k, (_, p) in enumerate(found)]
+        return sum(weights[..., k] * value for k, (value, _) in enumerate(found)), joined(parts, -1)
+
+    def _is_distribution(self, name: str) -> bool:
+        return name == "weights" or super()._is_distribution(name)
+
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> Blocks:
+        return Blocks(answer, self._weights, self._spans())
+
     def _residual(self, p: Array) -> float:
         return self._block_residual(p, self._weights)
 
@@ -124,3 +149,46 @@ class Product(BlockSet, certified=True):
         if self.rows is None:
             return self
         return Product([each._row(index) for each in self.sets], self._weights)
+
+
+class Blocks(Chain):
+    """dp_k = dw_k·p_k + w_k·dp_k; the weights w count as divided by their sum."""
+
+    def __init__(self, answer: WorstCase, weights: Array, spans: list[slice]) -> None:
+        super().__init__(answer)
+        self._answers, self._weights, self._spans = list(answer.parts.values()), weights, spans
+        self.parameters["weights"] = weights.shape
+
+    def jvp(self, losses: Array | None, parameters: Mapping[str, Array]) -> tuple[Array, Array]:
+        """The moves of p and the value."""
+        shift = parameters.get("weights", np.zeros(self._weights.size))
+        shift = shift - self._weights * shift.sum()
+        moves, total = [], 0.0
+        for k, (path, span) in enumerate(zip(self.parts, self._spans, strict=True)):
+            own = None if losses is None else losses[..., span]
+            dp, value = self.parts[path].jvp(own, self.given(path, parameters))
+            moves.append(self._weights[k] * dp + shift[k] * self._answers[k].p)
+            total = total + self._weights[k] * value + shift[k] * np.asarray(self._answers[k].value)
+        return np.concatenate(moves, axis=-1), np.asarray(total)
+
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
+        found: dict[str, Array] = {}
+        losses, on_weights = [], np.zeros(self._weights.size)
+        for k, (path, span) in enumerate(zip(self.parts, self._spans, strict=True)):
+            weight, own = self._weights[k], None if p is None else p[..., span]
+            pull, more = self.pulls(
+                path, None if own is None else weight * own, None if value is None else weight * value, names
+            )
+            losses.append(pull)
+            found |= more
+            if own is not None:
+                on_weights[k] += float((own * self._answers[k].p).sum())
+            if value is not None:
+                on_weights[k] += float((value * self._answers[k].value).sum())
+        on_weights -= self._weights @ on_weights
+        return {
+            "losses": np.concatenate(losses, axis=-1),
+            **found,
+            **({"weights": on_weights} if "weights" in names else {}),
+        }

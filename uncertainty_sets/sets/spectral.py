@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.derivatives import NUMPY, OnFace
 from uncertainty_sets.errors import BackendUnsuitable, InvalidParameter
+from uncertainty_sets.face import Effect, Face
 from uncertainty_sets.kernels.dispatch import answer, run_pieces
 from uncertainty_sets.parameters import as_array, as_center, readonly
 from uncertainty_sets.rows import CENTER, Along, Layout, Structure
@@ -80,6 +83,8 @@ class Spectral(CenteredSet, certified=True):
         "spectral", (), center=CENTER, distortion=Along("all", lambda name, H, structure: as_distortion(H))
     )
 
+    _is_vertex = True
+
     def __init__(self, center: ArrayLike, distortion: Callable[[Array], Array] | ArrayLike) -> None:
         self._store(np.ndim(center) == 2, as_center(center))
         self._distortion = as_distortion(distortion)
@@ -129,21 +134,54 @@ class Spectral(CenteredSet, certified=True):
     def _closed_form(
         self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
     ) -> WorstCase:
-        from uncertainty_sets.kernels.spectral import order, rows
+        from uncertainty_sets.kernels.spectral import masses, rows, rows_by_breakpoints, sort
 
-        F, q = np.atleast_2d(losses), self._center
-        places, sums = np.empty(F.shape), np.empty(F.shape)
+        F, q, H = np.atleast_2d(losses), self._center, self._distortion
+        places, given = np.empty(F.shape, np.int64), isinstance(H, PiecewiseLinear)
+        heights = np.empty((0, 0) if given else F.shape)
 
-        def sort(first: int, after: int) -> None:
+        def prepare(first: int, after: int) -> None:
             piece = slice(first, after)
-            order(F[piece], q[piece] if len(q) > 1 else q, places[piece], sums[piece])
+            sort(F[piece], places[piece])
+            if not given:
+                masses(q[piece] if len(q) > 1 else q, places[piece], UNIT, UNIT, heights[piece])
 
-        run_pieces(sort, len(F), F.size)
-        heights = evaluate(self._distortion, sums)
-        heights[:, -1] = 1.0
-        found = answer(rows, losses, (q, places, heights), (), warm_start, out)
-        found.dual = {"order": places.astype(np.int64).reshape(losses.shape)}
+        run_pieces(prepare, len(F), F.size)
+        parameters: tuple[Any, ...] = (q, places)
+        if isinstance(H, PiecewiseLinear):
+            found = answer(rows_by_breakpoints, losses, (*parameters, H.breakpoints), (), warm_start, out)
+        else:
+            heights = evaluate(H, heights)
+            heights[:, -1] = 1.0
+            found = answer(rows, losses, (*parameters, heights), (), warm_start, out)
+        found.dual = {"order": places.reshape(losses.shape)}
         return found
+
+    def _sensitivity(self, losses: Array, answer: WorstCase) -> OnFace:
+        """p = the rises of H along the order of the losses: constant while that holds, and smooth in q."""
+        q, p = np.broadcast_to(self.center, losses.shape), answer.p
+        order = (
+            answer.dual["order"] if "order" in answer.dual else np.argsort(-losses, axis=-1, kind="stable")
+        )
+        sums = np.cumsum(np.take_along_axis(q, order, axis=-1), axis=-1)
+        rate = slope_of(self._distortion, np.minimum(sums, 1.0))
+        rate[..., -1] = 0.0  # H(1) = 1
+        back = np.argsort(order, axis=-1)
+
+        def move(dq: Array) -> Array:
+            sorted_move = np.take_along_axis(np.broadcast_to(dq, q.shape), order, axis=-1)
+            rise = rate * np.cumsum(sorted_move, axis=-1)
+            return np.take_along_axis(np.diff(rise, axis=-1, prepend=0.0), back, axis=-1)
+
+        def pull(r: Array) -> Array:
+            r = np.take_along_axis(r, order, axis=-1)
+            steps = rate * -np.diff(r, axis=-1, append=0.0)
+            return np.take_along_axis(np.cumsum(steps[..., ::-1], axis=-1)[..., ::-1], back, axis=-1)
+
+        zero = np.zeros(losses.shape)
+        effects = {"center": Effect((move, pull), zero, pull(losses), center=q)}
+        face = Face(NUMPY, p, np.zeros(1), zero, zero, zero, zero > 0.0, effects, stiff=True)
+        return OnFace(face, {"center": self.center.shape})
 
     def _residual(self, p: Array) -> float:
         return excess(p, self._center[0], self._distortion)
@@ -156,12 +194,17 @@ def _ragged(H: Distortion, *given: Any) -> None:
     shared, rest = given[:9], given[9:]  # losses, rows and centre, which both kernels take; what is left
     indptr, first, after = shared[5:8]
     ends = indptr[first : after + 1] - indptr[first]
-    places, sums = np.empty(ends[-1]), np.empty(ends[-1])
-    ragged_order(*(*shared, places, sums))
-    heights = evaluate(H, sums)
-    heights[ends[1:] - 1] = 1.0
+    places, heights = np.empty(ends[-1], np.int64), np.empty(ends[-1])
+    knots, values = H.breakpoints[0] if isinstance(H, PiecewiseLinear) else (UNIT, UNIT)
+    ragged_order(*(*shared, knots, values, places, heights))
+    if not isinstance(H, PiecewiseLinear):
+        heights = evaluate(H, heights)
+        heights[ends[1:] - 1] = 1.0
     ragged(*(*shared, places, heights, *rest))
 
+
+UNIT = np.array([0.0, 1.0])
+"""Knots and values of H(u) = u, for sums that Python puts into H."""
 
 Distortion = Callable[[Array], Array]
 """H, for an array of any shape."""
@@ -179,6 +222,11 @@ class PiecewiseLinear:
     def __init__(self, points: Array) -> None:
         """Keep breakpoints, (K, 2), that are checked already."""
         self.points = readonly(points)
+        self.breakpoints = np.array(points.T[None], order="C")
+        """Knots and values for the kernels."""
+        values = self.breakpoints[0, 1]
+        np.minimum(np.maximum(values, 0.0), 1.0, out=values)
+        values[-1] = 1.0
 
     def __call__(self, u: Array) -> Array:
         """Return H(u) by interpolation."""
@@ -193,28 +241,30 @@ class PiecewiseLinear:
         return knots[1:][kept], weights[kept] / weights[kept].sum()
 
 
-def of_mixture(tails: Array, weights: Array) -> Array:
-    """Return the breakpoints of H(u) = Σ weight·min(1, u/tail)."""
-    knots = np.unique(np.concatenate([[0.0, 1.0], tails]))
-    heights = np.minimum(1.0, knots[:, None] / tails) @ weights
-    heights[-1] = 1.0
-    return np.column_stack([knots, heights])
+def of_mixture(tails: Array, weights: Array) -> PiecewiseLinear:
+    """Return H(u) = Σ weight·min(1, u/tail), of tails and weights that are checked already."""
+    knots = np.array(sorted({0.0, 1.0, *tails.tolist()}))
+    points = np.empty((knots.size, 2))
+    points[:, 0] = knots
+    points[:, 1] = np.minimum(1.0, knots[:, None] / tails) @ weights
+    points[-1, 1] = 1.0
+    return PiecewiseLinear(points)
 
 
 def at_steps(distortion: Distortion, steps: int) -> PiecewiseLinear:
     """Return the interpolation at 0, 1/steps, …, 1, which is exact for events of equally likely entries."""
     knots = np.arange(steps + 1) / steps
-    heights = evaluate(distortion, knots)
+    heights = evaluate(distortion, knots.copy())
     heights[0], heights[-1] = 0.0, 1.0
     return PiecewiseLinear(np.column_stack([knots, heights]))
 
 
 def as_distortion(given: Any) -> Distortion:
     """Return H from a function or from breakpoints, or refuse what is not concave from (0, 0) to (1, 1)."""
-    if isinstance(given, PiecewiseLinear):  # of other rows, and checked there
+    if isinstance(given, PiecewiseLinear):  # checked where it was made
         return given
     if callable(given):
-        check_shape(given, GRID, evaluate(given, GRID))
+        check_shape(given, GRID, evaluate(given, GRID.copy()))
         return given  # type: ignore[no-any-return]
     points = as_array("distortion", given)
     if points.ndim != 2 or points.shape[1] != 2 or len(points) < 2:
@@ -224,7 +274,7 @@ def as_distortion(given: Any) -> Distortion:
             parameter="distortion",
             value=given,
         )
-    if points[0, 0] != 0.0 or points[-1, 0] != 1.0 or (np.diff(points[:, 0]) <= 0.0).any():
+    if points[0, 0] != 0.0 or points[-1, 0] != 1.0 or (points[1:, 0] <= points[:-1, 0]).any():
         raise InvalidParameter(
             f"the breakpoints of distortion must ascend from u = 0 to u = 1, got u = {points[:, 0].tolist()}",
             parameter="distortion",
@@ -240,17 +290,58 @@ def as_given(distortion: Distortion) -> Distortion | Array:
 
 
 def evaluate(distortion: Distortion, u: Array) -> Array:
-    """Return H(u), cut to [0, 1]; refuse what is not one finite number for each u."""
-    heights = np.asarray(distortion(u.copy()), dtype=np.float64)  # its code may write into u
-    if heights.shape != u.shape or not np.isfinite(heights).all():
-        found = "numbers that are not finite" if heights.shape == u.shape else f"shape {heights.shape}"
+    """Return H(u), cut to [0, 1]; refuse what is not one finite number for each u.
+
+    Its code may write into u.
+    """
+    shape = u.shape
+    heights = np.asarray(distortion(u), dtype=np.float64)
+    if heights.shape != shape or not (np.isfinite(heights.sum()) or np.isfinite(heights).all()):
+        found = "numbers that are not finite" if heights.shape == shape else f"shape {heights.shape}"
         raise InvalidParameter(
             f"distortion must return a finite number for each entry of an array (np.vectorize makes it do "
-            f"so), got {found} for an array of shape {u.shape}",
+            f"so), got {found} for an array of shape {shape}",
             parameter="distortion",
             value=distortion,
         )
-    return np.clip(heights, 0.0, 1.0)
+    bounded: Array = np.maximum(heights, 0.0)
+    return np.minimum(bounded, 1.0, out=bounded)
+
+
+TURN = 1e-20
+"""An imaginary step, of which no digit is lost to a difference."""
+
+APART = 1e-6
+"""A real step, relative to the distance from 0 and 1."""
+
+
+def slope_of(distortion: Distortion, u: Array) -> Array:
+    """Return H'(u): exact between breakpoints; of a function by an imaginary step, or else by a difference.
+
+    At 0 and 1, where only one side is known, it is 0 for a function.
+    """
+    if isinstance(distortion, PiecewiseLinear):
+        knots, heights = distortion.points.T
+        rates = np.diff(heights) / np.diff(knots)
+        found: Array = rates[np.clip(np.searchsorted(knots, u, side="left") - 1, 0, rates.size - 1)]
+        return found
+    step = APART * np.minimum(u, 1.0 - u)
+    inner = step > 0.0
+    divisor = np.where(inner, 2.0 * step, 1.0)
+    rough = np.where(inner, (evaluate(distortion, u + step) - evaluate(distortion, u - step)) / divisor, 0.0)
+    try:  # code for real numbers may refuse, or drop the imaginary part
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            turned: Any = np.where(inner, u, 0.5) + TURN * 1j
+            exact = np.imag(np.asarray(distortion(turned))) / TURN
+    except Exception:
+        return rough
+    if (
+        exact.shape != u.shape
+        or not (np.abs(exact - rough)[inner] <= 1e-3 * (1.0 + np.abs(rough[inner]))).all()
+    ):
+        return rough
+    return np.where(inner, exact, 0.0)
 
 
 def check_shape(given: Any, u: Array, heights: Array) -> None:
@@ -262,13 +353,14 @@ def check_shape(given: Any, u: Array, heights: Array) -> None:
     ends = (heights[0], heights[-1])
     if abs(ends[0]) > ROUNDING or abs(ends[1] - 1.0) > ROUNDING:
         raise refuse(f"have H(0) = 0 and H(1) = 1, got {ends[0]:.12g} and {ends[1]:.12g}")
-    falls = np.diff(heights) < -ROUNDING
+    falls = heights[1:] - heights[:-1] < -ROUNDING
     if falls.any():
         k = int(falls.argmax())
         raise refuse(
             f"not fall, got H({u[k]:.6g}) = {heights[k]:.6g} and H({u[k + 1]:.6g}) = {heights[k + 1]:.6g}"
         )
-    left, right = np.diff(u)[:-1], np.diff(u)[1:]
+    steps = u[1:] - u[:-1]
+    left, right = steps[:-1], steps[1:]
     chord = (heights[:-2] * right + heights[2:] * left) / (left + right)
     below = chord - heights[1:-1] > ROUNDING
     if below.any():

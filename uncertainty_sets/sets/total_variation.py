@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.inverse import LeastRadius, closed
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.penalised import Penalty
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
 from uncertainty_sets.sets._balls import Ball
+from uncertainty_sets.sets._vertex_face import distance_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -89,6 +91,13 @@ class TotalVariation(Ball, certified=True):
             found.dual = {"t": float(t) if losses.ndim == 1 else t}
         return found
 
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        limits = {"radius": Effect(room=1.0, per_row=True)}
+        return distance_face(rows, losses, p, eta, given["center"], 0.5, limits)
+
+    def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
+        return rows.most(losses) - rows.each(np.asarray(dual["t"]))
+
     def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
         from uncertainty_sets.kernels.least_radius import total_variation
 
@@ -125,6 +134,11 @@ class TotalVariationPenalty(Penalty):
         import cvxpy
 
         return 0.5 * cvxpy.norm1(p - q)
+
+    def face(self, rows: Rows, losses: Any, p: Any, q: Any, weight: Any) -> Face:
+        """That of the ball at the price as multiplier."""
+        limits = {"weight": Effect(value=-0.5 * abs(p - q), per_row=True)}
+        return distance_face(rows, losses, p, weight, q, 0.5, limits, priced=True)
 
     def bound(self, nu: float, g: Array, q: Array, tau: float) -> float:
         """Σ q·max(g, ν) for ν >= -τ."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import InvalidParameter
+from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.parameters import (
     as_array,
@@ -21,6 +23,7 @@ from uncertainty_sets.parameters import (
 )
 from uncertainty_sets.rows import CENTER, EACH_ROW, Along, Layout, Structure, as_flat
 from uncertainty_sets.sets._balls import Ball
+from uncertainty_sets.sets._vertex_face import distance_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -136,6 +139,17 @@ class WeightedL1(Ball, certified=True):
 
         parameters = (self._center, self._weights, self._radius)
         return answer(rows, losses, parameters, ("lam",), warm_start, out)
+
+    def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
+        q = given["center"]
+        far = abs(p - q)
+        one = 1.0 + 0.0 * p
+        sign = rows.where(p > q, one, rows.where(p < q, -one, 0.0 * p))
+        limits = {
+            "weights": Effect(slope=far, value=-eta * far, bend=sign),
+            "radius": Effect(room=1.0, per_row=True),
+        }
+        return distance_face(rows, losses, p, eta, q, given["weights"], limits)
 
     def _slope(self, losses: Array, answer: WorstCase) -> float | None:
         return answer.dual.get("lam")

@@ -4,94 +4,148 @@
 
 where p* is the worst-case distribution (Danskin; one of the subgradients if p* is not unique). So a
 training loop that has per-group or per-sample losses replaces `losses.mean()` by `robust_loss(losses, set)`
-and nothing else.
+and nothing else. p* has derivatives too, by losses and parameters (solve.py), for sets with a closed form.
 
 torch is imported when a function is called, so that its error can say what to install.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from functools import cache
-from itertools import count
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
-import numpy as np
-
-from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidInput, InvalidLosses
+from uncertainty_sets.errors import BackendMissing, InvalidInput, InvalidLosses
 from uncertainty_sets.oracle import Oracle
+from uncertainty_sets.registry import instead
 
 if TYPE_CHECKING:
     import torch
 
 
-FIRST_ONLY = (
-    "robust_loss has first derivatives only, in reverse mode: its gradient is the worst-case distribution, "
-    "whose own derivative is not computed. Call backward(), autograd.grad(…) without create_graph=True or "
-    "torch.func.grad, or treat worst_case_weights(losses, set) as constant weights if that is what you mean"
-)
-
-
-def robust_loss(losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto") -> torch.Tensor:
+def robust_loss(
+    losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto", **parameters: torch.Tensor
+) -> torch.Tensor:
     """The largest expected loss over the set: shape (N,) gives a number, (…, N) one number per row.
 
     The oracle runs on the CPU in float64 and costs what `worst_case` costs; value and gradient come back on
-    the device and in the dtype of the losses. Leading axes are a batch, answered in one call. First
-    derivatives only: the gradient p* jumps or bends with the losses, and a second backward pass raises
-    `BackendUnsuitable` instead of silently ignoring this.
+    the device and in the dtype of the losses. Leading axes are a batch, answered in one call.
+
+    It has derivatives of any order by the losses and by parameters that are given as tensors, and works under
+    torch.func and torch.compile. For sets without a closed form only the first derivative by the losses is
+    known; more raises `BackendUnsuitable`. docs/derivatives.md has the table.
 
     Args:
         losses: floating point, on any device; NaN or infinity raises `InvalidLosses`.
         uncertainty_set: any set with N entries, or a `Penalised`.
         backend: as in `worst_case`.
+        **parameters: tensors in place of the set's own parameters, of their shapes, such as ``radius=t``. A
+            centre is divided by its sum.
+
+    >>> import torch
+    >>> from uncertainty_sets import KL
+    >>> radius = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+    >>> losses = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    >>> robust_loss(losses, KL([0.5, 0.3, 0.2], 0.1), radius=radius).backward()
+    >>> round(radius.grad.item(), 4)
+    2.8122
     """
-    value: torch.Tensor = _untraced(_value)(losses, uncertainty_set, backend)
-    return value
+    library = load_torch()
+    _check(library, losses, uncertainty_set)
+    if not parameters and not library.compiler.is_compiling() and not _is_transformed(library):
+        value: torch.Tensor = _lean()(losses, uncertainty_set, backend)
+        return value
+    return _answer(library, losses, uncertainty_set, backend, parameters)[0]
 
 
 def worst_case_weights(
-    losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto"
+    losses: torch.Tensor, uncertainty_set: Oracle, *, backend: str = "auto", **parameters: torch.Tensor
 ) -> torch.Tensor:
-    """p*, the gradient of `robust_loss`, in the losses' shape, device and dtype; a constant to autograd."""
-    weights: torch.Tensor = _untraced(_weights)(losses, uncertainty_set, backend)
-    return weights
+    """p*, the gradient of `robust_loss`, in the losses' shape, device and dtype.
+
+    It has derivatives by the losses and by parameters given as tensors, as `robust_loss` has; take
+    ``.detach()`` for constant weights.
+    """
+    library = load_torch()
+    _check(library, losses, uncertainty_set)
+    return _answer(library, losses, uncertainty_set, backend, parameters)[1]
 
 
-_disabled: dict[Callable[..., Any], Callable[..., Any]] = {}
-"""What `torch.compiler.disable` made of a function; no functools.cache, about which torch.compile warns."""
+def _is_transformed(torch: Any) -> bool:
+    """Whether torch.func or forward mode is at work, for which functions need all of their rules."""
+    return bool(torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0)
 
 
-def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep `torch.compile` out of a function: it fails in numba's code instead of leaving it out."""
-    # torch.compiler.disable would import the compiler, which takes a second, for those who do not use it.
-    if "torch._dynamo" not in sys.modules:
-        return function
-    if function not in _disabled:
-        _disabled[function] = load_torch().compiler.disable(function)
-    return _disabled[function]
+def _answer(
+    torch: Any, losses: Any, uncertainty_set: Oracle, backend: str, parameters: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Value and p with derivatives of any order."""
+    given = _as_numbers(torch, uncertainty_set, parameters) if parameters else {}
+    value, p = _differentiable(torch, losses.to("cpu", torch.float64), uncertainty_set, backend, given, None)
+    return value.to(losses.device, losses.dtype), p.to(losses.device, losses.dtype)
 
 
-def _value(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
-    _check(losses, uncertainty_set)
-    return _function().apply(losses, uncertainty_set, backend)[0]
+def _differentiable(
+    torch: Any, f: Any, oracle: Oracle, backend: str, given: dict[str, Any], known: Any
+) -> tuple[Any, Any]:
+    """Value and p for float64 on the CPU: by the parts of a set made of sets, else by the set's own face."""
+    from uncertainty_sets.torch import solve
+
+    def ask(part: Oracle, path: str, own: Any) -> tuple[Any, Any]:
+        prefix = f"{path}." if path else ""
+        mine = {name.removeprefix(prefix): each for name, each in given.items() if name.startswith(prefix)}
+        return _differentiable(torch, own, part, "auto", mine, None)
+
+    by_parts: tuple[Any, Any] | None = oracle._by_parts(f, given, ask, torch.cat)
+    if by_parts is not None:
+        return by_parts
+    names, tensors = tuple(given), tuple(given.values())
+    if torch.compiler.is_compiling():
+        number = solve.register(oracle)
+        value, p, _ = torch.ops.fdro.worst_case(f, list(tensors), ";".join(names), number, backend)
+    else:
+        apply = solve.Solve.apply if _is_transformed(torch) else solve.solve_now
+        value, p, _ = apply(oracle, backend, names, known, f, *tensors)
+    return value, p
 
 
-def _weights(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
-    _check(losses, uncertainty_set)
-    return _function().apply(losses.detach(), uncertainty_set, backend)[1]
+def _as_numbers(torch: Any, oracle: Oracle, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as float64 on the CPU, distributions divided by their sums."""
+    known, found = dict(_names_of(oracle)), {}
+    for name, given in parameters.items():
+        if name not in known:
+            raise InvalidInput(
+                f"{type(oracle).__name__} has no derivative by {name!r}"
+                f"{instead(name, known, 'It has those by')}",
+                parameter=name,
+            )
+        each = torch.as_tensor(given).to("cpu", torch.float64)
+        found[name] = each / each.sum(-1, keepdim=True) if known[name] else each
+    return found
 
 
-def _check(losses: Any, uncertainty_set: Any) -> None:
-    torch = load_torch()
+def _names_of(oracle: Oracle) -> tuple[tuple[str, bool], ...]:
+    """The parameters with derivatives, and whether each is a distribution."""
+    return tuple((name, oracle._is_distribution(name)) for name in oracle._given_by_name())
+
+
+# torch.compile takes the answer as a constant, as torch.compiler.assume_constant_result would mark it.
+_names_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _check(torch: Any, losses: Any, uncertainty_set: Any) -> None:
     if isinstance(losses, torch.Tensor) and not isinstance(uncertainty_set, Oracle):
-        given = f"the class {uncertainty_set.__name__}" if isinstance(uncertainty_set, type) else None
+        is_class = isinstance(uncertainty_set, type)
+        name = uncertainty_set.__name__ if is_class else "KL"
+        given = f"the class {name}" if is_class else repr(uncertainty_set)[:80]
         raise InvalidInput(
-            "uncertainty_set must be an uncertainty set or a Penalised, such as KL(center, radius), got "
-            f"{given or repr(uncertainty_set)[:80]}",
+            f"uncertainty_set must be an uncertainty set or a Penalised, got {given}: "
+            f"write robust_loss(losses, {name}(center, radius))",
             parameter="uncertainty_set",
             value=uncertainty_set,
+        )
+    if isinstance(losses, Oracle):
+        raise InvalidLosses(
+            f"robust_loss takes the losses first: write robust_loss(losses, {type(losses).__name__}(…))"
         )
     if not isinstance(losses, torch.Tensor):
         raise InvalidLosses(
@@ -106,22 +160,6 @@ def _check(losses: Any, uncertainty_set: Any) -> None:
         )
 
 
-def _answer(losses: Any, uncertainty_set: Oracle, backend: str) -> tuple[Any, Any]:
-    """p* and the value as tensors like the losses, outside autograd."""
-    torch = load_torch()
-    flat = losses.detach().cpu().to(torch.float64)  # first to the CPU: not every device has float64
-    rows = flat if flat.ndim == 1 else flat.reshape(-1, flat.shape[-1])
-    answer = uncertainty_set.worst_case(rows.numpy(), backend=backend)
-    if flat.ndim == 1 and answer.p.ndim == 2:
-        raise InvalidLosses(
-            f"this set's parameters have {len(answer.p)} rows: losses must have shape {answer.p.shape}, "
-            f"got {tuple(losses.shape)}"
-        )
-    p = torch.from_numpy(answer.p).to(losses.dtype).to(losses.device)
-    value = torch.from_numpy(np.asarray(answer.value)).to(losses.dtype).to(losses.device)
-    return p.reshape(losses.shape), value.reshape(losses.shape[:-1])
-
-
 def load_torch(purpose: str = "robust_loss") -> Any:
     """Import torch and return it; `purpose` is what needs it, for the error."""
     try:
@@ -132,88 +170,50 @@ def load_torch(purpose: str = "robust_loss") -> Any:
 
 
 @cache
-def _function() -> Any:
-    """The autograd functions, made when torch is first needed."""
+def _lean() -> Any:
+    """The value alone, with a first derivative that costs no more than it must."""
     torch = load_torch()
+    from uncertainty_sets.torch import solve
 
-    class Gradient(torch.autograd.Function):  # type: ignore[misc, name-defined]
-        """p*·(what came from above), and a clear end to differentiation."""
-
-        @staticmethod
-        def forward(above: Any, p: Any, losses: Any) -> Any:
-            return above.unsqueeze(-1) * p
+    class Value(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """max over p of pᵀf; its gradient p* gets derivatives only if it is differentiated again."""
 
         @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            """Nothing to keep."""
+        def forward(ctx: Any, losses: Any, oracle: Oracle, backend: str) -> Any:
+            f = losses.detach()
+            plain = f.dtype is torch.float64 and f.device.type == "cpu"
+            answer = solve.ask(oracle, f if plain else f.cpu().double(), backend)
+            ctx.save_for_backward(losses)
+            ctx.oracle, ctx.backend, ctx.answer = oracle, backend, answer
+            if losses.ndim == 1:
+                return torch.scalar_tensor(answer.value, dtype=f.dtype, device=f.device)
+            return torch.from_numpy(answer.value).to(f).reshape(f.shape[:-1])
 
         @staticmethod
-        def backward(ctx: Any, *above: Any) -> Any:
-            raise BackendUnsuitable(FIRST_ONLY)
+        def backward(ctx: Any, above: Any) -> Any:
+            (losses,) = ctx.saved_tensors
+            if torch.is_grad_enabled():
+                f = losses.to("cpu", torch.float64)
+                _, p = _differentiable(torch, f, ctx.oracle, ctx.backend, {}, ctx.answer)
+            else:
+                p = torch.from_numpy(ctx.answer.p)
+                if losses.ndim > 2:
+                    p = p.reshape(losses.shape)
+            if p.dtype != losses.dtype or p.device != losses.device:
+                p = p.to(losses.device, losses.dtype)
+            return (above * p if losses.ndim == 1 else above[..., None] * p), None, None
 
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
-            raise BackendUnsuitable(FIRST_ONLY)
-
-        @staticmethod
-        def vmap(info: Any, dims: Any, above: Any, p: Any, losses: Any) -> Any:
-            parts = [
-                each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
-                for each, dim in zip((above, p, losses), dims, strict=True)
-            ]
-            return Gradient.apply(*parts), 0
-
-    class RobustLoss(torch.autograd.Function):  # type: ignore[misc, name-defined]
-        """max over p of pᵀf; its gradient is p*."""
-
-        @staticmethod
-        def forward(losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
-            p, value = _answer(losses, uncertainty_set, backend)
-            return value, p
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.mark_non_differentiable(output[1])
-            ctx.save_for_backward(output[1], inputs[0])
-
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
-            raise BackendUnsuitable(FIRST_ONLY)
-
-        @staticmethod
-        def vmap(info: Any, dims: Any, losses: Any, uncertainty_set: Oracle, backend: str) -> Any:
-            return RobustLoss.apply(losses.movedim(dims[0], 0), uncertainty_set, backend), (0, 0)
-
-        @staticmethod
-        def backward(ctx: Any, above: Any, _: Any) -> Any:
-            p, losses = ctx.saved_tensors  # the losses go along so that a second pass comes by Gradient
-            return Gradient.apply(above, p, losses), None, None
-
-    return RobustLoss
-
-
-_sets: WeakValueDictionary[int, Oracle] = WeakValueDictionary()
-_known: WeakKeyDictionary[Oracle, int] = WeakKeyDictionary()  # the number of each set, which it keeps
-_numbers = count()
-
-
-def register(uncertainty_set: Oracle) -> int:
-    """Return a number by which `torch.ops.fdro.worst_case_weights(losses, number, backend)` finds the set."""
-    _define()
-    number = _known.get(uncertainty_set)
-    if number is None:
-        number = _known[uncertainty_set] = next(_numbers)
-        _sets[number] = uncertainty_set
-    return number
+    return super(torch.autograd.Function, Value).apply  # without `inspect.signature`: 80 µs per call
 
 
 @cache
-def _define() -> None:
-    """Define torch.ops.fdro.worst_case_weights, once per process."""
+def define_weights() -> None:
+    """Define torch.ops.fdro.worst_case_weights for GroupRobustLoss, once per process."""
     torch = load_torch()
+    from uncertainty_sets.torch import solve
 
     def weights(losses: Any, number: int, backend: str) -> Any:
-        return worst_case_weights(losses, _sets[number], backend=backend)
+        return worst_case_weights(losses, solve.sets[number], backend=backend)
 
     operator = torch.library.custom_op(
         "fdro::worst_case_weights",
@@ -222,3 +222,11 @@ def _define() -> None:
         schema="(Tensor losses, int number, str backend) -> Tensor",
     )
     operator.register_fake(lambda losses, number, backend: torch.empty_like(losses))
+
+
+def register(uncertainty_set: Oracle) -> int:
+    """Return a number by which `torch.ops.fdro.worst_case_weights(losses, number, backend)` finds the set."""
+    from uncertainty_sets.torch import solve
+
+    define_weights()
+    return solve.register(uncertainty_set)

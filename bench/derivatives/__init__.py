@@ -1,0 +1,1 @@
+"""What derivatives of the worst case cost and how exact they are."""
