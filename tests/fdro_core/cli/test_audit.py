@@ -60,8 +60,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        if tag not in {"meta", "link", "line", "br", "polyline", "circle"}:
+        if tag not in {"meta", "link"}:
             self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
