@@ -7,9 +7,9 @@ differentiable if its class has a `_face`, by the parameters that this names. Se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -158,6 +158,31 @@ class Bent(OnFace):
         return bent_map(self._losses, bent, x, self._eta[..., 0], self._p, value, self._value)[0]
 
 
+class Vertex(OnFace):
+    """The same for a set whose p does not move with the losses: its face is made only for parameters."""
+
+    def __init__(self, make: Callable[[], Face], shapes: Mapping[str, tuple[int, ...]], p: Array) -> None:
+        self._make, self.parameters, self._p = make, shapes, p
+
+    @cached_property
+    def face(self) -> Face:  # type: ignore[override]  # made when it is needed
+        """The face."""
+        return self._make()
+
+    def jvp(self, losses: Array | None, parameters: Mapping[str, Array]) -> tuple[Array, Array]:
+        """The moves of p and the value."""
+        if losses is None or parameters:
+            return super().jvp(losses, parameters)
+        return np.zeros(self._p.shape), _products(self._p, losses)
+
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
+        if names:
+            return super().vjp(p, value, names)
+        v = np.zeros(self._p.shape[:-1]) if value is None else value
+        return {"losses": v[..., None] * self._p}
+
+
 def bent_map(
     losses: Array, bent: Array, x: Array, eta: Array, p: Array, value: Array | None, near: Any = None
 ) -> tuple[Array, Array]:
@@ -210,7 +235,11 @@ def on_face(owner: Oracle, losses: Array, answer: WorstCase) -> OnFace | None:
     eta = np.asarray(owner._eta(NUMPY, losses, given, answer.dual))
     if owner._is_curved:
         return Bent(owner, losses, answer, eta, given)
-    face = owner._face(NUMPY, losses, answer.p, eta, given)
+    make = partial(owner._face, NUMPY, losses, answer.p, eta, given)
+    if owner._is_vertex:
+        shapes = {name: each.shape for name, each in given.items()}
+        return Vertex(cast("Callable[[], Face]", make), shapes, answer.p)
+    face = make()
     return None if face is None else OnFace(face, {name: np.shape(given[name]) for name in face.effects})
 
 

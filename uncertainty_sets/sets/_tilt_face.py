@@ -89,11 +89,12 @@ def power_face(
 
 
 def power_bend(p: Array, q: Array, k: float) -> Array:
-    """q·t^(2-k), t = p/q, where both are positive, and 0 elsewhere."""
-    inside = (p > 0.0) & (q > 0.0)
-    t = np.divide(p, q, out=np.ones(inside.shape), where=inside)
-    bend = np.sqrt(t) * t if k == 0.5 else t * t if k == 0.0 else t ** (2.0 - k)
-    return np.where(inside, q * bend, 0.0)
+    """q·t^(2-k), t = p/q, where both are positive, and 0 elsewhere; by a kernel."""
+    from uncertainty_sets.kernels.curvature import bends
+
+    found = np.empty(p.shape)
+    bends(np.atleast_2d(np.ascontiguousarray(p)), np.atleast_2d(q), k, np.atleast_2d(found))
+    return found
 
 
 def priced_power_face(rows: Rows, f: Any, p: Any, q: Any, weight: Any, k: float, unit: float) -> Face:

@@ -93,6 +93,8 @@ class CVaR(TailMeasure, certified=True):
 
         return answer(rows, losses, (self._none, self._most, self._rest), ("var",), warm_start, out)
 
+    _is_vertex = True
+
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         zero, q, tail = 0.0 * p, given["center"], rows.each(given["tail"])
         at_most, _, w, force = selection_face(rows, losses, p, zero, q / tail)
