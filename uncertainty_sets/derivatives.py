@@ -188,16 +188,16 @@ def bent_map(
 ) -> tuple[Array, Array]:
     """J x + value·p by the kernel, for one loss vector or a batch; and the kernel's numbers for each row.
 
-    `near` is pᵀf, if it is known.
+    `bent` is overwritten unless it is p itself; `near` is pᵀf, if it is known.
     """
     near = np.asarray(_products(p, losses) if near is None else near, np.float64)
     from uncertainty_sets.kernels.curvature import rows
     from uncertainty_sets.kernels.dispatch import run_pieces
 
     if losses.ndim == 1:  # the fast way: at N = 10 the arrays take longer than the kernel
-        one, numbers = np.empty((1, losses.size)), np.empty((1, 3))
-        P = p[None]
-        B = P if bent is p else bent[None]
+        P, numbers = p[None], np.empty((1, 3))
+        one = np.empty(P.shape) if bent is p else bent[None]  # memory that is new costs more than the kernel
+        B = P if bent is p else one
         pull = np.zeros(1) if value is None else np.array(value, np.float64).reshape(1)
         rows(
             losses[None],

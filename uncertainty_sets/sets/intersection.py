@@ -179,7 +179,8 @@ class Intersection(UncertaintySet, certified=True):
         low, high = np.maximum(given["lower"], 0.0), np.minimum(given["upper"], 1.0)
         ball = next(each for each in self.members if type(each) is not Box)
         bent = p if type(ball) is KL else 0.5 * (given["shape"] if "shape" in given else given["center"])
-        return bent * ((p > low + ALIKE * low) & (p < high - ALIKE * high))
+        found: Array = bent * ((p > low + ALIKE * low) & (p < high - ALIKE * high))
+        return found
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face | None:
         bounds = Bounds(given["lower"], given["upper"]) if given else None
