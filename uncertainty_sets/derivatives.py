@@ -299,6 +299,7 @@ def jvp(answer: WorstCase, losses: ArrayLike | None, parameters: Mapping[str, Ar
         if name not in found.parameters:
             raise _no_derivative(answer, name, found.parameters)
         given[name] = _of_shape(name, each, found.parameters[name])
+    _check_radius(answer, given)
     dp, value = found.jvp(move, given)
     whole = dp if dp.shape == f.shape else np.array(np.broadcast_to(dp, f.shape))
     return Tangent(whole, _number(value, answer))
@@ -342,6 +343,17 @@ def _of_shape(name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
             value=given,
         )
     return np.array(np.broadcast_to(array, shape))
+
+
+def _check_radius(answer: WorstCase, given: Mapping[str, Array]) -> None:
+    """Refuse a move of the radius from 0, along which p and the value of a smooth ball grow like its root."""
+    for name in given.keys() & {"radius", "tail"}:
+        if np.any((np.asarray(answer.dual.get("eta", 0.0)) == np.inf) & (given[name] != 0.0)):
+            raise InvalidInput(
+                f"at a radius of 0 the derivative by {name} is infinite: the value is mean + "
+                "√(2·radius·variance) + …; differentiate by the root of the radius, or from a radius above 0",
+                parameter=name,
+            )
 
 
 def _products(p: Array, f: Array) -> Any:
