@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Versions to install: CONSTRAINTS=.ci/constraints.txt gives those that were last tested together.
+CONSTRAINTS ?=
 
 # Where it is set, every process compiles all sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,7 +19,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
 $(VENV)/.run: pyproject.toml | $(BIN)/python
 	$(PIP) -e ".[demo,plot]"

@@ -1,6 +1,7 @@
 """Check that a release can be made: version, changelog, working tree, tag. Changes and uploads nothing.
 
-`python .ci/release.py` prints every obstacle (`make release` then builds and tries the wheel).
+`python .ci/release.py` prints every obstacle (`make release` then builds and tries the wheel). With
+`--tagged`, for the workflow that publishes, the tag must exist instead, on this commit.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+RECIPE = ".ci/conda-forge/recipe.yaml"
+CONDA_NAMES = {"cvxpy": "cvxpy-base"}
+"""Packages that conda-forge names differently; cvxpy itself would bring solvers that fdro does not need."""
 
 
-def main(root: Path = ROOT) -> int:
+def main(root: Path = ROOT, *, tagged: bool = False) -> int:
     """Return 0 if nothing stands in the way, else print what does and return 1."""
     version = project_version(root)
-    found = obstacles(root, version)
+    found = obstacles(root, version, tagged=tagged)
     for each in found:
         print(f"not ready: {each}", file=sys.stderr)
     if not found:
@@ -31,12 +35,13 @@ def project_version(root: Path) -> str:
     return version
 
 
-def obstacles(root: Path, version: str) -> list[str]:
+def obstacles(root: Path, version: str, *, tagged: bool) -> list[str]:
     """Return what stands in the way of releasing this version, one sentence each."""
     return [
         *version_obstacles((root / "CITATION.cff").read_text(encoding="utf-8"), version),
         *changelog_obstacles((root / "CHANGELOG.md").read_text(encoding="utf-8"), version),
-        *git_obstacles(root, version),
+        *recipe_obstacles(root / RECIPE, root / "pyproject.toml"),
+        *git_obstacles(root, version, tagged=tagged),
     ]
 
 
@@ -68,14 +73,40 @@ def changelog_obstacles(changelog: str, version: str) -> list[str]:
     return found
 
 
-def git_obstacles(root: Path, version: str) -> list[str]:
-    """Check that everything is committed and that the tag is not taken."""
+def recipe_obstacles(recipe: Path, project: Path) -> list[str]:
+    """Check that the conda-forge recipe has version, Python and packages of pyproject.toml."""
+    about = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    text = recipe.read_text(encoding="utf-8")
+    given = re.search(r'^  version: "([^"]+)"', text, re.MULTILINE)
+    found = []
+    if given is None or given[1] != about["version"]:
+        found.append(f"{RECIPE} must have version {about['version']}, it has {given[1] if given else 'none'}")
+    run = text.partition("\n  run:\n")[2].partition("\n\n")[0]
+    listed = {line.strip().removeprefix("- ") for line in run.splitlines()}
+    parts = [re.fullmatch(r"([\w.-]+)(.*)", each) for each in about["dependencies"]]
+    wanted = {f"{CONDA_NAMES.get(each[1], each[1])} {each[2]}".strip() for each in parts if each}
+    wanted.add(f"python {about['requires-python']}")
+    if listed != wanted:
+        found.append(f"{RECIPE}: under `run` {_differences(wanted, listed)}")
+    return found
+
+
+def _differences(wanted: set[str], listed: set[str]) -> str:
+    parts = {"missing": wanted - listed, "too much": listed - wanted}
+    return "; ".join(f"{what}: {', '.join(sorted(lines))}" for what, lines in parts.items() if lines)
+
+
+def git_obstacles(root: Path, version: str, *, tagged: bool) -> list[str]:
+    """Check that everything is committed and that the tag is not taken, or with `tagged` that it is here."""
     found = []
     changed = git(root, "status", "--porcelain").splitlines()
     if changed:
         listed = ", ".join(line[3:] for line in changed[:5]) + (", …" if len(changed) > 5 else "")
         found.append(f"the working tree has changes that are not committed: {listed}")
-    if git(root, "tag", "--list", f"v{version}"):
+    if tagged:
+        if f"v{version}" not in git(root, "tag", "--points-at", "HEAD").splitlines():
+            found.append(f"this commit has no tag v{version}")
+    elif git(root, "tag", "--list", f"v{version}"):
         found.append(f"the tag v{version} exists; raise the version in pyproject.toml and CITATION.cff")
     return found
 
@@ -88,4 +119,4 @@ def git(root: Path, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(tagged="--tagged" in sys.argv[1:]))

@@ -6,6 +6,7 @@
     ├── InvalidInput (ValueError)
     │   ├── InvalidSetting          a setting of the algorithm, the engine or an observer
     │   │   ├── InvalidConfig       a field of a run file; `.line` and `.field` say where
+    │   │   ├── SeveralMistakes     of a run file and its data; `.mistakes` has them all
     │   │   ├── CheckpointDamaged   a file that is not a checkpoint, or is damaged
     │   │   └── CheckpointMismatch  a checkpoint of another run; `.differences` lists what differs
     │   ├── InvalidData             a file of losses or samples: missing, empty, a cell that is not a number
@@ -55,6 +56,7 @@ __all__ = [
     "MalformedMessage",
     "NoWorkersLeft",
     "ObserverFailed",
+    "SeveralMistakes",
     "WorkerFailed",
     "WorkerSilent",
     "WorkerWarning",
@@ -70,13 +72,28 @@ class InvalidConfig(InvalidSetting):
 
     Attributes:
         line: in the file, counted from 1.
-        field: dotted, as in "set.radius"; "" for the file as a whole.
+        place: the names of the tables and of the field, and places in lists; empty for the file as a whole.
+        field: the same in dots, as in "set.radius".
     """
 
-    def __init__(self, message: str, *, path: str, line: int, field: str) -> None:
-        super().__init__(f"{path}:{line}: {f'{field}: ' if field else ''}{message}")
+    def __init__(self, message: str, *, path: str, line: int, place: Sequence[str | int] = ()) -> None:
+        dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
         self.line = line
-        self.field = field
+        self.place = tuple(place)
+        self.field = dotted.lstrip(".")
+        super().__init__(f"{path}:{line}: {f'{self.field}: ' if self.field else ''}{message}")
+
+
+class SeveralMistakes(InvalidSetting):
+    """A run file and its data have several mistakes; the message has a line for each.
+
+    Attributes:
+        mistakes: the errors, those of the run file in the order of its lines.
+    """
+
+    def __init__(self, mistakes: Sequence[InvalidInput], path: str) -> None:
+        super().__init__("\n  ".join([f"{path}: {len(mistakes)} mistakes", *map(str, mistakes)]))
+        self.mistakes = list(mistakes)
 
 
 class CheckpointDamaged(InvalidSetting):

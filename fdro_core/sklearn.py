@@ -13,6 +13,7 @@ array(['no', 'yes'], dtype='<U3')
 """
 
 from fdro_core.estimators.classifier import RobustClassifier, worst_group_accuracy
+from fdro_core.estimators.conformal import RobustConformal
 from fdro_core.estimators.regressor import RobustRegressor
 
-__all__ = ["RobustClassifier", "RobustRegressor", "worst_group_accuracy"]
+__all__ = ["RobustClassifier", "RobustConformal", "RobustRegressor", "worst_group_accuracy"]

@@ -18,7 +18,8 @@ Vector = Annotated[Array, "float64[::1]"]
 Matrix = Annotated[Array, "float64[:, ::1]"]
 Cube = Annotated[Array, "float64[:, :, ::1]"]
 Indices = Annotated[NDArray[np.int64], "int64[::1]"]
-"""C-contiguous arrays of one, two and three dimensions, and a vector of whole numbers."""
+IndexMatrix = Annotated[NDArray[np.int64], "int64[:, ::1]"]
+"""C-contiguous arrays of one, two and three dimensions, and of whole numbers."""
 
 Single = NDArray[np.float32]
 """An array of float32."""

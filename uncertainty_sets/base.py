@@ -22,7 +22,7 @@ from uncertainty_sets import inverse, projection, ragged, verdict
 from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic import oracle as conic
-from uncertainty_sets.conic import sizing
+from uncertainty_sets.conic.compile import with_size
 from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, as_number, build, example_center, parameters_of
@@ -145,7 +145,7 @@ class UncertaintySet(Oracle):
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
         answer: WorstCase | None = None
-        if backend in {"auto", "closed-form"}:
+        if backend in ("auto", "closed-form"):
             if self._certified:
                 answer = self._closed_form(f, warm_start, out)
             else:
@@ -184,8 +184,9 @@ class UncertaintySet(Oracle):
         """Return the least radius (or budget) at which the largest pᵀf reaches a target.
 
         The set's own radius does not matter. The radius is 0 if the centre's mean reaches the target, and
-        infinite if no radius does: `reached` is False then. KL, TotalVariation, ChiSquare and the power
-        divergences have a closed form; other sets need a few oracle calls per target.
+        infinite if no radius does: `reached` is False then. KL, TotalVariation, ChiSquare, the power
+        divergences and CVaR have a closed form; other sets need a few oracle calls per target. Risk measures
+        are asked for their tail: the radius is 1/tail - 1 for CVaR, and -log tail for EVaR.
 
         Args:
             losses: finite numbers, shape (N,) or (B, N).
@@ -326,7 +327,7 @@ class UncertaintySet(Oracle):
         For callers that know N before there are losses, as `solve` knows the number of workers. Raises
         InvalidInput if the set has another size, or if its constraints do not work with that size.
         """
-        return sizing.with_size(self, size)
+        return with_size(self, size)
 
     def reference(self) -> Array:
         """Return a distribution in the set: its centre, or otherwise the uniform one projected onto the set.
@@ -413,6 +414,11 @@ class UncertaintySet(Oracle):
     def _distance(self, p: Array) -> float | None:
         """The least radius at which the set has p, if there is a formula; None tries radii instead."""
         return None
+
+    @property
+    def _distance_is_quick(self) -> bool:
+        """Whether that takes no program to solve: then `radius_for` asks for it at every step."""
+        return True
 
     def _projection(self) -> Callable[[Array], Array] | None:
         """The function target ↦ nearest point of the set, if it has a closed form (projection.py)."""

@@ -10,7 +10,7 @@ answers alone narrow a bracket.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NARROW, ENOUGH = 1e-11, 1e-5  # of the radius: the gap that is aimed at, and the largest by a conic solver
 EPS = 2.0**-52
 CLOSE = 1e-12  # of the radius: the first step past a bound
+SUMMED = 1e-14  # of Σp: more is not the rounding of entries
 TINY, LARGEST = 1e-40, 1e300  # below the one 0 is tried; the largest radius that is
 MOST_CALLS = 200
 
@@ -65,14 +66,17 @@ class Sized(Protocol):
 
     def _distance(self, p: Array) -> float | None: ...
 
+    @property
+    def _distance_is_quick(self) -> bool: ...
+
 
 @dataclass(frozen=True, repr=False)
 class LeastRadius:
     """The least radius (or budget) at which the worst case reaches a target, with its proof.
 
-    Losses and target are known to their last digit, which limits the radius too: to `multiplier` times some
+    Losses and target are known to their last digit, which limits the radius too: to `multiplier` times 64
     ulps of the largest of them, beside 1e-9 of the radius. Near the largest loss, where the multiplier grows
-    without bound, that may be most of it; then there is no answer by oracle, and SolverFailed says so.
+    without bound, that may be most of the radius; `gap` says how much it is.
 
     For several targets or rows every field except `backend` has a leading axis of length B.
 
@@ -156,7 +160,6 @@ def required(subject: Sized) -> str:
 
 def radius_for(subject: Sized, losses: ArrayLike, target: ArrayLike) -> LeastRadius:
     """Answer `UncertaintySet.radius_for`."""
-    required(subject)
     f = subject._check_losses(losses)
     t = as_floats("target", target, InvalidInput)
     if t.ndim > 1 or not np.isfinite(t).all() or (f.ndim == 2 and t.ndim == 1 and len(t) != len(f)):
@@ -168,6 +171,7 @@ def radius_for(subject: Sized, losses: ArrayLike, target: ArrayLike) -> LeastRad
     T = np.array(np.broadcast_to(t, (count,)))
     found = subject._closed_radius(F, T)
     if found is None:
+        required(subject)
         reject_not_finite(f)
         found = gather([_by_oracle(subject._row(b), F[b], float(T[b])) for b in range(count)])
     return found.row(0) if single else found
@@ -224,6 +228,14 @@ def closed(
     return gather(kept)
 
 
+class _Short(NamedTuple):
+    """What is kept of an answer that is short of the target: the slope is in the radius, inf if lost."""
+
+    radius: float
+    value: float
+    slope: float
+
+
 class _Tried(NamedTuple):
     """The oracle's answer at one radius, to losses from which the target is subtracted."""
 
@@ -234,6 +246,8 @@ class _Tried(NamedTuple):
     p: Array
     value: float
     rounding: float
+    own: float | None = None
+    """The least radius that has p, if the set tells it."""
 
     def reaches(self) -> bool:
         """Whether p reaches the target, up to the rounding of the losses."""
@@ -249,22 +263,40 @@ class _Tried(NamedTuple):
         extent = self.radius**self.power + over / self.slope
         return float(max(0.0, extent) ** (1.0 / self.power))
 
-    def multiplier(self, under: _Tried | None = None) -> float:
-        """By how much the radius grows per unit of the target; at the largest pᵀf, what it grew by below."""
+    def multiplier(self, under: _Short | None = None) -> float:
+        """By how much the radius grows per unit of the target; at the largest pᵀf, what it grew by below.
+
+        A slope that is lost in the rounding of the losses is at most that between the two answers.
+        """
         if self.slope is None:
             return np.nan
-        slope = float(self.slope * self.power * self.radius ** (self.power - 1.0))
+        slope = self._in_radius(self.slope) if self.radius > 0.0 else 0.0
         if slope > 0.0:
             return 1.0 / slope
-        return np.inf if under is None else under.multiplier()
+        if under is None:
+            return np.inf
+        rise, way = self.value - under.value, self.radius**self.power - under.radius**self.power
+        between = self._in_radius(rise / way) if way > 0.0 else np.inf
+        least = min(between, under.slope)
+        return 1.0 / least if least > 0.0 else np.inf
+
+    def _in_radius(self, slope: float) -> float:
+        """A slope in the power of the radius, in the radius."""
+        return float(slope * self.power * self.radius ** (self.power - 1.0)) if self.radius > 0.0 else np.inf
 
     def moved(self, center: Array, mean: float) -> Self:
-        """The mix with the centre that just reaches the target: its distance is at most that share of p's."""
+        """The mix with the centre that just reaches the target: its distance is at most that share of p's.
+
+        p may be nearer than the radius, or beyond it by what a closed form is allowed: then the bound is.
+        """
+        radius, own = self.radius, self.own
+        if own is not None and own < np.inf and (own < radius or radius < self.bound()):
+            radius = own
         share = min(1.0, mean / (mean - self.value)) if self.value > mean else 1.0
-        radius, value = self.radius * share ** (1.0 / self.power), mean + share * (self.value - mean)
+        radius, value = radius * share ** (1.0 / self.power), mean + share * (self.value - mean)
         return self._replace(radius=radius, p=center + share * (self.p - center), value=value)
 
-    def is_near(self, low: float, share: float, times: float, under: _Tried | None = None) -> bool:
+    def is_near(self, low: float, share: float, times: float, under: _Short | None = None) -> bool:
         """Whether the bound is as near as this share of the radius, or as so many times the rounding.
 
         It may be above the radius by as much as p is outside, which a closed form's may by its rounding.
@@ -284,15 +316,27 @@ class _Bracket:
     growth: float = CLOSE
     stride: float = np.inf
     best: _Tried | None = None
-    under: _Tried | None = None
+    close: _Tried | None = None
+    below: list[_Short] = field(default_factory=list)
+
+    @property
+    def under(self) -> _Short | None:
+        """The nearest answer from which the best one's value differs by more than its rounding."""
+        best = self.best or self.close
+        if best is None:
+            return None
+        enough = [each for each in self.below if each.value <= best.value - best.rounding]
+        return max(enough, key=lambda each: each.radius, default=None)
 
     def take(self, now: _Tried, center: Array, mean: float) -> None:
         """Narrow it by one more answer."""
         self.low = max(self.low, now.bound())
         if not now.reaches():
             self.short = max(self.short, now.radius)
-            if now.slope and (self.under is None or now.radius > self.under.radius):
-                self.under = now
+            self.below.append(_Short(now.radius, now.value, now._in_radius(now.slope or np.inf)))
+            # One that the bound cannot tell from one that reaches the target, for want of any.
+            if now.value >= -2.0 * now.rounding and (self.close is None or now.radius < self.close.radius):
+                self.close = now.moved(center, mean)
             return
         moved = now.moved(center, mean)
         if self.best is None or moved.radius < self.best.radius:
@@ -331,7 +375,7 @@ def _by_oracle(subject: Sized, f: Array, target: float) -> LeastRadius:
     except SolverFailed as error:
         if error.answer is None:
             raise
-        raised = np.maximum(f, f[error.answer.p > 0.0].min())
+        raised = np.maximum(f, f[(error.answer.p > 0.0) | (subject.reference() > 0.0)].min())
         if (raised == f).all():
             raise
         found = _by_oracle(subject, raised, target)
@@ -357,9 +401,11 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
     for calls in range(1, MOST_CALLS + 1):
         tried = resized(subject, radius)
         warm = tried.worst_case(g, warm_start=warm)
-        value, slope = _exactly(warm.p, g), tried._slope(g, warm)
+        p = _of_sum_one(warm.p)
+        value, slope = _exactly(p, g), tried._slope(g, warm)
+        own = tried._distance(p) if tried._distance_is_quick else None
         found.take(
-            _Tried(radius, warm, slope, tried._concave_in_power, warm.p, value, rounding), center, mean
+            _Tried(radius, warm, slope, tried._concave_in_power, p, value, rounding, own), center, mean
         )
         if found.low == np.inf:
             return _nowhere(f.size, calls)
@@ -372,9 +418,9 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
         radius = found.next_radius(slope is not None)
         if not found.short < radius < min(np.inf if best is None else best.radius, LARGEST):
             break
-    best = found.best
+    best = found.best or found.close
     enough = PROMISE if best is not None and best.answer.backend == "closed-form" else ENOUGH
-    if best is not None and best.is_near(found.low, enough, 32.0, found.under):
+    if best is not None and best.is_near(found.low, enough, 8.0, found.under):
         return _settled(subject, best, found, f, g, calls)
     reached = "is not reached" if best is None else f"is reached at {best.radius:.6g}"
     raise SolverFailed(
@@ -409,8 +455,15 @@ def _settled(subject: Sized, best: _Tried, found: _Bracket, f: Array, g: Array, 
 
 
 def _exactly(p: Array, g: Array) -> float:
-    """pᵀg of these p, whose terms may cancel."""
-    return float((p.astype(np.longdouble) * g).sum())
+    """pᵀg of these p, whose terms may cancel, and whose sum may be off by what a closed form is allowed."""
+    long = p.astype(np.longdouble)
+    return float((long * g).sum() / long.sum())
+
+
+def _of_sum_one(p: Array) -> Array:
+    """p itself unless its sum is off by more than the rounding of its entries."""
+    total = float(p.astype(np.longdouble).sum())
+    return p if abs(total - 1.0) <= SUMMED else p / total
 
 
 def radius_of(subject: Sized, p: Array) -> float:

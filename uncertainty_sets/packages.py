@@ -14,6 +14,7 @@ SOURCES = {
     "scipy": ("scipy", "conic"),
     "ot": ("pot", "transport"),
     "numba": ("numba", "jit"),
+    "sklearn": ("scikit-learn", "sklearn"),
 }
 """By module: the name that pip knows, and the extra of fdro that has it. Solvers say so on their backends."""
 

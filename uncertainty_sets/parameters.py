@@ -155,8 +155,11 @@ def _shown(index: Any) -> str:
 def as_array(name: str, value: ArrayLike, *, finite: bool = True) -> Array:
     """Our own C-contiguous float64 copy of a parameter, without NaN."""
     array = np.array(as_floats(name, value, InvalidParameter), order="C")
-    bad = ~np.isfinite(array) if finite else np.isnan(array)
-    if bad.any():
+    if array.ndim == 0 and math.isfinite(array):  # Python checks a number sooner
+        return array
+    good = np.isfinite(array) if finite else ~np.isnan(array)
+    if not np.logical_and.reduce(good, axis=None):  # half the time of good.all()
+        bad = ~good
         need = "finite" if finite else "free of NaN"
         raise InvalidParameter(
             f"{name} must be {need}, got {array[bad].flat[0]}", parameter=name, value=value
@@ -171,7 +174,7 @@ def as_vector_rows(name: str, value: ArrayLike, *, finite: bool = True) -> Array
         raise InvalidParameter(
             f"{name} must have shape (N,) or (B, N), got {array.shape}", parameter=name, value=value
         )
-    return np.atleast_2d(array)
+    return array if array.ndim == 2 else array[None]
 
 
 def as_center(value: ArrayLike, name: str = "center") -> Array:
@@ -181,16 +184,17 @@ def as_center(value: ArrayLike, name: str = "center") -> Array:
     the rounding of a division stays: a set that is made again from its own centre has the same centre.
     """
     center = as_vector_rows(name, value)
-    exact = SUM_TOLERANCE + _rounding_of(value, center.shape[1])
-    if (center < 0.0).any():
+    if np.minimum.reduce(center, axis=None) < 0.0:
         at = np.unravel_index(int(center.argmin()), center.shape)
         raise InvalidParameter(
             f"{name} must not be negative, got {center[at]} at entry {at[1]}", parameter=name, value=value
         )
     with np.errstate(over="ignore"):
-        total = center.sum(axis=1, keepdims=True)
-    off = float(np.abs(total - 1.0).max())
-    if off > exact:
+        total = np.add.reduce(center, axis=1, keepdims=True)
+    off = float(np.maximum.reduce(np.abs(total - 1.0), axis=None))
+    if off <= ROUNDED_SUM:
+        return center
+    if off > SUM_TOLERANCE and off > SUM_TOLERANCE + _rounding_of(value, center.shape[1]):
         worst = float(total[np.abs(total - 1.0).argmax(), 0])
         raise InvalidParameter(
             f"{name} must sum to 1, got {worst:.12g} (off by {worst - 1.0:+.3g}); divide it by its sum",
@@ -218,18 +222,22 @@ def as_scalar_rows(name: str, value: ArrayLike, rows: int, *, finite: bool = Tru
             f"{name} must be {shape}, got shape {array.shape}", parameter=name, value=value
         )
     check_not_negative(name, array)
-    return np.atleast_1d(array)
+    return array if array.ndim == 1 else array[None]
 
 
 def check_not_negative(name: str, array: Array) -> None:
     """Refuse a parameter with an entry below 0."""
-    if (array < 0.0).any():
+    if (array if array.ndim == 0 else np.minimum.reduce(array, axis=None, initial=0.0)) < 0.0:
         raise InvalidParameter(f"{name} must not be negative, got {array.min()}", parameter=name, value=array)
 
 
 def broadcast(array: Array, shape: tuple[int, ...]) -> Array:
     """Broadcast to that shape; contiguous and writable, since numba compiles anew for arrays that are not."""
-    return array if array.shape == shape else np.array(np.broadcast_to(array, shape), order="C")
+    if array.shape == shape:
+        return array
+    if (1, *array.shape) == shape:
+        return array[None]
+    return np.array(np.broadcast_to(array, shape), order="C")
 
 
 def same_rows(*arrays: Array) -> tuple[Array, ...]:

@@ -180,7 +180,7 @@ class Penalised(Oracle):
     def _answer_checked(
         self, f: Array, backend: str, warm_start: WorstCase | None, out: Array | None
     ) -> WorstCase:
-        if backend not in {"auto", "closed-form"}:
+        if backend not in ("auto", "closed-form"):
             raise BackendUnsuitable(
                 f"Penalised has a closed form and needs no solver; leave out backend={backend!r}, or "
                 "minimise robust.support(…) with a solver"

@@ -2,8 +2,8 @@
 
 `draw_simplex` shows any set over three workers, including plug-ins: it uses only the set's oracle.
 `draw_weights` shows an answer's weights beside the prior, `draw_price` what robustness costs in a Markov
-decision process. Every function draws into the given axes or a new figure, and returns the axes. All can be
-read without colour.
+decision process, `draw_audit` and `draw_models` what an audit found. Every function draws into the given axes
+or a new figure, and returns the axes. All can be read without colour.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from uncertainty_sets.errors import BackendMissing, InvalidInput
 from uncertainty_sets.parameters import as_floats
 
 if TYPE_CHECKING:
+    from uncertainty_sets.audit.comparing import Comparison
+    from uncertainty_sets.audit.report import Report
     from uncertainty_sets.mdp.path import Price
     from uncertainty_sets.mdp.solution import Solution
 
@@ -191,6 +193,7 @@ def _label(ax: Any, text: str, at: Array, direction: Array, **style: Any) -> Non
 # -- an answer's weights -------------------------------------------------------------------------------------
 
 
+LONGEST_NAME = 16
 BARS = 40  # as many workers have a bar each; more are drawn as a curve
 
 
@@ -232,11 +235,9 @@ def _bars(ax: Any, p: Array, q: Array, names: Sequence[str] | None) -> None:
     places = np.arange(p.size)
     bars = ax.bar(places, p, width=0.7, color=SHADE, edgecolor=INK, linewidth=0.6)
     lines = ax.hlines(q, places - 0.45, places + 0.45, color=INK, linewidth=1.8)
-    ax.legend(
-        [bars, lines], ["worst case", "prior"], frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-    )
+    _legend_above(ax, [bars, lines])
     shown = places if names is not None or p.size <= 20 else places[4::5]
-    texts = [str(k + 1) if names is None else str(names[k]) for k in shown]
+    texts = [str(k + 1) if names is None else _shortened(str(names[k])) for k in shown]
     crowded = sum(len(text) + 1 for text in texts) > 55
     ax.set_xticks(shown, texts, rotation=90 if crowded else 0)
     ax.tick_params(axis="x", length=0)
@@ -247,18 +248,30 @@ def _bars(ax: Any, p: Array, q: Array, names: Sequence[str] | None) -> None:
         ax.set_xlabel("worker")
 
 
+def _legend_above(ax: Any, shapes: list[Any]) -> None:
+    """Within the width of the axes, so that nothing is cut whatever the figure around them leaves."""
+    ax.legend(
+        shapes, ["worst case", "prior"], frameon=False, loc="lower left", bbox_to_anchor=(0.0, 0.98), ncols=2,
+        borderaxespad=0.0,
+    )  # fmt: skip
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
 def _curve(ax: Any, p: Array, q: Array) -> None:
     ratio = np.divide(p, q, out=np.ones_like(p), where=q > 0.0)
     ratio = np.sort(np.where((q == 0.0) & (p > 0.0), ratio[q > 0.0].max(initial=1.0), ratio))[::-1]
-    ax.stairs(ratio, np.arange(p.size + 1), fill=True, facecolor=SHADE)
+    area = ax.stairs(ratio, np.arange(p.size + 1), fill=True, facecolor=SHADE)
     ax.stairs(ratio, np.arange(p.size + 1), color=INK, linewidth=1.0)
-    ax.hlines(1.0, 0, p.size, color=INK, linewidth=1.6, linestyle=(0, (4, 2)))
+    line = ax.hlines(1.0, 0, p.size, color=INK, linewidth=1.6, linestyle=(0, (4, 2)))
     gained, none = int((ratio > 1.0 + 1e-9).sum()), int((p <= 1e-12).sum())
     ax.set_xlim(0, p.size)
     ax.set_ylim(0.0, 1.08 * float(ratio.max()))
     ax.set_ylabel("weight, times the prior")
-    ax.set_xlabel(f"{p.size:,} workers, sorted: {gained:,} gained weight, {none:,} have none left")
-    label_ends(ax, float(p.size), [(1.0, "prior"), (float(ratio[-1]), "worst case")])
+    ax.set_xlabel(f"{p.size:,} workers, sorted:\n{gained:,} gained weight, {none:,} have none left")
+    _legend_above(ax, [area, line])
 
 
 # -- the price of robustness ---------------------------------------------------------------------------------
@@ -329,6 +342,73 @@ def _start_weights(price: Price, start: int | ArrayLike | None) -> tuple[Array, 
 def _along(solutions: list[Solution], weights: Array, side: str) -> Array:
     """A bound on the weighted value at each radius."""
     return np.array([weights @ getattr(each, side) for each in solutions])
+
+
+# -- audits --------------------------------------------------------------------------------------------------
+
+
+def draw_audit(report: Report, ax: Any = None) -> Any:
+    """The worst mean loss over the radius: this sample's, the population's proved bound, and the threshold.
+
+    Dots are the least radii at which each reaches the threshold. The radius has a root scale, on which the
+    curves start as lines.
+
+    Args:
+        report: of `uncertainty_sets.audit.Audit.report`.
+        ax: matplotlib axes; a new figure by default.
+    """
+    curve = report.curve
+    ax = new_axes(ax, 6.4, 3.4)
+    root = np.sqrt(curve.radii)
+    ax.plot(root, curve.values, color=INK, linewidth=1.8)
+    ends = [(float(curve.values[-1]), "this sample")]
+    if np.isfinite(curve.at_most).all():
+        ax.plot(root, curve.at_most, color=FAINT, linestyle=DASHED, linewidth=1.4)
+        ends.append((float(curve.at_most[-1]), "population, at most"))
+    ax.axhline(report.threshold, color=INK, linewidth=0.8, linestyle=DOTTED)
+    ends.append((report.threshold, "threshold"))
+    for radius in (report.failure.radius, report.failure.at_least):
+        if radius is not None and 0.0 < radius <= curve.radii[-1]:
+            ax.plot(np.sqrt(radius), report.threshold, "o", color=INK, markersize=6)
+    ax.set_ylim(min(0.0, float(curve.values[0])), None)
+    _root_axis(ax, curve.radii, f"{curve.kind} over the {curve.over}")
+    ax.set_ylabel(report.unit)
+    label_ends(ax, float(root[-1]), ends)
+    return ax
+
+
+def draw_models(comparison: Comparison, ax: Any = None) -> Any:
+    """The worst mean loss of each model over the radius; of two, a thick line below where one is better.
+
+    Args:
+        comparison: of `uncertainty_sets.audit.compare`.
+        ax: matplotlib axes; a new figure by default.
+    """
+    ax = new_axes(ax, 6.4, 3.4)
+    root = np.sqrt(comparison.radii)
+    styles = dict(zip(comparison.curves, ["-", DASHED, DOTTED, (0, (6, 1, 1, 1))] * 9, strict=False))
+    for name, values in comparison.curves.items():
+        ax.plot(root, values, color=INK, linestyle=styles[name], linewidth=1.6)
+    ax.set_ylim(0.0, None)
+    for pair in comparison.pairs if len(styles) == 2 else ():
+        for name, where in ((pair.first, pair.first_is_better), (pair.second, pair.second_is_better)):
+            if where.any():
+                level = np.where(where, 0.02 * ax.get_ylim()[1], np.nan)
+                ax.plot(root, level, color=INK, linestyle="-", linewidth=4.0, alpha=0.6)
+                ax.annotate(f"{name} is better", (float(np.median(root[where])), level[where][0]), (0, 5),
+                            textcoords="offset points", ha="center", fontsize=8)  # fmt: skip
+    _root_axis(ax, comparison.radii, f"{comparison.kind} over the {comparison.over}")
+    ax.set_ylabel("worst mean loss")
+    label_ends(ax, float(root[-1]), [(float(values[-1]), name) for name, values in comparison.curves.items()])
+    return ax
+
+
+def _root_axis(ax: Any, radii: Array, name: str) -> None:
+    last = float(np.sqrt(radii[-1]))
+    ax.set_xlim(0.0, last)
+    places = last * np.linspace(0.0, 1.0, 5)
+    ax.set_xticks(places, [f"{place**2:.2g}" for place in places])
+    ax.set_xlabel(f"{name}, root scale")
 
 
 # -- what all pictures share ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from uncertainty_sets.verdict import keeps_promise
 
 EPS = 2.0**-52
 MOST_STEPS, MOST_TRIALS = 300, 100
+CENTERS = 21  # between a uniform one and q
 AIM, FLOOR = (
     1e-13,
     1e-17,
@@ -129,7 +130,9 @@ def entropy_pooling(
     exact, limits = _read("eq", A_eq, b_eq, q.shape[1]), _read("ub", A_ub, b_ub, q.shape[1])
     rows = np.vstack([exact[0], -limits[0]])[:, inside]
     views = _centered(weights, rows, np.concatenate([exact[1], -limits[1]]), len(exact[1]))
-    best, steps = _maximise(views)
+    best, steps = _maximise(views, np.zeros(len(views.units)))
+    if best.off > FEASIBLE:
+        best, steps = _from_uniform(views, best, steps)
     p = np.zeros(q.shape[1])
     p[inside] = best.p
     divergence, bound = _divergence(best.p, weights), _bound(views, best)
@@ -208,9 +211,29 @@ def _tilted(views: _Views, x: Array) -> Array:
     return weight
 
 
-def _maximise(views: _Views) -> tuple[_Point, int]:
+def _from_uniform(views: _Views, best: _Point, steps: int) -> tuple[_Point, int]:
+    """The better of a point and the one found by way of the centres ∝ q^s, from s = 0, uniform, to 1.
+
+    Where masses differ by hundreds of decades, p jumps from atom to atom on the way from q; from each of
+    these centres to the next it hardly moves, and the multipliers move along a line.
+    """
+    y = before = np.zeros(len(views.units))
+    for share in np.linspace(0.0, 1.0, CENTERS):
+        log_q = share * views.log_q
+        q = np.exp(log_q - log_q.max())
+        between = views if share == 1.0 else views._replace(q=q / q.sum(), log_q=log_q)
+        start = 2.0 * y - before
+        start[views.equal :] = np.maximum(start[views.equal :], 0.0)
+        found, more = _maximise(between, start)
+        y, before, steps = found.y, y, steps + more
+        if share == 0.0 and found.off > FEASIBLE:  # the masses are not what stands in the way
+            break
+    return (found if share == 1.0 and found.off < best.off else best), steps
+
+
+def _maximise(views: _Views, start: Array) -> tuple[_Point, int]:
     """The best point found, by residual and gap; raise EmptySet if multipliers prove that there is none."""
-    now = best = _at(views, np.zeros(len(views.units)))
+    now = best = _at(views, start)
     stale, step = 0, 0
     while step < MOST_STEPS and best.off > FLOOR and stale < (2 if best.off <= AIM else 30):
         step += 1

@@ -137,10 +137,13 @@ class Projection:
     point of the new mix; points that lose their weight are dropped. For a polytope it ends at the exact
     answer. A step costs an oracle call and O(k³ + kN) for k points in the mix.
 
+    In another metric ‖Mp‖ it finds the p with the largest targetᵀp - ½‖Mp‖², and never in closed form.
+
     Args:
         oracle: the set.
         member: any point of it.
         most: steps in one call; the mix reached then is in the set, if not quite the nearest point.
+        factor: M, with a column for each entry of p; None: the identity.
 
     >>> from uncertainty_sets import Polyhedron
     >>> anywhere = Polyhedron([[1.0, 0.0, 0.0]], [1.0])
@@ -148,13 +151,22 @@ class Projection:
     array([0.3, 0.7, 0. ])
     """
 
-    def __init__(self, oracle: Oracle, member: Array, most: int = 25) -> None:
+    def __init__(self, oracle: Oracle, member: Array, most: int = 25, factor: Array | None = None) -> None:
         self.oracle, self.most = oracle, most
-        closed_form = getattr(oracle, "_projection", None)
+        closed_form = getattr(oracle, "_projection", None) if factor is None else None
         self.exact = None if closed_form is None else closed_form()
         self.points = member[None, :].copy()
-        self.products = self.points @ self.points.T
         self.weights = np.ones(1)
+        self.change_metric(factor)
+
+    def change_metric(self, factor: Array | None) -> None:
+        """Go on from the same mix in the metric of another M."""
+        self.factor = factor
+        self.images = self._image(self.points)
+        self.products = self.images @ self.images.T
+
+    def _image(self, points: Array) -> Array:
+        return points if self.factor is None else points @ self.factor.T
 
     def nearest(self, target: Array, tolerance: float) -> Array:
         """The nearest p: no point of the set has (point - p)ᵀ(target - p) above the tolerance."""
@@ -164,7 +176,8 @@ class Projection:
         towards_points = self._correct(self.points @ target)
         for _ in range(self.most):
             p = self.weights @ self.points
-            towards = target - p
+            near = p if self.factor is None else (self.weights @ self.images) @ self.factor
+            towards = target - near
             farthest = self.oracle.worst_case(towards).p
             if float((farthest - p) @ towards) <= tolerance:
                 break
@@ -176,11 +189,12 @@ class Projection:
         return nearest
 
     def _add(self, point: Array) -> None:
-        column = self.points @ point
+        image = self._image(point)
+        column = self.images @ image
         self.products = np.block(
-            [[self.products, column[:, None]], [column[None, :], np.array([[point @ point]])]]
+            [[self.products, column[:, None]], [column[None, :], np.array([[image @ image]])]]
         )
-        self.points = np.vstack([self.points, point])
+        self.points, self.images = np.vstack([self.points, point]), np.vstack([self.images, image])
         self.weights = np.append(self.weights, 0.0)
 
     def _correct(self, towards: Array) -> Array:
@@ -205,7 +219,8 @@ class Projection:
             keep[int(limit.argmin())] = False
             if not keep.any():
                 keep[int(mixed.argmax())] = True
-            self.points, self.products = self.points[keep], self.products[np.ix_(keep, keep)]
+            self.points, self.images = self.points[keep], self.images[keep]
+            self.products = self.products[np.ix_(keep, keep)]
             self.weights, towards = mixed[keep] / mixed[keep].sum(), towards[keep]
 
 

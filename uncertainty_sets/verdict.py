@@ -323,7 +323,7 @@ def _put_row(answer: WorstCase, row: int, found: WorstCase) -> None:
 
 def check_on_failure(given: Any) -> None:
     """Raise unless it is one of the two settings."""
-    if given not in {"raise", "nan"}:
+    if given not in ("raise", "nan"):
         raise InvalidInput(
             f'on_failure must be "raise" or "nan", got {given!r}', parameter="on_failure", value=given
         )

@@ -59,19 +59,24 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
     parts = [INTRODUCTION + found(results), MEASURE, "## One call: the paper's Table II, measured"]
     names = tuple(name for name in first[1] if name != "formulation" and not name.startswith("flexibility"))
     explanation, _, _ = report.EXPLANATION.partition(" Flexibility")  # of a column that table.md alone has
-    parts += [_table(names, report.short(first[2], names)), report.COST, explanation, ""]
+    own = [entry for entry in first[2] if _is_the_papers(entry)]
+    parts += [_table(names, report.short(own, names)), report.COST, explanation, ""]
     for name, text in PICTURES.items():
         if name != "runs" and (pictures / f"{name}.svg").exists():
             parts.append(f"![{text}]({folder}/{name}.svg)\n")
     left_out = report.left_out(results)
-    parts.append(f"[Every column, every method, their memory, and what was left out]({folder}/table.md).\n")
+    more = len({entry[0].partition(",")[0] for entry in first[2] if not _is_the_papers(entry)})
+    parts.append(
+        f"[The {more} other sets, every column, every method, their memory, and what was left out]"
+        f"({folder}/table.md).\n"
+    )
     parts += [f"{line}\n" for line in report.remarks(results) if line != left_out]
     for title, headings, entries in others:
         if headings is report.OVERALL_HEADINGS:
             about, _, case = title.partition(": ")
             parts.append(f"## {about} (the paper's Table IV, measured)")
             parts += [f"\n{case[:1].upper()}{case[1:]}."] if case else []
-            parts.append(_table(headings, entries))
+            parts.append(_table(headings, [entry for entry in entries if _is_the_papers(entry)]))
             if (pictures / "runs.svg").exists():
                 parts.append(f"![{PICTURES['runs']}]({folder}/runs.svg)\n")
     if oracles is not None:
@@ -82,6 +87,11 @@ def page(results: dict[str, Any], oracles: dict[str, Any] | None, pictures: Path
     parts += [f"## Rates: the paper's Table III\n\n{paper.RATES_TEXT}"]
     parts += [_table(paper.RATES_HEADINGS, paper.RATES)]
     return "\n".join(parts)
+
+
+def _is_the_papers(entry: Sequence[str]) -> bool:
+    """Whether a row is about a set of the paper; the others are in the tables behind the page."""
+    return entry[0].partition(",")[0] in paper.CLAIMS
 
 
 def found(results: dict[str, Any]) -> str:
@@ -118,8 +128,8 @@ def promises(oracles: dict[str, Any]) -> str:
 def short_table(results: dict[str, Any]) -> str:
     """Return the README's table of times: the paper's sets, and the processor; the page has the rest."""
     _, _, entries = report.tables(results)[0]
-    papers = [entry for entry in entries if entry[0].partition(",")[0] in paper.CLAIMS]
-    table = _table(report.SHORT, report.short(papers, report.SHORT))
+    own = [entry for entry in entries if _is_the_papers(entry)]
+    table = _table(report.SHORT, report.short(own, report.SHORT))
     found = results["machine"]
     measured = f"{found['processor']}, {found['cores']} cores, {found['date']}. {machine.busy(found)}"
     return f"{table}\n{measured.rstrip()} [What each set costs](docs/complexity.md) has all columns.\n"

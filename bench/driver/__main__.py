@@ -16,8 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.driver.claims import claims
-from bench.driver.convergence import gradients, models, planes_lbfgs, stressed, subgradient, trace
-from bench.driver.cost import Interleaved, Timed, images, iteration_models, overhead, scale_models
+from bench.driver.convergence import gradients, models, one_class, planes_lbfgs, stressed, subgradient, trace
+from bench.driver.cost import (
+    Interleaved,
+    Timed,
+    images,
+    iteration_models,
+    large_models,
+    overhead,
+    scale_models,
+)
 from bench.driver.endurance import checkpoints, trials
 from bench.driver.networks import networks
 from bench.driver.problems import (
@@ -220,8 +228,8 @@ def stationarity_at_start(problems: Any, chosen: Any, config: AspireModels) -> f
 SECTIONS = {
     part.__name__: part
     for part in (
-        models, gradients, eight, fifty, stress, claims, trials, settings, checkpoints, planes, iteration,
-        overhead, scale, iteration_models, scale_models, traffic, network, networks,
+        models, gradients, one_class, eight, fifty, stress, claims, trials, settings, checkpoints, planes,
+        iteration, overhead, scale, iteration_models, scale_models, large_models, traffic, network, networks,
     )
 }  # fmt: skip
 

@@ -241,5 +241,5 @@ def main(arguments: list[str]) -> int:
         "brackets the mean difference from the run in which all five are honest and nothing is clipped. "
         f"{machine.line(machine.describe())}."
     )
-    reporting.publish(screen, given.out, [*made, harm(epochs, given.quick)], remarks)
+    reporting.publish(screen, given.out, [*made, harm(epochs, given.quick)], remarks, quick=given.quick)
     return 0

@@ -17,8 +17,18 @@ from bench.driver.problems import (
     robust_value,
     six_sets,
 )
-from fdro_core import AspireEase, AspireModels, LogNormal, Straggler, VirtualEngine, solve
+from fdro_core import (
+    AspireEase,
+    AspireModels,
+    LogNormal,
+    SoftmaxRegression,
+    Straggler,
+    VirtualEngine,
+    solve,
+)
+from fdro_core.problems.samples import load_digits
 from fdro_core.protocol.algorithm import Algorithm
+from uncertainty_sets import KL, CDNorm
 from uncertainty_sets.arrays import Array
 
 EPOCHS = 150
@@ -135,6 +145,49 @@ def gradients() -> None:
             cells = " | ".join(f"{count:.0f}" for count in (ours, *others))
             print(f"| {name} | {kind} | {cells} | {'yes' if ours <= min(others) else 'no'} |", flush=True)
     print(f"\nno more than the better of the two: {won} of {rows} rows\n")
+
+
+LEVELS = (0.10, 0.05, 0.01)
+SEEDS = range(6)
+
+
+def one_class() -> None:
+    """EASE against CP on digits, one per worker: epochs until the objective is within 10, 5 and 1 % for good.
+
+    Means over six seeds of the delays, S = 1; planes are the most at a time, and the mean over the run.
+    """
+    X, y = load_digits()
+    problems: Any = [SoftmaxRegression(X[y == d], y[y == d], 10, l2=1e-3) for d in range(10)]
+    q = np.full(10, 0.1)
+    print("| set | planes | to 10 % | to 5 % | to 1 % | most planes | mean |")
+    print("|---|---|---|---|---|---|---|")
+    for name, chosen in {"CD-norm": CDNorm(q, q, 10 / 3), "KL": KL(q, 0.3)}.items():
+        best = solve(problems, chosen, algorithm=AspireModels(active_workers=10, iterations=2000)).objective
+        for mode in ("cp", "ease"):
+            config = AspireModels(planes=mode, iterations=3000, tolerance=0.0)
+            runs = [_levels(problems, chosen, best, config, seed) for seed in SEEDS]
+            mean = np.mean(runs, axis=0)
+            cells = " | ".join([f"{value:.0f}" for value in mean[:4]] + [f"{mean[4]:.1f}"])
+            print(f"| {name} | {mode} | {cells} |", flush=True)
+
+
+def _levels(problems: Any, chosen: Any, best: float, config: AspireModels, seed: int) -> tuple[float, ...]:
+    """Epochs to every level for good, the most planes and their mean."""
+    rows: list[tuple[float, float, int]] = []
+
+    def look(run: Any, entry: dict[str, Any]) -> None:
+        if entry["event"] == "report":
+            value = robust_value(problems, chosen, run.master.z)
+            rows.append((entry["gradients"] / len(problems), value, entry["planes"]))
+
+    solve(problems, chosen, algorithm=config, engine=VirtualEngine(seed=seed), observers=[look])
+    epochs, values, planes = np.array(rows).T
+    found = []
+    for level in LEVELS:
+        above = np.flatnonzero(values > (1.0 + level) * best)
+        after = above[-1] + 1 if above.size else 0
+        found.append(float(epochs[after]) if after < epochs.size else np.inf)
+    return (*found, float(planes.max()), float(planes.mean()))
 
 
 class Reached(Exception):

@@ -88,6 +88,34 @@ def scale_models() -> None:
         )
 
 
+MILLION, FEW, EPOCHS = 10**6, 8, 20
+
+
+def large_models() -> None:
+    """p = 10⁶, 8 workers, S = 1: an iteration over a trivial gradient, and the peak over 8Np bytes."""
+    print("| form | gradient, ms | iteration, plane updates included, ms | ratio | planes | peak / 8Np |")
+    print("|---|---|---|---|---|---|")
+    chosen = KL(np.full(FEW, 1 / FEW), 0.1)
+    for name, form in FORMS.items():
+        marks: list[float] = []
+
+        def look(run: Any, entry: dict[str, Any], marks: list[float] = marks) -> None:
+            if entry["event"] == "report":
+                marks.append(time.process_time())
+
+        config = replace(form, iterations=FEW * EPOCHS)
+        result, peak = peak_of(
+            lambda config=config, look=look: solve(  # type: ignore[misc]  # bound here, called here
+                bowls(FEW, MILLION), chosen, algorithm=config, observers=[look]
+            )
+        )
+        each = float(np.median(np.diff(marks)[2:])) / FEW * 1e3
+        gradient = _gradient(bowls(FEW, MILLION), chunk=FEW) / 1e3
+        memory = "unknown" if peak is None else f"{peak / (8 * FEW * MILLION):.1f}"
+        cells = f"{gradient:.2f} | {each:.1f} | {each / gradient:.1f} | {len(result.planes)} | {memory}"
+        print(f"| {name} | {cells} |", flush=True)
+
+
 def iteration_models() -> None:
     """An iteration at N = 10,000 over one at N = 10, gradients included; takes 7 GB for p = 7,850."""
     print("| form | p | planes updated | N = 10, µs | N = 10,000, µs | ratio, median (least–most) of turns |")
@@ -156,15 +184,15 @@ def _iteration(problems: list[Any], form: AspireEase | AspireModels) -> float:
     return float(np.median(np.diff(marks))) / CHUNK * 1e6
 
 
-def _gradient(problems: list[Any]) -> float:
+def _gradient(problems: list[Any], chunk: int = CHUNK) -> float:
     """Microseconds per gradient, the median of as many turns."""
     w, seconds = np.zeros(problems[0].dimension), []
     for _ in range(TURNS):
         begin = time.process_time()
-        for k in range(CHUNK):
+        for k in range(chunk):
             problems[k % len(problems)].loss_and_gradient(w)
         seconds.append(time.process_time() - begin)
-    return float(np.median(seconds)) / CHUNK * 1e6
+    return float(np.median(seconds)) / chunk * 1e6
 
 
 class Timed(SoftmaxRegression):

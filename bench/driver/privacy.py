@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from bench.driver.example import interval
+from bench.experiments.presentation import reporting
 from fdro_core import AspireModels, Privacy, SoftmaxRegression, VirtualEngine, solve
 from fdro_core.problems.samples import HOSPITALS, load_digits, make_hospitals
 from uncertainty_sets import KL
@@ -169,6 +170,8 @@ def main(arguments: list[str]) -> int:
         own = [measure(task, seed, kind) for kind in kinds(given.epsilons) for seed in given.seeds]
         print(f"{task}, seeds {', '.join(map(str, given.seeds))}; held-out accuracy\n\n{table(own)}\n")
         rows += own
+    if given.quick:
+        print(reporting.QUICK)
     if given.output is not None:
         lines = ",\n".join(json.dumps(row) for row in rows)
         given.output.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -17,7 +17,7 @@ from bench.measuring.targets import Row, row
 from bench.measuring.timing import Spread, interleave, once
 from uncertainty_sets import Polyhedron, UncertaintySet
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.conic.compiled import compiled
+from uncertainty_sets.conic.compile import compiled
 
 CLARABEL_LIMIT, KL_LIMIT = 500.0, 1_000.0
 """For every closed form, and for KL."""

@@ -230,8 +230,9 @@ def bound(name: str) -> bounds.Bound:
         # η = ∞ proves the mean of the centre for a radius of 0, and nothing for another. A finite η as
         # large would prove of a centre that is outside the box by its last digit that there is no p.
         mean = (q * h).sum(axis=1)
-        none = (radius[:, 0] < 1e-290) & (eta[:, 0] > 1e100)
-        total = np.where(none, mean, np.where(np.isinf(eta[:, 0]), np.inf, total))
+        outside = ((q < low) | (q > high)).any(axis=1) & (radius[:, 0] < 1e-290) & (eta[:, 0] > 1e100)
+        at_center = outside | ((radius[:, 0] == 0.0) & np.isinf(eta[:, 0]))
+        total = np.where(at_center, mean, np.where(np.isinf(eta[:, 0]), np.inf, total))
         return np.asarray(np.where(eta[:, 0] == 0.0, by_box, total))
 
     return found

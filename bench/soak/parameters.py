@@ -93,10 +93,11 @@ def ellipsoid(draw: Draw) -> Made:
 
 
 def ellipsoid_dense(draw: Draw) -> Made:
-    """A matrix of any condition up to 1e6."""
+    """A matrix of any condition up to 1e15: then its least eigenvalues are of the size of its ulps."""
     rng, n = draw.rng, draw.f.shape[1]
     root, _ = np.linalg.qr(rng.normal(size=(n, n)))
-    shape = (root * 10.0 ** rng.uniform(0.0, rng.choice([1.0, 3.0, 6.0]), n)) @ root.T
+    values = 10.0 ** rng.uniform(0.0, rng.choice([1.0, 3.0, 6.0, 10.0, 14.0, 15.0]), n)
+    shape = (root * (values / values.max() if values.max() > 1e6 else values)) @ root.T
     radius = 10.0 ** rng.uniform(-6.0, 2.0, len(draw.f))
     return {"center": draw.q, "shape": 0.5 * (shape + shape.T), "radius": radius}, ("center", "radius")
 

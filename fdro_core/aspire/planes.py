@@ -45,22 +45,25 @@ class Planes(Kept):
         first: the distribution of the first plane, which gets λ = 1.
         keep_all: CP; False is EASE.
         limit: M, for EASE.
+        patience: plane updates in a row at which a plane is found without weight before EASE drops it; the
+            paper's rule is 1.
     """
 
     saved: ClassVar[Form] = {
         "keep_all": flag,
-        **dict.fromkeys(("limit", "peak", "added", "returned"), whole()),
+        **dict.fromkeys(("limit", "patience", "peak", "added", "returned"), whole()),
         "size": whole(1),
         "table": numbers("N capacity"),
         "kept": or_none(listing("N")),
         "whole": or_none(numbers("N capacity")),
-        **dict.fromkeys(("_multipliers", "_previous", "_losses"), numbers("capacity")),
+        **dict.fromkeys(("_multipliers", "_previous", "_losses", "_idle"), numbers("capacity")),
         "dropped": numbers("dropped N"),
     }
 
-    def __init__(self, first: Array, *, keep_all: bool, limit: int) -> None:
+    def __init__(self, first: Array, *, keep_all: bool, limit: int, patience: int = 1) -> None:
         self.keep_all = keep_all
         self.limit = limit
+        self.patience = patience
         self.size = 1
         capacity = 8 if keep_all else limit
         self.table = np.zeros((first.size, capacity))
@@ -72,6 +75,7 @@ class Planes(Kept):
         self._previous = np.zeros(capacity)
         self._previous[0] = 1.0
         self._losses = np.zeros(capacity)
+        self._idle = np.zeros(capacity)  # plane updates since it was last found with weight
         self.dropped = np.zeros((0, first.size))
         self.peak = 1
         self.added = 0
@@ -181,7 +185,7 @@ class Planes(Kept):
             self.multipliers[-1] = 1.0
 
     def update(self, p: Array, losses: Array) -> bool:
-        """Add the oracle's answer p if it is violated, Eq. (19)-(20), and remove inactive planes, Eq. (21).
+        """Add the oracle's answer p if it is violated, Eq. (19)-(20), and remove idle planes, Eq. (21).
 
         Returns whether the planes changed.
         """
@@ -191,7 +195,10 @@ class Planes(Kept):
         violated = value > float(self.losses.max()) + VIOLATION * spread
         idle = np.zeros(0, dtype=np.intp)
         if not self.keep_all:
-            idle = np.flatnonzero((self.multipliers == 0) & (self.previous == 0))
+            since = self._idle[: self.size]
+            since += 1.0
+            since[(self.multipliers != 0) | (self.previous != 0)] = 0.0
+            idle = np.flatnonzero(since >= self.patience)
             if idle.size == self.size and not violated:
                 idle = idle[1:]  # never the last one
         if idle.size:
@@ -212,14 +219,14 @@ class Planes(Kept):
             self.table = np.concatenate([self.table, np.zeros_like(self.table)], axis=1)
             if self.whole is not None:
                 self.whole = np.concatenate([self.whole, np.zeros_like(self.whole)], axis=1)
-            self._multipliers, self._previous, self._losses = (
+            self._multipliers, self._previous, self._losses, self._idle = (
                 np.concatenate([part, np.zeros_like(part)])
-                for part in (self._multipliers, self._previous, self._losses)
+                for part in (self._multipliers, self._previous, self._losses, self._idle)
             )
         last = self.size
         for table in self._tables():
             table[:, last] = np.where(p > DUST, p, 0.0)
-        self._multipliers[last] = self._previous[last] = 0.0
+        self._multipliers[last] = self._previous[last] = self._idle[last] = 0.0
         self._losses[last] = loss
         self.size += 1
         self.added += 1
@@ -227,11 +234,15 @@ class Planes(Kept):
         self.peak = max(self.peak, self.size)
 
     def _merge(self) -> None:
-        """Make room: replace the two planes of smallest λ by their weighted mean, which is still in P.
+        """Make room: drop the plane that is idle for longest, the one of smaller loss among equals.
 
-        If both have λ = 0 the one of smaller loss is removed.
+        If all have had weight since the last update, replace the two of smallest λ by their weighted mean,
+        which is still in P.
         """
-        a, b = np.lexsort((self.losses, self.multipliers))[:2]
+        a, b = np.lexsort((self.losses, self.multipliers, -self._idle[: self.size]))[:2]
+        if self._idle[a] > 0.0:
+            self._remove(np.array([a]))
+            return
         total = self._multipliers[a] + self._multipliers[b]
         if total > 0:
             share = self._multipliers[b] / total
@@ -251,7 +262,7 @@ class Planes(Kept):
         left = int(keep.sum())
         for table in self._tables():
             table[:, :left] = table[:, : self.size][:, keep]
-        for part in (self._multipliers, self._previous, self._losses):
+        for part in (self._multipliers, self._previous, self._losses, self._idle):
             part[:left] = part[: self.size][keep]
         self.size = left
         self._view()

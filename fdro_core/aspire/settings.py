@@ -149,7 +149,7 @@ class AspireSettings(AlgorithmTraits):
         if self.adaptive is not None:
             check_settings(self.adaptive, workers, "Adaptive")
         rounds = ceil(workers / self.active_workers)
-        staleness = self._patience() * rounds if self.max_staleness is None else self.max_staleness
+        staleness = self._patience(workers) * rounds if self.max_staleness is None else self.max_staleness
         if staleness * self.active_workers < workers:
             raise InvalidSetting(
                 f"max_staleness (τ) = {staleness} is too small for active_workers (S) = "
@@ -167,7 +167,7 @@ class AspireSettings(AlgorithmTraits):
             report_interval=rounds if self.report_interval is None else self.report_interval,
         )
 
-    def _patience(self) -> int:
+    def _patience(self, workers: int) -> int:
         """Epochs that the default rule waits for a slow worker."""
         return 10
 

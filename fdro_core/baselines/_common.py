@@ -39,13 +39,13 @@ class Training(AlgorithmTraits, ABC):
         Number(),
         "step size of the local steps w ← w - η/D·∇f_j",
         letter="η",
-        why="1/max_j L_j, with L_j measured at the start; with a preconditioner 0.006, the longest step, "
+        why="1/max_j L_j, with L_j measured at the start; with a preconditioner 0.006√N, the longest step, "
         "or with full batches the first one: it then follows the progress",
     )
     preconditioner: str = setting(
         "none",
         OneOf("none", "gradients"),
-        '"gradients" steps in the metric P of AspireModels with mini-batches, which follows the gradients',
+        '"gradients" steps in the metric P of AspireModels with mini-batches, which follows the replies',
         letter="P",
     )
     averaging: float = setting(
@@ -89,12 +89,12 @@ class Training(AlgorithmTraits, ABC):
         """Whether η follows the steps: the default one in the metric of the gradients, if these are exact."""
         return self.preconditioned and self.step is None and self.batch_size is None
 
-    def start_step(self, curvature: float) -> float:
+    def start_step(self, curvature: float, workers: int) -> float:
         """η: the setting, else a default; the curvature is max_j L_j."""
         if self.step is not None:
             return self.step
         if self.preconditioned:
-            return preconditioner.STEP
+            return preconditioner.usual_step(workers)
         return 1.0 / curvature if curvature > 0 else 1.0
 
     @abstractmethod
@@ -227,7 +227,7 @@ class RoundWorker(FederatedWorker):
                 marked = total / step
             if step < message.steps:
                 if inverse is None:
-                    inverse = 1.0 / preconditioner.metric(preconditioner.follow(None, gradient))
+                    inverse = 1.0 / preconditioner.metric(gradient * gradient)
                 w = _moved(w, message.step, inverse, gradient)
         total /= max(1, message.steps)
         return total, loss, marked
@@ -251,7 +251,8 @@ class TrainingState(Protocol):
         weights: the weight of each worker.
         losses: f_j as last reported.
         step: η.
-        squares: v of the preconditioner, None without one and before the first step.
+        squares: v of the preconditioner, None without one and before the first reply.
+        heard: epochs of replies that v has followed, N replies each.
         average: the running mean of w, which is the result; None if w itself is.
     """
 
@@ -260,7 +261,25 @@ class TrainingState(Protocol):
     losses: Array
     step: float
     squares: Array | None
+    heard: float
     average: Array | None
+
+
+def follow_reply(state: TrainingState, gradient: Array, weight: float, gap: float) -> None:
+    """Let v follow a worker's reply of that weight, `gap` epochs after its last one. Costs O(p).
+
+    In the first epoch v is the plain mean of the replies: no handshake brought gradients to begin with.
+    """
+    if not weight > 0.0 or not gradient.any():
+        return
+    N = state.losses.size
+    replies = 1.0 + round(N * state.heard)
+    state.heard = replies / N
+    if state.squares is None:
+        state.squares = gradient * gradient
+        return
+    part = preconditioner.rate(state.heard, weight, gap)
+    preconditioner.follow(state.squares, gradient, max(part, 1.0 / replies if replies <= N else 0.0))
 
 
 Method = TypeVar("Method", bound=Training)

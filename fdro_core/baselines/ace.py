@@ -45,7 +45,7 @@ class ACE(Arrivals):
         "step size of the local steps w ← w - η/D·∇f_j",
         letter="η",
         why="1/(2·max_j L_j), since an update is up to 2N arrivals old before it is replaced; with a "
-        "preconditioner 0.006, the longest step",
+        "preconditioner 0.006√N, the longest step",
     )
     server_step: float | None = setting(
         None,
@@ -66,9 +66,9 @@ class ACE(Arrivals):
     year: ClassVar[int] = 2025
     tunable: ClassVar[Mapping[str, Tunable]] = {"step": STEP}  # with one local step η and β are one number
 
-    def start_step(self, curvature: float) -> float:
+    def start_step(self, curvature: float, workers: int) -> float:
         """η: the setting, else half of the others' default."""
-        usual = super().start_step(curvature)
+        usual = super().start_step(curvature, workers)
         return usual if self.step is not None or self.preconditioned else 0.5 * usual
 
     def server_scale(self, workers: int) -> float:

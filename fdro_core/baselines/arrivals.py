@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fdro_core.baselines._common import Training, TrainingMaster
+from fdro_core.baselines._common import Training, TrainingMaster, follow_reply
 from fdro_core.errors import CheckpointDamaged
 from fdro_core.master import kernels, preconditioner
 from fdro_core.master.base import FederatedMaster, Outgoing
@@ -70,7 +70,8 @@ class ArrivalState(Kept):
         step: η.
         memory: what the method keeps between arrivals, by name: plain values, arrays, and dicts of them. It
             is saved in checkpoints.
-        squares: v of the preconditioner, None without one and before the first step.
+        squares: v of the preconditioner, None without one and before the first reply.
+        heard: epochs of replies that v has followed, N replies each.
         average: the running mean of w, which is the result; None if w itself is.
         moved: the last step of w, with a preconditioner; None before.
     """
@@ -81,6 +82,7 @@ class ArrivalState(Kept):
     step: float = kept(real(above=0.0))
     memory: dict[str, Any] = kept(remembered, default_factory=dict)
     squares: Array | None = kept(or_none(numbers("p", least=0.0, most=LARGEST_SQ)), default=None)
+    heard: float = kept(real(least=0.0), default=0.0)
     average: Array | None = kept(or_none(numbers("p")), default=None)
     moved: Array | None = kept(or_none(numbers("p")), default=None)
 
@@ -160,7 +162,7 @@ class ArrivalMaster(TrainingMaster["Arrivals", ArrivalState]):
             w=handshake.z.copy(),
             weights=np.full(workers, 1.0 / workers),
             losses=losses,
-            step=method.start_step(float(curvature.max())),
+            step=method.start_step(float(curvature.max()), workers),
             average=handshake.z.copy() if method.averaging else None,
         )
         self.outliers = Outliers(workers, handshake.z, losses, gradient_sq, curvature)
@@ -206,10 +208,15 @@ class ArrivalMaster(TrainingMaster["Arrivals", ArrivalState]):
 
     def _advance(self) -> Outgoing:
         """Let the method use the update, move if it says where, and send its worker the newest model."""
-        state = self.state
-        ((j, reply),) = self.roster.close(self.iteration)
+        state, roster = self.state, self.roster
+        last = roster.visited[next(iter(roster.pending))]
+        ((j, reply),) = roster.close(self.iteration)
         state.losses[j] = reply.loss
         guess(state.losses, self.never)
+        if self.preconditioned:
+            assert reply.w is not None
+            epochs = (self.iteration + 1 - last) * self.passes * self.method.local_steps
+            follow_reply(state, reply.w, float(state.weights[j]), max(1.0, epochs))
         move = self.method.combine(state, self._arrival(j, reply))
         if move is not None:
             self._move(move)
@@ -224,16 +231,14 @@ class ArrivalMaster(TrainingMaster["Arrivals", ArrivalState]):
         return Arrival(j, move, sent_in, self.iteration - sent_in, reply.w)
 
     def _move(self, move: Array) -> None:
-        """w ← w + scale·move; with a preconditioner v follows it first, and w ← w + scale·Eη·move/P.
+        """w ← w + scale·move; with a preconditioner w ← w + scale·Eη·move/P.
 
-        v takes of it the share of all workers whose updates it is made of, at most 1, that of a round. If η
-        follows the steps (`preconditioner.adapted`), it does so with one worker.
+        If η follows the steps (`preconditioner.adapted`), it does so with one worker.
         """
         state, method = self.state, self.method
         if not self.preconditioned:
             state.w = state.w + self.scale * move
-        elif move.any():  # else there is no metric before the first gradient
-            state.squares = preconditioner.follow(state.squares, move, min(1.0, self.passes))
+        elif state.squares is not None and move.any():  # else there is no metric before the first gradient
             if method.follows and state.losses.size == 1:  # else who comes when is noise
                 state.step = preconditioner.adapted(state.step, move, state.moved)
             length = self.scale * method.local_steps * self._step

@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 from fdro_core.baselines.arrivals import Arrival, Arrivals, ArrivalState
 from fdro_core.errors import InvalidSetting
 from fdro_core.protocol.settings import Number, Share, Whole, documented, setting
-from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Choice, Range, Tunable, Variant
+from fdro_core.protocol.tuning import (
+    ARRIVALS_LOCAL_STEPS,
+    ARRIVALS_STEP,
+    Choice,
+    Range,
+    Tunable,
+    Variant,
+)
 from uncertainty_sets.arrays import Array
 
 
@@ -46,8 +53,8 @@ class FedAsync(Arrivals):
     label: ClassVar[str] = "FedAsync"
     year: ClassVar[int] = 2019
     tunable: ClassVar[Mapping[str, Tunable]] = {
-        "step": STEP,
-        "local_steps": LOCAL_STEPS,
+        "step": ARRIVALS_STEP,
+        "local_steps": ARRIVALS_LOCAL_STEPS,
         "mixing": Tunable(0.6, Range(0.03, 1.0)),
         "staleness_power": Tunable(0.5, Choice((0.0, 0.5, 1.0))),
     }

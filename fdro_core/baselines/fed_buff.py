@@ -11,7 +11,7 @@ import numpy as np
 
 from fdro_core.baselines.arrivals import Arrival, Arrivals, ArrivalState
 from fdro_core.protocol.settings import Number, Whole, documented, setting
-from fdro_core.protocol.tuning import LOCAL_STEPS, STEP, Choice, Range, Tunable
+from fdro_core.protocol.tuning import ARRIVALS_LOCAL_STEPS, ARRIVALS_STEP, Choice, Range, Tunable
 from uncertainty_sets.arrays import Array
 
 
@@ -45,8 +45,8 @@ class FedBuff(Arrivals):
     label: ClassVar[str] = "FedBuff"
     year: ClassVar[int] = 2022
     tunable: ClassVar[Mapping[str, Tunable]] = {
-        "step": STEP,
-        "local_steps": LOCAL_STEPS,
+        "step": ARRIVALS_STEP,
+        "local_steps": ARRIVALS_LOCAL_STEPS,
         "buffer": Tunable(5, Choice((1, 2, 5, 10))),
         "server_step": Tunable(1.0, Range(0.1, 3.0)),
     }

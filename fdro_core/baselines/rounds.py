@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 
-from fdro_core.baselines._common import Training, TrainingMaster
+from fdro_core.baselines._common import Training, TrainingMaster, follow_reply
 from fdro_core.errors import CheckpointMismatch
 from fdro_core.master import kernels, preconditioner
 from fdro_core.master.base import FederatedMaster, Outgoing
@@ -73,7 +73,8 @@ class RoundState(Kept):
         losses: f_j as last reported.
         step: η.
         marked: a model that the next phase is about, or None.
-        squares: v of the preconditioner, None without one and before the first step.
+        squares: v of the preconditioner, None without one and before the first reply.
+        heard: epochs of replies that v has followed, N replies each.
         average: the running mean of w, which is the result; None if w itself is.
         metric: D.
         controls: the control variate c_j of every worker, (N, p); None if the method has none.
@@ -89,6 +90,7 @@ class RoundState(Kept):
     step: float = kept(real(above=0.0))
     marked: Array | None = kept(or_none(numbers("p")), default=None)
     squares: Array | None = kept(or_none(numbers("p", least=0.0, most=LARGEST_SQ)), default=None)
+    heard: float = kept(real(least=0.0), default=0.0)
     average: Array | None = kept(or_none(numbers("p")), default=None)
     metric: Array | None = kept(or_none(numbers("p", least=TINY)), default=None)
     controls: Array | None = kept(or_none(numbers("N p")), default=None)
@@ -181,7 +183,7 @@ class RoundMaster(TrainingMaster["Rounds", RoundState]):
             prior=handshake.reference.copy(),
             shares=shares,
             losses=losses,
-            step=method.start_step(float(curvature.max())),
+            step=method.start_step(float(curvature.max()), workers),
             average=handshake.z.copy() if method.averaging else None,
             metric=handshake.metric.copy(),
         )
@@ -400,25 +402,25 @@ def close_preconditioned(
     rng: Generator,
     step: float,
 ) -> None:
-    """Let the method combine the replies to -d; then v follows d, and w ← w - Eη·d/P with the new P.
+    """Let v follow the replies and the method combine them to -d; then w ← w - Eη·d/P with the new P.
 
     A local model is sent as -(1/E)·Σ of its E gradients instead of w_j: relative to the model that the worker
     was sent, in the unit of one gradient. So the master sees the gradients to the last bit, and averages of
     models are averages of gradients: a method's `close` works on them as on models, with w = 0.
 
-    The marked model is w - t'η·d'/P with the same P, d' the mean of the first t' gradients. If η follows
-    the steps (`preconditioner.adapted`), it does so when all workers take part.
+    A reply counts in v by its worker's weight, or by how often the worker was drawn; without the shift that a
+    control variate adds. The marked model is w - t'η·d'/P with the same P, d' the mean of the first t'
+    gradients. If η follows the steps (`preconditioner.adapted`), it does so when all workers take part.
     """
     w = state.w
+    _follow_replies(state, job, replies)
     state.w = np.zeros_like(w)
     method.close(state, phase, job, replies, rng)
     move, marked = state.w, state.marked
     everyone = len(replies) == state.weights.size and len(job.counts) <= 1  # none were drawn
-    if move.any():  # else no worker with weight replied: v stays
-        state.squares = preconditioner.follow(state.squares, move)
-        if method.follows and everyone:
-            before, state.step = state.step, preconditioner.adapted(state.step, move, state.moved)
-            step *= state.step / before
+    if move.any() and method.follows and everyone:
+        before, state.step = state.step, preconditioner.adapted(state.step, move, state.moved)
+        step *= state.step / before
     if state.squares is None:
         state.w, state.marked = w, None if marked is None else w
         return
@@ -428,6 +430,20 @@ def close_preconditioned(
     state.moved = way if way.any() else state.moved
     if marked is not None:
         state.marked = w + (job.mark * step) * marked / metric
+
+
+def _follow_replies(state: RoundState, job: Job, replies: Replies) -> None:
+    """Let v follow every reply of a round, the parts of the weights adding up to 1."""
+    weights = state.weights.copy()
+    if job.counts:
+        weights[job.workers] = job.counts
+    total = float(sum(weights[j] for j in replies))
+    if not total > 0.0:
+        return
+    for j, reply in sorted(replies.items()):
+        assert reply.w is not None
+        gradient = reply.w if job.control is None else reply.w + shift_of(job.control, state, j)
+        follow_reply(state, gradient, float(weights[j]) / total, float(job.steps))
 
 
 # -- control variates -------------------------------------------------------------------------------

@@ -97,29 +97,38 @@ class Table:
         except ValueError:
             bad = next(place for place, cell in enumerate(cells) if not is_number(cell))
             shown = f"{cells[bad]!r} is not a number" if cells[bad] else "the cell is empty"
-            raise InvalidData(f"{self._cell(bad, column)}: {shown}{hint}") from None
+            raise InvalidData(f"{self.cell(bad, column)}: {shown}{hint}") from None
+
+    def first_gap(self, column: str, is_gap: Callable[[str], bool]) -> InvalidData | None:
+        """The error for the first cell of a column that stands for a missing value; None if there is none."""
+        for row, cell in enumerate(self.text(column)):
+            if is_gap(cell):
+                shown = f"{cell!r} is no value" if cell else "the cell is empty"
+                return InvalidData(
+                    f'{self.cell(row, column)}: {shown}; fill it, or leave the row out: missing = "drop"'
+                )
+        return None
 
     def finite(self, column: str, hint: str = "") -> Array:
-        """A column of finite numbers, for features."""
+        """A column of finite numbers; the error is as in `numbers`."""
         found = self.numbers(column, hint)
         if not np.isfinite(found).all():
-            place = self._cell(int(np.argmin(np.isfinite(found))), column)
+            place = self.cell(int(np.argmin(np.isfinite(found))), column)
             raise InvalidData(f"{place}: NaN or infinity; drop or fill that row")
         return found
 
-    def labels(self, column: str) -> NDArray[Any]:
-        """A column as numbers if all cells are numbers, else as text; an empty cell is an error."""
+    def labels(self, column: str, rows: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """A column, or those rows of it, as numbers if all are numbers, else as text."""
         cells = self.text(column)
-        if "" in cells:
-            place = self._cell(cells.index(""), column)
-            raise InvalidData(f"{place}: the cell is empty; fill it or drop the row")
-        return self.numbers(column) if self.is_numeric(column) else np.array(cells)
+        if rows is not None:
+            cells = [cell for cell, wanted in zip(cells, rows, strict=True) if wanted]
+        return np.array(cells, dtype=np.float64 if all(map(is_number, cells)) else None)
 
     def matrix(self) -> Array:
         """All columns as numbers, (rows, columns)."""
         return np.column_stack([self.numbers(name) for name in self.names()])
 
-    def _cell(self, row: int, column: str) -> str:
+    def cell(self, row: int, column: str) -> str:
         """Where a cell is, for messages."""
         return f"{self.origin}, line {self.lines[row]}, column {column!r}"
 
@@ -223,6 +232,32 @@ def read_losses(source: str, column: str | None = None, stdin: Callable[[], byte
     if text.lstrip().startswith(("[", "{")):
         return _from_json(text, origin, column)
     return _from_table(Table(text, origin), column)
+
+
+def read_table(source: str, stdin: Callable[[], bytes] | None = None) -> Table:
+    """Read a table of CSV or of JSON lines, an object for each row, from a file or "-" (standard input)."""
+    content = (stdin or _stdin)() if source == "-" else _bytes(Path(source))
+    origin = "standard input" if source == "-" else source
+    text = _decode(content, origin)
+    return _from_json_lines(text, origin) if text.lstrip().startswith("{") else Table(text, origin)
+
+
+def _from_json_lines(text: str, origin: str) -> Table:
+    found = [(k, line) for k, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    rows = [(k, read_json(line, origin, k)) for k, line in found]
+    wrong = next((k for k, row in rows if not isinstance(row, dict)), None)
+    if wrong is not None:
+        raise InvalidData(f'{origin}, line {wrong}: each line must be one JSON object, as in {{"loss": 0.5}}')
+    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    written = io.StringIO()
+    writer = csv.DictWriter(written, names, lineterminator="\n")
+    writer.writeheader()
+    for _, row in rows:  # true and false as CSV has them; null is an empty cell
+        writer.writerow({name: int(each) if isinstance(each, bool) else each for name, each in row.items()})
+    table = Table(written.getvalue(), origin)
+    if len(table.rows) == len(rows):  # a row of nulls only is left out
+        table.lines = [k for k, _ in rows]
+    return table
 
 
 def read_value(text: str, folder: Path | None = None, origin: str = "the value") -> Any:

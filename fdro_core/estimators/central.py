@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fdro_core.problems.linear import absolute, smoothed
+from fdro_core.estimators import newton
 from fdro_core.protocol.algorithm import sized
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.projection import Projection
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fdro_core.estimators.groups import GroupedRegression
 
 Pull = Callable[[Array], Array]
+Report = Callable[[int, float, float], None]
+"""Told the passes so far, the objective reached, and the gap that is proved."""
 
 MEMORY = 20  # pairs that L-BFGS keeps: passes over w are cheap beside passes over the data
 INNER = 60  # L-BFGS iterations between two updates of p̂, at most
@@ -90,15 +92,49 @@ class _Next(Exception):
     """Raised to end a stage or round that makes no more progress."""
 
 
-class _Search:
+class Look(NamedTuple):
+    """What one pass over the data tells of a w."""
+
+    w: Array
+    losses: Array
+    pull: Pull
+    answer: Any
+    ridge: float
+
+    @property
+    def value(self) -> float:
+        """The worst expected loss."""
+        return float(self.answer.value)
+
+    @property
+    def bound(self) -> float:
+        """A proved upper bound on it."""
+        return float(self.answer.upper_bound)
+
+    @property
+    def objective(self) -> float:
+        """The worst expected loss with the ridge."""
+        return self.value + self.ridge
+
+
+class Search:
     """The best point so far and the bounds on both sides."""
 
-    def __init__(self, groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        oracle: Any,
+        l2: float,
+        tolerance: float,
+        budget: int,
+        report: Report | None = None,
+    ) -> None:
         self.groups, self.oracle, self.l2 = groups, oracle, l2
-        self.tolerance, self.budget = tolerance, budget
+        self.tolerance, self.budget, self.report = tolerance, budget, report
         self.scale = np.sqrt(1.0 / groups.metric())  # L-BFGS runs in w/scale
         self.evaluations = 0
         self.best: tuple[Array, Array, Any, float] | None = None
+        self._last: Look | None = None
         self.lower = -np.inf
         self.weights: Array | None = None
         self.settled = False
@@ -107,6 +143,12 @@ class _Search:
     def reference(self) -> Array:
         """A distribution in the set; the first `look` must have set the number of groups."""
         return np.asarray(self.oracle.reference(), dtype=np.float64)
+
+    @property
+    def point(self) -> Array:
+        """The best w so far."""
+        assert self.best is not None
+        return self.best[0]
 
     @property
     def upper(self) -> float:
@@ -118,8 +160,10 @@ class _Search:
         """The gap to reach: relative to the objective, absolute below 1."""
         return self.tolerance * max(1.0, abs(self.upper)) if np.isfinite(self.upper) else 0.0
 
-    def look(self, w: Array) -> tuple[Array, Pull, Any, float]:
-        """Evaluate w: the losses, their `Pull`, the oracle's answer and the ridge."""
+    def look(self, w: Array) -> Look:
+        """Evaluate w, unless that was done last."""
+        if self._last is not None and np.array_equal(self._last.w, w):
+            return self._last
         if self.evaluations >= self.budget:
             raise _Enough
         self.evaluations += 1
@@ -131,7 +175,10 @@ class _Search:
         objective = max(float(answer.value), float(answer.upper_bound)) + ridge
         if objective < self.upper:
             self.best = w.copy(), losses, answer, objective
-        return losses, pull, answer, ridge
+        if self.report is not None:
+            self.report(self.evaluations, self.upper, self.upper - self.lower)
+        self._last = Look(w.copy(), losses, pull, answer, ridge)
+        return self._last
 
     def prove(self, value: float, gradient: Array, p: Array, slack: float = 0.0) -> float:
         """Raise the lower bound by h(w) and ∇h(w), for h of p that is `slack` below the objective at w.
@@ -156,12 +203,24 @@ class _Search:
 
 
 def minimise(
-    groups: Groups, oracle: Any, l2: float, tolerance: float, budget: int, start: Array | None = None
+    groups: Groups,
+    oracle: Any,
+    l2: float,
+    tolerance: float,
+    budget: int,
+    start: Array | None = None,
+    report: Report | None = None,
 ) -> Optimum:
     """Minimise the worst expected loss from `start` or 0, by at most `budget` >= 1 passes over the data."""
-    search = _Search(groups, oracle, l2, tolerance, budget)
+    search = Search(groups, oracle, l2, tolerance, budget, report)
     with suppress(_Enough):
-        _directly(search, start)
+        if newton.suits(groups, l2):
+            passes = newton.patience(search, start)
+            if passes:
+                start = _directly(search, start, passes)
+            newton.minimise(search, start)
+            start = search.point
+        _directly(search, start, budget)
         _by_multipliers(search)
     assert search.best is not None
     assert search.weights is not None
@@ -171,7 +230,7 @@ def minimise(
 
 
 def _lbfgs(
-    function: Callable[[Array], tuple[float, Array]], search: _Search, w: Array, iterations: int
+    function: Callable[[Array], tuple[float, Array]], search: Search, w: Array, iterations: int
 ) -> None:
     """Run L-BFGS in the search's metric, up to that many iterations."""
     from scipy.optimize import minimize
@@ -184,16 +243,16 @@ def _lbfgs(
     minimize(scaled, w / search.scale, jac=True, method="L-BFGS-B", options=options)
 
 
-def _directly(search: _Search, start: Array | None) -> None:
-    """Run L-BFGS on the objective, as long as the objective or its gradient falls.
+def _directly(search: Search, start: Array | None, passes: int) -> Array:
+    """Run L-BFGS on the objective, as long as the objective or its gradient falls; the best point after it.
 
-    Without a start it begins with a few steps towards the minimum for the reference distribution: if all
-    losses are equal, as at w = 0, every p is a worst case, and the gradient of one of them need not be a
-    descent direction.
+    It ends after about that many passes too. Without a start it begins with a few steps towards the minimum
+    for the reference distribution: if all losses are equal, as at w = 0, every p is a worst case, and the
+    gradient of one of them need not be a descent direction.
     """
 
     def nominal(w: Array) -> tuple[float, Array]:
-        losses, pull, answer, ridge = search.look(w)
+        _, losses, pull, answer, ridge = search.look(w)
         reference = search.reference
         value, gradient = float(reference @ losses) + ridge, pull(reference) + search.l2 * w
         proved = min(value, answer.upper_bound + ridge)
@@ -202,17 +261,18 @@ def _directly(search: _Search, start: Array | None) -> None:
 
     if start is None:
         _lbfgs(nominal, search, np.zeros(search.groups.dimension), NOMINAL)
-        assert search.best is not None
-        start = search.best[0]
+        start = search.point
     path: list[tuple[float, float]] = []
 
     def objective(w: Array) -> tuple[float, Array]:
-        losses, pull, answer, ridge = search.look(w)
+        _, losses, pull, answer, ridge = search.look(w)
         gradient = pull(answer.p) + search.l2 * w
         value = answer.value + ridge
         # p may be off the set by its violation, and pᵀf above the maximum by that much of the spread.
         off = float(answer.violation) * float(np.ptp(losses))
         search.prove(min(answer.value, answer.upper_bound) + ridge - off, gradient, answer.p)
+        if len(path) >= passes:
+            raise _Next
         path.append((search.upper, min(float(gradient @ gradient), path[-1][1] if path else np.inf)))
         if len(path) > WINDOW:
             (early, steep), (late, flat) = path[-1 - WINDOW], path[-1]
@@ -222,9 +282,10 @@ def _directly(search: _Search, start: Array | None) -> None:
 
     with suppress(_Next):
         _lbfgs(objective, search, start, search.budget)
+    return search.point
 
 
-def _by_multipliers(search: _Search) -> None:
+def _by_multipliers(search: Search) -> None:
     """Run the method of multipliers from the best point so far, until the search raises `_Enough`."""
     assert search.best is not None
     w, losses, answer, _ = search.best
@@ -240,7 +301,7 @@ def _by_multipliers(search: _Search) -> None:
 
         def augmented(w: Array, center: Array = center, softness: float = softness) -> tuple[float, Array]:
             nonlocal last
-            losses, pull, answer, ridge = search.look(w)
+            _, losses, pull, answer, ridge = search.look(w)
             p = projection.nearest(center + losses / softness, 0.05 * search.target / softness)
             gradient = pull(p) + search.l2 * w
             expected = float(p @ losses)
@@ -264,28 +325,40 @@ def _by_multipliers(search: _Search) -> None:
         before = slack
 
 
+def after(passes: int, report: Report | None) -> Report | None:
+    """The same report, of a search that begins after so many passes."""
+    if report is None:
+        return None
+    return lambda more, objective, gap: report(passes + more, objective, gap)
+
+
 def minimise_absolute(
-    problem: GroupedRegression, oracle: Any, l2: float, tolerance: float, budget: int
+    problem: GroupedRegression,
+    oracle: Any,
+    l2: float,
+    tolerance: float,
+    budget: int,
+    report: Report | None = None,
 ) -> Optimum:
     """Minimise the worst expected absolute loss, by at most `budget` >= 1 passes over the data.
 
     L-BFGS cannot pass the kinks of |r| = max over -1 <= s <= 1 of s·r. So each round solves the smooth
     problem in which a sample's loss is the maximum of s·r - width/2·(s - ŝ)²
-    (fdro_core/problems/linear.py), by `minimise` to a proved gap. Then ŝ ← s, the method of multipliers,
+    (fdro_core/problems/kernels.py), by `minimise` to a proved gap. Then ŝ ← s, the method of multipliers,
     and the width shrinks if that gains too little. The smooth losses are below the absolute ones, so a lower
     bound on their optimum is one on the optimum; and by at most 2·width, since |s - ŝ| <= 2, so that
     shrinking alone would be enough.
 
     The targets' deviation should be about 1. `evaluations` does not count the forward pass after each round.
     """
-    exact = problem.with_loss(absolute)
+    exact = problem.with_loss("absolute")
     signs, width, before, spent = np.zeros(problem.y.size), WIDTH, np.inf, 0
     best: tuple[float, Array, Array, Any] | None = None
     lower, weights = -np.inf, np.empty(0)
     accuracy, settled, start = 0.01, False, None
     while True:
-        smooth = problem.with_loss(partial(smoothed, width=width, center=signs))
-        found = minimise(smooth, oracle, l2, accuracy, budget - spent, start)
+        smooth = problem.with_loss("smoothed", width, signs)
+        found = minimise(smooth, oracle, l2, accuracy, budget - spent, start, after(spent, report))
         spent += found.evaluations
         start = found.w
         ridge = 0.5 * l2 * float(start @ start)
@@ -308,7 +381,7 @@ def minimise_absolute(
             _, w, losses, answer = best
             gap = max(upper - lower, 0.0)
             return Optimum(w, losses, answer, weights, gap, spent, settled)
-        signs = smooth.samples(smooth.scores(start))[1][:, 0]
+        signs = smooth.evaluate(start)[1].slopes[:, 0]
         accuracy = min(accuracy, max(0.25 * tolerance, 0.1 * slack / max(1.0, upper)))
         if slack > 0.3 * before:
             width *= 0.4

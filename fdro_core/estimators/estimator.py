@@ -1,133 +1,65 @@
-"""What both estimators share: settings, groups and the set, the solvers, the table of groups."""
+"""What both estimators share: groups and the set, the solvers, held-out comparisons, the summary."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from html import escape
-from numbers import Integral, Real
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from numbers import Real
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fdro_core.aspire.models.algorithm import AspireModels
-from fdro_core.errors import InvalidSetting
-from fdro_core.estimators import central, group_set
-from fdro_core.estimators.group_set import build_set, default_set
-from fdro_core.estimators.groups import Grouped, index_groups, warn_if_forgotten
+from fdro_core.errors import EstimatorWarning, InvalidSetting
+from fdro_core.estimators import diagnosis, group_set
+from fdro_core.estimators.held_out import (
+    Choice,
+    HeldOut,
+    Measured,
+    PoolingChoice,
+    choose_pooling,
+    choose_radius,
+)
+from fdro_core.estimators.labels import (
+    has_columns,
+    index_groups,
+    place_groups,
+    take_columns,
+    warn_if_forgotten,
+)
+from fdro_core.estimators.pooling import Coefficients, Task
+from fdro_core.estimators.settings import (
+    BY_CROSS_VALIDATION,
+    ConvergenceWarning,
+    GroupSettings,
+    _check_sample_weight,
+    check_is_fitted,
+    progress,
+    validate_data,
+)
+from fdro_core.estimators.tables import GroupTable
 from fdro_core.solving import solve
+from uncertainty_sets import UncertaintySet
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.errors import BackendMissing, InvalidInput
+from uncertainty_sets.errors import InvalidInput
 
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import accuracy_score
-    from sklearn.utils.class_weight import compute_sample_weight
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-except ImportError as error:
-    raise BackendMissing(
-        'fdro_core.sklearn needs scikit-learn 1.6 or newer: pip install "fdro[sklearn]"'
-    ) from error
-
-__all__ = [
-    "BaseEstimator",
-    "ClassifierMixin",
-    "ConvergenceWarning",
-    "GroupTable",
-    "RegressorMixin",
-    "RobustEstimator",
-    "_check_sample_weight",
-    "accuracy_score",
-    "check_classification_targets",
-    "check_is_fitted",
-    "clone",
-    "compute_sample_weight",
-    "validate_data",
-]
+if TYPE_CHECKING:
+    from uncertainty_sets.audit import Audit
 
 
-SOLVERS = ("central", "aspire-models")
-BY_CROSS_VALIDATION = "cv"
-ROUGHLY = 1e-3  # tolerance of the models in cross-validation, whose scores are no more exact
+class RobustEstimator(GroupSettings, ABC):
+    """A linear model for the worst distribution over groups of samples."""
 
+    # With metadata routing, groups that are given reach these methods without a request.
+    __metadata_request__predict = {"groups": True}  # noqa: RUF012  # scikit-learn reads it from the class
+    __metadata_request__score = {"groups": True}  # noqa: RUF012
 
-@dataclass(repr=False, eq=False)
-class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
-    """A linear model for the worst distribution over groups of samples.
-
-    A dataclass, so that the settings of both estimators are written once: scikit-learn reads them from the
-    signature of the `__init__` that this makes.
-    """
-
-    uncertainty_set: Any = None
-    _: KW_ONLY
-    budget: float | None = None
-    spread: ArrayLike | None = None
-    radius: float | str | None = None
-    set_parameters: Mapping[str, Any] | None = None
-    prior: Any = "samples"
-    l2: float = 1e-3
-    tolerance: float = 1e-4
-    steps: int | None = None
-    solver: str = "central"
-    seed: int = 0
-
-    # -- settings ---------------------------------------------------------------------------------------
-
-    def _check_settings(self) -> None:
-        if self.solver not in SOLVERS:
-            raise InvalidSetting(
-                f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {self.solver!r}"
-            )
-        l2: Any = self.l2  # users may pass any type
-        tolerance: Any = self.tolerance
-        steps: Any = self.steps
-        seed: Any = self.seed
-        for name, value in (("l2", l2), ("tolerance", tolerance), ("steps", steps), ("seed", seed)):
-            if isinstance(value, bool | np.bool_):  # which Python counts among the numbers
-                raise InvalidSetting(f"{name} must be a number, got {value!r}")
-        if not (isinstance(l2, Real) and 0.0 <= float(l2) < np.inf):
-            raise InvalidSetting(f"l2 must be a number >= 0, got {self.l2!r}")
-        if not (isinstance(tolerance, Real) and 0.0 < float(tolerance) < np.inf):
-            raise InvalidSetting(f"tolerance must be a finite number > 0, got {self.tolerance!r}")
-        if steps is not None and not (isinstance(steps, Integral) and int(steps) >= 1):
-            raise InvalidSetting(
-                f"steps must be a whole number, at least 1, or None for the default, got {self.steps!r}"
-            )
-        if not (isinstance(seed, Integral) and int(seed) >= 0):
-            raise InvalidSetting(f"seed must be a whole number >= 0, got {self.seed!r}")
-        if isinstance(self.radius, str) and self.radius != BY_CROSS_VALIDATION:
-            raise InvalidSetting(f"radius must be a number >= 0, 'cv' or None, got {self.radius!r}")
-
-    def _center(self, sizes: Array) -> Array:
-        """The centre q that `prior` describes."""
-        if isinstance(self.prior, str):
-            if self.prior not in {"samples", "uniform"}:
-                raise InvalidSetting(
-                    "prior must be 'samples', 'uniform', a number for each group or a mapping, "
-                    f"got {self.prior!r}"
-                )
-            given = sizes if self.prior == "samples" else np.ones(sizes.size)
-        elif isinstance(self.prior, Mapping):
-            missing = [group for group in self.groups_.tolist() if group not in self.prior]
-            if missing:
-                raise InvalidSetting(f"prior has no entry for group {missing[0]!r}")
-            given = np.array([self.prior[group] for group in self.groups_.tolist()])
-        else:
-            given = np.asarray(self.prior)
-        q = np.asarray(given, dtype=np.float64)
-        if q.shape != sizes.shape or not np.isfinite(q).all() or (q < 0).any() or not q.any():
-            raise InvalidSetting(
-                f"prior must be {sizes.size} numbers >= 0, one for each group and not all 0, "
-                f"got {self.prior!r}"
-            )
-        normed: Array = q / q.sum()
-        return normed
+    lower_is_better = False
+    """Whether a lower value of `_row` is the better one."""
 
     # -- samples and groups -----------------------------------------------------------------------------
 
@@ -141,7 +73,7 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
     def _arrange(
         self, X: Any, y: NDArray[Any], groups: Any, weight: Array | None
     ) -> tuple[Any, NDArray[Any], NDArray[np.intp], Array | None]:
-        """Set the groups, their prior and the set; return the samples that count, and their groups.
+        """Set the groups and their prior; return the samples that count, and their groups.
 
         A sample of weight 0 is as if it were not there.
         """
@@ -152,87 +84,143 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
             present, group = np.unique(group[kept], return_inverse=True)
             self.groups_ = self.groups_[present]
         self.group_sizes_ = np.bincount(group)
-        self.prior_ = self._center(np.bincount(group, weights=weight).astype(np.float64))
-        named = {"budget": self.budget, "spread": self.spread, "radius": self.radius}
-        chosen = default_set(named) if self.uncertainty_set is None else self.uncertainty_set
-        if self.radius == BY_CROSS_VALIDATION:
-            if groups is None:
+        self.prior_ = self._center(self.groups_, np.bincount(group, weights=weight).astype(np.float64))
+        if groups is None:
+            if self.radius == BY_CROSS_VALIDATION:
                 raise InvalidSetting(
                     "radius='cv' takes the size that is best for the worst group, and fit got no groups"
                 )
-            named["radius"] = self._best_radius(chosen, X, y, group, weight)
-        self.uncertainty_set_ = build_set(chosen, self.prior_, named, self.set_parameters)
-        if groups is None:
-            settings = (self.uncertainty_set, self.set_parameters, *named.values())
-            warn_if_forgotten(all(each is None for each in settings), level=3)
+            if self.interactions is not None:
+                raise InvalidSetting(
+                    f"interactions={self.interactions!r} gives each group coefficients of its own, and fit "
+                    "got no groups"
+                )
+            chosen = (self.uncertainty_set, self.radius, *self._set_parameters().values())
+            warn_if_forgotten(all(each is None for each in chosen), level=3)
         return X, y, group, weight
 
-    def _best_radius(
-        self, chosen: Any, X: Any, y: NDArray[Any], group: NDArray[np.intp], weight: Array | None
-    ) -> float:
-        """The radius that `group_set` chooses; the groups must be set."""
-        try:
-            any_size = build_set(chosen, self.prior_, {"radius": 1.0}, self.set_parameters)
-        except InvalidInput as error:
-            raise InvalidSetting(f"radius='cv' needs a set with a radius, such as 'kl': {error}") from error
-        prior = dict(zip(self.groups_.tolist(), self.prior_.tolist(), strict=True))
-
-        def score(radius: float, train: NDArray[np.bool_]) -> Array:
-            twin = clone(self).set_params(
-                uncertainty_set=chosen, radius=radius, prior=prior, tolerance=max(self.tolerance, ROUGHLY)
+    def _read(self, X: Any, groups: Any) -> tuple[Any, NDArray[np.intp]]:
+        """New samples and the places of their groups, -1 for one that training did not see."""
+        check_is_fitted(self)
+        groups = self._groups_of(X, groups)
+        if has_columns(X, self.group_columns_):
+            X, _, _ = take_columns(X, list(self.group_columns_))
+        X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+        if self.group_coef_ is None:
+            return X, np.full(X.shape[0], -1)
+        if groups is None:
+            warnings.warn(
+                "the model has coefficients by group and got no groups, so all samples get the shared ones; "
+                f"give {type(self).__name__}.predict(X, groups=...)",
+                EstimatorWarning,
+                stacklevel=3,
             )
-            with warnings.catch_warnings():  # the last fit, on all samples, says it if it must be said
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                twin.fit(
-                    X[train],
-                    y[train],
-                    groups=self.groups_[group[train]],
-                    sample_weight=None if weight is None else weight[train],
-                )
-            return self._goodness(y[~train], twin.predict(X[~train]))
+            return X, np.full(X.shape[0], -1)
+        return X, place_groups(self.groups_, groups, X.shape[0])
 
-        self.cross_validation_ = group_set.choose(
-            group_set.radii(any_size),
-            group_set.folds(y, group, self.seed),
-            group,
-            np.ones(y.size) if weight is None else weight,
-            score,
-        )
-        return self.cross_validation_.radius
-
-    @abstractmethod
-    def _goodness(self, y: NDArray[Any], predicted: NDArray[Any]) -> Array:
-        """How good each prediction is, higher is better: what `radius="cv"` compares."""
+    def _groups_of(self, X: Any, groups: Any) -> Any:
+        """The groups that are given, or in the columns that `fit` took them from; None if there are none."""
+        if groups is None and has_columns(X, self.group_columns_):
+            groups = list(self.group_columns_)
+        return take_columns(X, groups)[1]
 
     # -- training ---------------------------------------------------------------------------------------
 
-    def _solve(
+    @abstractmethod
+    def _task(
         self,
-        problem: Grouped,
-        l2: float,
-        worker: Callable[[Array, NDArray[Any]], Any],
-        unit: float = 1.0,
-        minimise: Callable[..., central.Optimum] = central.minimise,
-    ) -> Array:
-        """Return the solution w, and set what describes it.
+        X: Any,
+        y: NDArray[Any],
+        group: NDArray[np.intp],
+        weight: Array | None,
+        prior: Array,
+        pooling: float,
+    ) -> Task:
+        """What is minimised over these samples; every group of the prior has some."""
 
-        Args:
-            problem: all samples.
-            l2: its ridge.
-            worker: makes a local problem for the driver from a group's samples.
-            unit: what a loss of 1 in `problem` is in the user's units.
-            minimise: the solver if solver="central".
-        """
+    @abstractmethod
+    def _measure(self, task: Task, scores: Array, y: NDArray[Any]) -> tuple[Array, Array]:
+        """Each sample's loss and score, in the user's units."""
+
+    @abstractmethod
+    def _constant(self, y: NDArray[Any], share: Array, tested: NDArray[Any]) -> tuple[Array, Array]:
+        """Loss and score on `tested` of the best constant for y with weights `share` that sum to 1."""
+
+    @abstractmethod
+    def _row(self, mean: Array, square: Array, count: Array) -> tuple[Array, Array, Array]:
+        """What is shown of scores with these means and mean squares: value and ends of an interval."""
+
+    @abstractmethod
+    def _goodness(self, found: Measured) -> Array:
+        """How good each prediction is, higher is better: what radius="cv" compares."""
+
+    def _train(
+        self,
+        X: Any,
+        y: NDArray[Any],
+        group: NDArray[np.intp],
+        weight: Array | None,
+        worker: Callable[[Task, Array, NDArray[Any]], Any],
+    ) -> tuple[Task, Coefficients]:
+        """Choose pooling and radius, solve, compare on held-out folds; set what describes the result."""
+        given = self._set_parameters()
+        wanted = group_set.default_set(given) if self.uncertainty_set is None else self.uncertainty_set
+        by_radius = self.radius == BY_CROSS_VALIDATION
+        if self.radius is not None and not by_radius:
+            given["radius"] = self.radius
+
+        def make(**size: float) -> UncertaintySet:
+            return group_set.build_set(wanted, self.prior_, {**given, **size}, self._get_param_names())
+
+        by_pooling = self.interactions is not None and self.pooling == BY_CROSS_VALIDATION
+        self.pooling_ = float(self.pooling) if self.interactions is not None and not by_pooling else 0.0
+        self.cross_validation_: Choice | None = None
+        self.pooling_cross_validation_: PoolingChoice | None = None
+        self.comparison_: diagnosis.Comparison | None = None
+        self.ceiling_: diagnosis.Ceiling | None = None
+        self.uncertainty_set_ = make()
+        held, tried = None, []
+        if by_radius or by_pooling:
+            held = HeldOut(self, X, y, group, weight, self.prior_, self.seed, self.tolerance)
+        measured: Measured | None = None
+        if held is not None and by_pooling:
+            self.pooling_cross_validation_, measured = choose_pooling(held, self.uncertainty_set_)
+            self.pooling_ = self.pooling_cross_validation_.pooling
+        if held is not None and by_radius:
+            try:
+                sizes = group_set.radii(make(radius=1.0))
+            except InvalidInput as error:
+                raise InvalidSetting(
+                    f"radius='cv' needs a set with a radius, such as 'kl': {error}"
+                ) from error
+            tried = [held.measure(make(radius=size), self.pooling_) for size in sizes.tolist()]
+            scores = np.array([held.by_group(self._goodness(each)) for each in tried])
+            self.cross_validation_ = choose_radius(sizes, scores)
+            self.uncertainty_set_ = make(radius=self.cross_validation_.radius)
+            measured = tried[int(np.flatnonzero(sizes == self.cross_validation_.radius)[0])]
+        names = given if self.cross_validation_ is None else [*given, "radius"]
+        self.not_given_ = group_set.not_given(wanted, self.uncertainty_set_, names)
+        task = self._task(X, y, group, weight, self.prior_, self.pooling_)
+        model = task.decode(self._solve(task, worker))
+        self._start = self.groups_.tolist(), model
+        if held is not None and measured is not None:
+            self._diagnose(held, measured, tried, make())
+        return task, model
+
+    def _solve(self, task: Task, worker: Callable[[Task, Array, NDArray[Any]], Any]) -> Array:
+        """The solution in the task's parameters; sets what describes it."""
+        problem, unit = task.problem, task.unit
         if self.solver == "central":
             steps = 2000 if self.steps is None else self.steps
-            found = minimise(problem, self.uncertainty_set_, l2, self.tolerance, steps)
+            report = progress(int(self.verbose), unit) if self.verbose else None
+            found = task.minimise(self.uncertainty_set_, self.tolerance, steps, self._warm(task), report)
             if not found.converged:
                 warnings.warn(
                     f"{type(self).__name__} stopped after {found.evaluations} passes with a gap of "
                     f"{unit * found.gap:.2g}; the tolerance is {self.tolerance:g}; scale the features "
                     "(StandardScaler), raise steps or l2",
                     ConvergenceWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
             w, losses, weights = found.w, found.losses, found.weights
             gap, self.n_iter_ = found.gap, found.evaluations
@@ -243,18 +231,48 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
                 )
             X = problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X
             rows = [np.flatnonzero(problem.group == g) for g in range(problem.sizes.size)]
-            workers = [worker(X[of], problem.y[of]) for of in rows]
+            workers = [worker(task, X[of], problem.labels[of]) for of in rows]
             config = AspireModels(iterations=self.steps, seed=self.seed)
             result = solve(workers, self.uncertainty_set_, algorithm=config)
-            w, weights = result.w, result.weights
+            w, weights = problem.from_columns(result.w), result.weights
             losses, _ = problem.evaluate(w)
             gap, self.n_iter_ = result.gap, result.iterations
         self.weights_, self.gap_ = weights, unit * gap
         self.group_losses_ = unit * losses
         self.worst_group_ = self.groups_[int(np.argmax(losses))]
         self.worst_case_ = self.uncertainty_set_.worst_case(self.group_losses_)
-        self.objective_ = float(self.worst_case_.value) + unit * 0.5 * l2 * float(w @ w)
+        self.objective_ = float(self.worst_case_.value) + unit * 0.5 * task.l2 * float(w @ w)
         return w
+
+    def _warm(self, task: Task) -> Coefficients | None:
+        """Where training starts: the last fit's coefficients with warm_start, if they have the same shape."""
+        if not (self.warm_start and hasattr(self, "_start")):
+            return None
+        groups, model = self._start
+        if model.shared.shape != task.shape:
+            return None
+        return model if groups == self.groups_.tolist() else Coefficients(model.shared)
+
+    def _diagnose(
+        self, held: HeldOut, measured: Measured, tried: list[Measured], usual: UncertaintySet
+    ) -> None:
+        """Compare the fit with simpler models and with coefficients by group, and warn.
+
+        The latter have the usual radius: one chosen for a shared model can be far too large for them.
+        """
+        shared = self.pooling_ == 0.0
+        chosen = measured if shared else held.measure(self.uncertainty_set_, 0.0)
+        plain = tried[0] if shared and tried else None  # the smallest radius tried is 0
+        is_pooled = self.interactions is not None
+        pooled = measured if is_pooled else held.measure(usual, diagnosis.ALTERNATIVE)
+        fitted = "pooled" if is_pooled else "chosen"
+        self.comparison_ = diagnosis.compare(self, held, self.groups_.tolist(), chosen, pooled, plain, fitted)
+        self.ceiling_ = diagnosis.ceiling(
+            self, held.X, held.y, held.group, held.weight, self.prior_, self.seed
+        )
+        found = diagnosis.remarks(self.comparison_, self.ceiling_, not is_pooled)
+        if found and not is_pooled:
+            warnings.warn("; ".join([*found, diagnosis.REMEDY]), EstimatorWarning, stacklevel=4)
 
     # -- what was learned -------------------------------------------------------------------------------
 
@@ -263,11 +281,11 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
 
         Its columns are the samples in training, the prior, the weight that trained the model and the training
         loss. With radius="cv" the score on held-out folds follows. If X, y and groups are given, data that
-        training did not see, their samples and the scores there follow.
+        training did not see, their samples and the scores there follow. After a fit with "cv" a second table
+        compares the model on held-out folds with a constant, radius 0, even weights of the groups, the set
+        with shared coefficients, and the set with coefficients by group.
         """
         check_is_fitted(self)
-        if X is not None and groups is None:
-            raise ValueError("summary(X, y, groups) needs the groups of the new samples, got none")
         worst = -self.group_losses_
         columns: dict[str, list[Any]] = {
             "group": self.groups_.tolist(),
@@ -276,111 +294,92 @@ class RobustEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn
             "weight": self.weights_.tolist(),
             "loss": self.group_losses_.tolist(),
         } | self._training_columns()
-        if hasattr(self, "cross_validation_"):
+        if self.cross_validation_ is not None:
             found = self.cross_validation_
             scores = found.scores[int(np.flatnonzero(found.radii == found.radius)[0])]
-            columns[f"cross-validated {self._score_name()}"] = self._shown(scores).tolist()
+            columns |= self._held_out_column(scores)
         if X is not None:
-            names, index = index_groups(groups, len(y))
-            unknown = [name for name in names.tolist() if name not in columns["group"]]
-            if unknown:
-                raise ValueError(f"group {unknown[0]!r} was not in training")
-            good = self._goodness(np.asarray(y), self.predict(X))
-            place = {name: number for number, name in enumerate(names.tolist())}
-            rows = [good[index == place[name]] if name in place else good[:0] for name in columns["group"]]
-            columns |= self._test_columns(rows)
-            worst = np.array([each.mean() if each.size else np.inf for each in rows])
+            given = self._groups_of(X, groups)
+            if given is None:
+                raise ValueError("summary(X, y, groups) needs the groups of the new samples, got none")
+            place = place_groups(self.groups_, given, len(y))
+            if (place < 0).any():
+                unknown = index_groups(given, len(y))
+                name = unknown[0].tolist()[unknown[1][int(np.argmin(place))]]
+                raise ValueError(f"group {name!r} was not in training")
+            rows = [np.flatnonzero(place == g) for g in range(self.groups_.size)]
+            worst, found_new = self._test_columns(np.asarray(y), self.predict(X, groups=given), rows)
+            columns |= {"new samples": [each.size for each in rows]} | found_new
         order = np.argsort(worst, kind="stable")
-        title = (
-            f"{type(self).__name__} for the worst of {len(order)} groups in {self._describe_set()}\n"
-            f"objective {self.objective_:.4f}, at most {self.gap_:.1e} above the minimum"
-        )
-        return GroupTable(title, [{name: values[g] for name, values in columns.items()} for g in order])
+        table = [{name: values[g] for name, values in columns.items()} for g in order]
+        if self.comparison_ is None:
+            return GroupTable(self._title(), table)
+        said = diagnosis.remarks(self.comparison_, self.ceiling_, self.interactions is None)
+        return GroupTable(self._title(), table, self.comparison_.rows, said)
 
-    def _describe_set(self) -> str:
+    def audit(self, X: Any, y: Any, groups: Any = None, *, scoring: Any = None, **options: Any) -> Audit:
+        """Ask how far the world may move before the model fails, on data that training did not see.
+
+        Args:
+            X, y: new data.
+            groups: of its samples, as `fit` takes them; a model by group predicts with them.
+            scoring: what a loss is, a scorer of scikit-learn that is a mean over samples; None: errors of a
+                classifier, absolute errors of a regressor.
+            options: of `uncertainty_sets.audit.Audit`, such as covariates and clusters; a regressor's losses
+                have no known bounds unless `bounds` says so.
+        """
+        from uncertainty_sets.audit import Audit, losses_of
+
+        groups = self._groups_of(X, groups)
+        model: Any = self
+        if self.group_coef_ is not None:
+            of_them = ("predict", "predict_proba")
+            model = SimpleNamespace(
+                **{
+                    name: partial(getattr(self, name), groups=groups)
+                    for name in of_them
+                    if hasattr(self, name)
+                },
+                **({"classes_": self.classes_} if hasattr(self, "classes_") else {}),
+            )
+        losses = losses_of(model, X, y, scoring)
+        if scoring is not None or not hasattr(self, "classes_"):
+            options.setdefault("bounds", None)
+        return Audit(losses, groups=groups, **options)
+
+    def _title(self) -> str:
         size = getattr(self.uncertainty_set_, "radius", None)
         name = type(self.uncertainty_set_).__name__
-        return name if size is None or np.ndim(size) else f"{name} of radius {float(size):.3g}"
+        shown = name if size is None or np.ndim(size) else f"{name} of radius {float(size):.3g}"
+        filled = [
+            f"{key} = {value:.3g}" if np.ndim(value) == 0 and isinstance(value, Real) else key
+            for key, value in self.not_given_.items()
+        ]
+        lines = [f"{type(self).__name__} for the worst of {len(self.groups_)} groups in {shown}"]
+        if filled:
+            lines.append(f"not given, so by default: {', '.join(filled)}")
+        if self.interactions is not None:
+            lines.append(f"coefficients by group with pooling {self.pooling_:g}")
+        gap = f"at most {self.gap_:.1e} above the minimum"
+        if self.objective_ > 0.0:
+            gap += f", relative {self.gap_ / self.objective_:.1e}"
+        return "\n".join([*lines, f"objective {self.objective_:.4g}, {gap}"])
 
+    @abstractmethod
     def _training_columns(self) -> dict[str, list[Any]]:
         """More columns about the training data."""
-        return {}
 
     @abstractmethod
-    def _score_name(self) -> str:
-        """What `_shown` of a `_goodness` is called."""
+    def _held_out_column(self, goodness: Array) -> dict[str, list[Any]]:
+        """The column about the groups' mean `_goodness` in cross-validation."""
 
     @abstractmethod
-    def _shown(self, goodness: Array) -> Array:
-        """A mean of `_goodness` as users know it."""
-
-    def _test_columns(self, goodness: list[Array]) -> dict[str, list[Any]]:
-        """The columns about new data, from every group's `_goodness`."""
-        means = [float(each.mean()) if each.size else np.nan for each in goodness]
-        return {
-            "new samples": [each.size for each in goodness],
-            self._score_name(): self._shown(np.array(means)).tolist(),
-        }
+    def _test_columns(
+        self, y: NDArray[Any], predicted: NDArray[Any], rows: list[NDArray[np.intp]]
+    ) -> tuple[Array, dict[str, list[Any]]]:
+        """What puts the groups in order, the worst lowest, and the columns about new data."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-class GroupTable(Sequence[Mapping[str, Any]]):
-    """One row per group, the worst first; prints as text, and as a table in a notebook.
-
-    A row is a mapping from column to value: ``table[0]["group"]``. `pandas.DataFrame(table)` takes it.
-    """
-
-    def __init__(self, title: str, rows: Sequence[Mapping[str, Any]], shown: int = 20) -> None:
-        self.title, self._rows, self._shown = title, list(rows), shown
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return iter(self._rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._rows[place]
-
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        head = list(self._rows[0])
-        return head, [[_text(row[name]) for name in head] for row in self._rows[: self._shown]]
-
-    def _left_out(self) -> str:
-        more = len(self._rows) - self._shown
-        return f"{more} more groups" if more > 0 else ""
-
-    def __str__(self) -> str:
-        head, cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if place == 0 else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in [head, *cells]
-        ]
-        return "\n".join(filter(None, [self.title, *lines, self._left_out()]))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        head, cells = self._cells()
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
-        )
-        names = "".join(f"<th>{escape(name)}</th>" for name in head)
-        return (
-            f"<p>{escape(self.title)}</p><table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>"
-            f"{self._left_out()}"
-        )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return " to ".join(f"{each:.3f}" for each in value)
-    return f"{value:.3f}" if isinstance(value, float) else str(value)

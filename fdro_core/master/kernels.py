@@ -51,6 +51,17 @@ def add(total: Vector, part: float, point: Vector) -> None:
         total[i] += part * point[i]
 
 
+@entry("squares")
+@summing
+def follow_squares(squares: Vector, gradient: Vector, rate: float) -> float:
+    """v += rate·(g² - v), in place; the mean of v."""
+    total = 0.0
+    for i in range(gradient.size):
+        squares[i] += rate * (gradient[i] * gradient[i] - squares[i])
+        total += squares[i]
+    return total / gradient.size
+
+
 @entry("book")
 @kernel
 def enter(book: Vector, size: float, sent: float) -> None:

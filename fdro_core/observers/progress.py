@@ -64,3 +64,7 @@ class Progress:
                 self._bar.console.print(words, markup=False)
             self._bar.stop()
             self._bar = None
+
+
+ProgressBar = Progress
+"""The same, by the name that other libraries have for it."""

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from uncertainty_sets.arrays import Array, Indices, Matrix, SingleMatrix, SingleVector, Vector
+from uncertainty_sets.arrays import Array, Cube, Indices, Matrix, SingleMatrix, SingleVector, Vector
+from uncertainty_sets.kernels.exponential import exp, log
 from uncertainty_sets.kernels.jit import entry, summing
+from uncertainty_sets.kernels.scan import larger, largest, smaller
 
 # -- linear problems -----------------------------------------------------------------------------------
 
@@ -57,12 +59,169 @@ def cross_entropy(scores: Matrix, labels: Indices) -> float:
     return total * share
 
 
-@entry("scores", "losses")
+# -- linear models of all groups at once ----------------------------------------------------------------
+# Samples are taken in blocks: a block's rows are still in the cache when the slopes are known, so that X is
+# read once for losses and gradients.
+
+BLOCK = 128
+LOGISTIC, SQUARED, HUBER, ABSOLUTE, SMOOTHED, SOFTMAX = 0, 1, 2, 3, 4, 5
+"""What a sample loses at its score s and its number y: log(1 + e^(-ys)); of the residual r = s - y the losses
+of linear.py, with `width` for Huber's epsilon and the smoothed loss's width; or the cross-entropy of label y,
+with one score for each class."""
+
+
+# Loops start at 0: numba looks for negative indices in others, which keeps them from vector units.
+
+
 @summing
-def cross_entropies(scores: Matrix, labels: Indices, losses: Vector) -> None:
-    """Write each sample's cross-entropy into `losses`; the scores become its gradient, softmax - one-hot."""
-    for i in range(labels.size):
-        losses[i] = _one_sample(scores, i, labels[i], 1.0)
+def _logistic(y: Array, slopes: Array, losses: Array, bends: Array) -> None:
+    for i in range(losses.size):
+        m = -y[i] * slopes[i]
+        e = exp(-abs(m))
+        share = 1.0 / (1.0 + e)
+        losses[i] = larger(m, 0.0) + log(1.0 + e)
+        slopes[i] = -y[i] * (share if m >= 0.0 else e * share)
+        bends[i] = y[i] * y[i] * (e * share) * share
+
+
+@summing
+def _squared(y: Array, slopes: Array, losses: Array, bends: Array) -> None:
+    for i in range(losses.size):
+        r = slopes[i] - y[i]
+        losses[i] = 0.5 * r * r
+        slopes[i] = r
+        bends[i] = 1.0
+
+
+@summing
+def _huber(y: Array, width: float, slopes: Array, losses: Array, bends: Array) -> None:
+    for i in range(losses.size):
+        r = slopes[i] - y[i]
+        s = smaller(larger(r, -width), width)
+        losses[i] = s * (r - 0.5 * s)
+        slopes[i] = s
+        bends[i] = 1.0 if abs(r) <= width else 0.0
+
+
+@summing
+def _absolute(y: Array, slopes: Array, losses: Array, bends: Array) -> None:
+    for i in range(losses.size):
+        r = slopes[i] - y[i]
+        losses[i] = abs(r)
+        slopes[i] = 1.0 if r > 0.0 else (-1.0 if r < 0.0 else 0.0)
+        bends[i] = 0.0
+
+
+@summing
+def _smoothed(y: Array, width: float, center: Array, slopes: Array, losses: Array, bends: Array) -> None:
+    for i in range(losses.size):
+        r = slopes[i] - y[i]
+        s = smaller(larger(center[i] + r / width, -1.0), 1.0)
+        move = s - center[i]
+        losses[i] = s * r - 0.5 * width * move * move
+        slopes[i] = s
+        bends[i] = 1.0 / width if abs(s) < 1.0 else 0.0
+
+
+@summing
+def _softmax(y: Array, slopes: Array, losses: Array) -> None:
+    classes = slopes.size // losses.size
+    for i in range(losses.size):
+        row = slopes[i * classes : (i + 1) * classes]
+        top = largest(row)
+        for c in range(classes):
+            row[c] -= top
+        losses[i] = -row[int(y[i])]
+    for k in range(slopes.size):
+        slopes[k] = exp(slopes[k])
+    for i in range(losses.size):
+        row = slopes[i * classes : (i + 1) * classes]
+        mass = 0.0
+        for c in range(classes):
+            mass += row[c]
+        for c in range(classes):
+            row[c] /= mass
+        row[int(y[i])] -= 1.0
+        losses[i] += log(mass)
+
+
+@summing
+def _block(
+    first: int, after: int, kind: int, y: Array, width: float, center: Array, slopes: Array, losses: Array,
+    bends: Array,
+) -> None:  # fmt: skip
+    outputs = slopes.size // losses.size
+    y, losses, bends = y[first:after], losses[first:after], bends[first:after]
+    slopes = slopes[first * outputs : after * outputs]
+    if kind == LOGISTIC:
+        _logistic(y, slopes, losses, bends)
+    elif kind == SQUARED:
+        _squared(y, slopes, losses, bends)
+    elif kind == HUBER:
+        _huber(y, width, slopes, losses, bends)
+    elif kind == ABSOLUTE:
+        _absolute(y, slopes, losses, bends)
+    elif kind == SMOOTHED:
+        _smoothed(y, width, center[first:after], slopes, losses, bends)
+    else:
+        _softmax(y, slopes, losses)
+
+
+@entry("slopes", "losses", "bends")
+@summing
+def sample_losses(
+    kind: int, y: Vector, width: float, center: Vector, slopes: Vector, losses: Vector, bends: Vector
+) -> None:
+    """Each sample's loss, and its slope in place of its scores; its second derivative if it has one score.
+
+    Args:
+        kind: LOGISTIC, …, SOFTMAX.
+        y: a number for each sample: ±y of the logistic loss, the target, or the label.
+        width, center: of the kinds that have them; else `center` may be empty.
+        slopes: the scores, one after the other for each sample.
+        losses: one for each sample.
+        bends: one for each sample; empty with SOFTMAX.
+    """
+    for first in range(0, losses.size, BLOCK):
+        _block(first, min(first + BLOCK, losses.size), kind, y, width, center, slopes, losses, bends)
+
+
+@entry("slopes", "losses", "bends", "jacobian")
+@summing
+def linear_losses(
+    X: Matrix, W: Matrix, kind: int, y: Vector, width: float, center: Vector, group: Indices, share: Vector,
+    slopes: Vector, losses: Vector, bends: Vector, jacobian: Cube,
+) -> None:  # fmt: skip
+    """`sample_losses` at the scores X W' + b, and every group's gradient in the same pass over X.
+
+    Args:
+        X: (samples, features).
+        W: (outputs, features + 1), with b last.
+        kind, y, width, center, slopes, losses, bends: see `sample_losses`; `slopes` need not hold scores.
+        group: each sample's.
+        share: of each sample in its group.
+        jacobian: (groups, outputs, features + 1); without groups no gradient is made.
+    """
+    outputs, features = W.shape[0], X.shape[1]
+    for first in range(0, losses.size, BLOCK):
+        after = min(first + BLOCK, losses.size)
+        for i in range(first, after):
+            row = X[i]
+            for c in range(outputs):
+                weights, total = W[c], 0.0
+                for j in range(features):
+                    total += row[j] * weights[j]
+                slopes[i * outputs + c] = total + weights[features]
+        _block(first, after, kind, y, width, center, slopes, losses, bends)
+        if jacobian.shape[0]:
+            for i in range(first, after):
+                row = X[i]
+                for c in range(outputs):
+                    part = share[i] * slopes[i * outputs + c]
+                    sums = jacobian[group[i], c]
+                    for j in range(features):
+                        sums[j] += part * row[j]
+                    sums[features] += part
 
 
 # -- networks ------------------------------------------------------------------------------------------

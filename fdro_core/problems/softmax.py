@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fdro_core import digests
-from fdro_core.problems.kernels import cross_entropies, cross_entropy, ridge
+from fdro_core.problems.kernels import SOFTMAX, cross_entropy, ridge, sample_losses
 from fdro_core.problems.shared import as_labels, as_matrix, batch, check_l2
 from uncertainty_sets.arrays import Array, Indices
 
@@ -59,7 +59,8 @@ class SoftmaxRegression:
         """Every given sample's cross-entropy and its gradient, (len(rows), p), without the ridge."""
         X, losses = self.X[rows], np.empty(len(rows))
         scores = X @ w.reshape(-1, self.classes)
-        cross_entropies(scores, self.y[rows], losses)
+        none = np.empty(0)
+        sample_losses(SOFTMAX, self.y[rows].astype(np.float64), 0.0, none, scores.reshape(-1), losses, none)
         return losses, (X[:, :, None] * scores[:, None, :]).reshape(len(rows), -1)
 
     def penalty(self, w: Array) -> tuple[float, Array]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -64,14 +65,14 @@ class Tunable:
         space: the values to draw from; None: the indices of the workers, each tried at least once.
         field: the algorithm's field that the value is for; "" if it has the setting's own name.
         unit: what one unit of the value is in that field: "1" itself, "1/L" the inverse of the workers'
-            largest curvature, "N" the number of workers.
+            largest curvature, "N" the number of workers, "√N" its root.
         informed: default and space to use instead if the prior carries information; None: the same ones.
     """
 
     default: Any
     space: Space | None
     field: str = ""
-    unit: Literal["1", "1/L", "N"] = "1"
+    unit: Literal["1", "1/L", "N", "√N"] = "1"
     informed: tuple[Any, Space] | None = None
 
     def search(self, workers: int, informed: bool) -> tuple[Any, Space]:
@@ -87,10 +88,14 @@ class Tunable:
         return self.default, self.space
 
     def value(self, chosen: Any, workers: int, curvature: float) -> Any:
-        """Convert a searched value into the field's own unit."""
-        if self.unit == "1/L":
-            return chosen / curvature
-        return workers * chosen if self.unit == "N" else chosen
+        """Convert a searched value into the field's own unit.
+
+        >>> Tunable(0.006, None, unit="√N").value(0.01, workers=25, curvature=2.0)
+        0.05
+        """
+        if self.unit == "1":
+            return chosen
+        return chosen * {"1/L": 1.0 / curvature, "N": workers, "√N": sqrt(workers)}[self.unit]
 
 
 @dataclass(frozen=True)
@@ -119,8 +124,14 @@ class Compared(Protocol):
 STEP = Tunable(0.5, Range(0.1, 10.0), unit="1/L")
 """A gradient method's step."""
 
-PRECONDITIONED_STEP = Tunable(0.006, Range(6e-4, 0.6))
-"""The longest step in a metric that follows the gradients: no multiple of 1/L, since their scale cancels."""
+ARRIVALS_STEP = Tunable(0.5, Range(0.1, 100.0), unit="1/L")
+"""That of a method that mixes arrivals: where each counts little, good ones are far beyond 1/L."""
+
+ARRIVALS_LOCAL_STEPS = Tunable(5, Choice((1, 2, 5, 10)))
+"""Its local steps: one too, for many of a fast worker lead away from what the others want."""
+
+PRECONDITIONED_STEP = Tunable(0.006, Range(6e-4, 0.6), unit="√N")
+"""The longest step in a metric that follows the replies: no multiple of 1/L, since their scale cancels."""
 
 PRECONDITIONED = Variant(
     "+ P", {"preconditioner": "gradients", "averaging": 0.1}, {"step": PRECONDITIONED_STEP}

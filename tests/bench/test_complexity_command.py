@@ -325,3 +325,20 @@ def test_the_page_is_written_from_the_results(folder, document, tmp_path, capsys
 def test_the_readme_shows_the_committed_results():
     text = (page.ROOT / "README.md").read_text(encoding="utf-8")
     assert page.with_times(text, load(page.RESULTS / "complexity")) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("missing", "there is no module or file missing"),
+        ("missing.sets", "No module named 'missing'"),
+        ("missing.py", "No module named 'missing'"),
+        ("some/missing.py", "there is no Python file of that name"),
+    ],
+)
+def test_a_module_that_is_not_there_is_named(given, said, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        complexity.main(["--quick", "--with", given, "--out", str(tmp_path)])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

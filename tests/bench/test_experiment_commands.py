@@ -87,11 +87,12 @@ def test_a_method_and_data_of_ones_own(tmp_path):
     assert "paper" not in table  # it has nothing on this data
 
 
-def test_own_methods_that_cannot_be_searched_are_refused(tmp_path):
+def test_own_methods_that_cannot_be_searched_are_refused(tmp_path, capsys):
     with pytest.raises(ValueError, match="search and default must name the same settings"):
         methods.register(methods.Method("mine", methods.ease(), {"step": methods.Range(0.1, 1.0)}, {}))
-    with pytest.raises(SystemExit, match="there is no Python file"):
+    with pytest.raises(SystemExit, match="2"):
         run(["heterogeneity", "--quick", "--with", str(tmp_path / "none.py")])
+    assert "there is no Python file" in capsys.readouterr().err
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")
     with pytest.raises(ZeroDivisionError):

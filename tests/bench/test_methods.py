@@ -31,7 +31,7 @@ def test_every_baseline_has_a_row_with_the_preconditioner():
         assert dict(row.search) == dict(plain.search) | {"step": methods.Range(6e-4, 0.6)}
         assert dict(row.default) == dict(plain.default) | {"step": 0.006}
         made, usual = row.config(setup, row.default), plain.config(setup, plain.default)
-        assert replace(usual, preconditioner="gradients", averaging=0.1, step=0.006) == made
+        assert replace(usual, preconditioner="gradients", averaging=0.1, step=0.012) == made  # 0.006√4
 
 
 @pytest.mark.parametrize("name", ["FedAsync", "FedBuff", "FedBuff + P", "ACE", "ACE + P"])
@@ -59,7 +59,10 @@ def test_a_new_baseline_gets_both_rows_by_itself(monkeypatch):
 def test_steps_are_searched_in_the_same_range_for_everyone():
     known = methods.registry(4)
     steps = {name: row.search["step"] for name, row in known.items() if "step" in row.search}
-    assert {space for name, space in steps.items() if not name.endswith("+ P")} == {methods.Range(0.1, 10.0)}
+    for name, space in steps.items():
+        wide = name in {"FedBuff", "FedAsync"}  # an arrival counts little there
+        if not name.endswith("+ P"):
+            assert space == methods.Range(0.1, 100.0 if wide else 10.0), name
     assert known["AFL"].search["weight_step"] == methods.Range(1e-4, 0.3)
     assert known["AspireModels"].search["model_step"] == steps["AFL + P"] == methods.Range(6e-4, 0.6)
 
@@ -71,7 +74,7 @@ def test_the_papers_rows_and_ours_are_two_classes_each_with_its_settings():
         local = {"local_steps"} if papers.endswith("_per") else set()
         assert set(known[ours].search) == {"model_step", "weight_step", "budget"} | local
         made = known[ours].config(setup, known[ours].default)
-        assert (type(made), made.model_step, made.weight_step) == (AspireModels, 0.006, 0.1)
+        assert (type(made), made.model_step, made.weight_step) == (AspireModels, 0.006 * np.sqrt(3), 0.1)
         made.check(3, known[ours].uncertainty_set(setup, {}))
         assert set(full[ours].search) == {"budget"} | local
         assert (
@@ -122,8 +125,9 @@ def test_hundreds_of_workers_search_longer_steps():
     few, many = methods.registry(100), methods.registry(101)
     for name, setting, usual, longer in (
         ("AFL", "step", methods.Range(0.1, 10.0), methods.Range(0.1, 1000.0)),
-        ("AFL + P", "step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 6.0)),
-        ("AspireModels", "model_step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 6.0)),
+        ("FedBuff", "step", methods.Range(0.1, 100.0), methods.Range(0.1, 1000.0)),
+        ("AFL + P", "step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 0.6)),  # in units of √N
+        ("AspireModels", "model_step", methods.Range(6e-4, 0.6), methods.Range(6e-4, 0.6)),
     ):
         assert few[name].search[setting] == usual
         assert many[name].search[setting] == longer

@@ -113,15 +113,43 @@ def test_hospitals_are_those_of_the_example() -> None:
 @pytest.mark.thorough
 def test_the_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert groups.main(["--quick", "--out", str(tmp_path)]) == 0
+    assert "too short to compare methods" in (tmp_path / "tables.md").read_text(encoding="utf-8")
     text = (tmp_path / "tables.md").read_text()
     assert "**digits-rotated (chosen on)**" in text
-    assert text.count("RobustClassifier(radius=") == 2
+    for title in (
+        "Worst group on test data",
+        "Processor seconds of fit",
+        'Worst group of interactions="groups"',
+    ):
+        assert f"**{title}" in text
     records = groups.measure("hospitals", 0)
     assert [r["method"] for r in records] == list(groups.METHODS)
     for record in records:
         assert record["worst"] == pytest.approx(min(record["groups"].values()), abs=1e-4)
     by_method = {r["method"]: r["worst"] for r in records}
-    assert by_method["RobustClassifier()"] > by_method["LogisticRegression"]
+    assert by_method["RobustClassifier()"] > by_method["LogisticRegression"] > by_method["constant"]
+    assert by_method['interactions="groups"'] > by_method["RobustClassifier()"]
+
+
+def test_a_resumed_benchmark_keeps_its_splits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    few = {name: groups.METHODS[name] for name in ("constant", groups.REFERENCE, groups.OURS)}
+    monkeypatch.setattr(groups, "METHODS", few)
+    monkeypatch.setattr(groups, "remedies", groups.times)
+    options = ["--data", "hospitals", "--out", str(tmp_path), "--repeats"]
+    assert groups.main([*options, "2"]) == 0
+    first = (tmp_path / "runs.jsonl").read_text()
+    assert first.count("\n") == 6
+    assert groups.main([*options, "3", "--resume"]) == 0
+    again = (tmp_path / "runs.jsonl").read_text()
+    assert again.startswith(first), "seconds would differ if they had been measured again"
+    assert again.count("\n") == 9
+
+
+def test_the_island_is_reversed() -> None:
+    found = load("island", seed=3, samples=8000)
+    assert [client.name for client in found.clients] == [*"ABCDEF", "island"]
+    slopes = [client.X_train.T @ (client.y_train - 0.5) / client.y_train.size for client in found.clients]
+    assert slopes[0] @ slopes[1] > 0 > slopes[0] @ slopes[-1]
 
 
 def test_data_that_is_not_there_is_left_out(

@@ -65,6 +65,15 @@ def test_a_short_soak_of_every_question(name):
     assert not record.failures, explain(record)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", range(18))
+def test_every_kind_of_centre_for_budgets_shared_by_a_state(kind):
+    record = Record(seed=1)
+    assert len(QUESTIONS["by_state"].generators) == 18
+    run(record, "by_state", kind)
+    assert not record.failures, explain(record)
+
+
 @pytest.mark.parametrize(
     ("name", "seed", "turn", "row"),
     [
@@ -72,11 +81,32 @@ def test_a_short_soak_of_every_question(name):
         ("units euclidean", 1, 177, 6),  # multipliers of 1e-27 beside others of 1e-9
         ("units entropic", 9207, 359, 12),  # moved further into the set than it needs
         ("units entropic", 9207, 217, 9),
+        ("chi-square with box", 36, 6, 162),  # of several entries that cost nothing the wrong one moved
+        ("kl with rows", 9103, 616, 0),  # opposite rows in other units
+        ("kl with rows", 9103, 278, 5),  # multipliers brought from too far
+        ("kl with rows", 9103, 338, 8),
     ],
 )
 def test_rows_that_were_wrong_once(name, seed, turn, row):
     case = batch(name, seed, turn).only(np.array([row]))
     assert not judge(case, ask(case)).findings
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "turns"),
+    [
+        ("radius_for", 9101, (209, 288, 1207, 1817, 2707, 3459, 4479, 4747, 4819)),  # near the largest loss
+        ("radius_for", 9103, (86, 218, 319, 498)),
+        ("radius_for", 9110, (516, 1668)),
+        ("radius_for", 9201, (438,)),
+        ("entropy_pooling", 9102, (317,)),  # masses that differ by hundreds of decades
+    ],
+)
+def test_questions_that_were_wrong_once(name, seed, turns):
+    record = Record(seed)
+    for turn in turns:
+        run(record, name, turn)
+    assert not record.failures, explain(record)
 
 
 def test_a_pooled_answer_made_wrong_is_found():

@@ -13,6 +13,7 @@ import pytest
 from fdro_core import Constant, LeastSquares, VirtualEngine, solve
 from fdro_core.baselines import ACE, FedAsync, FedAvg, FedBuff, MixEven
 from tests.fdro_core.helpers import Quadratic, machines, softmax_problems
+from tests.fdro_core.test_preconditioned_baselines import Followed, root
 from uncertainty_sets import Box
 
 METHODS = [FedAsync(), FedBuff(buffer=2), ACE()]
@@ -148,14 +149,9 @@ def test_with_one_worker_an_arrival_is_a_round(steps, helped):
 # -- with a preconditioner, in plain NumPy ------------------------------------------------------------------
 
 
-def root(v):
-    """P, from the formula of the docs."""
-    return np.sqrt(v) + 1e-3 * np.sqrt(v.mean()) + 1e-12
-
-
 def pace(epochs):
     """The step after so many epochs, as a share of the longest, from the formula of the docs."""
-    return min(1.0, (1.0 + epochs) / 50) / np.sqrt(1.0 + epochs / 100)
+    return min(1.0, (1.0 + epochs) / 15) / np.sqrt(1.0 + epochs / 100)
 
 
 ORDER = [0, 1, 0, 0, 1, 0, 1, 0]  # at 1, 1.625, 2, 3, 3.25, 4, 4.875, 5 s
@@ -165,19 +161,14 @@ def targets():
     return [Quadratic([4.0, -1.0]), Quadratic([-8.0, 3.0], scale=2.0)]
 
 
-def follow(v, d, share):
-    return d**2 if v is None else v + 0.05 * share * (d**2 - v)
-
-
 def test_ace_with_a_preconditioner():
-    problems, w, v = targets(), np.zeros(2), None
-    newest, sent = np.zeros((2, 2)), [w, w]
+    problems, w, followed = targets(), np.zeros(2), Followed(2)
+    newest, sent, heard = np.zeros((2, 2)), [w, w], [-1, -1]
     for t, j in enumerate(ORDER):
         newest[j] = problems[j].loss_and_gradient(sent[j])[1]
-        d = newest.mean(axis=0)
-        v = follow(v, d, 0.5)
-        w = w - 0.5 * 0.01 * pace(t / 2) * d / root(v)  # an arrival is half an epoch
-        sent[j] = w
+        followed.reply(newest[j], 0.5, gap=max(1.0, (t - heard[j]) / 2))
+        w = w - 0.5 * 0.01 * pace(t / 2) * newest.mean(axis=0) / followed.root  # an arrival is half an epoch
+        sent[j], heard[j] = w, t
     config = ACE(preconditioner="gradients", step=0.01, iterations=len(ORDER))
     result = solve(targets(), anywhere(), algorithm=config, engine=steady())
     assert result.w == pytest.approx(w, rel=1e-12)
@@ -185,8 +176,8 @@ def test_ace_with_a_preconditioner():
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_fedbuff_with_a_preconditioner(steps):
-    problems, w, v, t, buffer = targets(), np.zeros(2), None, 0, []
-    sent = [(w, None, 0, pace(0))] * 2
+    problems, w, followed, t, buffer = targets(), np.zeros(2), Followed(2), 0, []
+    sent, heard, known = [(w, None, 0, pace(0))] * 2, [-1, -1], None
     for j in ORDER:
         point, metric, at, length = sent[j]
         total = np.zeros(2)
@@ -194,13 +185,14 @@ def test_fedbuff_with_a_preconditioner(steps):
             gradient = problems[j].loss_and_gradient(point)[1]
             metric = root(gradient**2) if metric is None else metric
             point, total = point - 0.01 * length * gradient / metric, total + gradient
+        followed.reply(total / steps, 0.5, gap=max(1.0, (t - heard[j]) * steps))
         buffer.append(total / steps / np.sqrt(1 + t - at))
+        heard[j] = t
         if len(buffer) == 2:
-            d, buffer = np.mean(buffer, axis=0), []
-            v = follow(v, d, 1.0)
-            w = w - 0.5 * steps * 0.01 * pace(t * steps) * d / root(v)  # two updates of E gradients: E epochs
+            d, buffer, known = np.mean(buffer, axis=0), [], followed.root
+            w = w - 0.5 * steps * 0.01 * pace(t * steps) * d / known  # two updates of E gradients: E epochs
             t += 1
-        sent[j] = (w, None if v is None else root(v), t, pace(t * steps))
+        sent[j] = (w, known, t, pace(t * steps))
     config = FedBuff(
         preconditioner="gradients", step=0.01, server_step=0.5, buffer=2, local_steps=steps, iterations=t
     )
@@ -222,7 +214,7 @@ def test_the_step_rises_and_falls_with_epochs_not_with_arrivals():
             master, _ = machines([Quadratic([1.0])] * workers, anywhere(workers), config)
             master.iteration = config.iterations
             longest.append(master._step)
-        assert longest == pytest.approx([0.006 * pace(30)] * 3, rel=1e-14)
+        assert longest == pytest.approx([0.006 * np.sqrt(workers) * pace(30)] * 3, rel=1e-14)
 
 
 @pytest.mark.parametrize("config", [FedBuff(buffer=2), ACE()], ids=lambda config: config.label)

@@ -15,7 +15,7 @@ from fdro_core.protocol.engine import Event
 from fdro_core.protocol.messages import Train
 from tests.fdro_core.helpers import Quadratic, machines, square_problems
 from tests.fdro_core.test_fair_baselines import form, uneven
-from tests.fdro_core.test_preconditioned_baselines import anywhere, root, step
+from tests.fdro_core.test_preconditioned_baselines import Followed, anywhere, root, step
 from uncertainty_sets import Box
 
 
@@ -127,12 +127,12 @@ def test_messages_down_are_twice_those_of_fedavg_and_up_the_same():
 
 
 def test_three_rounds_of_scaffold_with_a_preconditioner():
-    problems, w, v = square_problems(3, features=4), np.zeros(4), None
+    problems, w, followed = square_problems(3, features=4), np.zeros(4), Followed(3)
     controls = np.zeros((3, 4))
     for t in range(3):
         means, shift = [], controls.mean(axis=0) - controls
         for problem, own in zip(problems, shift, strict=True):
-            local, gradients, metric = w, [], None if v is None else root(v)
+            local, gradients, metric = w, [], None if t == 0 else followed.root
             for _ in range(3):
                 gradients.append(problem.loss_and_gradient(local)[1].copy())
                 along = gradients[-1] + own
@@ -140,9 +140,8 @@ def test_three_rounds_of_scaffold_with_a_preconditioner():
                 local = local - step(0.1, 3 * t) * along / metric
             means.append(np.mean(gradients, axis=0))
         controls = np.array(means)
-        d = controls.mean(axis=0)
-        v = d**2 if v is None else v + 0.05 * (d**2 - v)
-        w = w - 3 * step(0.1, 3 * t) * d / root(v)
+        followed.round(controls, np.full(3, 1 / 3), gap=3.0)  # the gradients without the shift
+        w = w - 3 * step(0.1, 3 * t) * controls.mean(axis=0) / followed.root
     config = Scaffold(preconditioner="gradients", step=0.1, local_steps=3, iterations=3)
     result = solve(problems, anywhere(3), algorithm=config)
     assert result.w == pytest.approx(w, rel=1e-11)
@@ -231,22 +230,23 @@ def test_the_control_of_a_lost_worker_has_no_part():
 
 
 def test_two_rounds_of_scaff_pd_with_a_preconditioner():
-    problems, w, v = square_problems(3, features=4), np.zeros(4), None
+    problems, w, followed = square_problems(3, features=4), np.zeros(4), Followed(3)
     weights, earlier = np.full(3, 1 / 3), None
     for t in range(2):
         losses, gradients = map(np.array, zip(*(p.loss_and_gradient(w) for p in problems), strict=True))
         s = losses if earlier is None else 2 * losses - earlier
+        followed.round(gradients, weights)  # those of the first phase too
         weights, earlier = project(weights + 3 * 0.05 * s), losses
         c, means = weights @ gradients, []
         for problem, own in zip(problems, gradients, strict=True):
-            local, total, metric = w, np.zeros(4), root(c**2) if v is None else root(v)
+            local, total, metric = w, np.zeros(4), followed.root
             for _ in range(3):
                 along = problem.loss_and_gradient(local)[1] - own + c
                 local, total = local - step(0.1, 3 * t) * along / metric, total + along
             means.append(total / 3)
         d = weights @ np.array(means)
-        v = d**2 if v is None else v + 0.05 * (d**2 - v)
-        w = w - 3 * step(0.1, 3 * t) * d / root(v)
+        followed.round(np.array(means) - c + gradients, weights, gap=3.0)
+        w = w - 3 * step(0.1, 3 * t) * d / followed.root
     config = ScaffPD(preconditioner="gradients", step=0.1, weight_step=0.05, local_steps=3, iterations=2)
     result = solve(problems, anywhere(3), algorithm=config)
     assert result.w == pytest.approx(w, rel=1e-11)

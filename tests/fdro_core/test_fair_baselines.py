@@ -10,7 +10,7 @@ from fdro_core import LeastSquares, solve
 from fdro_core.baselines import QFFL, FedAvg, FedProx
 from fdro_core.errors import InvalidProblem, InvalidSetting
 from tests.fdro_core.helpers import Quadratic, square_problems
-from tests.fdro_core.test_preconditioned_baselines import anywhere, root, step
+from tests.fdro_core.test_preconditioned_baselines import Followed, anywhere, root, step
 
 
 def final(config, problems):
@@ -102,19 +102,18 @@ def test_fedprox_rests_where_its_affine_map_does():
 
 
 def test_two_rounds_of_fedprox_with_a_preconditioner():
-    problems, w, v = square_problems(3, features=4), np.zeros(4), None
+    problems, w, followed = square_problems(3, features=4), np.zeros(4), Followed(3)
     for t in range(2):
         sums = []
         for problem in problems:
-            local, total, metric = w, np.zeros(4), None if v is None else root(v)
+            local, total, metric = w, np.zeros(4), None if t == 0 else followed.root
             for _ in range(3):
                 gradient = problem.loss_and_gradient(local)[1] + 0.7 * (local - w)
                 metric = root(gradient**2) if metric is None else metric
                 local, total = local - step(0.1, 3 * t) * gradient / metric, total + gradient
             sums.append(total / 3)
-        d = np.mean(sums, axis=0)
-        v = d**2 if v is None else v + 0.05 * (d**2 - v)
-        w = w - 3 * step(0.1, 3 * t) * d / root(v)
+        followed.round(sums, np.full(3, 1 / 3), gap=3.0)
+        w = w - 3 * step(0.1, 3 * t) * np.mean(sums, axis=0) / followed.root
     settings = {"preconditioner": "gradients", "metric": "none", "step": 0.1, "local_steps": 3}
     config = FedProx(proximal=0.7, iterations=2, **settings)
     assert solve(problems, anywhere(3), algorithm=config).w == pytest.approx(w, rel=1e-12)
@@ -213,13 +212,17 @@ def test_q_ffl_reaches_the_minimum_of_its_objective(power):
 
 
 def test_a_round_of_q_ffl_with_a_preconditioner():
-    problems, w, v = square_problems(3, features=4), np.zeros(4), None
+    problems, w, weights, followed = (
+        square_problems(3, features=4),
+        np.zeros(4),
+        np.full(3, 1 / 3),
+        Followed(3),
+    )
     for t in range(2):
         losses, gradients = zip(*(problem.loss_and_gradient(w) for problem in problems), strict=True)
+        followed.round(gradients, weights / weights.sum())  # by the weights of the round before
         weights = np.array(losses) ** 1.5
-        d = weights @ np.array(gradients) / weights.sum()
-        v = d**2 if v is None else v + 0.05 * (d**2 - v)
-        w = w - step(0.01, t) * d / root(v)
+        w = w - step(0.01, t) * (weights @ np.array(gradients) / weights.sum()) / followed.root
     config = QFFL(preconditioner="gradients", power=1.5, step=0.01, local_steps=1, iterations=2)
     result = solve(problems, anywhere(3), algorithm=config)
     assert result.w == pytest.approx(w, rel=1e-12)

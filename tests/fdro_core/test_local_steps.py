@@ -94,8 +94,8 @@ def test_mini_batches_report_means_and_go_no_further_than_their_reach():
     state.epochs = 50.0  # η is at its longest, so that the reach matters
     problem = Quadratic(rng.normal(size=P), 3.0)
     for j in range(N):
-        worker = ModelWorker(j, problem, seed=0, batch_size=1, local_steps=E, model_step=eta)
-        message = EvaluateMean(7, z, *state.local_step(j, E))
+        worker = ModelWorker(j, problem, seed=0, batch_size=1, local_steps=E)
+        message = EvaluateMean(7, z, *state.local_step(j, E), state.reach(E))
         reply = worker.handle(message)
         assert fault(message, reply) == ""
         step, y, seen, clipped = state.step_size / E, z, [], False
@@ -184,7 +184,7 @@ def test_mini_batches_stay_at_the_optimum(corrected):
     for turn in range(20):
         j = turn % 2
         scale, shift = state.local_step(j, 5)
-        worker = ModelWorker(j, problems[j], seed=0, batch_size=1, local_steps=5, model_step=0.1)
+        worker = ModelWorker(j, problems[j], seed=0, batch_size=1, local_steps=5)
         sent = state.z
         reply = worker.handle(EvaluateMean(turn, sent, scale, shift if corrected else 0.0 * shift))
         state.learn(j, sent, reply.loss, reply.gradient)
@@ -250,8 +250,8 @@ def test_a_far_start_where_losses_are_linear(workers, far):
 # -- messages -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("batch_size", "up"), [(None, 3 * 9 + 2), (4, 9 + 2)])
-def test_gradients_and_numbers_are_counted(batch_size, up):
+@pytest.mark.parametrize(("batch_size", "down", "up"), [(None, 3 * 9 + 1, 3 * 9 + 2), (4, 3 * 9 + 2, 9 + 2)])
+def test_gradients_and_numbers_are_counted(batch_size, down, up):
     def counts(local_steps, iterations):
         settings = {"local_steps": local_steps, "iterations": iterations, "report_interval": 1}
         algorithm = models(batch_size=batch_size, active_workers=N, tolerance=0.0, **settings)
@@ -261,7 +261,7 @@ def test_gradients_and_numbers_are_counted(batch_size, up):
         return tuple(last[key] - before[key] for key in ("gradients", "bits_down", "bits_up"))
 
     assert counts(1, 8) == (N, 32 * N * (9 + 1), 32 * N * (9 + 2))
-    assert counts(E, 8) == (E * N, 32 * N * (3 * 9 + 1), 32 * N * up)
+    assert counts(E, 8) == (E * N, 32 * N * down, 32 * N * up)
 
 
 @pytest.mark.filterwarnings("ignore::fdro_core.errors.WorkerWarning")

@@ -9,6 +9,7 @@ from bench.driver.problems import Counted, classification
 from fdro_core import AspireEase, AspireModels, VirtualEngine, solve
 from fdro_core.aspire.models import kernels, sampled
 from fdro_core.aspire.planes import Planes
+from fdro_core.master.kernels import follow_squares
 from tests.fdro_core.helpers import middle_box
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -31,11 +32,19 @@ def weights(rng):
     return found
 
 
-def test_replacing_a_model(rng):
-    x, g, old_x, old_g, origin = vectors(rng, 5)
-    metric, c, old_c = rng.uniform(0.5, 2.0, size=P), 1.7, 0.6
-    rows, difference = (old_x.copy(), old_g.copy()), np.empty(P)
-    after, before = kernels.replace_model(x, g, c, rows[0], rows[1], old_c, origin, metric, difference)
+LONG = 2 * kernels.BLOCK + 5
+"""Entries of a vector that takes three blocks."""
+
+
+@pytest.mark.parametrize("size", [P, LONG])
+def test_replacing_a_model(rng, size):
+    x, g, old_x, old_g, origin = (rng.normal(size=size) for _ in range(5))
+    metric, c, old_c = rng.uniform(0.5, 2.0, size=size), 1.7, 0.6
+    E, share, inverse = rng.normal(size=(PLANES, size)), weights(rng), 1.0 / metric
+    rows, planes, gram = (old_x.copy(), old_g.copy()), E.copy(), (E * inverse) @ E.T
+    after, before = kernels.replace_model(
+        x, g, c, rows[0], rows[1], old_c, origin, metric, inverse, share, planes, gram
+    )
 
     def slope_and_value(x, g, c):
         away = origin - x
@@ -45,27 +54,38 @@ def test_replacing_a_model(rng):
         slope_and_value(x, g, c),
         slope_and_value(old_x, old_g, old_c),
     )
-    np.testing.assert_allclose(difference, new_slope - old_slope, **CLOSE)
     np.testing.assert_allclose([after, before], [new_value, old_value], **CLOSE)
     np.testing.assert_array_equal(rows, [x, g])
-
-
-def test_planes_follow_a_model(rng):
-    E, difference = rng.normal(size=(PLANES, P)), rng.normal(size=P)
-    inverse, share = rng.uniform(0.5, 2.0, size=P), weights(rng)
-    planes, gram = E.copy(), (E * inverse) @ E.T
-    kernels.follow(planes, gram, share, difference, inverse, np.empty(PLANES))
-    expected = E + np.outer(share, difference)
+    expected = E + np.outer(share, new_slope - old_slope)
     np.testing.assert_allclose(planes, expected, **CLOSE)
-    np.testing.assert_allclose(gram, (expected * inverse) @ expected.T, **CLOSE)
+    np.testing.assert_allclose(gram, (expected * inverse) @ expected.T, rtol=1e-10, atol=1e-10)
 
 
-def test_mixing_planes_and_descending(rng):
-    E, share, out = rng.normal(size=(PLANES, P)), weights(rng), np.full(P, np.nan)
+@pytest.mark.parametrize("size", [P, LONG])
+def test_values_and_sums_of_models(rng, size):
+    workers = 4
+    z, X, G = rng.normal(size=size), rng.normal(size=(workers, size)), rng.normal(size=(workers, size))
+    metric, c = rng.uniform(0.5, 2.0, size=size), rng.uniform(0.5, 2.0, size=workers)
+    table = rng.dirichlet(np.ones(workers), size=PLANES).T.copy()
+    table[1, 2] = 0.0
+    linear, bend = np.full(workers, np.nan), np.full(workers, np.nan)
+    kernels.model_values(z, X, G, metric, linear, bend)
+    np.testing.assert_allclose(linear, np.sum(G * (z - X), axis=1), **CLOSE)
+    np.testing.assert_allclose(bend, (z - X) ** 2 @ metric, **CLOSE)
+    planes, gram = np.full((PLANES, size), np.nan), np.full((PLANES, PLANES), np.nan)
+    kernels.sum_models(z, X, G, c, metric, 1.0 / metric, table, planes, gram)
+    expected = table.T @ (G + c[:, None] * metric * (z - X))
+    np.testing.assert_allclose(planes, expected, **CLOSE)
+    np.testing.assert_allclose(gram, (expected / metric) @ expected.T, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [P, LONG])
+def test_mixing_planes_and_their_least_point(rng, size):
+    E, share, out = rng.normal(size=(PLANES, size)), weights(rng), np.full(size, np.nan)
     kernels.mix(E, share, out)
     np.testing.assert_allclose(out, share @ E, **CLOSE)
-    origin, inverse = rng.normal(size=P), rng.uniform(0.5, 2.0, size=P)
-    kernels.descend(origin, inverse, out, 3.0)
+    origin, inverse = rng.normal(size=size), rng.uniform(0.5, 2.0, size=size)
+    kernels.least_point(origin, inverse, E, share, 3.0, out)
     np.testing.assert_allclose(out, origin - inverse * (share @ E) / 3.0, **CLOSE)
 
 
@@ -91,7 +111,7 @@ def test_the_preconditioned_step(rng):
     slope, anchor, average = vectors(rng, 3)
     squares = rng.uniform(0.0, 2.0, size=P)
     followed = squares.copy()
-    mean = kernels.follow_squares(followed, slope, 0.05)
+    mean = follow_squares(followed, slope, 0.05)
     expected = squares + 0.05 * (slope**2 - squares)
     np.testing.assert_allclose(followed, expected, **CLOSE)
     assert mean == pytest.approx(expected.mean(), rel=1e-12)

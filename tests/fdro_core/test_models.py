@@ -248,7 +248,7 @@ def test_the_sampled_sums_follow_every_reply(few, monkeypatch):
         np.testing.assert_allclose(point, (s * state.trust) @ state.X, atol=1e-10)
 
 
-@pytest.mark.parametrize(("workers", "share"), [(5, 1.0), (20, 1.0), (40, 0.5), (500, 0.04)])
+@pytest.mark.parametrize(("workers", "share"), [(5, 1.0), (20, 1.0), (40, 0.125), (500, 0.01)])
 def test_the_weights_of_many_workers_move_by_shorter_steps(workers, share):
     """An epoch moves them by at most ρ·‖losses‖, and ρ shrinks with the even weight beyond twenty workers."""
     rng = np.random.default_rng(2)
@@ -272,7 +272,7 @@ def test_sums_by_plane_and_by_worker_train_alike(monkeypatch):
             solve(
                 classification(4, seed=5),
                 six_sets(4, seed=5)["cd-norm"],
-                algorithm=models(batch_size=16, iterations=100, local_steps=2),
+                algorithm=models(batch_size=16, iterations=60, local_steps=2),
             )
         )
     np.testing.assert_allclose(found[0].w, found[1].w, rtol=1e-12, atol=1e-13)

@@ -15,7 +15,7 @@ from fdro_core.aspire.models.sampled import SampledModels
 from fdro_core.aspire.planes import Planes
 from tests.fdro_core.helpers import Quadratic, middle_box, softmax_problems
 from tests.fdro_core.model_runs import KINDS, ROUNDING, SETS, Array, N, P, Run, delta, synchronous
-from uncertainty_sets import KL, Box
+from uncertainty_sets import Box
 
 
 @pytest.fixture(autouse=True)
@@ -209,23 +209,55 @@ def test_sampled_models_rest_at_a_saddle_point_whatever_the_trust():
     np.testing.assert_allclose(planes.weights(), weights, atol=1e-12)
 
 
-@pytest.mark.parametrize("step", [0.01, 0.005])
-def test_the_gradients_metric_keeps_z_half_a_step_away(step):
-    """D falls with the gradient, so z ends in a cycle of two points, η apart; their mean is far nearer."""
-    [problem] = softmax_problems(1)
-    best = saddle([problem], KL([1.0], 0.1))[0]
-    z = np.zeros(problem.dimension)
-    f, g = problem.loss_and_gradient(z)
-    planes = Planes(np.ones(1), keep_all=True, limit=20)
-    models = SampledModels(planes, z, np.array([f]), np.array([g]), step=step, prox=0.1, window=0.1)
-    for _ in range(6000):
-        loss, gradient = problem.loss_and_gradient(models.z)
-        models.learn(0, models.z, loss, np.array(gradient))
+def attracted(targets, noise=0.0, step=0.03, rounds=1500, size=5):
+    """Sampled models of least squares with those optima, everyone in every round.
+
+    Returns |z - z*|, the models, and the least that steps were taken times.
+    """
+    rng = np.random.default_rng(0)
+    curvature = 10 ** rng.uniform(-1, 1, size=(len(targets), size))
+    best = np.sum(curvature * targets, axis=0) / curvature.sum(axis=0)
+    z = np.zeros(size)
+
+    def gradients(z):
+        return curvature * (z - targets) + noise * rng.normal(size=curvature.shape)
+
+    planes = Planes(np.full(len(targets), 1 / len(targets)), keep_all=True, limit=20)
+    losses = np.zeros(len(targets))
+    models = SampledModels(planes, z, losses, gradients(z), step=step, prox=0.1, window=0.1)
+    least = 1.0
+    for _ in range(rounds):
+        for j, gradient in enumerate(gradients(models.z)):
+            models.learn(j, models.z, 0.0, gradient)
         models.step(1.0)
-    last = models.step_size
-    assert last == pytest.approx(step / np.sqrt(61), rel=1e-3)
-    assert float(np.abs(models.z - best).max()) == pytest.approx(0.5 * last, rel=0.05)
-    assert float(np.abs(models.average - best).max()) < 0.05 * last
+        least = min(least, models.curb)
+    return float(np.abs(models.z - best).max()), models, least
+
+
+def test_a_solution_attracts_where_workers_disagree():
+    """v stays above 0 there, so steps become short by themselves."""
+    rng = np.random.default_rng(1)
+    away, models, least = attracted(rng.normal(size=(4, 5)))
+    assert away < 1e-9
+    assert models.squares.min() > 1e-3
+    assert least == 1.0
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_solution_attracts_where_all_agree(workers):
+    """There v falls with the gradient; without shorter steps z would circle around it, half of η away."""
+    target = np.random.default_rng(1).normal(size=5)
+    away, models, least = attracted(np.tile(target, (workers, 1)), step=0.3)
+    assert away < 1e-12
+    assert least < 0.2
+    assert models.longest_step == 0.3
+
+
+def test_noise_does_not_shorten_steps():
+    rng = np.random.default_rng(2)
+    _, models, least = attracted(rng.normal(size=(3, 5)), noise=1.0)
+    assert least == 1.0
+    assert models.step_size == pytest.approx(0.03 / np.sqrt(16.0))
 
 
 def test_the_limit_of_an_asynchronous_run_is_stationary():

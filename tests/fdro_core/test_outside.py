@@ -86,7 +86,7 @@ def test_no_command_lets_control_characters_of_files_through():
     lines = [
         ("train", "run.toml", "--output", folder),
         ("train", "run.toml", "--output", folder),
-        ("train", "run.toml", "--check"),
+        ("check", "run.toml"),
         ("train", "bad.toml"),
         ("train", f"{HOSTILE}.toml"),
         ("report", folder),

@@ -49,6 +49,36 @@ def test_ease_drops_a_plane_after_two_zeros_and_never_the_last():
     assert planes.size == 1
 
 
+def idle_updates(planes, count):
+    """That many plane updates at which only the last plane has weight and nothing is added."""
+    for _ in range(count):
+        planes.multipliers[:] = planes.previous[:] = 0.0
+        planes.multipliers[-1] = 1.0
+        planes.update(planes.matrix()[-1], F)
+
+
+def test_a_plane_is_dropped_when_it_was_idle_for_as_long_as_the_patience():
+    planes = start(patience=3)
+    planes.update(CORNERS[2], F)
+    idle_updates(planes, 2)
+    planes.multipliers[:] = 0.5  # weight again: the count begins anew
+    planes.update(CORNERS[2], F)
+    idle_updates(planes, 2)
+    assert planes.size == 2
+    idle_updates(planes, 1)
+    assert planes.matrix().tolist() == [[0.0, 0.0, 1.0]]
+
+
+def test_a_full_house_drops_the_plane_idle_for_longest_before_it_merges():
+    planes = start(limit=3, patience=100)
+    planes.update(CORNERS[2], F)
+    idle_updates(planes, 2)
+    planes.update(CORNERS[0], np.array([9.0, 2.0, 3.0]))
+    planes.multipliers[:] = planes.previous[:] = [0.0, 0.0, 1.0]
+    planes.update(CORNERS[1], np.array([1.0, 9.0, 3.0]))
+    assert planes.matrix().tolist() == CORNERS[[2, 0, 1]].tolist()
+
+
 def test_cp_keeps_every_plane_and_grows():
     planes = start(keep_all=True)
     for angle in np.linspace(0.0, 1.5, 20):

@@ -37,20 +37,45 @@ def root(v):
 
 def step(longest, epochs):
     """η after so many epochs, from the formula of the docs."""
-    return longest * min(1.0, (1.0 + epochs) / 50) / np.sqrt(1.0 + epochs / 100)
+    return longest * min(1.0, (1.0 + epochs) / 15) / np.sqrt(1.0 + epochs / 100)
+
+
+class Followed:
+    """v as it follows replies, from the formula of the docs; in the first epoch it is their plain mean."""
+
+    def __init__(self, workers):
+        self.workers, self.replies, self.v = workers, 0, None
+
+    def reply(self, gradient, weight, gap=1.0):
+        self.replies += 1
+        if self.v is None:
+            self.v = gradient**2
+            return
+        r = min(0.5, max(0.05, 1 / (1 + self.replies / self.workers)) * weight * gap)
+        if self.replies <= self.workers:
+            r = max(r, 1 / self.replies)
+        self.v = (1 - r) * self.v + r * gradient**2
+
+    def round(self, gradients, weights, gap=1.0):
+        for gradient, weight in zip(gradients, weights, strict=True):
+            self.reply(gradient, weight, gap)
+
+    @property
+    def root(self):
+        """P."""
+        return root(self.v)
 
 
 def anywhere(workers):
     return Box(np.zeros(workers), np.ones(workers))
 
 
-def test_two_rounds_of_afl_in_ten_lines():
-    problems, w, weights, v = square_problems(3, features=4), np.zeros(4), np.full(3, 1 / 3), None
+def test_two_rounds_of_afl_in_a_few_lines():
+    problems, w, weights, metric = square_problems(3, features=4), np.zeros(4), np.full(3, 1 / 3), Followed(3)
     for t in range(2):
         losses, gradients = zip(*(problem.loss_and_gradient(w) for problem in problems), strict=True)
-        d = weights @ np.array(gradients)
-        v = d**2 if v is None else v + 0.05 * (d**2 - v)
-        w = w - step(0.01, t) * d / root(v)
+        metric.round(gradients, weights)
+        w = w - step(0.01, t) * (weights @ np.array(gradients)) / metric.root
         weights = project(weights + 0.02 * np.array(losses))
     config = AFL(preconditioner="gradients", step=0.01, weight_step=0.02, iterations=2)
     result = solve(problems, anywhere(3), algorithm=config)
@@ -61,19 +86,18 @@ def test_two_rounds_of_afl_in_ten_lines():
 
 def test_two_rounds_of_fedavg_with_local_steps():
     """A worker steps in its own first gradient's P, then in the one that the master sends."""
-    problems, w, v = square_problems(3, features=4), np.zeros(4), None
+    problems, w, followed = square_problems(3, features=4), np.zeros(4), Followed(3)
     for t in range(2):
         sums = []
         for problem in problems:
-            local, total, metric = w, np.zeros(4), None if v is None else root(v)
+            local, total, metric = w, np.zeros(4), None if t == 0 else followed.root
             for _ in range(3):
                 gradient = problem.loss_and_gradient(local)[1].copy()
                 metric = root(gradient**2) if metric is None else metric
                 local, total = local - step(0.01, 3 * t) * gradient / metric, total + gradient
             sums.append(total / 3)
-        d = np.mean(sums, axis=0)
-        v = d**2 if v is None else v + 0.05 * (d**2 - v)
-        w = w - 3 * step(0.01, 3 * t) * d / root(v)
+        followed.round(sums, np.full(3, 1 / 3), gap=3.0)
+        w = w - 3 * step(0.01, 3 * t) * np.mean(sums, axis=0) / followed.root
     config = FedAvg(preconditioner="gradients", step=0.01, local_steps=3, iterations=2)
     result = solve(problems, anywhere(3), algorithm=config)
     assert result.w == pytest.approx(w, rel=1e-12)
@@ -97,7 +121,7 @@ def test_the_descent_is_the_weighted_gradient_to_the_last_digits(start):
         assert message.inverse is None  # one local step needs no metric
         master.handle(Event(1.0, j, workers[j].handle(message)))
     gradients = [problem.loss_and_gradient(np.full(5, start))[1] for problem in problems]
-    assert np.sqrt(master.state.squares) == pytest.approx(np.abs(np.mean(gradients, axis=0)), rel=1e-12)
+    assert master.state.squares == pytest.approx(np.mean(np.square(gradients), axis=0), rel=1e-12)
 
 
 def test_the_marked_model_of_drfa_is_on_the_way_to_the_next():
@@ -162,14 +186,24 @@ def test_no_curvature_is_measured():
         master, _ = machines(problems, anywhere(2), config)
         assert [problem.calls for problem in problems] == [calls, calls]
         if config.preconditioned:
-            assert master.state.step == 0.006
+            assert master.state.step == pytest.approx(0.006 * np.sqrt(2), rel=1e-15)
 
 
 def test_the_rule_and_its_step_are_aspires():
-    assert preconditioner.STEP == PRECONDITIONED_STEP.default == AspireModels().model_step
-    d = np.array([3.0, 0.0, -4.0])
-    v = preconditioner.follow(preconditioner.follow(None, d), 2 * d, share=0.5)
-    assert v == pytest.approx(d**2 * (1 + 0.025 * 3), rel=1e-15)
+    assert PRECONDITIONED_STEP.default == preconditioner.STEP
+    for workers in (1, 9, 200):
+        usual = PRECONDITIONED_STEP.value(PRECONDITIONED_STEP.default, workers, 1.0)
+        assert AspireModels().longest_step(workers) == AFL(preconditioner="gradients").start_step(
+            1.0, workers
+        )
+        assert AspireModels().longest_step(workers) == pytest.approx(usual, rel=1e-15)
+    d, metric = np.array([3.0, 0.0, -4.0]), Followed(5)
+    v = d**2
+    metric.v, metric.replies = v.copy(), 7
+    metric.reply(2 * d, 0.3, gap=2.0)
+    mean = preconditioner.follow(v, 2 * d, preconditioner.rate(8 / 5, 0.3, 2.0))
+    assert v == pytest.approx(metric.v, rel=1e-15)
+    assert mean == pytest.approx(v.mean(), rel=1e-15)
     assert preconditioner.metric(v) == pytest.approx(root(v), rel=1e-15)
 
 

@@ -16,7 +16,7 @@ from uncertainty_sets import backends
 from uncertainty_sets.backends import available_backends, base, clarabel_, cvxpy_, highs_, scs_
 from uncertainty_sets.backends.base import BACKENDS
 from uncertainty_sets.conic import oracle as conic
-from uncertainty_sets.conic.compiled import compiled
+from uncertainty_sets.conic.compile import compiled
 from uncertainty_sets.conic.program import CONES, ConicProgram
 from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, SolverFailed, UnknownName
 

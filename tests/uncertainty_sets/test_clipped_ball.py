@@ -251,3 +251,44 @@ def test_where_rows_alone_decide_only_the_support_counts():
     np.testing.assert_allclose(answer.p, [0.0, 0.6, 0.4, 0.0], atol=1e-8)
     assert answer.dual["eta"] == pytest.approx(0.0, abs=1e-8)
     assert answer.gap <= 1e-8
+
+
+def test_opposite_rows_in_other_units_are_an_equation_up_to_rounding():
+    """Of two entries one is left: losses of 4e8 must not take the digits of the multipliers."""
+    row, unit = np.array([0.17349692892050392, -0.4125818372439057]), -47.268184
+    D, c = np.array([row, unit * row]), np.array([-0.1195424541617009, unit * -0.1195424541617009])
+    f = np.array([-424332157.3962166, -424332158.7592137])
+    answer = Intersection(KL([0.5, 0.5], 3.103197693202965e-06), Polyhedron(D, c)).worst_case(f)
+    assert abs(answer.gap) <= 4.0 * np.spacing(np.abs(f).max())
+    eta, y = answer.dual["eta"], answer.dual["y"]
+    left = f - f.max() - D.T @ y
+    proved = eta * 3.103197693202965e-06 + c @ y + left.max()
+    proved += eta * np.log(0.5 * np.exp((left - left.max()) / eta).sum())
+    assert abs(proved - answer.p @ (f - f.max())) <= 4.0 * np.spacing(np.abs(f).max())
+
+
+def test_rows_that_decide_alone_are_approached_in_steps():
+    """At θ = 1402 Newton's method lost the multipliers that it brought from θ = 8."""
+    f = np.array([128877026878.70616, 128877026878.34499, 128877026879.99342])
+    linear = Polyhedron([[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]], [0.5497775509198544, 0.02])
+    answer = Intersection(KL([0.48333333333333334, 0.03333333333333333, 0.48333333333333334], 0.194), linear)
+    found = answer.worst_case(f)
+    np.testing.assert_allclose(found.p, [1.0 - linear.c[0], 0.0, linear.c[0]], atol=1e-6)
+    assert found.gap <= 1e-6 * np.ptp(f)
+
+
+def test_entries_that_cost_nothing_move_one_after_another():
+    """Nine entries are free beside one of 1e-290; of them only the least loss has to move."""
+    q = [1.1073509298250199e-290, 5.7e-24, 4e-57, 5.3e-128, 1.4e-104, 2.6e-70, 2.8e-193, 0.5, 0.5, 8.9e-43]
+    upper = np.array([
+        0.21178799165565437, 0.04202701175833954, 0.04115333675552837, 0.016166574413356262,
+        0.06278133772823337, 0.03633793489971977, 0.006472654756734941, 0.27971977472805665,
+        0.3014681079576326, 0.0020852763467441885,
+    ])  # fmt: skip
+    f, radius = 10.0 ** (-3.0 * np.arange(10)), 4.050581601796404e288
+    answer = Intersection(ChiSquare(q, radius), Box(0.99 * upper, upper)).worst_case(f)
+    assert answer.backend == "closed-form"
+    assert abs(answer.p.sum() - 1.0) <= 1e-10
+    known = np.append(np.sqrt(radius) * np.sqrt(q[0]), upper[1:])  # the ball alone, and what is left
+    known[-1] -= known.sum() - 1.0
+    np.testing.assert_allclose(answer.p, known, atol=1e-10)

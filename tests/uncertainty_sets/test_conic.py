@@ -28,7 +28,7 @@ from uncertainty_sets import KL
 from uncertainty_sets.backends import cold, select
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.certificate import Certifier
-from uncertainty_sets.conic.compiled import compiled
+from uncertainty_sets.conic.compile import compiled
 from uncertainty_sets.conic.program import ConicProgram
 from uncertainty_sets.errors import (
     BackendUnsuitable,

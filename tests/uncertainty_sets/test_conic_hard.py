@@ -16,7 +16,7 @@ from uncertainty_sets import KL, Polyhedron
 from uncertainty_sets.backends import in_order
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.conic import oracle as conic
-from uncertainty_sets.conic.compiled import compiled
+from uncertainty_sets.conic.compile import compiled
 from uncertainty_sets.conic.membership import interior
 from uncertainty_sets.conic.program import ConicProgram, equilibrated
 from uncertainty_sets.errors import EmptySet, FdroError, InvalidLosses, InvalidParameter, SolverFailed

@@ -272,3 +272,27 @@ def test_only_the_rows_that_fail_go_to_the_solver():
     assert set(batch.dual) == {"nu", "mu"}
     for row, value in enumerate(alone):
         assert value is None or batch.value[row] == value
+
+
+def test_an_ulp_of_p_may_be_worth_more_than_the_excess_that_is_allowed():
+    """At a condition of 1e15 a p on the boundary has no doubles; one within has."""
+    rng, by_solver = np.random.default_rng(1), 0
+    for _ in range(60):
+        n = int(rng.choice([3, 5, 10, 20]))
+        root, _ = np.linalg.qr(rng.normal(size=(n, n)))
+        values = 10.0 ** np.linspace(0.0, -15.0, n)
+        shape = (root * values) @ root.T
+        shape = 0.5 * (shape + shape.T)
+        if np.linalg.eigvalsh(shape)[0] < 1e-16:
+            continue
+        subject = Ellipsoid(rng.dirichlet(np.ones(n)), shape, 10.0 ** rng.uniform(-3.0, 1.0))
+        f = rng.normal(size=n)
+        answer = subject.worst_case(f)
+        by_solver += answer.backend != "closed-form"
+        far = [
+            Fraction(a) - Fraction(b) for a, b in zip(answer.p.tolist(), subject.center.tolist(), strict=True)
+        ]
+        excess = distance(shape, np.array(far, dtype=object)) - float(subject.radius)
+        assert excess <= 1e-9 * max(1.0, float(subject.radius))
+        assert abs(answer.gap) <= 1e-6 * np.ptp(f)
+    assert by_solver <= 1

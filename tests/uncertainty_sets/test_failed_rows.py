@@ -14,7 +14,7 @@ from tests.uncertainty_sets.plugins import Euclidean, TotalVariation
 from uncertainty_sets import Box, Ellipsoid, Polyhedron, UncertaintySet, available_backends, by_name
 from uncertainty_sets.backends.base import BACKENDS, Solution, Solver
 from uncertainty_sets.backends.clarabel_ import Clarabel
-from uncertainty_sets.conic.compiled import compiled
+from uncertainty_sets.conic.compile import compiled
 from uncertainty_sets.errors import EmptySet, InvalidInput, InvalidLosses, SolverFailed
 
 CENTER = np.array([0.4, 0.3, 0.2, 0.1])

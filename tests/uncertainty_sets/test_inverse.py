@@ -358,3 +358,57 @@ def test_a_row_of_an_answer_is_chosen_by_its_number():
             answer.row(row)
     with pytest.raises(InvalidInput, match="no rows"):
         answer.row(0).row(0)
+
+
+def test_near_the_largest_loss_weighted_l1_and_transport_have_answers():
+    """Masses of 1e-16 are worth the rounding of the losses: the radius is that of all mass that is more."""
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        n = int(rng.integers(5, 40))
+        q = rng.dirichlet(np.full(n, 0.05))
+        f = np.where(np.arange(n) == q.argmin(), 1.0, rng.uniform(-1.0, 0.9, n))
+        top = int(f.argmax())
+        w, x = 10.0 ** rng.uniform(-3.0, 3.0, n), np.sort(rng.normal(size=n))
+        for subject, cost in (
+            (WeightedL1(q, w, 0.1), np.where(np.arange(n) == top, 0.0, w + w[top])),
+            (Wasserstein1(q, 0.1, cost=x), np.abs(x - x[top])),
+        ):
+            target = 1.0 - float(rng.choice([0.0, 1e-16, 1e-14]))
+            found = subject.radius_for(f, target)
+            digits = 64.0 * 2.0**-52 * (np.abs(f - target).max() + np.ptp(f))
+            # All mass to the largest loss; and what moves if masses worth no more than rounding stay.
+            assert found.radius <= (cost @ q) * (1.0 + 1e-9)
+            price = np.sort((1.0 - f) * q / np.maximum(cost * q, 1e-300))
+            least = min(
+                (cost * q)[(1.0 - f) >= p * cost].sum()
+                for p in price
+                if ((1.0 - f) * q)[(1.0 - f) < p * cost].sum() <= digits + (1.0 - target)
+            )
+            assert found.radius >= least * (1.0 - 1e-6) - 1e-9
+            assert found.lower_bound <= found.radius
+
+
+def test_a_ball_smaller_than_the_violation_that_a_closed_form_may_have():
+    """A p just outside a radius of 1e-11 does not reach the target within it; nor one whose sum is short."""
+    q = np.array([5.571562038868937e-22, 0.9999999966870631, 3.312936941845604e-09])
+    shape = np.array([6.364774866253338e87, 6.323812066145954e-07, 1.42432702332331e30])
+    f = np.array([-366176781435.5399, -366176781435.41724, -366176781436.8384])
+    found = Ellipsoid(q, shape, 0.1).radius_for(f, f[1])
+    assert found.radius == pytest.approx(q[2] ** 2 / shape[1], rel=1e-6)  # all of q₃ goes to q₂
+    assert found.lower_bound <= found.radius * (1.0 + 1e-9)
+
+
+def test_a_target_that_only_rounding_reaches():
+    """The spread of 1e-33 holds every p at the centre, whose mean is the target up to the last digit."""
+    f = np.array([-0.3903891306744434, 0.2991886177716868])
+    found = CDNorm([6.174e-15, 1.0 - 6.174e-15], [2.4e-203, 1.6e-33], 0.016).radius_for(f, f[1])
+    assert found.reached
+    assert f[1] - found.p @ f <= 64.0 * 2.0**-52
+
+
+def test_a_loss_that_dwarfs_the_others_does_not_take_their_digits():
+    f = np.array([0.0, -1.0, -7.74e-13])
+    found = Ellipsoid([0.0, 0.0, 1.0], 5.5, 0.4).radius_for(f, -3.87e-13)
+    digits = 64.0 * 2.0**-52 * 2.0 * found.multiplier
+    assert digits <= 0.2 * found.radius
+    assert found.radius == pytest.approx(2.0 * 0.25 / 5.5, abs=digits)  # half of q₃ goes to q₁

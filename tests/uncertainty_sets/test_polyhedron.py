@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from tests import tolerances
 from tests.uncertainty_sets.plugins import Stated
 from uncertainty_sets.backends import cold
-from uncertainty_sets.conic.compiled import compiled
+from uncertainty_sets.conic.compile import compiled
 from uncertainty_sets.errors import BackendUnsuitable, EmptySet, InvalidLosses, InvalidParameter
 from uncertainty_sets.sets.polyhedron import Polyhedron
 

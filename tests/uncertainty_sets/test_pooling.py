@@ -137,6 +137,7 @@ def test_views_that_contradict_each_other():
 
 def test_a_gap_beyond_the_promise_is_an_error(monkeypatch):
     monkeypatch.setattr("uncertainty_sets.pooling.MOST_STEPS", 1)
+    monkeypatch.setattr("uncertainty_sets.pooling._from_uniform", lambda _, best, steps: (best, steps))
     rng = np.random.default_rng(0)
     A = rng.normal(size=(3, 20))
     with pytest.raises(SolverFailed, match="no distribution with a proof found"):
@@ -157,3 +158,19 @@ def test_a_value_beyond_its_row_by_rounding_is_at_its_end():
     np.testing.assert_allclose(answer.p, [0.0, 0.0, rest, rest, share], atol=1e-9)
     known = share * np.log(5.0 * share) + 2.0 * rest * np.log(5.0 * rest)
     assert answer.divergence == pytest.approx(known, abs=1e-9)
+
+
+def test_masses_that_differ_by_hundreds_of_decades():
+    """Two views leave one p of three entries: Newton's method from the centre went round in a circle."""
+    q = np.array([1.0, 2.766887413783066e-150, 9.70675245092163e-88])
+    first, row, limit = (
+        0.0005214986256738396,
+        np.array([0.7290190448, 0.7537433747, 0.0447823892]),
+        0.7234918639,
+    )
+    answer = entropy_pooling(q, A_eq=[1.0, 0.0, 0.0], b_eq=first, A_ub=-row, b_ub=-limit)
+    second = (limit - row[0] * first - row[2] * (1.0 - first)) / (row[1] - row[2])
+    known = np.array([first, second, 1.0 - first - second])
+    np.testing.assert_allclose(answer.p, known, atol=1e-9)
+    assert answer.divergence == pytest.approx(known @ np.log(known / q), rel=1e-9)
+    assert abs(answer.gap) <= 1e-9 * answer.divergence

@@ -46,6 +46,12 @@ CALLS = {
         lambda: CressieRead([0.5, 0.5], 1.1e300, -3.0),
         lambda: CressieRead([0.5, 0.5], [1, 2e300], 3),
     ],
+    "on_failure": [
+        lambda x=x: KL([0.5, 0.5], 0.1).worst_case([1.0, 2.0], on_failure=x) for x in ([1], {}, None, "a")
+    ],
+    "backend": [
+        lambda x=x: KL([0.5, 0.5], 0.1).worst_case([1.0, 2.0], backend=x) for x in ([1], {}, None, "a", True)
+    ],
     "tail": [lambda: CVaR([0.5, 0.5], 5e-324), lambda: CVaR([0.5, 0.5], [0.5, 1e-305])],
 }
 

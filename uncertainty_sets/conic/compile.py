@@ -1,22 +1,79 @@
-"""Compile a set's `constraints` into a conic program, by cvxpy."""
+"""From a set's `constraints` to its conic program with the solvers that hold it, once per set and size."""
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from uncertainty_sets.conic.program import CONES, ConicProgram
+from uncertainty_sets.backends import in_order, is_cold, select
+from uncertainty_sets.conic.certificate import Certifier
+from uncertainty_sets.conic.program import CONES, ConicProgram, checked, equilibrated, in_natural_units
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidParameter, SolverFailed
 from uncertainty_sets.packages import load
 
 if TYPE_CHECKING:
+    from uncertainty_sets.backends import Solver
     from uncertainty_sets.base import UncertaintySet
 
+SomeSet = TypeVar("SomeSet", bound="UncertaintySet")
 
 MANY, LARGE = 3_000, 1_000_000
 """From so many expressions, or entries in them, cvxpy compiles for seconds or minutes."""
+
+_compiling = threading.RLock()
+
+
+class Compiled:
+    """A set's program for one size, with the solvers that hold it.
+
+    Solvers, certificate and membership use `program`, whose auxiliary variables are in natural units and
+    whose rows and cones are equilibrated. `given` is the set's own; a multiplier y of `program` is
+    y·`factors` for `given`.
+    """
+
+    def __init__(self, given: ConicProgram) -> None:
+        self.given = given
+        self.program, self.factors = equilibrated(in_natural_units(given))
+        self.certifier = Certifier(self.program)
+        self._solvers = threading.local()  # threads must not share solver objects
+
+    @cached_property
+    def order(self) -> list[str]:
+        """The backends that "auto" tries; kept, since to look which are installed takes 0.1 ms."""
+        return in_order(self.program)
+
+    def solver(self, backend: str) -> Solver:
+        """The program in that backend; kept, except inside `backends.cold()`."""
+        kept = self._solvers.__dict__
+        if isinstance(backend, str) and backend in kept and not is_cold():
+            solver: Solver = kept[backend]
+            return solver
+        solver = select(backend, self.program).compile(self.program)
+        if not is_cold():
+            kept[backend] = solver
+        return solver
+
+
+def compiled(uncertainty_set: UncertaintySet, size: int) -> Compiled:
+    """The set's program for that size, made once.
+
+    Whatever needs the constraints comes here first, so that it accepts the same sets as the oracle.
+    """
+    kept: dict[int, Compiled] = uncertainty_set.__dict__.setdefault("_cache_conic", {})
+    found = kept.get(size)
+    if found is None:
+        with _compiling:
+            if size not in kept:
+                own = uncertainty_set._conic_program(size)
+                stated = own if own is not None else compile_program(uncertainty_set, size)
+                kept[size] = Compiled(checked(stated, type(uncertainty_set).__name__))
+            found = kept[size]
+    return found
 
 
 def compile_program(uncertainty_set: UncertaintySet, size: int) -> ConicProgram:
@@ -160,3 +217,29 @@ def _without_infinite_bounds(constraint: Any) -> Any:
         for each in sides
     )
     return left <= right
+
+
+def with_size(uncertainty_set: SomeSet, size: int) -> SomeSet:
+    """The set itself if it has that size, else a copy that does, made once for each size.
+
+    The constraints are stated once, so that parameters of another length are reported here.
+    """
+    name, own = type(uncertainty_set).__name__, uncertainty_set.size
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+        raise InvalidInput(f"size must be a whole number, at least 1, got {size!r}")
+    if own is not None:
+        if own != size:
+            raise InvalidInput(f"{name} has {own} entries, and {size} are needed")
+        return uncertainty_set
+    kept: dict[int, SomeSet] = uncertainty_set.__dict__.setdefault("_cache_sized", {})
+    if size not in kept:
+        cp = load("cvxpy", f"{name}.with_size")
+        twin = copy.copy(uncertainty_set)
+        twin.__dict__["size"] = int(size)  # past a __setattr__ of a frozen class
+        if twin.size != size:
+            raise InvalidInput(
+                f"{name} cannot be given a size: its `size` stays {twin.size!r}; make it a plain attribute"
+            )
+        set_constraints(twin, cp.Variable(int(size)))
+        kept.setdefault(int(size), twin)
+    return kept[size]

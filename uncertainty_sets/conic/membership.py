@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncertainty_sets.conic import elastic
-from uncertainty_sets.conic.compile import set_constraints
-from uncertainty_sets.conic.compiled import compiled
+from uncertainty_sets.conic.compile import compiled, set_constraints
 from uncertainty_sets.errors import EmptySet, InvalidInput, SolverFailed
 from uncertainty_sets.packages import load
 

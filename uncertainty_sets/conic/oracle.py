@@ -22,7 +22,7 @@ import numpy as np
 
 from uncertainty_sets import verdict
 from uncertainty_sets.answer import WorstCase
-from uncertainty_sets.conic.compiled import Compiled, compiled
+from uncertainty_sets.conic.compile import Compiled, compiled
 from uncertainty_sets.conic.membership import (
     STEPS,
     empty,

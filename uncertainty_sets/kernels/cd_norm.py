@@ -36,7 +36,7 @@ from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import COLUMNS, DUAL, OK, STATUS
 from uncertainty_sets.kernels.scan import finish, larger, longest_row, losses_of, put, scan
 from uncertainty_sets.kernels.selection import FEW, SAMPLE, share_of, threshold
-from uncertainty_sets.kernels.tangent import MEMORY, X, mixture
+from uncertainty_sets.kernels.tangent import MEMORY, X, aim, mixture
 
 PRUNED_FROM = 20_000  # entries; above, a sample tells which ones matter
 
@@ -197,7 +197,7 @@ def solve(
         # 2b. Any spreads: search for ν, among many entries in a window that leaves most of them out.
         whole[LOW], whole[HIGH], whole[PI_LOW], whole[PI_HIGH] = -spread, 0.0, -np.inf, np.inf
         whole[TAKEN], whole[TAKEN_GAIN], whole[TAKEN_MASS], whole[PARTIAL] = 0.0, 0.0, 0.0, 0.0
-        tol, kink = 1e-13 * spread, 10.0 * spread / f.size**2
+        tol, kink = aim(spread, f.size), 10.0 * spread / f.size**2
         n, reach, pi = nu - top, 1e-3 * spread, first_pi
         if f.size >= pruned_from and spread > 0.0:
             evaluations = search_windows(

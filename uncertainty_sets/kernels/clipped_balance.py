@@ -134,6 +134,13 @@ def exactness(size: int) -> float:
 
 
 @kernel
+def newton_shift(mode: int, shift: float, part: float) -> float:
+    """Newton's next shift, if the excess is `part` of its slope; NaN if there is none."""
+    change: float = part if mode == QUADRATIC else (-np.log1p(-part) if part < 1.0 else np.nan)
+    return shift + change
+
+
+@kernel
 def balance(
     mode: int, f: Array, ball: Ball, anchor: float, pivot: float, rate: float, shift: float, low: float,
     high: float, scale: float, tolerance: float, nearness: float,
@@ -144,7 +151,7 @@ def balance(
     from `low` to `high`. Between two neighbouring numbers an entry may still go from one bound to the other;
     then x is measured from that entry's, where there are numbers enough.
     """
-    before, passes, turned, exact = np.inf, 0, False, exactness(f.size)
+    before, passes, turned, exact = np.inf, 0, -1, exactness(f.size)
     low, high = low - 4e-16 * abs(low), high + 4e-16 * abs(high)  # they are rounded
     shift = min(max(shift, low), high)
     while True:
@@ -162,20 +169,20 @@ def balance(
             low = shift
         else:
             high = shift
-        step = shift + (part if mode == QUADRATIC else (-np.log1p(-part) if part < 1.0 else np.nan))
+        step = newton_shift(mode, shift, part)
         if not (step > low and step < high) or passes > HALVINGS:
             step = middle(low, high)
         if step in (shift, low, high):
             if abs(excess) <= 100.0 * exact and f.size >= MANY:
                 break
             i = jumping(mode, f, ball, anchor, pivot, rate, low, high)
-            if turned or i < 0:
+            if i < 0 or i == turned:
                 break
             own, ahead = ball.offset[i], rate * (f[i] - anchor)
             by = ahead - (own - pivot)
             off = 1e-15 * (abs(ahead) + abs(own - pivot) + abs(low) + abs(high))
             step, low, high = shift - by, low - by - off, high - by + off
-            turned, anchor, pivot = True, f[i], own
+            turned, anchor, pivot = i, f[i], own
         shift = step
     return anchor, pivot, shift, excess, divergence, m0, m1, m2, passes
 

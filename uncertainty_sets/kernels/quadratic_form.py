@@ -19,6 +19,7 @@ from uncertainty_sets.kernels.jit import entry, kernel, strict, summing
 
 SPLIT = 2.0**27 + 1.0
 REFINEMENTS = 10
+PULLS = 4
 HARMLESS = 1e4  # the condition up to which plain sums keep the eleven digits that are promised
 
 
@@ -171,12 +172,16 @@ def quadratic_of_sum(Q: Array, condition: float, y: Array, low: Array) -> float:
 def pull_back(p: Vector, q: Vector, Q: Matrix, root: Matrix, condition: float, radius: float) -> float:
     """The distance of p from q; a p beyond the radius is first moved straight towards q, up to the radius.
 
-    Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap.
+    Σp and p >= 0 stay as they are: an inexact answer becomes a feasible one, with a larger gap. If an ulp of
+    p is worth more than the excess that is allowed, it is moved again, to as far within as it was beyond.
     """
-    size = distance(Q, root, condition, p - q)
-    if size > radius + 1e-12 * max(1.0, radius):
-        step = np.sqrt(radius / size)
+    size, aim = distance(Q, root, condition, p - q), radius
+    for _ in range(PULLS):
+        if not size > radius + 1e-12 * max(1.0, radius):
+            break
+        step = np.sqrt(max(0.0, aim) / size)
         for i in range(p.size):
             p[i] = q[i] + step * (p[i] - q[i])
         size = distance(Q, root, condition, p - q)
+        aim -= 2.0 * max(0.0, size - radius)
     return size

@@ -30,6 +30,13 @@ MEMORY = 5
 
 
 @kernel
+def aim(spread: float, size: int) -> float:
+    """The gap at which a search may stop: near the rounding of a sum of so many losses."""
+    least: float = spread * min(1e-13, 2e-17 * float(size))
+    return least
+
+
+@kernel
 def reset(memory: Array) -> None:
     """Clear the memory before a search."""
     memory[FIRST_MASS], memory[SECOND_MASS], memory[SIDE] = 0.0, 0.0, -1.0

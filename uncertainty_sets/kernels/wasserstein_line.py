@@ -25,6 +25,7 @@ from uncertainty_sets.kernels.tangent import (
     MASS,
     MEMORY,
     X,
+    aim,
     mixture,
     next_point,
     reset,
@@ -249,7 +250,7 @@ def solve(
     if still > FASTEST:
         out[STATUS] = OUT_OF_RANGE  # the caller scales the losses down
         return
-    tolerance, kink = 1e-13 * spread, 10.0 * spread / float(n) ** 2
+    tolerance, kink = aim(spread, n), 10.0 * spread / float(n) ** 2
     # 2. Find a start: an earlier λ, the minimum on a sample of a long line, or where the lines meet.
     rate, factor = warm, 1.002
     over = bracket(f, x, q, limit, power, top, still, step > 0.0, ends, memory, goals, starts)

@@ -21,6 +21,7 @@ from uncertainty_sets.kernels.tangent import (
     MASS,
     MEMORY,
     X,
+    aim,
     mixture,
     next_point,
     reset,
@@ -165,7 +166,7 @@ def solve(
         if trial[MASS] == 0.0:
             set_end(ends, 1, trial)
             break
-        rate, over = next_point(ends, memory, 1e-13 * (top - least), kink, radius)
+        rate, over = next_point(ends, memory, aim(top - least, f.size), kink, radius)
     # 5. Add to p the mixture of both ends that costs the radius, and write its certificate.
     mix = mixture(ends)
     for k in range(count):

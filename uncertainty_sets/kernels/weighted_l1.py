@@ -23,6 +23,7 @@ from uncertainty_sets.kernels.tangent import (
     MASS,
     MEMORY,
     X,
+    aim,
     mixture,
     next_point,
     reset,
@@ -172,7 +173,7 @@ def search(
         if trial[MASS] == 0.0:
             set_end(ends, 1, trial)
             break
-        rate, over = next_point(ends, memory, 1e-13 * spread, kink, radius)
+        rate, over = next_point(ends, memory, aim(spread, f.size), kink, radius)
         # 3. Leave out what is decided.
         if size > PRUNED_FROM and not over:
             count, size = prune(

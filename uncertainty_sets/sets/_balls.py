@@ -114,10 +114,10 @@ class SupportedBall(Ball):
         """Whether p = 0 where q = 0: losses there are left out."""
         return True
 
-    def __init__(self, center: ArrayLike, radius: ArrayLike) -> None:
-        super().__init__(center, radius)
+    def _store(self, differ: bool, center: Array, *others: Array) -> None:
+        super()._store(differ, center, *others)
         inside = self._center > 0.0
-        self._inside = None if inside.all() else inside
+        self._inside = None if np.logical_and.reduce(inside, axis=None) else inside
 
     def _on_support(self, losses: Array) -> Array:
         """Losses where q = 0 replaced by one where q > 0, so that they do not set the scale of the search."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets.arrays import Array
@@ -18,17 +19,18 @@ LEAST = 1e-300
 
 def check_tail(name: str, tail: Array) -> Array:
     """Return shares in [LEAST, 1], or refuse them."""
-    bad = tail[(tail <= 0.0) | (tail > 1.0)]
-    if bad.size:
+    least, most = np.minimum.reduce(tail, axis=None), np.maximum.reduce(tail, axis=None)
+    if least <= 0.0 or most > 1.0:
+        bad = tail[(tail <= 0.0) | (tail > 1.0)]
         raise InvalidParameter(
             f"{name} must be in (0, 1], the share of the worst losses (0.05 for the worst 5 %), "
             f"got {bad[0]:g}",
             parameter=name,
             value=tail,
         )
-    if (tail < LEAST).any():
+    if least < LEAST:
         raise InvalidParameter(
-            f"{name} must be at least {LEAST:g}, since its reciprocal must be a number, got {tail.min():g}; "
+            f"{name} must be at least {LEAST:g}, since its reciprocal must be a number, got {least:g}; "
             "the largest loss that has a probability is the limit",
             parameter=name,
             value=tail,

@@ -21,6 +21,8 @@ from uncertainty_sets.verdict import keeps_promise
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from uncertainty_sets.arrays import Array
     from uncertainty_sets.base import UncertaintySet
     from uncertainty_sets.sets.polyhedron import Polyhedron
@@ -30,6 +32,7 @@ EXACT, NEARLY = 1e-14, 1e-11  # residuals of the rows: what is aimed at, and wha
 AIM, OVER = 1e-13, 1e-11  # of the radius: what the divergence is aimed at, and how far over it may end
 HIGHEST = 1e12  # of θ: the ball does not matter any more, or a solver has to find out
 FAR = 1e12  # a step of w this long goes to infinity
+EQUAL = 4 * 2.0**-52  # of rows in units of their largest entry: what the rounding of a unit may change
 SLACK = 1e-12  # by how much the nearest point's divergence may exceed the radius, relative to it
 
 
@@ -107,7 +110,7 @@ class TiltedBall:
             "closed-form",
             rounds,
         )
-        rounding = ULPS * (abs(top) / half + 2.0)
+        rounding = ULPS / np.finfo(float).eps * float(np.spacing(np.abs(f).max())) / (2.0 * half)
         answer.unproved = () if keeps_promise(gap, answer.violation, 1.0, rounding) else (0,)
         return answer
 
@@ -148,11 +151,18 @@ class TiltedBall:
     def _search(self, g: Array, theta: float, w: Array) -> tuple[Tilt, int]:
         """The tilt whose divergence is the radius, and the number of values of θ that were tried."""
         least = self._at_center.divergence
-        below, above = 0.0, np.inf
+        below, above, reach = 0.0, np.inf, np.inf
         best: Tilt | None = None
         for rounds in range(1, ROUNDS + 1):
             tilt = self._balance(theta, g, w)
             off = tilt.divergence - self._radius
+            if tilt.residual > NEARLY and best is not None and best.theta < theta and above == np.inf:
+                # Too far from where its multipliers came from: this divergence says nothing.
+                reach = np.sqrt(theta / best.theta)
+                if reach <= 1.01:
+                    break
+                w, theta = best.w * reach, float(best.theta * reach)
+                continue
             if abs(off) <= max(min(AIM * self._radius, 1e-11 * theta), 3e-16 * self._radius):
                 return tilt, rounds
             if off <= OVER * self._radius and tilt.residual <= NEARLY:
@@ -164,6 +174,7 @@ class TiltedBall:
             step = theta - 2.0 * root * (root - aim) / slope if slope > 0.0 else np.nan
             if not below < step < above:
                 step = 4.0 * theta if above == np.inf else np.sqrt(max(below, 1e-3 * above) * above)
+            step = min(step, reach * theta)
             if step == theta or step > HIGHEST or above <= below * (1.0 + 1e-15):
                 break
             w, theta = tilt.w * (step / theta), float(step)
@@ -297,19 +308,20 @@ def row_of(answer: WorstCase | None, row: int) -> WorstCase | None:
     return WorstCase(answer.p[row], 0.0, 0.0, 0.0, 0.0, dual, answer.backend, 0)
 
 
-def _paired(D: Array, c: Array) -> tuple[Array, Array]:
-    """The rows to keep, and for each the row that makes it an equation, or -1: D_j = -D_i with c_j = -c_i."""
-    kept: list[int] = []
-    partner: dict[int, int] = {}
-    waiting: dict[bytes, int] = {}
-    for k, row in enumerate(np.column_stack([D, c]) + 0.0):  # no -0.0
-        opposite = (0.0 - row).tobytes()
-        if opposite in waiting:
-            partner[waiting.pop(opposite)] = k
-            continue
-        kept.append(k)
-        waiting.setdefault(row.tobytes(), k)
-    return np.array(kept, dtype=np.intp), np.array([partner.get(k, -1) for k in kept], dtype=np.intp)
+def _paired(D: Array, c: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The rows to keep, and for each the row that makes it an equation, or -1: D_j = -D_i with c_j = -c_i.
+
+    Up to rounding, since they may be given in different units: as inequalities they leave no room.
+    """
+    rows = np.column_stack([D, c])
+    kept = np.ones(len(rows), dtype=bool)
+    partner = np.full(len(rows), -1, dtype=np.intp)
+    for k, row in enumerate(rows):
+        waiting = np.flatnonzero(kept[:k] & (partner[:k] < 0))
+        near = np.abs(rows[waiting] + row).max(axis=1, initial=0.0) <= EQUAL
+        if near.any():
+            partner[waiting[near.argmax()]], kept[k] = k, False
+    return np.flatnonzero(kept), partner[kept]
 
 
 def _covariance(p: Array, D: Array) -> Array:

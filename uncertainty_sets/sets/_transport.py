@@ -72,13 +72,14 @@ class TransportBall(Ball, certified=True):
     def _smallest_step(self) -> float:
         """The smallest cost that is not 0, negative if some costs between entries are 0."""
         if self._on_line:
-            steps = np.diff(self._cost[0])
-            zeros = bool((steps == 0.0).any())
+            x = self._cost[0]
+            steps = x[1:] - x[:-1]
+            zeros = np.count_nonzero(steps) < steps.size
         else:
             steps = self._cost[0]
             zeros = np.count_nonzero(steps) < steps.size - len(steps)
-        least = float(steps.min(initial=np.inf, where=steps > 0.0))
-        least = least if np.isfinite(least) else 1.0
+        least = float(np.minimum.reduce(steps, axis=None, initial=np.inf, where=steps > 0.0))
+        least = least if least < np.inf else 1.0
         least = float(_raised(least, self._power)) if self._on_line else least
         return -least if zeros else least
 
@@ -174,6 +175,10 @@ class TransportBall(Ball, certified=True):
     def _distance(self, p: Array) -> float:
         return float(max(0.0, self._cost_of(p)) ** (1.0 / self._power))
 
+    @property
+    def _distance_is_quick(self) -> bool:
+        return self._on_line
+
     def _cost_of(self, p: Array) -> float:
         """The least cost of moving the centre to p: the distance to the power."""
         mass = np.maximum(p, 0.0)
@@ -242,10 +247,12 @@ def _as_order(order: float) -> float:
 
 def _raised(distance: Any, power: float) -> Any:
     """distance^power as kernels compute it; inf if it overflows."""
+    if power == 1.0:
+        return distance
+    if power == 2.0 and isinstance(distance, float):
+        return distance * distance
     with np.errstate(over="ignore", under="ignore"):
-        if power == 2.0:
-            return np.multiply(distance, distance)
-        return distance if power == 1.0 else np.power(distance, power)
+        return np.multiply(distance, distance) if power == 2.0 else np.power(distance, power)
 
 
 def _overflows(power: float) -> str:
@@ -290,7 +297,7 @@ def _between(cost: Array, power: float) -> Array:
 
 def _check_ends(x: Array, power: float) -> None:
     """Refuse a line so long that the cost from end to end overflows; positions ascend."""
-    if not np.isfinite(_raised(float(x[-1]) - float(x[0]), power)):
+    if not _raised(float(x[-1]) - float(x[0]), power) < np.inf:
         raise InvalidParameter(
             f"cost: the distance between the outermost positions {_overflows(power)}",
             parameter="cost",
@@ -300,9 +307,11 @@ def _check_ends(x: Array, power: float) -> None:
 
 def _drop_tiny_distances(x: Array, power: float) -> None:
     """Make neighbours equal whose distance counts as 0; positions ascend."""
-    steps = np.diff(x)
-    for i in np.flatnonzero((steps > 0.0) & (steps < _shortest(power))):
-        x[i + 1] = x[i]
+    steps = x[1:] - x[:-1]
+    tiny = (steps > 0.0) & (steps < _shortest(power))
+    if np.logical_or.reduce(tiny):
+        for i in np.flatnonzero(tiny):
+            x[i + 1] = x[i]
 
 
 def _as_shared_cost(cost: Any, structure: Structure) -> Array | None:

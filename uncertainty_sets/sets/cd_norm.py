@@ -103,14 +103,14 @@ class CDNorm(CenteredSet, certified=True):
             )
         differ = np.ndim(center) == 2 or np.ndim(spread) == 2 or np.ndim(budget) == 1
         self._store(differ, q, s, given)
-        ratio, room, free = np.zeros_like(self._center), np.zeros_like(self._center), self._spread > 0.0
-        with np.errstate(over="ignore"):  # a share above 1 counts as 1
-            np.divide(self._center, self._spread, out=ratio, where=free)
-            np.divide(1.0 - self._center, self._spread, out=room, where=free)
-        self._cap = np.minimum(1.0, ratio)
-        self._rise = np.clip(room, 0.0, 1.0)
-        largest = self._spread.max(axis=1, keepdims=True)
-        self._equal = ((self._spread == largest) | (self._spread == 0.0)).all(axis=1).astype(np.float64)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a share above 1 counts as 1
+            ratio, room = self._center / self._spread, (1.0 - self._center) / self._spread
+        free = self._spread > 0.0
+        self._cap = np.where(free, np.minimum(ratio, 1.0), 0.0)
+        self._rise = np.where(free, np.minimum(np.maximum(room, 0.0), 1.0), 0.0)
+        largest = np.maximum.reduce(self._spread, axis=1, keepdims=True)
+        equal = np.logical_and.reduce((self._spread == largest) | ~free, axis=1)
+        self._equal = equal.astype(np.float64)
 
     @property
     def spread(self) -> Array:

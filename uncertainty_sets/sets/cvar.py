@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.answer import WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.face import Effect, Face, Rows
-from uncertainty_sets.kernels.dispatch import answer
+from uncertainty_sets.inverse import EPS, LeastRadius, gather
+from uncertainty_sets.kernels.dispatch import answer, reject_not_finite
 from uncertainty_sets.parameters import as_center
 from uncertainty_sets.rows import CENTER, Layout, Structure
 from uncertainty_sets.sets._tails import EACH_TAIL, TailMeasure, as_tail_rows
@@ -47,6 +48,14 @@ class CVaR(TailMeasure, certified=True):
     >>> bound = var + q @ np.maximum(f - var, 0) / tail
     >>> round(float(bound), 6), round(r.upper_bound, 6)
     (3.5, 3.5)
+
+    `radius_for` finds the largest tail whose mean reaches a target: radius = max p/q - 1, so tail = 1/(1 +
+    radius). For any a < target, no tail above Σ q·max(f - a, 0)/(target - a) reaches it (the buffered
+    probability of exceedance is the least of these). O(N log N).
+
+    >>> least = CVaR(q, 1.0).radius_for(f, target=3.5)
+    >>> round(1 / (1 + least.radius), 12)
+    0.2
 
     There is no calibration: the tail says how cautious a decision is to be, which no number of samples
     behind the centre decides. A set that holds the true distribution with a given confidence is a ball
@@ -93,6 +102,11 @@ class CVaR(TailMeasure, certified=True):
 
         return answer(rows, losses, (self._none, self._most, self._rest), ("var",), warm_start, out)
 
+    def _closed_radius(self, losses: Array, targets: Array) -> LeastRadius:
+        reject_not_finite(losses)
+        centers = np.broadcast_to(self._center, losses.shape)
+        return gather([_least(q, f, float(t)) for q, f, t in zip(centers, losses, targets, strict=True)])
+
     _is_vertex = True
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
@@ -113,3 +127,33 @@ class CVaR(TailMeasure, certified=True):
 
     def _singleton(self) -> Array | None:
         return self.center if self.rows is None and self._tail[0] == 1.0 else None
+
+
+def _least(q: Array, f: Array, target: float) -> LeastRadius:
+    """The largest tail whose mean reaches the target, as a radius.
+
+    From the largest loss down, Σ q·(f - target) rises and then falls: the tail ends where it is 0 again, at
+    the loss a, which is also the multiplier.
+    """
+    g = f - target
+    inside = q > 0.0
+    top, mean = float(g[inside].max()), float(q @ g)
+    if mean >= -4.0 * EPS * float(q @ np.abs(g)):
+        return LeastRadius(0.0, 0.0, 0.0, q.copy(), float(q @ f), 0.0, "closed-form", 1)
+    if top < 0.0:
+        return LeastRadius(np.inf, np.inf, 0.0, np.full(f.size, np.nan), np.nan, np.inf, "closed-form", 1)
+    order = np.argsort(-g, kind="stable")
+    gained = np.cumsum((q * g)[order])
+    last = int(np.argmax((gained < 0.0) & (g[order] < 0.0)))  # the first at which it falls below 0
+    a = float(g[order[last]])
+    above, at = g > a, g == a
+    spent = float(q[above] @ g[above]) / -a  # mass at the loss a
+    tail = float(q[above].sum()) + spent
+    left = float(q[~above & ~at].sum()) + float(q[at].sum()) - spent
+    p = np.where(above, q, 0.0)
+    p[at] = q[at] * (spent / float(q[at].sum()))
+    p /= tail
+    bound = float(q @ np.maximum(g - a, 0.0)) / -a
+    lower = max((1.0 - bound) / bound, 0.0)
+    radius = max(left / tail, lower)
+    return LeastRadius(radius, lower, radius - lower, p, float(p @ f), 1.0 / (tail * -a), "closed-form", 2)

@@ -43,6 +43,12 @@ class EVaR(TailMeasure, KL):
     >>> round(float(bound), 6), round(r.upper_bound, 6)
     (3.576985, 3.576985)
 
+    `radius_for` is that of `KL`: the largest tail that reaches a target is exp(-radius).
+
+    >>> least = EVaR(q, 1.0).radius_for(f, target=3.0)
+    >>> round(EVaR(q, np.exp(-least.radius)).worst_case(f).value, 9)
+    3.0
+
     Args:
         center: probabilities, shape (N,), or (B, N) for one centre per batch row.
         tail: in (0, 1]; a number, or shape (B,).
@@ -54,9 +60,9 @@ class EVaR(TailMeasure, KL):
     layout: ClassVar[Layout | None] = Layout("kl", ("eta",), center=CENTER, tail=EACH_TAIL)
 
     def __init__(self, center: ArrayLike, tail: ArrayLike) -> None:
-        tails = as_tail_rows(tail, len(as_center(center)))
-        radius = _radius(tails)
-        super().__init__(center, radius if np.ndim(tail) else radius[0])
+        q = as_center(center)
+        tails = as_tail_rows(tail, len(q))
+        self._store(np.ndim(center) == 2 or np.ndim(tail) == 1, q, _radius(tails))
         self._tail = np.array(np.broadcast_to(tails, self._radius.shape))
 
     @classmethod

@@ -134,20 +134,27 @@ class Spectral(CenteredSet, certified=True):
     def _closed_form(
         self, losses: Array, warm_start: WorstCase | None, out: Array | None = None
     ) -> WorstCase:
-        from uncertainty_sets.kernels.spectral import order, rows
+        from uncertainty_sets.kernels.spectral import masses, rows, rows_by_breakpoints, sort
 
-        F, q = np.atleast_2d(losses), self._center
-        places, sums = np.empty(F.shape), np.empty(F.shape)
+        F, q, H = np.atleast_2d(losses), self._center, self._distortion
+        places, given = np.empty(F.shape, np.int64), isinstance(H, PiecewiseLinear)
+        heights = np.empty((0, 0) if given else F.shape)
 
-        def sort(first: int, after: int) -> None:
+        def prepare(first: int, after: int) -> None:
             piece = slice(first, after)
-            order(F[piece], q[piece] if len(q) > 1 else q, places[piece], sums[piece])
+            sort(F[piece], places[piece])
+            if not given:
+                masses(q[piece] if len(q) > 1 else q, places[piece], UNIT, UNIT, heights[piece])
 
-        run_pieces(sort, len(F), F.size)
-        heights = evaluate(self._distortion, sums)
-        heights[:, -1] = 1.0
-        found = answer(rows, losses, (q, places, heights), (), warm_start, out)
-        found.dual = {"order": places.astype(np.int64).reshape(losses.shape)}
+        run_pieces(prepare, len(F), F.size)
+        parameters: tuple[Any, ...] = (q, places)
+        if isinstance(H, PiecewiseLinear):
+            found = answer(rows_by_breakpoints, losses, (*parameters, H.breakpoints), (), warm_start, out)
+        else:
+            heights = evaluate(H, heights)
+            heights[:, -1] = 1.0
+            found = answer(rows, losses, (*parameters, heights), (), warm_start, out)
+        found.dual = {"order": places.reshape(losses.shape)}
         return found
 
     def _sensitivity(self, losses: Array, answer: WorstCase) -> OnFace:
@@ -187,12 +194,17 @@ def _ragged(H: Distortion, *given: Any) -> None:
     shared, rest = given[:9], given[9:]  # losses, rows and centre, which both kernels take; what is left
     indptr, first, after = shared[5:8]
     ends = indptr[first : after + 1] - indptr[first]
-    places, sums = np.empty(ends[-1]), np.empty(ends[-1])
-    ragged_order(*(*shared, places, sums))
-    heights = evaluate(H, sums)
-    heights[ends[1:] - 1] = 1.0
+    places, heights = np.empty(ends[-1], np.int64), np.empty(ends[-1])
+    knots, values = H.breakpoints[0] if isinstance(H, PiecewiseLinear) else (UNIT, UNIT)
+    ragged_order(*(*shared, knots, values, places, heights))
+    if not isinstance(H, PiecewiseLinear):
+        heights = evaluate(H, heights)
+        heights[ends[1:] - 1] = 1.0
     ragged(*(*shared, places, heights, *rest))
 
+
+UNIT = np.array([0.0, 1.0])
+"""Knots and values of H(u) = u, for sums that Python puts into H."""
 
 Distortion = Callable[[Array], Array]
 """H, for an array of any shape."""
@@ -210,6 +222,11 @@ class PiecewiseLinear:
     def __init__(self, points: Array) -> None:
         """Keep breakpoints, (K, 2), that are checked already."""
         self.points = readonly(points)
+        self.breakpoints = np.array(points.T[None], order="C")
+        """Knots and values for the kernels."""
+        values = self.breakpoints[0, 1]
+        np.minimum(np.maximum(values, 0.0), 1.0, out=values)
+        values[-1] = 1.0
 
     def __call__(self, u: Array) -> Array:
         """Return H(u) by interpolation."""
@@ -224,28 +241,30 @@ class PiecewiseLinear:
         return knots[1:][kept], weights[kept] / weights[kept].sum()
 
 
-def of_mixture(tails: Array, weights: Array) -> Array:
-    """Return the breakpoints of H(u) = Σ weight·min(1, u/tail)."""
-    knots = np.unique(np.concatenate([[0.0, 1.0], tails]))
-    heights = np.minimum(1.0, knots[:, None] / tails) @ weights
-    heights[-1] = 1.0
-    return np.column_stack([knots, heights])
+def of_mixture(tails: Array, weights: Array) -> PiecewiseLinear:
+    """Return H(u) = Σ weight·min(1, u/tail), of tails and weights that are checked already."""
+    knots = np.array(sorted({0.0, 1.0, *tails.tolist()}))
+    points = np.empty((knots.size, 2))
+    points[:, 0] = knots
+    points[:, 1] = np.minimum(1.0, knots[:, None] / tails) @ weights
+    points[-1, 1] = 1.0
+    return PiecewiseLinear(points)
 
 
 def at_steps(distortion: Distortion, steps: int) -> PiecewiseLinear:
     """Return the interpolation at 0, 1/steps, …, 1, which is exact for events of equally likely entries."""
     knots = np.arange(steps + 1) / steps
-    heights = evaluate(distortion, knots)
+    heights = evaluate(distortion, knots.copy())
     heights[0], heights[-1] = 0.0, 1.0
     return PiecewiseLinear(np.column_stack([knots, heights]))
 
 
 def as_distortion(given: Any) -> Distortion:
     """Return H from a function or from breakpoints, or refuse what is not concave from (0, 0) to (1, 1)."""
-    if isinstance(given, PiecewiseLinear):  # of other rows, and checked there
+    if isinstance(given, PiecewiseLinear):  # checked where it was made
         return given
     if callable(given):
-        check_shape(given, GRID, evaluate(given, GRID))
+        check_shape(given, GRID, evaluate(given, GRID.copy()))
         return given  # type: ignore[no-any-return]
     points = as_array("distortion", given)
     if points.ndim != 2 or points.shape[1] != 2 or len(points) < 2:
@@ -255,7 +274,7 @@ def as_distortion(given: Any) -> Distortion:
             parameter="distortion",
             value=given,
         )
-    if points[0, 0] != 0.0 or points[-1, 0] != 1.0 or (np.diff(points[:, 0]) <= 0.0).any():
+    if points[0, 0] != 0.0 or points[-1, 0] != 1.0 or (points[1:, 0] <= points[:-1, 0]).any():
         raise InvalidParameter(
             f"the breakpoints of distortion must ascend from u = 0 to u = 1, got u = {points[:, 0].tolist()}",
             parameter="distortion",
@@ -271,17 +290,22 @@ def as_given(distortion: Distortion) -> Distortion | Array:
 
 
 def evaluate(distortion: Distortion, u: Array) -> Array:
-    """Return H(u), cut to [0, 1]; refuse what is not one finite number for each u."""
-    heights = np.asarray(distortion(u.copy()), dtype=np.float64)  # its code may write into u
-    if heights.shape != u.shape or not np.isfinite(heights).all():
-        found = "numbers that are not finite" if heights.shape == u.shape else f"shape {heights.shape}"
+    """Return H(u), cut to [0, 1]; refuse what is not one finite number for each u.
+
+    Its code may write into u.
+    """
+    shape = u.shape
+    heights = np.asarray(distortion(u), dtype=np.float64)
+    if heights.shape != shape or not (np.isfinite(heights.sum()) or np.isfinite(heights).all()):
+        found = "numbers that are not finite" if heights.shape == shape else f"shape {heights.shape}"
         raise InvalidParameter(
             f"distortion must return a finite number for each entry of an array (np.vectorize makes it do "
-            f"so), got {found} for an array of shape {u.shape}",
+            f"so), got {found} for an array of shape {shape}",
             parameter="distortion",
             value=distortion,
         )
-    return np.clip(heights, 0.0, 1.0)
+    bounded: Array = np.maximum(heights, 0.0)
+    return np.minimum(bounded, 1.0, out=bounded)
 
 
 TURN = 1e-20
@@ -329,13 +353,14 @@ def check_shape(given: Any, u: Array, heights: Array) -> None:
     ends = (heights[0], heights[-1])
     if abs(ends[0]) > ROUNDING or abs(ends[1] - 1.0) > ROUNDING:
         raise refuse(f"have H(0) = 0 and H(1) = 1, got {ends[0]:.12g} and {ends[1]:.12g}")
-    falls = np.diff(heights) < -ROUNDING
+    falls = heights[1:] - heights[:-1] < -ROUNDING
     if falls.any():
         k = int(falls.argmax())
         raise refuse(
             f"not fall, got H({u[k]:.6g}) = {heights[k]:.6g} and H({u[k + 1]:.6g}) = {heights[k + 1]:.6g}"
         )
-    left, right = np.diff(u)[:-1], np.diff(u)[1:]
+    steps = u[1:] - u[:-1]
+    left, right = steps[:-1], steps[1:]
     chord = (heights[:-2] * right + heights[2:] * left) / (left + right)
     below = chord - heights[1:-1] > ROUNDING
     if below.any():

@@ -134,12 +134,18 @@ _names_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 def _check(torch: Any, losses: Any, uncertainty_set: Any) -> None:
     if isinstance(losses, torch.Tensor) and not isinstance(uncertainty_set, Oracle):
-        given = f"the class {uncertainty_set.__name__}" if isinstance(uncertainty_set, type) else None
+        is_class = isinstance(uncertainty_set, type)
+        name = uncertainty_set.__name__ if is_class else "KL"
+        given = f"the class {name}" if is_class else repr(uncertainty_set)[:80]
         raise InvalidInput(
-            "uncertainty_set must be an uncertainty set or a Penalised, such as KL(center, radius), got "
-            f"{given or repr(uncertainty_set)[:80]}",
+            f"uncertainty_set must be an uncertainty set or a Penalised, got {given}: "
+            f"write robust_loss(losses, {name}(center, radius))",
             parameter="uncertainty_set",
             value=uncertainty_set,
+        )
+    if isinstance(losses, Oracle):
+        raise InvalidLosses(
+            f"robust_loss takes the losses first: write robust_loss(losses, {type(losses).__name__}(…))"
         )
     if not isinstance(losses, torch.Tensor):
         raise InvalidLosses(

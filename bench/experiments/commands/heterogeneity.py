@@ -14,7 +14,7 @@ from bench.experiments.runs import compare, methods
 
 COMMAND = "heterogeneity"
 DATA = ["fashion-mnist", "sc-ma", "person-activity"]
-VARIANTS = ("AspireModels", "AspireModels_per")
+VARIANTS = ("AspireModels", "AspireModels(-)", "AspireModels-ADP", "AspireModels_per")
 MANY = 20  # workers: more are not tried one by one for max{Ind}
 COLUMNS = (
     ("Acc_w %", "acc_w", 100.0, 2),

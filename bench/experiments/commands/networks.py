@@ -26,8 +26,9 @@ from bench.experiments.runs.task import Task
 
 COMMAND = "networks"
 REFERENCE = "AspireModels"
-VARIANTS = ("AspireModels",)
+VARIANTS = ("AspireModels", "AspireModels(-)", "AspireModels-ADP")
 RIVALS = ("AFL", "AFL + P")  # whose final accuracy the times are measured to
+ON_THE_CLOCK = (*RIVALS, *VARIANTS)
 COLUMNS = (
     ("Acc_w %", "acc_w", 100.0, 2),
     ("Loss_w", "loss_w", 1.0, 3),
@@ -122,7 +123,7 @@ def _methods(base: Task) -> list[str]:
 def _with_slow_workers(pool: Pool, session: Session, runs: Runs, workers: int) -> Runs:
     """Repeat the runs that are compared on the clock with slow workers, with the settings found."""
     slow = tuple((workers - 1 - k, SLOWER, 0.0, None) for k in range(max(1, workers // SHARE)))
-    names = [name for name in (*RIVALS, REFERENCE) if name in runs]
+    names = [name for name in ON_THE_CLOCK if name in runs]
     groups = {name: [_slowed(record, slow) for record in runs[name]] for name in names}
     title = f"{next(iter(groups.values()))[0].data}: slow workers" if groups else "slow workers"
     pool.run(title, [task for group in groups.values() for task in group], session.records)
@@ -185,7 +186,9 @@ def cost(slow: Sequence[Mapping[str, Any]], without: Sequence[Mapping[str, Any]]
 def remarks(session: Session) -> str:
     """Return how the runs were made."""
     return (
-        'Mini-batches of 64 samples, S = 1. "+ P": with the preconditioner, the step rule and the averaging '
+        "Mini-batches of 64 samples. AspireModels waits for nobody (S = 1), AspireModels(-) for all, and "
+        "AspireModels-ADP for all while nobody is slow. "
+        '"+ P": with the preconditioner, the step rule and the averaging '
         "of AspireModels. "
         "With slow workers, times are virtual seconds (delays log-normal, median 1 s, sigma 0.5) until the "
         "mean Acc_w of three looks reaches the rival's mean over its last fifth, relative to the end of the "

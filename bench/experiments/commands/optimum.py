@@ -134,5 +134,7 @@ def main(arguments: list[str]) -> int:
         f"Full batches, l2 = {given.l2:g}, {given.epochs} gradients per worker, "
         f"κ₁ = {given.penalty:g} and η_w = {given.step:g} of the default, S = 1"
     )
-    reporting.publish(console(), folder, [Table(title, headings, rows)], "", name="table.md")
+    reporting.publish(
+        console(), folder, [Table(title, headings, rows)], "", name="table.md", quick=given.quick
+    )
     return 0

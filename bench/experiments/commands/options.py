@@ -206,4 +206,4 @@ class Session:
     def publish(self, tables: Sequence[Table], remarks: str) -> None:
         """Print the tables and write them beside the records, with settings that stayed at an end."""
         remarks += reporting.open_ends(self.given.edges)
-        reporting.publish(self.console, self.given.out, tables, remarks)
+        reporting.publish(self.console, self.given.out, tables, remarks, quick=self.given.quick)

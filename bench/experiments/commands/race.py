@@ -22,7 +22,8 @@ from bench.experiments.runs.task import Task
 
 COMMAND = "race"
 DATA = ["fashion-mnist", "sc-ma", "person-activity", "heart-disease", "mnist-writers"]
-VARIANTS = ("AspireModels", "AspireModels_per")
+VARIANTS = ("AspireModels", "AspireModels_per", "AspireModels(-)", "AspireModels-ADP")
+WAITING = set(VARIANTS) - {"AspireModels(-)"}  # those for which τ matters
 REFERENCE = "AspireModels"
 WITHOUT = {"max{Ind}", "Mix_Even"}  # references without a federation's question: whom to wait for
 WITHOUT_STRAGGLERS, WITH_STRAGGLERS = SITUATIONS = ("without stragglers", "with stragglers")
@@ -84,15 +85,19 @@ def rivals(base: Task, workers: int) -> dict[str, methods.Method]:
     """Return the methods, all on the same problem; ASPIRE's variants search whom they wait for, too.
 
     τ decides whether the master waits for stragglers. By default it does after three epochs of mini-batches,
-    ten of full ones; a straggler's reply comes after about ten.
+    ten of full ones, fifty with more than a hundred workers; a straggler's reply comes after about ten.
+    Nobody rests: on a clock a gradient that hardly counts costs nothing.
     """
     first = 0 if base.batch is not None else 1
     patience = Choice(tuple(epochs * workers for epochs in PATIENCE[first:]))
+    usual = patience.values[-1 if workers > methods.MANY else 0]
+    fixed = {"rest": 0.0} if base.batch is not None else {}
     return {
         name: replace(
             method,
-            search={**method.search, "max_staleness": patience},
-            default={**method.default, "max_staleness": patience.values[0]},
+            search={**method.search, **{key: Choice((value,)) for key, value in fixed.items()}}
+            | ({"max_staleness": patience} if name in WAITING else {}),
+            default={**method.default, **fixed} | ({"max_staleness": usual} if name in WAITING else {}),
         )
         if name in VARIANTS
         else method

@@ -135,12 +135,25 @@ def run_time(records: Sequence[dict[str, Any]], began: float) -> str:
     )
 
 
+QUICK = "A quick run, too short to compare methods: it shows that everything works."
+"""What stands over tables and under their remarks after `--quick`."""
+
+
 def publish(
-    console: Console, folder: Path, tables: Sequence[Table], remarks: str, name: str = "tables.md"
+    console: Console,
+    folder: Path,
+    tables: Sequence[Table],
+    remarks: str,
+    name: str = "tables.md",
+    *,
+    quick: bool = False,
 ) -> None:
-    """Print the tables and write them as Markdown, the remarks below."""
+    """Print the tables and write them as Markdown, the remarks below; a quick run is called one."""
     for table in tables:
         console.print(table.rich())
     console.print(remarks, markup=False)
-    text = "\n".join([*(table.markdown() for table in tables), remarks, ""])
+    warning = [f"**{QUICK}**\n"] if quick else []
+    if quick:
+        console.print(QUICK, markup=False)
+    text = "\n".join([*warning, *(table.markdown() for table in tables), remarks, ""])
     (folder / name).write_text(text, encoding="utf-8")

@@ -99,7 +99,7 @@ def _widened(
             going[name] = search.widened(known[name], settings, reached, allowed, options.outer)
         else:
             open_ends += search.edges(known[name], settings, allowed, options.outer)
-    scores: dict[str, float | None] = dict.fromkeys(going)
+    scores: dict[str, search.Score | None] = dict.fromkeys(going)
     while scores:
         asked: dict[str, dict[str, Any]] = {}
         for name, score in scores.items():

@@ -207,7 +207,8 @@ class ByClock:
         if "train" in self.task.parts and not self.blind:
             row["loss_w"] = float(evaluator.of("train", w)[0].max())
         if "held" in self.task.parts:
-            row |= _accuracies("held_", evaluator.of("held", w)[1])
+            held_loss, held_right = evaluator.of("held", w)
+            row |= {**_accuracies("held_", held_right), "held_loss_w": float(held_loss.max())}
         if self.delays:
             row["delays"] = run.master.roster.current_delays(entry["clock"]).round(2).tolist()
         return row
@@ -216,7 +217,8 @@ class ByClock:
         """Return the last look, and what the search for settings judges by; no rule applies.
 
         The search judges by `held_acc_w` (or `held_acc_20`), the worst-worker accuracy on held-out training
-        data averaged over the run's time: a method that gets there sooner, or further, has more.
+        data averaged over the run's time: a method that gets there sooner, or further, has more. Among equals
+        `held_loss_w` decides, averaged alike.
         """
         curve = {} if self.task.stage == "tune" else columns(self.rows)
         if not self.rows:
@@ -225,7 +227,7 @@ class ByClock:
         metrics = {name: self.rows[-1][name] for name in LAST if name in self.rows[-1]}
         if "held" in self.task.parts:
             clock = [row["clock"] for row in self.rows]
-            for name in ("held_acc_w", "held_acc_20"):
+            for name in ("held_acc_w", "held_acc_20", "held_loss_w"):
                 held = [row[name] for row in self.rows]
                 metrics[name] = average_over(clock, held, self.task.virtual_seconds)
         return {"metrics": metrics, "curve": curve}

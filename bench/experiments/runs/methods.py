@@ -4,13 +4,13 @@ Every file of `fdro_core/baselines` whose class carries `label`, `year` and `tun
 variants of `AspireEase`, the paper's algorithm ("ASPIRE-EASE", "ASPIRE-CP"), and of `AspireModels`, ours, are
 listed here. All get the same search: the same number of trials, drawn alike (`tuning.py`). Every baseline
 that can use it has a row with the preconditioner of `AspireModels` too ("AFL + P"). Steps are searched up to
-10/L, by hundreds of workers up to 1000/L.
+10/L, those of FedBuff and FedAsync up to 100/L, and by hundreds of workers up to 1000/L.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from fdro_core import Adaptive, AspireEase, AspireModels, baselines
 from fdro_core.protocol.algorithm import Algorithm
 from fdro_core.protocol.tuning import (
+    ARRIVALS_STEP,
     LOCAL_STEPS,
     PRECONDITIONED_STEP,
     STEP,
@@ -152,15 +153,12 @@ def _configured(cls: Any, tunable: Tunables, fixed: Settings, setup: Setup, sett
     return algorithm
 
 
-_NETWORK_SEARCH = {PRECONDITIONED_STEP: Tunable(PRECONDITIONED_STEP.default, Range(6e-4, 6e-2))}
+_NETWORK_SEARCH = {PRECONDITIONED_STEP: replace(PRECONDITIONED_STEP, space=Range(6e-4, 6e-2))}
 """What networks search instead: longer steps switch off units for good."""
 
 
-_MANY = 100  # workers
-_LONG_SEARCH = {
-    STEP: Tunable(STEP.default, Range(0.1, 1000.0), unit="1/L"),
-    PRECONDITIONED_STEP: Tunable(PRECONDITIONED_STEP.default, Range(6e-4, 6.0)),
-}
+MANY = 100  # workers
+_LONG_SEARCH = dict.fromkeys((STEP, ARRIVALS_STEP), replace(STEP, space=Range(0.1, 1000.0)))
 """What more workers than that search instead: an epoch of theirs is long, and 1/max_j L_j short for the mean.
 
 On MNIST by writer the best steps of several methods were far beyond 10/L.
@@ -168,7 +166,7 @@ On MNIST by writer the best steps of several methods were far beyond 10/L.
 
 
 def _fitted(network: bool, workers: int, tunable: Tunables) -> Tunables:
-    instead = _LONG_SEARCH if workers > _MANY else {}
+    instead = _LONG_SEARCH if workers > MANY else {}
     if network:
         instead = instead | _NETWORK_SEARCH
     return {name: instead.get(each, each) for name, each in tunable.items()}
@@ -220,11 +218,14 @@ def ease(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
 def models(**fixed: Any) -> Callable[[Setup, Settings], Algorithm]:
     """Return what makes `AspireModels` with these fields fixed; active_workers = "all" waits for everyone.
 
-    Settings that are fields of the class are passed on; the rest ("budget") belong to the set.
+    Settings that are fields of the class are passed on, `model_step` times √N; the rest ("budget") belong to
+    the set.
     """
 
     def make(setup: Setup, settings: Settings) -> Algorithm:
         options = _shared(AspireModels, fixed, setup, settings)
+        if "model_step" in settings:
+            options["model_step"] = PRECONDITIONED_STEP.value(settings["model_step"], setup.workers, 1.0)
         if setup.batch is None:
             options["tolerance"] = 0.0  # gradients or the clock end the run, as everyone's
         return AspireModels(**options)

@@ -20,28 +20,44 @@ def add_option(parser: argparse.ArgumentParser, what: str) -> None:
         "--with",
         dest="plugins",
         nargs="+",
-        type=Path,
+        type=_there,
         default=[],
         metavar="MODULE",
         help=f"modules or Python files with {what} of your own",
     )
 
 
+def _is_module(path: Path) -> bool:
+    return not path.exists() and all(part.isidentifier() for part in str(path).split("."))
+
+
+def _there(given: str) -> Path:
+    """The module or file of that name; for the parser, which says what is wrong and ends with 2."""
+    path = Path(given)
+    if _is_module(path):
+        try:
+            found = importlib.util.find_spec(given) is not None
+        except ModuleNotFoundError as error:
+            raise argparse.ArgumentTypeError(f"{given}: {error}") from error
+        if not found:
+            raise argparse.ArgumentTypeError(f"there is no module or file {given}")
+    elif not path.is_file() or path.suffix != ".py":
+        raise argparse.ArgumentTypeError(f"{given}: there is no Python file of that name")
+    return path
+
+
 def load(paths: Sequence[Path]) -> None:
     """Import the modules and run the files, each once per process."""
     for path in paths:
-        file = Path(path).resolve()
-        if not file.exists() and all(part.isidentifier() for part in str(path).split(".")):
-            try:
-                importlib.import_module(str(path))
-            except ModuleNotFoundError as error:
-                raise SystemExit(f"--with {path}: {error}") from error
+        if _is_module(path):
+            importlib.import_module(str(path))
             continue
+        file = path.resolve()
         name = f"bench plugin {file}"
         if name in sys.modules:
             continue
         spec = importlib.util.spec_from_file_location(name, file)
-        if not file.is_file() or spec is None or spec.loader is None:
+        if spec is None or spec.loader is None:
             raise SystemExit(f"--with {path}: there is no Python file of that name")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module

@@ -52,18 +52,29 @@ def trial(base: Task, method: Method, settings: Mapping[str, Any], repeats: int,
     ]
 
 
-def score(records: Sequence[Mapping[str, Any]]) -> float:
+Score = tuple[float, float]
+"""What a trial is judged by: the accuracy; among equals, the loss with a minus.
+
+Trials whose worst worker has nothing right are equals, and one may still be on the way.
+"""
+
+
+def score(records: Sequence[Mapping[str, Any]]) -> Score:
     """Return the mean score of one trial's records."""
-    return float(np.mean([record["metrics"][f"held_{record.get('judge', 'acc_w')}"] for record in records]))
+    metrics = [record["metrics"] for record in records]
+    judged = [record["metrics"][f"held_{record.get('judge', 'acc_w')}"] for record in records]
+    losses = [found.get("held_loss_w") for found in metrics]
+    known = [-np.inf if loss is None or not np.isfinite(loss) else -loss for loss in losses]
+    return float(np.mean(judged)), float(np.mean(known))
 
 
-def better(trials: Sequence[dict[str, Any]], scores: Sequence[float], count: int) -> list[dict[str, Any]]:
+def better(trials: Sequence[dict[str, Any]], scores: Sequence[Score], count: int) -> list[dict[str, Any]]:
     """Return so many trials with the best scores, in the order given; the earlier among equals.
 
-    >>> better([{"step": 0.1}, {"step": 0.5}, {"step": 2.0}], [0.6, 0.7, 0.7], 2)
+    >>> better([{"step": 0.1}, {"step": 0.5}, {"step": 2.0}], [(0.0, -9.0), (0.7, -1.0), (0.0, -2.0)], 2)
     [{'step': 0.5}, {'step': 2.0}]
     """
-    order = sorted(range(len(trials)), key=lambda place: -scores[place])
+    order = sorted(range(len(trials)), key=lambda place: scores[place], reverse=True)
     return [trials[place] for place in sorted(order[:count])]
 
 
@@ -170,10 +181,10 @@ def edges(
 def widened(
     method: Method,
     best: Settings,
-    score: float,
+    score: Score,
     allowed: Allowed = lambda _: True,
     outer: float = OUTER,
-) -> Generator[Settings, float, tuple[Settings, list[Edge]]]:
+) -> Generator[Settings, Score, tuple[Settings, list[Edge]]]:
     """Yield settings to try; take their score; return the best and the ends that `MOST` left open."""
     settled: set[tuple[str, int]] = set()
 

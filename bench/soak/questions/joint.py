@@ -148,13 +148,12 @@ def conjugate(name: str, y: Any, q: Any) -> Any:
     if name == "kl":
         less, weight = (q * np.expm1(y)).sum(axis=2), (q * np.exp(y)).sum(axis=2)
         return np.where(less > -0.5, np.log1p(np.maximum(less, -0.6)), np.log(weight))
-    # χ²: p = q·(1 + (y - m)/2)₊ with Σp = 1.
-    low, high = (q * y).sum(axis=2), np.zeros(q.shape[:2], LONG)
-    low, high = low - 2.0, high + 2.0
-    for _ in range(75):
-        middle = 0.5 * (low + high)
-        over = (q * np.maximum(1.0 + 0.5 * (y - middle[:, :, None]), 0.0)).sum(axis=2) > 1.0
-        low, high = np.where(over, middle, low), np.where(over, high, middle)
-    p = q * np.maximum(1.0 + 0.5 * (y - low[:, :, None]), 0.0)
+    # χ²: p = q·(1 + (y - m)/2)₊ with Σp = 1, from the largest y down to the last with p > 0.
+    order = np.argsort(-y, axis=2, kind="stable")
+    falling, mass = np.take_along_axis(y, order, 2), np.take_along_axis(q, order, 2)
+    total, gain = mass.cumsum(axis=2), (mass * falling).cumsum(axis=2)
+    m = (2.0 * (total - 1.0) + gain) / np.where(total > 0.0, total, 1.0)
+    last = (((total > 0.0) & (falling > m - 2.0)).cumsum(axis=2)).argmax(axis=2)
+    p = q * np.maximum(1.0 + 0.5 * (y - np.take_along_axis(m, last[:, :, None], 2)), 0.0)
     p = p / p.sum(axis=2, keepdims=True)
     return (p * y).sum(axis=2) - np.where(q > 0.0, (p - q) ** 2 / np.where(q > 0.0, q, 1.0), 0.0).sum(axis=2)

@@ -133,10 +133,9 @@ def judge(found: Batch, case: Case, key: str, T: Array, answer: Any) -> None:
     size = np.abs(case.losses).max(axis=1) + np.abs(T)
     reached = np.isfinite(r)
     P = np.where(reached[:, None], p, q)
-    digits = 64.0 * EPS * size
-    if answer.backend != "closed-form":  # 32 times what the library calls the rounding of f - T
-        g = np.abs(case.losses - T[:, None]).max(axis=1) + np.ptp(case.losses, axis=1)
-        digits = np.maximum(digits, 32.0 * 8.0 * EPS * g)
+    # Not less than of the numbers that an oracle is asked: losses less the target, and their spread.
+    g = np.abs(case.losses - T[:, None]).max(axis=1) + np.ptp(case.losses, axis=1)
+    digits = 64.0 * EPS * np.maximum(size, g)
     known = digits * np.where(np.isfinite(answer.multiplier), answer.multiplier, 0.0)
     allowed = GAP * r + known
     over = residual(case, key, np.where(reached, r, 0.0), P)

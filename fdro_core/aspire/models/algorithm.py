@@ -13,6 +13,7 @@ from fdro_core.aspire.models.private import PrivateMaster, PrivateWorker
 from fdro_core.aspire.models.worker import ModelWorker
 from fdro_core.aspire.settings import AspireSettings
 from fdro_core.errors import InvalidSetting
+from fdro_core.master import preconditioner
 from fdro_core.privacy.settings import Privacy
 from fdro_core.protocol.engine import WorkerFactory, WorkerMachine
 from fdro_core.protocol.problem import ProblemSource, build
@@ -37,18 +38,18 @@ class AspireModels(AspireSettings):
 
     name: ClassVar[str] = "aspire-models"
 
-    model_step: float = setting(
-        0.006,
+    model_step: float | None = setting(
+        None,
         Number(),
-        "longest step of z with mini-batches, in the metric of the gradients; "
-        "steps rise for 50 epochs, or 5,000 gradients if that is sooner, and then fall",
+        "longest step of z with mini-batches, in the metric of the replies; "
+        "steps rise for 15 epochs, or 1,500 gradients if that is sooner, and then fall",
         letter="η",
-        why="as for RMSprop; networks and softmax regression alike",
+        why="0.006√N: as for RMSprop, and the mean of N replies that are noise is √N times shorter than one",
     )
     weight_step: float = setting(
         0.1,
         Number(),
-        "step of the weights per epoch with mini-batches; with more than twenty workers times 20/N",
+        "step of the weights per epoch with mini-batches; with more than twenty workers times 5/N",
         letter="ρ",
         why="running losses are noisy; a longer step lets the weights swing",
     )
@@ -97,9 +98,15 @@ class AspireModels(AspireSettings):
         """The class of the master: with `privacy` one that sees noised numbers."""
         return ModelMaster if self.privacy is None else PrivateMaster
 
-    def _patience(self) -> int:
-        """With mini-batches an old gradient is old noise."""
-        return super()._patience() if self.batch_size is None else 3
+    def longest_step(self, workers: int) -> float:
+        """η, by the setting or the rule."""
+        return preconditioner.usual_step(workers) if self.model_step is None else self.model_step
+
+    def _patience(self, workers: int) -> int:
+        """With mini-batches an old gradient is old noise; but among many workers one counts little."""
+        if self.batch_size is None:
+            return super()._patience(workers)
+        return 3 if workers <= preconditioner.FEW else 50
 
     def _check_pairs(self, workers: int) -> None:
         super()._check_pairs(workers)
@@ -137,5 +144,4 @@ def make_worker(index: int, source: ProblemSource, settings: AspireModels) -> Wo
         seed=settings.seed,
         batch_size=settings.batch_size,
         local_steps=settings.local_steps,
-        model_step=settings.model_step,
     )

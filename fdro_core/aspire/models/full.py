@@ -35,7 +35,6 @@ SAME_POINT = 1e-16  # ‖Δx‖² below this of ‖x‖² is rounding
 STILL = 1e-28  # and below this of ‖z‖² in the distance of z: z does not move any more
 TINY = 1e-300
 MOVES = 200  # of weight between planes in one step
-CHUNK = 64  # workers at a time when planes are summed anew
 
 
 class FullModels(Kept):
@@ -44,7 +43,7 @@ class FullModels(Kept):
     Attributes:
         z: the model that workers are sent; replaced, never written to.
         metric: D.
-        X, G: x_j and g_j, (N, p).
+        X, G: x_j and g_j, (N, p); G is the array given, which is written to.
         losses: f_j at x_j.
         curvature: c_j.
         first_curvature: c_j as measured before the first step.
@@ -84,13 +83,14 @@ class FullModels(Kept):
         self.planes = planes
         self.z, self.metric = z, metric
         self.X = np.repeat(z[None, :], workers, axis=0)
-        self.G = gradients.copy()
+        self.G = gradients
         self.losses = losses.copy()
         length = max(1.0, float(np.sqrt(metric @ (z * z))))
         least = np.sqrt(np.einsum("ij,ij,j->i", gradients, gradients, 1.0 / metric)) / (REACH * length)
         self.curvature = np.maximum(curvature, np.maximum(least, TINY))
         self.first_curvature = self.curvature.copy()
         self.controls = Controls(planes, gradients) if local_steps else None
+        self.E = np.empty((0, z.size))
         self._derive()
         self.recentre()
 
@@ -98,7 +98,8 @@ class FullModels(Kept):
         self.inverse = 1.0 / self.metric
         self.strayed = np.zeros_like(self.losses)
         self.ceiling = np.full_like(self.losses, np.inf)
-        self._difference = np.empty_like(self.z)
+        self._room = self.E
+        self._values: Array | None = None  # those of `values`, as long as they are right
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
@@ -136,14 +137,14 @@ class FullModels(Kept):
             seen = along / moved
             c = seen if seen > c else max(seen, SHRINK * c, FLOOR * self.first_curvature[j])
         c = min(c, float(self.ceiling[j]))
-        after, before = kernels.replace_model(
-            x, gradient, c, old_x, old_g, old_c, self.origin, metric, self._difference
-        )
         row = self.planes.table[j, : self.planes.size]
+        after, before = kernels.replace_model(
+            x, gradient, c, old_x, old_g, old_c, self.origin, metric, self.inverse, row, self.E, self.gram
+        )
         self.e += row * ((loss - self.losses[j]) + (after - before))
         self.C += row * (c - old_c)
-        kernels.follow(self.E, self.gram, row, self._difference, self.inverse, np.empty(row.size))
         self.losses[j], self.curvature[j] = loss, c
+        self._values = None
 
     @property
     def average(self) -> Array:
@@ -164,40 +165,35 @@ class FullModels(Kept):
         kernels.balance(self.e, self.gram, self.C, planes.multipliers, MOVES)
         total = float(self.C.dot(planes.multipliers))
         z = np.empty_like(self.z)
-        kernels.mix(self.E, planes.multipliers, z)
-        kernels.descend(self.origin, self.inverse, z, total)
-        self.z = z
+        kernels.least_point(self.origin, self.inverse, self.E, planes.multipliers, total, z)
+        self.z, self._values = z, None
 
     # -- planes ---------------------------------------------------------------------------------------
 
     def values(self) -> Array:
         """m_j(z) for every worker. Costs O(Np)."""
-        values = np.empty_like(self.losses)
-        still = STILL * float((self.z * self.z) @ self.metric)
-        for begin in range(0, values.size, CHUNK):
-            rows = slice(begin, begin + CHUNK)
-            away = self.z - self.X[rows]
-            linear = np.einsum("ij,ij->i", self.G[rows], away)
-            bend = (away * away) @ self.metric
-            values[rows] = self.losses[rows] + linear + 0.5 * self.curvature[rows] * bend
-            self.strayed[rows] = np.where(bend > still, self.curvature[rows] * bend, 0.0)
-        return values
+        if self._values is None:
+            linear, bend = np.empty_like(self.losses), np.empty_like(self.losses)
+            kernels.model_values(self.z, self.X, self.G, self.metric, linear, bend)
+            still = STILL * float(np.einsum("i,i,i->", self.z, self.z, self.metric))
+            self.strayed = np.where(bend > still, self.curvature * bend, 0.0)
+            self._values = self.losses + linear + 0.5 * self.curvature * bend
+        return self._values
 
     def recentre(self) -> None:
         """Put the origin at z and sum the planes' models anew. Costs O(|A|Np)."""
         planes = self.planes
-        table = planes.table[:, : planes.size]
+        table = np.ascontiguousarray(planes.table[:, : planes.size])
         self.origin = self.z
         self.e = self.values() @ table
         self.C = self.curvature @ table
-        self.E = np.zeros((planes.size, self.z.size))
-        for begin in range(0, self.losses.size, CHUNK):
-            rows = slice(begin, begin + CHUNK)
-            slopes = self.z - self.X[rows]
-            slopes *= self.curvature[rows, None]
-            slopes *= self.metric
-            slopes += self.G[rows]
-            self.E += table[rows].T @ slopes
-        self.gram = (self.E * self.inverse) @ self.E.T
+        self.gram = np.empty((planes.size, planes.size))
+        if len(self._room) < planes.size:
+            self.E = self._room = np.empty((0, 0))  # the old one goes first
+            self._room = np.empty((planes.size, self.z.size))
+        self.E = self._room[: planes.size]
+        kernels.sum_models(
+            self.z, self.X, self.G, self.curvature, self.metric, self.inverse, table, self.E, self.gram
+        )
         if self.controls is not None:
             self.controls.recentre()

@@ -9,6 +9,9 @@ from uncertainty_sets.kernels.jit import entry, kernel, summing
 
 DUST = 1e-12  # a move that takes all but this share of a plane's weight takes all of it: EASE drops by λ = 0
 FLAT = 1e-15  # of the largest value: two planes that differ by less are equal
+# Entries at a time of passes that read several arrays more than once. Loops run from 0 over slices: with an
+# offset in the index numba allows for negative ones, and the loop does not run on vector units.
+BLOCK = 1024
 
 
 @kernel
@@ -134,49 +137,132 @@ def lengths(x: Vector, g: Vector, inverse: Vector) -> tuple[float, float]:
     return np.sqrt(point), np.sqrt(slope)
 
 
-@entry("old_x", "old_g", "difference")
+@entry("old_x", "old_g", "planes", "gram")
 @summing
 def replace_model(
     x: Vector, g: Vector, c: float, old_x: Vector, old_g: Vector, old_c: float, origin: Vector,
-    metric: Vector, difference: Vector,
+    metric: Vector, inverse: Vector, share: Vector, planes: Matrix, gram: Matrix,
 ) -> tuple[float, float]:  # fmt: skip
-    """Put (x, g) in the place of (x_j, g_j); how m_j changes at the origin o.
+    """Put (x, g) in the place of (x_j, g_j), and let the planes' models around the origin o follow.
 
-    difference ← Δ∇m_j(o) = Δ(g_j - c_jD(x_j - o)); returns m_j(o) - f_j = -g_jᵀ(x_j - o) + ½c_j‖x_j - o‖²_D
-    after and before.
+    With Δ = Δ∇m_j(o) = Δ(g_j - c_jD(x_j - o)): E_l += p_lj·Δ for every plane, and Γ = ED⁻¹Eᵀ with it. Returns
+    m_j(o) - f_j = -g_jᵀ(x_j - o) + ½c_j‖x_j - o‖²_D after and before. One pass, in blocks that stay in cache.
     """
-    after, before = 0.0, 0.0
-    for i in range(x.size):
-        new, old = x[i] - origin[i], old_x[i] - origin[i]
-        difference[i] = (g[i] - old_g[i]) - metric[i] * (c * new - old_c * old)
-        after += new * (0.5 * c * metric[i] * new - g[i])
-        before += old * (0.5 * old_c * metric[i] * old - old_g[i])
-        old_x[i] = x[i]
-        old_g[i] = g[i]
-    return after, before
-
-
-@entry("planes", "gram", "image")
-@summing
-def follow(
-    planes: Matrix, gram: Matrix, share: Vector, difference: Vector, inverse: Vector, image: Vector
-) -> None:
-    """E_l += p_lj·Δ for every plane, and Γ = ED⁻¹Eᵀ with it; image is room for ED⁻¹Δ."""
-    size = 0.0
-    for i in range(difference.size):
-        size += inverse[i] * difference[i] * difference[i]
-    for k in range(share.size):
-        part, row = share[k], planes[k]
-        total = 0.0
-        for i in range(difference.size):
-            step = difference[i]
-            total += row[i] * inverse[i] * step
-            row[i] += part * step
-        image[k] = total
+    after, before, size = 0.0, 0.0, 0.0
+    image = np.zeros(share.size)
+    difference, scaled = np.empty(BLOCK), np.empty(BLOCK)
+    for begin in range(0, x.size, BLOCK):
+        end = min(begin + BLOCK, x.size)
+        count = end - begin
+        xs, gs, os, ds, rs = (
+            x[begin:end],
+            g[begin:end],
+            origin[begin:end],
+            metric[begin:end],
+            inverse[begin:end],
+        )
+        old_xs, old_gs = old_x[begin:end], old_g[begin:end]
+        for i in range(count):
+            new, old = xs[i] - os[i], old_xs[i] - os[i]
+            change = (gs[i] - old_gs[i]) - ds[i] * (c * new - old_c * old)
+            after += new * (0.5 * c * ds[i] * new - gs[i])
+            before += old * (0.5 * old_c * ds[i] * old - old_gs[i])
+            size += rs[i] * change * change
+            difference[i] = change
+            scaled[i] = rs[i] * change
+            old_xs[i] = xs[i]
+            old_gs[i] = gs[i]
+        for k in range(share.size):
+            part, row, total = share[k], planes[k][begin:end], 0.0
+            for i in range(count):
+                total += row[i] * scaled[i]
+            image[k] += total
+            if part != 0.0:
+                for i in range(count):
+                    row[i] += part * difference[i]
     for k in range(share.size):
         for n in range(share.size):
             cross = share[k] * image[n] + share[n] * image[k]
             gram[k, n] += cross + size * (share[k] * share[n])
+    return after, before
+
+
+@entry("linear", "bend")
+@summing
+def model_values(
+    z: Vector, X: Matrix, G: Matrix, metric: Vector, linear: Vector, bend: Vector
+) -> None:  # fmt: skip
+    """g_jᵀ(z - x_j) and ‖z - x_j‖²_D of every worker, in one pass over the tables."""
+    linear[:] = 0.0
+    bend[:] = 0.0
+    for begin in range(0, z.size, BLOCK):
+        end = min(begin + BLOCK, z.size)
+        zs, ds = z[begin:end], metric[begin:end]
+        for j in range(linear.size):
+            along, length, xs, gs = 0.0, 0.0, X[j][begin:end], G[j][begin:end]
+            for i in range(zs.size):
+                away = zs[i] - xs[i]
+                along += gs[i] * away
+                length += ds[i] * away * away
+            linear[j] += along
+            bend[j] += length
+
+
+@entry("planes", "gram")
+@summing
+def sum_models(
+    z: Vector, X: Matrix, G: Matrix, curvature: Vector, metric: Vector, inverse: Vector, table: Matrix,
+    planes: Matrix, gram: Matrix,
+) -> None:  # fmt: skip
+    """E_l = Σ_j p_lj(g_j + c_jD(z - x_j)) and Γ = ED⁻¹Eᵀ, in one pass over the tables."""
+    gram[:] = 0.0
+    slope = np.empty(BLOCK)
+    for begin in range(0, z.size, BLOCK):
+        end = min(begin + BLOCK, z.size)
+        count = end - begin
+        zs, ds, rs = z[begin:end], metric[begin:end], inverse[begin:end]
+        for k in range(table.shape[1]):
+            planes[k][begin:end] = 0.0
+        for j in range(curvature.size):
+            c, xs, gs = curvature[j], X[j][begin:end], G[j][begin:end]
+            for i in range(count):
+                slope[i] = gs[i] + c * ds[i] * (zs[i] - xs[i])
+            for k in range(table.shape[1]):
+                part, row = table[j, k], planes[k][begin:end]
+                if part != 0.0:
+                    for i in range(count):
+                        row[i] += part * slope[i]
+        for k in range(table.shape[1]):
+            row = planes[k][begin:end]
+            for i in range(count):
+                slope[i] = rs[i] * row[i]
+            for n in range(k + 1):
+                other, total = planes[n][begin:end], 0.0
+                for i in range(count):
+                    total += slope[i] * other[i]
+                gram[k, n] += total
+    for k in range(table.shape[1]):
+        for n in range(k):
+            gram[n, k] = gram[k, n]
+
+
+@entry("out")
+@summing
+def least_point(
+    origin: Vector, inverse: Vector, planes: Matrix, multipliers: Vector, total: float, out: Vector
+) -> None:  # fmt: skip
+    """out ← o - D⁻¹Eᵀλ/total: the least point of the mixed model; planes without weight cost nothing."""
+    for begin in range(0, out.size, BLOCK):
+        end = min(begin + BLOCK, out.size)
+        os, rs, to = origin[begin:end], inverse[begin:end], out[begin:end]
+        to[:] = 0.0
+        for k in range(multipliers.size):
+            part, row = multipliers[k] / total, planes[k][begin:end]
+            if part != 0.0:
+                for i in range(to.size):
+                    to[i] += part * row[i]
+        for i in range(to.size):
+            to[i] = os[i] - rs[i] * to[i]
 
 
 @entry("out")
@@ -189,14 +275,6 @@ def mix(planes: Matrix, multipliers: Vector, out: Vector) -> None:
         if part != 0.0:
             for i in range(out.size):
                 out[i] += part * row[i]
-
-
-@entry("slope")
-@summing
-def descend(origin: Vector, inverse: Vector, slope: Vector, total: float) -> None:
-    """slope ← o - D⁻¹slope/total, in place: the least point of a model around o."""
-    for i in range(slope.size):
-        slope[i] = origin[i] - inverse[i] * slope[i] / total
 
 
 @entry("slopes", "points", "old_g", "old_x")
@@ -215,17 +293,6 @@ def replace_sums(
     for i in range(x.size):
         old_g[i] = g[i]
         old_x[i] = x[i]
-
-
-@entry("squares")
-@summing
-def follow_squares(squares: Vector, slope: Vector, rate: float) -> float:
-    """v += rate·(slope² - v), in place; the mean of v."""
-    total = 0.0
-    for i in range(slope.size):
-        squares[i] += rate * (slope[i] * slope[i] - squares[i])
-        total += squares[i]
-    return total / slope.size
 
 
 @entry("z", "average")

@@ -9,7 +9,8 @@ v_i the last gradient of worker i, a = step·D⁻¹: as the control variates of 
 b = a∘(d - v_j), so a worker needs no memory.
 
 Full batches: step = 1/((1 + μ)c_j), θ = μ/(1 + μ). Mini-batches: step = η/√E, θ = 0, and no parameter moves
-by more than κ·η/√E in a step: D knows the size of d, and one worker's batch is noisier by far.
+by more than κ·η/√E in a step: in D a reply is about 1 long if it is like the others, and a worker of little
+weight may be far longer.
 """
 
 from __future__ import annotations

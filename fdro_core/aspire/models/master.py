@@ -55,6 +55,7 @@ from fdro_core.protocol.saved import (
 from fdro_core.result import CONVERGED, contradiction, proved_gap
 from uncertainty_sets.arrays import Array
 
+PATIENCE = 14  # plane updates without weight before a plane is dropped: sooner dropped ones come back
 SUBJECT = "its gradient leads to"  # in notices of suspicious workers
 
 
@@ -127,7 +128,9 @@ class ModelMaster(FederatedMaster):
             steps = config.local_steps
             self.clip = Clip(config.clip, losses, gradients, curvature, self.metric, began, steps)
             losses, gradients, curvature = self.clip.begin(losses, gradients, curvature)
-        self.planes = Planes(handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes)
+        self.planes = Planes(
+            handshake.reference, keep_all=config.planes == "cp", limit=config.max_planes, patience=PATIENCE
+        )
         self.planes.refresh(losses)
         self.objective = self.value = float(self.planes.losses[0])
         self.violation = 0.0
@@ -154,7 +157,7 @@ class ModelMaster(FederatedMaster):
 
     def _sampled(self) -> dict[str, float]:
         config = self.plan.config
-        step = long_step(config.model_step, config.local_steps)
+        step = long_step(config.longest_step(self.plan.workers), config.local_steps)
         return {"step": step, "prox": config.weight_step, "window": config.averaging}
 
     def _derive(self) -> None:
@@ -354,8 +357,11 @@ class ModelMaster(FederatedMaster):
             self.sent += z.size + 1
             return Evaluate(ticket, z)
         self.sent += 3 * z.size + 1
-        kind = EvaluateAhead if self.plan.config.batch_size is None else EvaluateMean
-        return kind(ticket, z, *self.sent_steps[j])
+        scale, shift = self.sent_steps[j]
+        if isinstance(self.models, FullModels):
+            return EvaluateAhead(ticket, z, scale, shift)
+        self.sent += 1
+        return EvaluateMean(ticket, z, scale, shift, self.models.reach(self.steps_each))
 
     # -- lost workers ---------------------------------------------------------------------------------
 

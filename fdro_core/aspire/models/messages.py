@@ -46,10 +46,12 @@ class EvaluateMean(Evaluate):
 
     Attributes:
         scale, shift: a and b of the local steps (`models.local`).
+        reach: how far a parameter may move in a step; only the steps of mini-batches are bounded.
     """
 
     scale: Array
     shift: Array
+    reach: float = inf
 
 
 @message

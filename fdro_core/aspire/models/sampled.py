@@ -6,8 +6,8 @@ With s = Pᵀλ the worst-case weights of the workers,
 
 minimises Σ_j s_jm_j if every a_j is 1. The trust a_j in an old point falls with the time between a worker's
 visits: without it a slow worker's old x_j would hold z back. Losses are running means, since the loss of one
-batch is noise to the adversary; D is the root of a running mean of (Σ_j s_jg_j)², as in RMSprop; η rises and
-falls with the epochs (`preconditioner.pace`). Nothing of this is proved.
+batch is noise to the adversary; D is the root of a running mean of Σ_j s_jg_j², which follows every reply
+(`preconditioner`); η rises and falls with the epochs (`preconditioner.pace`).
 
 A reply costs O(|A|p), whatever N is (`PlaneSums`).
 """
@@ -17,12 +17,13 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import inf, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fdro_core.aspire.models import kernels
+from fdro_core.aspire.models.local import CLIP
 from fdro_core.aspire.planes import Planes, check_plane_losses
 from fdro_core.master import preconditioner
 from fdro_core.protocol.saved import Form, Kept, Saved, numbers, real
@@ -175,7 +176,12 @@ def _add_product(weights: Array, rows: Array, sums: Array, added: int) -> None:
 MEMORY = 0.1  # weight of the newest epoch in a worker's running loss
 INTERVAL_MEMORY = 0.2  # of the newest interval between a worker's visits
 MOVES = 200  # of weight between planes in one step
-CROWD = 20  # workers: with more, steps of the weights shrink with the even weight 1/N
+MANY, CROWD = 20, 5  # with more than 20 workers, steps of the weights are 5/N as long
+SWING, SWUNG = (
+    0.1,
+    -0.5,
+)  # memory of the cosine of two steps of all workers; below that they go back and forth
+SHORTER, LONGER = 0.7, 1.05  # what steps are then taken times, and otherwise
 COLUMNS = 8192  # of the planes at a time, where their products are added up
 
 
@@ -185,12 +191,17 @@ class SampledModels(Kept):
     Attributes:
         z: the model that workers are sent; replaced, never written to.
         average: the running mean of z, which is the result.
-        X, G: x_j and g_j, (N, p).
+        X, G: x_j and g_j, (N, p); G is the array given, which is written to.
         losses: running means of f_j.
         visits, seen_at, interval: how often and when each worker replied, and the epochs between its visits.
         trust: a_j.
         epochs: how many were taken.
+        heard: epochs of replies: N of them make one.
         squares: v, whose root is D.
+        mean: of v, which follows from it.
+        way: the last step in which all workers took part.
+        swing: a running mean of the cosine between two such steps.
+        curb: what η is taken times, 1 unless they went back and forth.
         stiffness: how the planes' losses answer to λ, from the last plane update.
         sums: Σ_j s_jg_j and Σ_j s_ja_jx_j; a snapshot has those of every plane: slopes, points and trusts.
         overlap: PPᵀ of the planes.
@@ -200,7 +211,9 @@ class SampledModels(Kept):
         **dict.fromkeys(("z", "average"), numbers("p")),
         **dict.fromkeys(("X", "G"), numbers("N p")),
         **dict.fromkeys(("losses", "visits", "seen_at", "interval", "trust"), numbers("N")),
-        "epochs": real(),
+        **dict.fromkeys(("epochs", "heard", "curb"), real(least=0.0)),
+        "way": numbers("p"),
+        "swing": real(least=-1.0),
         "squares": numbers("p", least=0.0, most=inf),
         **dict.fromkeys(("stiffness", "overlap"), numbers("planes planes", most=inf)),
         **OF_SUMS,
@@ -222,18 +235,24 @@ class SampledModels(Kept):
         self.z = z
         self.average = z
         self.X = np.repeat(z[None, :], workers, axis=0)
-        self.G = gradients.copy()
+        self.G = gradients
         self.losses = losses.copy()
         self.visits = np.zeros(workers)
         self.seen_at = np.zeros(workers)
         self.interval = np.ones(workers)
         self.trust = np.ones(workers)
-        self.epochs = 0.0
+        self.epochs = self.heard = self.swing = 0.0
+        self.curb, self.way = 1.0, np.zeros_like(z)
+        self.squares = np.einsum("j,jp,jp->p", planes.weights(), gradients, gradients)
         self.configure(step, prox, window)
-        self.sums = self._make_sums()
-        self.squares: Any = None
-        self._slope = np.empty_like(z)  # used again: new pages of memory would cost more than the sum
+        self._derive()
         self.recentre()
+
+    def _derive(self) -> None:
+        """Set what follows from the state and is not saved."""
+        self.sums = self._make_sums()
+        self._slope = np.empty_like(self.z)  # used again: new pages of memory would cost more than the sum
+        self.mean = preconditioner.follow(self.squares, self.z, 0.0)
 
     def _make_sums(self) -> PlaneSums | WorkerSums:
         kind = WorkerSums if self.losses.size <= FEW else PlaneSums
@@ -242,10 +261,10 @@ class SampledModels(Kept):
     def configure(self, step: float, prox: float, window: float) -> None:
         """Set the longest η, the prox step ρ of the weights, and the share of the epochs averaged.
 
-        With many workers ρ is taken times 20/N: with 500 of them a step of 0.1 would move all weight at once.
+        With many workers ρ is taken times 5/N: with 500 of them a step of 0.1 would move all weight at once.
         """
-        self.longest_step, self.window = step, window
-        self.prox = prox * min(1.0, CROWD / self.losses.size)
+        self.longest_step, self.window, N = step, window, self.losses.size
+        self.prox = prox * (CROWD / N if N > MANY else 1.0)
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
@@ -262,10 +281,9 @@ class SampledModels(Kept):
         for name in cls.saved.keys() - OF_SUMS.keys():
             setattr(models, name, state[name])
         models.configure(step, prox, window)
-        models.sums = models._make_sums()
+        models._derive()
         if isinstance(models.sums, PlaneSums):
             models.sums.restore(state)
-        models._slope = np.empty_like(models.z)
         return models
 
     @classmethod
@@ -277,7 +295,7 @@ class SampledModels(Kept):
     @property
     def step_size(self) -> float:
         """η after the epochs taken."""
-        return self.longest_step * preconditioner.pace(self.epochs, self.losses.size)
+        return self.curb * self.longest_step * preconditioner.pace(self.epochs, self.losses.size)
 
     @property
     def metric(self) -> Array:
@@ -287,9 +305,13 @@ class SampledModels(Kept):
     # -- one reply ------------------------------------------------------------------------------------
 
     def learn(self, j: int, x: Array, loss: float, gradient: Array) -> None:
-        """Replace worker j's model by that of its reply at x."""
-        self.visits[j] += 1
+        """Replace worker j's model by that of its reply at x, and let D follow it."""
         gap = max(1.0, self.epochs - self.seen_at[j])
+        self.heard += 1.0 / self.losses.size
+        since = gap if self.visits[j] else 1.0
+        part = preconditioner.rate(self.heard, self.planes.weight(j), since)
+        self.mean = preconditioner.follow(self.squares, gradient, part)
+        self.visits[j] += 1
         self.seen_at[j] = self.epochs
         rate = max(1.0 - (1.0 - MEMORY) ** gap, 1.0 / (self.visits[j] + 1))
         change = rate * (loss - self.losses[j])
@@ -303,26 +325,42 @@ class SampledModels(Kept):
         scale: Array = self.step_size / steps / self.metric
         return scale, scale * (self.sums.descent(self._slope) - self.G[j])
 
+    def reach(self, steps: int) -> float:
+        """How far a parameter may move in one of so many local steps."""
+        return CLIP * self.longest_step / steps
+
     def step(self, share: float) -> None:
-        """D, λ, z and its average; share is S/N, times the local steps."""
+        """λ, z and its average; share is S/N, times the local steps."""
         planes = self.planes
         self.epochs += share
-        slope = self.sums.descent(self._slope)
-        mean = kernels.follow_squares(self.squares, slope, min(1.0, preconditioner.MEMORY * share))
         planes.previous[:] = planes.multipliers
         if planes.size > 1:
             pull = self.overlap / (self.prox * share)
             values = planes.losses + pull @ planes.multipliers
             kernels.climb(values, self.stiffness + pull, planes.multipliers, MOVES)
-            self.sums.descent(slope)
+        slope = self.sums.descent(self._slope)
         pace = min(1.0, share / max(1.0, self.window * self.epochs))
         z, average = np.empty_like(slope), np.empty_like(slope)
         trust = self.sums.anchor(z)
         kernels.precondition(
-            z, self.average, slope, self.squares, preconditioner.floor(mean), self.step_size, trust, pace,
-            average,
+            z, self.average, slope, self.squares, preconditioner.floor(self.mean), self.step_size, trust,
+            pace, average,
         )  # fmt: skip
+        if share >= 1.0:
+            self._restrain(z - self.z)
         self.z, self.average = z, average
+
+    def _restrain(self, way: Array) -> None:
+        """Shorten steps that go back and forth, as where all workers agree and there is no noise.
+
+        There v falls with the gradient, so D would keep steps as long as η. Steps of noise go as often one
+        way as the other. With S < N two steps share most of their replies, and say nothing.
+        """
+        lengths = float(way @ way) * float(self.way @ self.way)
+        if lengths > 0.0:
+            self.swing += SWING * (float(way @ self.way) / sqrt(lengths) - self.swing)
+            self.curb = self.curb * SHORTER if self.swing < SWUNG else min(1.0, self.curb * LONGER)
+        self.way = way
 
     # -- planes ---------------------------------------------------------------------------------------
 
@@ -340,13 +378,11 @@ class SampledModels(Kept):
         table = planes.table[:, : planes.size]
         self.overlap = table.T @ table
         planes.refresh(self.losses)
-        if self.squares is None:  # the first time
-            self.squares = preconditioner.follow(None, self.sums.descent(self._slope))
         self.stiffness = self.step_size * self._answers()
 
     def _answers(self) -> Array:
         """BD⁻¹Bᵀ, in blocks of columns: B whole would be written and read several times."""
-        floor = preconditioner.floor(float(self.squares.mean()))
+        floor = preconditioner.floor(self.mean)
         answers = np.zeros((self.planes.size, self.planes.size))
         for begin in range(0, self.z.size, COLUMNS):
             part = slice(begin, begin + COLUMNS)

@@ -185,10 +185,10 @@ def best_bound(
 ) -> float:
     """The best of the bounds by several weights, each with its violation, if all workers have answered."""
     everyone = [answered[j] for j in range(len(answered))]
-    gradients = np.array([reply.gradient for reply in everyone])
     convexities = np.array([reply.strong_convexity for reply in everyone])
     if not np.isfinite(convexities).all():
         return -np.inf
+    gradients = np.array([reply.gradient for reply in everyone])
     return max(lower_bound(s, off, losses, gradients, convexities) for s, off in candidates)
 
 

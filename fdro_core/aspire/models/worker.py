@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fdro_core.aspire.models.local import CLIP, long_step, look_ahead, mean_gradient
+from fdro_core.aspire.models.local import look_ahead, mean_gradient
 from fdro_core.aspire.models.messages import (
     Begun,
     Evaluate,
@@ -40,11 +40,9 @@ class ModelWorker(FederatedWorker):
         seed: int,
         batch_size: int | None,
         local_steps: int = 1,
-        model_step: float = 0.0,
     ) -> None:
         super().__init__(index, problem, seed=seed, batch_size=batch_size)
         self.local_steps = local_steps
-        self.reach = CLIP * long_step(model_step, local_steps) / local_steps
 
     power_iterations: ClassVar[int] = (
         1  # replies raise a c_j that is too small; one too large only falls slowly
@@ -80,7 +78,7 @@ class ModelWorker(FederatedWorker):
         if isinstance(message, EvaluateAhead):
             point, loss, gradient, first = look_ahead(evaluate, *sent, self.local_steps)
             return EvaluationAhead(message.ticket, loss, gradient, point, first)
-        return Evaluation(message.ticket, *mean_gradient(evaluate, *sent, self.local_steps, self.reach))
+        return Evaluation(message.ticket, *mean_gradient(evaluate, *sent, self.local_steps, message.reach))
 
     def _begin(self, message: Begin) -> Begun:  # type: ignore[override]  # the gradient comes along
         z = message.z

@@ -12,9 +12,7 @@ from fdro_core.cli.output import AsJson, Output, Quiet, table
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
 
 if TYPE_CHECKING:
-    from fdro_core.cli.runs.comparing import Difference, Verdict
-
-TIE = "no difference beyond noise"
+    from fdro_core.cli.runs.comparing import Verdict
 
 COMPARED = [key for key in FIGURES if key not in {"gap", "seconds"}]
 """The figures to compare: not those that vary between two executions of one run file."""
@@ -68,40 +66,15 @@ def compare_runs(output: Output, folders: list[Path]) -> None:
 
 def conclude(output: Output, verdict: Verdict) -> None:
     """Print which run is best for its worst worker, or that none is, and the differences."""
+    from fdro_core.cli.runs import comparing
+
     if verdict.best is None:
-        output.essential(f"{TIE} for the worst worker: {', '.join(verdict.leaders)}")
+        output.essential(f"{comparing.TIE} for the worst worker: {', '.join(verdict.leaders)}")
     else:
         output.only_quiet(verdict.best)
         output.say(f"best for its worst worker: {verdict.best}")
     for each in verdict.differences:
-        output.say(f"  {in_words(each)}")
-
-
-def in_words(each: Difference) -> str:
-    """A difference and its interval.
-
-    >>> from fdro_core.cli.runs.comparing import Difference
-    >>> in_words(Difference("worst_test_accuracy", "a", "b", 0.02, -0.01, 0.05, "paired over 5 seeds"))
-    'test accuracy, worst worker: a is 2.0 points above b (95 % interval -1.0 to 5.0, paired over 5 seeds)'
-    """
-    from fdro_core.cli.runs import comparing
-
-    points = each.measure in {comparing.ACCURACY, comparing.MEAN}
-
-    def shown(value: float) -> str:
-        return f"{100 * value:.1f}" if points else f"{value:.4g}"
-
-    unit = " points" if points else ""
-    side = "above" if (each.difference >= 0) == points else "below"
-    interval = ""
-    if each.low is not None and each.high is not None:
-        interval = f"{comparing.CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace(
-            "%", " %"
-        )
-    amount = f"{shown(abs(each.difference))}{unit}"
-    return (
-        f"{FIGURES[each.measure][0]}: {each.first} is {amount} {side} {each.second} ({interval}{each.source})"
-    )
+        output.say(f"  {comparing.in_words(each)}")
 
 
 def show(

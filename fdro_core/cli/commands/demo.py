@@ -76,7 +76,8 @@ def demo(
 
 def digit_workers(pixels: int, seed: int) -> Workers:
     """scikit-learn's digits at that resolution (neighbouring pixels averaged), one digit per worker."""
-    from fdro_core.cli.runs.workers import Samples, digits, of_one_kind, split_by_worker
+    from fdro_core.cli.runs.data import Samples, digits, split_by_worker
+    from fdro_core.cli.runs.workers import of_one_kind
     from fdro_core.errors import InvalidSetting
     from fdro_core.problems import SoftmaxRegression
 

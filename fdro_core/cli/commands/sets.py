@@ -68,23 +68,32 @@ def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:
     """What the class says of itself, and which backends have the cones it needs."""
     from uncertainty_sets.parameters import parameters_of
 
-    explained = _arguments(cls)
+    explained, (able, fault) = _arguments(cls), backends_of(cls)
     return {
         "name": name,
         "class": f"{cls.__module__}.{cls.__qualname__}",
-        "title": cls.summary or (inspect.getdoc(cls) or "").partition("\n")[0].rstrip("."),
+        "title": cls.summary or (cls.__doc__ or "").strip().partition("\n")[0].rstrip("."),
         "formula": cls.formula,
         "cost": cls.complexity,
         "parameters": [
             {
                 "name": parameter,
                 "needed": needed and parameter != "center",
-                "meaning": explained.get(parameter, ""),
+                "meaning": explained.get(parameter) or _default(cls, parameter),
             }
             for parameter, needed in parameters_of(cls).items()
         ],
-        "backends": backends_of(cls),
+        "backends": able,
+        "fault": fault,
     }
+
+
+def _default(cls: type[UncertaintySet], parameter: str) -> str:
+    """What stands for a meaning that the docstring does not give."""
+    given = inspect.signature(cls).parameters.get(parameter)
+    if given is None or given.default is given.empty:
+        return "not explained: `Args:` in the class's docstring is shown here"
+    return f"{given.default!r} by default"
 
 
 def backend_facts() -> list[dict[str, Any]]:
@@ -121,8 +130,11 @@ def _backends(facts: list[dict[str, Any]]) -> Table:
     return listing
 
 
-def backends_of(cls: type[UncertaintySet]) -> list[str]:
-    """The closed form first if there is one, then every installed solver with the set's cones."""
+def backends_of(cls: type[UncertaintySet]) -> tuple[list[str], str]:
+    """The closed form first if there is one, then every installed solver with the set's cones.
+
+    The second is why an example of the set could not be made; "" if one was.
+    """
     from uncertainty_sets.backends.base import CLOSED_FORM
     from uncertainty_sets.backends.registry import available_backends, select
     from uncertainty_sets.conic.oracle import program
@@ -131,8 +143,8 @@ def backends_of(cls: type[UncertaintySet]) -> list[str]:
     able = [CLOSED_FORM] if cls.has_closed_form else []
     try:
         compiled = program(cls.example(4), 4)
-    except Exception:  # a plug-in without an example, or with a mistake: what it needs is not known
-        return able
+    except Exception as error:  # a plug-in without an example, or with a mistake
+        return able, str(error)
     for name in available_backends():
         try:
             if name != CLOSED_FORM:
@@ -140,20 +152,23 @@ def backends_of(cls: type[UncertaintySet]) -> list[str]:
                 able.append(name)
         except BackendError:
             continue
-    return able
+    return able, ""
 
 
 def explain(output: Output, cls: type[UncertaintySet], facts: dict[str, Any]) -> None:
     """One set in full: formula, parameters, cost, and a line to try."""
-    output.say(f"{facts['name']}: {facts['title']}\n")
-    output.say(f"  {facts['formula']}\n")
+    output.say(f"{facts['name']}: {facts['title'] or 'a set'}\n")
+    output.say(f"  {facts['formula'] or '(`formula` and `summary` in the class are shown here)'}\n")
     listing = table("parameter", "meaning", left=2)
     for parameter in facts["parameters"]:
         shown = parameter["name"] if parameter["needed"] else f"[{parameter['name']}]"
         listing.add_row(shown, parameter["meaning"])
     output.say(listing)
     output.say(f"one call costs  {facts['cost']}")
-    output.say(f"backends        {', '.join(facts['backends'])}")
+    if facts["fault"]:
+        output.warn(f"no example could be made, to see which backends it needs: {facts['fault']}")
+    else:
+        output.say(f"backends        {', '.join(facts['backends'])}")
     if _is_made_of_sets(cls):
         output.say(
             f"\ntry in Python: uncertainty_sets.{cls.__name__}.example(4).worst_case([0.9, 1.4, 0.3, 2])"

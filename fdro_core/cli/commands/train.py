@@ -32,7 +32,7 @@ l2 = 1e-3
 [set]
 name = "kl"                  # `fdro sets` lists them, `fdro choose` recommends one
 center = "samples"           # the mix of patients as it is, and all mixes
-radius = 0.5                 # within this divergence of it
+radius = 0.3                 # within this divergence of it; `fdro choose` says why
 
 [algorithm]
 name = "aspire-models"       # ours; "aspire-ease" is the paper's, "fed-avg" a baseline
@@ -65,16 +65,14 @@ def train(
         str | None,
         typer.Option(metavar="ALGORITHM", help="Train with this algorithm too, as in fed-avg, and compare."),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the run file and its data without training.")
-    ] = False,
     example: Annotated[bool, typer.Option("--example", help="Print a run file to start from.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a robust model as a run file describes; Ctrl-C leaves a checkpoint.
 
-    docs/cli.md lists every field. `fdro train --example > run.toml` writes a first run file.
+    docs/cli.md lists every field. `fdro train --example > run.toml` writes a first run file, and
+    `fdro check` shows all mistakes of one.
     """
     from fdro_core.errors import InvalidSetting
 
@@ -86,9 +84,6 @@ def train(
     from fdro_core.cli.runs import execute
 
     shown = Output(quiet=quiet, as_json=as_json)
-    if check:
-        _check(shown, run_file)
-        return
     if against is not None:
         against = execute.check_against(run_file, output, against, force=force)
     folder, numbers = execute.train(run_file, output, force=force, observers=progress(shown))
@@ -136,23 +131,6 @@ def progress(output: Output) -> list[Any]:
     from fdro_core.observers import Progress
 
     return [Progress(output.console)]
-
-
-def _check(output: Output, run_file: Path) -> None:
-    from fdro_core.cli.runs.run_file import load
-
-    setup = load(run_file)
-    names = setup.workers.names
-    facts = {
-        "workers": names,
-        "samples": setup.workers.samples,
-        "set": repr(setup.uncertainty_set),
-        "algorithm": repr(setup.algorithm),
-        "engine": repr(setup.engine),
-    }
-    output.data(facts)
-    output.only_quiet("ok")
-    output.say(f"{run_file} is fine: {len(names)} workers, {setup.uncertainty_set!r}, {setup.algorithm_name}")
 
 
 def finish(output: Output, folder: RunFolder, numbers: dict[str, Any]) -> None:

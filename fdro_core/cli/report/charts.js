@@ -3,7 +3,7 @@
   const { axes, charts } = JSON.parse(document.getElementById("curves").textContent);
   charts.forEach((chart) => chart.lines.forEach((line) => Object.assign(line, axes[line.axis])));
   const SVG = "http://www.w3.org/2000/svg";
-  const TOP = 10, BOTTOM = 38, LEFT = 56, LABEL = 13;
+  const TOP = 10, BOTTOM = 38, LEFT = 56, LABEL = 13, LEAD = 12;
 
   const make = (name, attributes, parent, text) => {
     const node = document.createElementNS(SVG, name);
@@ -24,6 +24,15 @@
     for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step)
       found.push(Math.abs(value) < step * 1e-9 ? 0 : value);
     return found;
+  };
+
+  // At least two, however narrow the chart is.
+  const several = (low, high, count, whole) => {
+    for (let more = Math.max(2, Math.round(count * 0.7)); more < 12; more++) {
+      const found = ticks(low, high, more, whole).filter((value) => value <= high);
+      if (found.length > 2 || (found.length === 2 && found[0] > low)) return found;
+    }
+    return [low, high];
   };
 
   // 1, 2 and 5 times the powers of ten within the limits; over many decades some powers only.
@@ -111,24 +120,38 @@
     svg.style.height = `${height}px`;
     const width = Math.max(240, svg.clientWidth || figure.clientWidth);
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const longest = Math.max(...lines.map((line) => line.name.length));
-    const right = lines.length > 1 ? Math.min(10 + 7 * longest, width * 0.34) : 14;
+    const places = [...new Set(lines.flatMap((line) => line[axis]))].sort((a, b) => a - b);
+    const last = places[places.length - 1];
+    const lastOf = lines.map((line) => line.values.findLastIndex((value) => value !== null));
+    const until = lines.map((line, k) => line[axis][lastOf[k]]), soonest = Math.min(...until);
+    // A run that ends in the first tenth of another would be a vertical stroke.
+    const stretched = lines.length > 1 && soonest > 0 && last >= 10 * soonest;
+    const early = until.map((end) => lines.length > 1 && (stretched ? Math.log10(last / end) > 0.3 : end < 0.75 * last));
+    const longest = Math.max(0, ...lines.filter((_, k) => !early[k]).map((line) => line.name.length));
+    const right = lines.length > 1 ? Math.min(LEAD + 10 + 7 * longest, width * 0.36) : 14;
     const [low, high] = limits(chart, lines);
     const scale = chart.log ? Math.log10 : (value) => value;
-    const places = [...new Set(lines.flatMap((line) => line[axis]))].sort((a, b) => a - b);
-    const first = places[0], last = places[places.length - 1], span = last - first || 1;
-    const x = (value) => LEFT + ((value - first) / span) * (width - LEFT - right);
+    const first = stretched ? Math.max(places.find((value) => value > 0), soonest / 100)
+      : places[0] < 0.1 * last ? 0 : places[0];
+    const across = stretched ? (value) => Math.log10(Math.max(value, first)) : (value) => value;
+    const span = across(last) - across(first) || 1;
+    const x = (value) => LEFT + ((across(value) - across(first)) / span) * (width - LEFT - right);
     const y = (value) => TOP + ((scale(high) - scale(value)) / (scale(high) - scale(low))) * (height - TOP - BOTTOM);
 
     for (const value of chart.log ? logTicks(low, high) : ticks(low, high, 4, chart.digits === 0)) {
       make("line", { class: "grid", x1: LEFT, x2: width - right, y1: y(value), y2: y(value) }, svg);
       make("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, svg, short(value));
     }
-    for (const value of ticks(first, last === first ? first + 1 : last, Math.max(3, (width - LEFT - right) / 90), axis === "iteration"))
-      if (value <= last)
+    const room = (width - LEFT - right) / 60;
+    const marks = (stretched ? logTicks(first, last) : several(first, last === first ? first + 1 : last, room, axis === "iteration"))
+      .filter((value) => value <= last);
+    const every = Math.ceil(marks.length / Math.max(2, room));
+    marks.forEach((value, k) => {
+      if (k % every === 0)
         make("text", { x: x(value), y: height - BOTTOM + 16, "text-anchor": "middle" }, svg, short(value));
+    });
     make("text", { x: (LEFT + width - right) / 2, y: height - 4, "text-anchor": "middle" }, svg,
-      axis === "clock" ? "seconds on the engine's clock" : "iterations");
+      (axis === "clock" ? "seconds on the engine's clock" : "iterations") + (stretched ? ", logarithmic" : ""));
 
     const drawn = lines.map((line) => paths(line, line[axis], x, y, chart.steps));
     lines.forEach((line, k) => {
@@ -136,16 +159,28 @@
     });
     const ends = lines.map((line, k) => {
       make("path", { class: `line c${line.color} d${line.dash}`, d: drawn[k][0] }, svg);
-      const end = line.values.findLastIndex((value) => value !== null);
-      if (end < line.values.length - 1 || line.values.length === 1)
-        make("circle", { class: `dot c${line.color}`, cx: x(line[axis][end]), cy: y(line.values[end]), r: 3 }, svg);
+      const end = lastOf[k];
+      if (early[k] || end < line.values.length - 1 || line.values.length === 1)
+        make("circle", { class: `dot c${line.color}`, cx: x(until[k]), cy: y(line.values[end]), r: 3 }, svg);
       return y(line.values[end]);
     });
     if (lines.length > 1) {
-      const heights = apart(ends, LABEL, TOP + 4, height - BOTTOM);
-      lines.forEach((line, k) =>
-        make("text", { class: `name c${line.color}`, x: width - right + 6, y: heights[k] + 4 }, svg,
-          clipped(line.name, Math.floor((right - 6) / 6.6))));
+      const beside = lines.map((_, k) => k).filter((k) => !early[k]);
+      const heights = apart(beside.map((k) => ends[k]), LABEL, TOP + 4, height - BOTTOM);
+      beside.forEach((k, place) => {
+        const side = width - right, class_ = `c${lines[k].color}`;
+        if (Math.abs(heights[place] - ends[k]) > 3)
+          make("line", { class: `lead ${class_}`, x1: Math.max(x(until[k]), side - 2) + 3, y1: ends[k], x2: side + LEAD, y2: heights[place] }, svg);
+        make("text", { class: `name ${class_}`, x: side + LEAD + 3, y: heights[place] + 4 }, svg,
+          clipped(lines[k].name, Math.floor((right - LEAD - 3) / 6.6)));
+      });
+      const ended = lines.map((_, k) => k).filter((k) => early[k]);
+      const above = apart(ended.map((k) => ends[k] - 8), LABEL, TOP + 4, height - BOTTOM - 4);
+      ended.forEach((k, place) => {
+        const unit = axis === "clock" ? " s" : "", text = `${lines[k].name}, until ${short(until[k])}${unit}`;
+        const fits = x(until[k]) + 6.6 * text.length < width;
+        make("text", { class: `name c${lines[k].color}`, x: x(until[k]) + (fits ? 4 : -4), y: above[place], "text-anchor": fits ? "start" : "end" }, svg, text);
+      });
     }
 
     const cursor = make("line", { class: "cursor", y1: TOP, y2: height - BOTTOM, visibility: "hidden" }, svg);
@@ -173,9 +208,9 @@
     };
     const nearest = (event) => {
       const box = svg.getBoundingClientRect();
-      const wanted = first + (((event.clientX - box.left) * (width / box.width) - LEFT) / (width - LEFT - right)) * span;
+      const wanted = (event.clientX - box.left) * (width / box.width);
       let best = 0;
-      places.forEach((value, i) => { if (Math.abs(value - wanted) < Math.abs(places[best] - wanted)) best = i; });
+      places.forEach((value, i) => { if (Math.abs(x(value) - wanted) < Math.abs(x(places[best]) - wanted)) best = i; });
       return best;
     };
     svg.onpointermove = (event) => show(nearest(event), true);
@@ -199,5 +234,6 @@
     clearTimeout(waiting);
     waiting = setTimeout(all, 60);
   };
+  document.querySelectorAll("details").forEach((part) => { part.ontoggle = () => part.open && all(); });
   if (charts.length) all();
 })();

@@ -14,6 +14,11 @@ from fdro_core.result import wilson, wilson_of_mean
 SPAN = 10.0
 """Losses whose largest is this many times the least or more are drawn on a logarithmic scale."""
 
+RESULTS = frozenset(
+    {"loss", "accuracy", "test-loss", "objective", "worst-loss", "worst-accuracy", "mean-accuracy"}
+)
+"""The charts of what was reached; the others are of how the run went, and folded."""
+
 POINTS = 500
 """The largest number of points per curve."""
 
@@ -113,6 +118,16 @@ def rounded(values: Iterable[float | None]) -> list[float | None]:
     return [None if value is None or not np.isfinite(value) else float(f"{value:.6g}") for value in values]
 
 
+OWN_COPIES = "aspire-ease"
+"""The algorithm whose workers have models of their own; others answer at the model that they were sent."""
+
+
+def where(run: Run) -> str:
+    """The model at which workers report their losses."""
+    own = run.result["algorithm"]["name"] == OWN_COPIES
+    return "at its own copy of the model" if own else "at the model it was last sent"
+
+
 def curves(run: Run) -> list[Chart]:
     """Every chart of the whole run that the history has numbers for."""
     if not run.reports:
@@ -121,7 +136,7 @@ def curves(run: Run) -> list[Chart]:
     losses = [np.array(entry["losses"], dtype=np.float64) for entry in last]
     charts = [
         chart(
-            "loss", "Losses", "as reported by the workers, each at its own copy of the model"
+            "loss", "Losses", f"as reported by the workers, each {where(run)}"
             + ("; a worker that is gone keeps its last" if run.gone else ""),
             [
                 line("worst mix in the set", last, [entry["objective"] for entry in last]),
@@ -265,7 +280,7 @@ def worker_curves(run: Run, chosen: list[int] | None = None) -> list[Chart]:
     charts = [
         _chart(
             run, chosen, reports, "losses", "worker-loss", "Loss by worker",
-            "as reported by each worker at its own copy of the model", log=True,
+            f"as reported by each worker {where(run)}", log=True,
         ),
         _chart(
             run, chosen, seen, key, "worker-accuracy" if accuracy else "worker-test-loss",

@@ -12,18 +12,18 @@ from string import Template
 from typing import Any
 
 from fdro_core.cli.output import for_people, percent, to_json
-from fdro_core.cli.report.curves import Chart, curves, worker_curves
+from fdro_core.cli.report.curves import RESULTS, Chart, curves, worker_curves
 from fdro_core.cli.report.run import WORST, Run, column
 from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
 from fdro_core.result import ending, wilson, wilson_of_mean
 from uncertainty_sets.registry import join_names
 
-HEADLINE = (
-    "worst_test_accuracy", "mean_test_accuracy", "objective", "gap", "optimality_gap", "worst_loss",
-    "stationarity", "iterations", "clock", "seconds",
-)  # fmt: skip
+REACHED = ("worst_test_accuracy", "mean_test_accuracy", "objective", "worst_loss", "clock")
 """The figures at the top of the page."""
+
+HOW = ("gap", "optimality_gap", "stationarity", "iterations", "seconds")
+"""The figures below them, folded."""
 
 NAMED = 3  # how many workers a tile names at most
 
@@ -53,9 +53,10 @@ def build(folder: RunFolder) -> str:
         f"<header><h1>{escape(title)}</h1>",
         f'<p class="soft">{sentence(run)}</p></header>',
         caveats(run),
+        f'<p class="first">{in_words(run)}</p>',
         figures(run),
         "<h2>Curves</h2>",
-        switch() + places(whole) if whole else NO_CURVES,
+        all_places(whole),
         "<h2>By worker</h2>",
         places(by_worker),
         worker_table(run),
@@ -70,11 +71,16 @@ def page(title: str, charts: list[Chart], *parts: str) -> str:
     """A whole page around its parts, with the numbers of the charts."""
     return Template(_file("page.html")).substitute(
         title=escape(title),
-        style=_file("style.css"),
+        style=stylesheet(),
         script=_file("charts.js"),
         curves=json.dumps(_numbers(charts), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         body="\n".join(parts),
     )
+
+
+def stylesheet() -> str:
+    """The style that all pages have."""
+    return _file("style.css")
 
 
 def _numbers(charts: list[Chart]) -> Any:
@@ -118,6 +124,35 @@ def places(charts: list[Chart]) -> str:
     return f'<div class="charts">{"".join(drawn)}</div>' if drawn else ""
 
 
+def all_places(charts: list[Chart]) -> str:
+    """What was reached; folded, how the run went."""
+    if not charts:
+        return NO_CURVES
+    reached = [each for each in charts if each["name"] in RESULTS]
+    how = [each for each in charts if each["name"] not in RESULTS]
+    return switch() + places(reached) + folded("How the run went: traffic, staleness and more", places(how))
+
+
+def folded(title: str, content: str) -> str:
+    """A part that opens by its title."""
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
+def in_words(run: Run) -> str:
+    """What the run reached, in a sentence or two."""
+    result, text = run.result, ""
+    worst, mean = result.get("worst_test_accuracy"), result.get("mean_test_accuracy")
+    if worst is not None:
+        whom = _after(", ", _of_whom(run, "worst_test_accuracy"))
+        text = (
+            f"On held-out samples the model is right in {percent(worst)} of cases at the worst worker{whom}, "
+            f"and in {percent(mean)} on average over workers. "
+        )
+    sure = "as is proved" if result["proved"] else "which is not proved"
+    loss = figure(run, "objective")
+    return f"{text}The worst mix of workers in the set has a training loss of {loss}, {sure}."
+
+
 def sentence(run: Run) -> str:
     """The run in one sentence, with the workers that are gone."""
     result, total, lost = run.result, len(run.workers), len(run.gone)
@@ -157,16 +192,20 @@ def _gone(run: Run) -> str:
 
 def figures(run: Run) -> str:
     """The headline numbers, with the certificate among them."""
-    labels = {key: FIGURES[key][0] for key in HEADLINE}
+    labels = {key: FIGURES[key][0] for key in (*REACHED, *HOW)}
     if not run.result["proved"]:
         labels |= {"gap": "gap to its bound (not a proof)", "worst_loss": "loss, worst worker that answered"}
-    items = [
-        f'<li><b data-value="{key}">{figure(run, key)}</b><span>{label}{_of_whom(run, key)}</span>'
+    items = {
+        key: f'<li><b data-value="{key}">{figure(run, key)}</b>'
+        f"<span>{label}{_after(': ', _of_whom(run, key))}</span>"
         f"<small>{interval(run, key)}</small></li>"
         for key, label in labels.items()
         if run.result.get(key) is not None
-    ]
-    return f'<ul class="figures">{"".join(items)}</ul>'
+    }
+    shown, more = ("".join(items.get(key, "") for key in keys) for keys in (REACHED, HOW))
+    return f'<ul class="figures">{shown}</ul>' + folded(
+        "How near it is to the optimum, and what it took", f'<ul class="figures">{more}</ul>'
+    )
 
 
 def figure(run: Run, key: str) -> str:
@@ -177,13 +216,17 @@ def figure(run: Run, key: str) -> str:
     return "–" if value is None else escape(FIGURES[key][1](value))
 
 
+def _after(sign: str, names: str) -> str:
+    return f"{sign}{escape(names)}" if names else ""
+
+
 def _of_whom(run: Run, key: str) -> str:
-    """The workers that a figure is about."""
+    """The names of the workers that a figure is about."""
     workers = [run.names[j] for j in run.worst(key)] if key in WORST else []
     if not workers:
         return ""
     left = len(workers) - NAMED
-    return f": {escape(join_names(workers if left <= 0 else [*workers[:NAMED], f'{left} more']))}"
+    return join_names(workers if left <= 0 else [*workers[:NAMED], f"{left} more"])
 
 
 def interval(run: Run, key: str) -> str:

@@ -25,23 +25,24 @@ from fdro_core.cli.report.curves import (
     worst_accuracy,
 )
 from fdro_core.cli.report.page import (
-    HEADLINE,
+    HOW,
     INTERVALS,
-    NO_CURVES,
+    REACHED,
     ROWS,
     accuracy_extra,
+    all_places,
     caveats,
     cell,
     figure,
+    folded,
     interval,
     page,
     places,
     plain_table,
     sentence,
-    switch,
 )
 from fdro_core.cli.report.run import Run
-from fdro_core.cli.runs.comparing import differences, fields_of
+from fdro_core.cli.runs.comparing import TIE, differences, fields_of, in_words, judge
 from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
 from uncertainty_sets.registry import join_names
@@ -66,21 +67,37 @@ def build_side_by_side(folders: Sequence[RunFolder]) -> str:
             for k, run in enumerate(runs)
         ),
         "<h2>Results</h2>",
-        _figures(runs),
+        _in_words(folders, runs),
+        _figures(runs, REACHED),
+        folded("How near they are to the optimum, and what it took", _figures(runs, HOW)),
         "<h2>Settings that differ</h2>",
         _settings(folders, names),
         "<h2>Curves</h2>",
-        switch() + places(whole) if whole else NO_CURVES,
+        all_places(whole),
         "<h2>By worker</h2>",
         places(by_worker),
         _workers(runs),
     )
 
 
-def _figures(runs: list[Run]) -> str:
-    """The headline numbers, one column per run."""
+def _in_words(folders: Sequence[RunFolder], runs: list[Run]) -> str:
+    """Which run is best for its worst worker, beyond noise, and by how much."""
+    verdict = judge(
+        [run.name for run in runs], [fields_of(folder) for folder in folders], [run.result for run in runs]
+    )
+    first = (
+        f"Best for its worst worker: {verdict.best}."
+        if verdict.best
+        else f"{TIE.capitalize()} for the worst worker."
+    )
+    listed = "".join(f"<li>{escape(in_words(each))}</li>" for each in verdict.differences)
+    return f'<p class="first">{escape(first)}</p><ul>{listed}</ul>'
+
+
+def _figures(runs: list[Run], keys: Sequence[str]) -> str:
+    """Numbers, one column per run."""
     rows = []
-    for key in HEADLINE:
+    for key in keys:
         if key != "gap" and any(run.result.get(key) is not None for run in runs):
             cells = [f"<b>{figure(run, key)}</b> <small>{_remark(run, key)}</small>" for run in runs]
             rows.append([FIGURES[key][0], *cells])

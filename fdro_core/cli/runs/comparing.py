@@ -15,8 +15,10 @@ from typing import Any
 
 from fdro_core.cli.runs.fields import read_source
 from fdro_core.cli.runs.folder import RunFolder
+from fdro_core.cli.runs.summary import FIGURES
 
 CONFIDENCE = 0.95
+TIE = "no difference beyond noise"
 FEWEST = 3
 """Seeds or workers for an interval from the spread of their differences: two may agree by accident."""
 
@@ -192,6 +194,28 @@ def _by_worker(first: Result, second: Result) -> list[float]:
     if one.keys() != other.keys():
         return []
     return [value - other[name] for name, value in one.items() if None not in {value, other[name]}]
+
+
+def in_words(each: Difference) -> str:
+    """A difference and its interval.
+
+    >>> in_words(Difference("worst_test_accuracy", "a", "b", 0.02, -0.01, 0.05, "paired over 5 seeds"))
+    'test accuracy, worst worker: a is 2.0 points above b (95 % interval -1.0 to 5.0, paired over 5 seeds)'
+    """
+    points = each.measure in {ACCURACY, MEAN}
+
+    def shown(value: float) -> str:
+        return f"{100 * value:.1f}" if points else f"{value:.4g}"
+
+    unit = " points" if points else ""
+    side = "above" if (each.difference >= 0) == points else "below"
+    interval = ""
+    if each.low is not None and each.high is not None:
+        interval = f"{CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace("%", " %")
+    amount = f"{shown(abs(each.difference))}{unit}"
+    return (
+        f"{FIGURES[each.measure][0]}: {each.first} is {amount} {side} {each.second} ({interval}{each.source})"
+    )
 
 
 def paired_interval(differences: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -59,6 +59,7 @@ def check_against(run_file: Path, output: Path | None, algorithm: str, *, force:
     if find_class(ALGORITHMS, own, base)[0] == name:
         raise InvalidSetting(f"--against {algorithm}: the run file has this algorithm too; name another")
     folder = base / setting.section("output").read("folder", str, FOLDER) if output is None else output
+    source.raise_mistakes()
     if not force:
         RunFolder(folder).beside(name).check_free()
     return name

@@ -1,20 +1,26 @@
-"""The fields of a run file: read by name and type, each with its line; one that nobody reads is an error."""
+"""The fields of a run file: read by name and type, each with its line; one that nobody reads is an error.
+
+All mistakes are told at once: each is noted in the `Source`, reading goes on where it can, and
+`raise_mistakes` ends it. What is made of a part with a mistake is not used.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import re
+import sys
 import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fdro_core.cli.reading import read_text
-from fdro_core.errors import InvalidConfig
+from fdro_core.errors import InvalidConfig, SeveralMistakes
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.registry import instead, join_names
 
@@ -53,27 +59,62 @@ class Source:
     def __init__(self, text: str, name: str) -> None:
         self.text = text
         self.name = name
-        try:
-            self.values: dict[str, Any] = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            found = re.search(r"at line (\d+)", str(error))
-            line = int(found[1]) if found else max(1, text.count("\n"))
-            message = re.sub(r" \(at .*\)", "", str(error))
-            bare = _BARE_WORD.match("".join(text.split("\n")[line - 1 : line]))
-            hint = f'; words need quotes: {bare[1]} = "{bare[2]}"' if bare else ""
-            raise InvalidConfig(
-                f"this is not TOML: {message}{hint}", path=name, line=line, field=""
-            ) from None
-        except RecursionError:
-            raise InvalidConfig(
-                "tables or lists are nested too deeply", path=name, line=1, field=""
-            ) from None
-        except ValueError as error:  # Python limits the digits of a whole number, to 4300 by default
-            longest = max(re.finditer(r"\d+", text), key=lambda match: len(match[0]))
-            line = text.count("\n", 0, longest.start()) + 1
-            message = f"a number of {len(longest[0])} digits is too long to read"
-            raise InvalidConfig(message, path=name, line=line, field="") from error
+        self.mistakes: list[InvalidInput] = []
+        self.values = self._parsed(text)
         self._lines = _find_lines(text)
+
+    def _parsed(self, text: str) -> dict[str, Any]:
+        """The values; a word without quotes is noted and read as if it had them, to find more mistakes."""
+        while True:
+            try:
+                return tomllib.loads(text)
+            except tomllib.TOMLDecodeError as error:
+                found = re.search(r"at line (\d+)", str(error))
+                line = int(found[1]) if found else max(1, text.count("\n"))
+                lines = text.split("\n")
+                bare = _BARE_WORD.match("".join(lines[line - 1 : line]))
+                hint = f'; words need quotes: {bare[1]} = "{bare[2]}"' if bare else ""
+                message = re.sub(r" \(at .*\)", "", str(error))
+                mistake = InvalidConfig(f"this is not TOML: {message}{hint}", path=self.name, line=line)
+                if not bare:
+                    self.mistakes.append(mistake)
+                    self.raise_mistakes()
+                    raise mistake from None
+                self.mistakes.append(mistake)
+                lines[line - 1] = f'{bare[1]} = "{bare[2]}"'
+                text = "\n".join(lines)
+            except RecursionError:
+                raise InvalidConfig("tables or lists are nested too deeply", path=self.name, line=1) from None
+            except ValueError as error:  # Python limits the digits of a whole number, to 4300 by default
+                longest = max(re.finditer(r"\d+", text), key=lambda match: len(match[0]))
+                line = text.count("\n", 0, longest.start()) + 1
+                message = f"a number of {len(longest[0])} digits is too long to read"
+                raise InvalidConfig(message, path=self.name, line=line) from error
+
+    def note(self, error: InvalidInput) -> None:
+        """Note a mistake; one at a field that has another already would be its consequence."""
+        place = getattr(error, "place", None)
+        if not place or place not in [getattr(each, "place", None) for each in self.mistakes]:
+            self.mistakes.append(error)
+
+    def attempt(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        """What `make` returns; None if a mistake kept it from that, which is noted."""
+        try:
+            return make(*arguments)
+        except InvalidInput as error:
+            self.note(error)
+        except _Spoilt:
+            pass
+        return None
+
+    def raise_mistakes(self) -> None:
+        """Raise what was noted: a single error as it is, several as one that lists them."""
+        if len(self.mistakes) > 1:
+            ours = [each for each in self.mistakes if isinstance(each, InvalidConfig)]
+            others = [each for each in self.mistakes if not isinstance(each, InvalidConfig)]
+            raise SeveralMistakes([*sorted(ours, key=lambda each: each.line), *others], self.name)
+        if self.mistakes:
+            raise self.mistakes[0]
 
     def line(self, *place: str | int) -> int:
         """The line of a field, or of the innermost table around it that has one."""
@@ -85,8 +126,7 @@ class Source:
 
     def error(self, message: str, *place: str | int) -> InvalidConfig:
         """An error at a field."""
-        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-        return InvalidConfig(message, path=self.name, line=self.line(*place), field=field)
+        return InvalidConfig(message, path=self.name, line=self.line(*place), place=place)
 
 
 def read_source(path: Path) -> Source:
@@ -149,6 +189,10 @@ def _parts(dotted: str) -> tuple[str, ...]:
     return tuple(part.strip().strip("\"'") for part in dotted.split("."))
 
 
+class _Spoilt(Exception):
+    """What was to be made is not, for mistakes that have been noted."""
+
+
 class Section:
     """A table and its place in the file."""
 
@@ -163,24 +207,32 @@ class Section:
         self._read.append(name)
         if name not in self.values:
             if default is REQUIRED:
-                raise self.error(f"[{self.title}] needs `{name}`, {WORDS[kind]}")
+                close = get_close_matches(name, list(self.rest()), n=1)
+                hint = f"; `{close[0]}` is no field" if close else ""
+                raise self.error(f"[{self.title}] needs `{name}`, {WORDS[kind]}{hint}", *close)
             return typing.cast("Made", default)
         value = self.values[name]
         if not _is_a(value, kind):
-            raise self.error(f"must be {WORDS[kind]}, got {value!r}", name)
-        try:
+            mistake = f"must be {WORDS[kind]}, got {value!r}"
+        elif kind is float and abs(value) > sys.float_info.max:
+            mistake = f"must be below 1e308 in size, got a number of {len(str(value))} digits"
+        else:
             return typing.cast("Made", float(value) if kind is float else value)
-        except OverflowError as error:
-            raise self.error(
-                f"must be below 1e308 in size, got a number of {len(str(value))} digits", name
-            ) from error
+        if default is REQUIRED:
+            raise self.error(mistake, name)
+        self.source.note(self.error(mistake, name))
+        return typing.cast("Made", default)
 
     def choice(self, name: str, choices: list[str], default: Any = REQUIRED) -> str:
         """Read a field that must be one of the choices."""
         value = self.read(name, str, default)
-        if value not in choices:
-            raise self.error(f"there is no {value!r}{instead(value, choices, 'Choose from')}", name)
-        return value
+        if value in choices:
+            return value
+        mistake = self.error(f"there is no {value!r}{instead(value, choices, 'Choose from')}", name)
+        if default is REQUIRED:
+            raise mistake
+        self.source.note(mistake)
+        return typing.cast("str", default)
 
     def section(self, name: str) -> Section:
         """Read a table inside this one; empty if it is not given."""
@@ -202,19 +254,38 @@ class Section:
         return {name: value for name, value in self.values.items() if name not in self._read}
 
     def finish(self, *more: str) -> None:
-        """Raise if a field has not been read; `more` are further names that the error may suggest."""
+        """Note the fields that have not been read; `more` are further names that the error may suggest."""
         for name in self.rest():
             known = [*dict.fromkeys([*self._read, *more])]
             what = (
                 f"[{self.title}] has no field `{name}`" if self.place else f"a run file has no table [{name}]"
             )
-            raise self.error(f"{what}{instead(name, known, 'It takes')}", name)
+            self.source.note(self.error(f"{what}{instead(name, known, 'It takes')}", name))
 
     def make(self, make: Callable[..., Made], **given: Any) -> Made:
         """Call `make` with what is given and the fields not read yet, checked against its signature."""
         rest = self.arguments(make, *given)
-        with self.locating_errors():
-            return make(**rest, **given)
+        return self.make_of(lambda fields: make(**fields, **given), rest)
+
+    def make_of(self, make: Callable[[dict[str, Any]], Made], fields: dict[str, Any]) -> Made:
+        """Call `make` with the fields; what it raises is noted, and it is tried again without that field."""
+        left, spoilt = dict(fields), False
+        while True:
+            try:
+                with self.locating_errors():
+                    made = make(left)
+            except InvalidConfig as error:
+                at = next(iter(error.place[len(self.place) :]), None)
+                if not spoilt or at in left:  # otherwise it may be for want of what was taken out
+                    self.source.note(error)
+                if at not in left:
+                    raise _Spoilt from error
+                spoilt = True
+                del left[str(at)]
+            else:
+                if spoilt:
+                    raise _Spoilt
+                return made
 
     def arguments(self, make: Callable[..., Any], *given: str) -> dict[str, Any]:
         """Read the fields not read yet as arguments of `make`, beside those that are given.
@@ -233,13 +304,22 @@ class Section:
         for name, value in rest.items():
             kinds = _kinds(hints.get(name))
             if kinds and not any(_is_a(value, kind) for kind in kinds):
-                raise self.error(f"must be {' or '.join(WORDS[kind] for kind in kinds)}, got {value!r}", name)
+                mistake = f"must be {' or '.join(WORDS[kind] for kind in kinds)}, got {value!r}"
+                self.source.note(self.error(mistake, name))
         missing = [
             f"`{name}`" for name, item in known.items() if item.default is item.empty and name not in rest
         ]
+        if missing and self.rest():  # which are not known, and may be meant for what is missing
+            raise _Spoilt
         if missing:
             raise self.error(f"[{self.title}] needs {join_names(missing)}")
-        return rest
+        if any(item.default is item.empty and not self.sound(name) for name, item in known.items()):
+            raise _Spoilt
+        return {name: value for name, value in rest.items() if self.sound(name)}
+
+    def sound(self, name: str) -> bool:
+        """Whether no mistake was noted at that field."""
+        return (*self.place, name) not in [getattr(each, "place", None) for each in self.source.mistakes]
 
     @contextmanager
     def locating_errors(self) -> Iterator[None]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fdro_core.cli.reading import read_value
+from fdro_core.cli.runs.data import load_data
 from fdro_core.cli.runs.fields import Section, Source, read_source, with_algorithm
-from fdro_core.cli.runs.workers import Workers, load_data, make_workers
+from fdro_core.cli.runs.workers import Workers, make_workers
 from fdro_core.cli.written import load_reference, set_class, written_set
 from fdro_core.engines import delays
 from fdro_core.engines.delays import Crash, Straggler
@@ -21,6 +22,7 @@ from fdro_core.observers import StopAfter, StopAtLoss, StopWhenStationary
 from fdro_core.privacy.settings import Privacy
 from fdro_core.protocol.algorithm import ALGORITHMS
 from fdro_core.protocol.engine import ENGINES
+from fdro_core.protocol.settings import check_settings
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import UnknownName
 from uncertainty_sets.registry import Registry, is_reference, join_names
@@ -56,13 +58,16 @@ class RunSetup:
     checkpoint_every: int
 
 
-def load(path: Path, folder: Path | None = None, algorithm_instead: str | None = None) -> RunSetup:
-    """Read a run file; every error names line and field.
+def load(
+    path: Path, folder: Path | None = None, algorithm_instead: str | None = None, data: Path | None = None
+) -> RunSetup:
+    """Read a run file; the error names line and field of every mistake in it, and the cells in its data.
 
     Args:
         path: the file.
         folder: the folder that its paths are relative to; the file's own by default.
         algorithm_instead: the name of an algorithm that replaces the file's, with its default settings.
+        data: the file with samples that replaces the file's.
     """
     source = read_source(path)
     if algorithm_instead is not None:
@@ -71,59 +76,90 @@ def load(path: Path, folder: Path | None = None, algorithm_instead: str | None =
     values = source.values
     if isinstance(values.get("set"), str):  # set = "module:Class", for a set that needs no parameters
         values = values | {"set": {"name": values["set"]}}
+    if data is not None:
+        values = values | {"data": values.get("data", {}) | {"source": str(data.resolve())}}
     top = Section(source, values)
     parts = {
         name: top.section(name) for name in ("data", "model", "set", "algorithm", "engine", "stop", "output")
     }
     top.finish()
-    output = parts["output"]
-    wanted = base / output.read("folder", str, FOLDER)
-    every = output.read("checkpoint_every", int, 100)
-    if every < 1:
-        raise output.error(f"must be at least 1, got {every}", "checkpoint_every")
-    output.finish()
-    algorithm_name, algorithm = _algorithm(
-        parts["algorithm"], base
-    )  # before reading data, which takes longer
-    engine_name, engine = _engine(parts["engine"], base)
-    stops = _stops(parts["stop"])
-    set_section = parts["set"]
-    set_name = set_section.read("name", str)
-    with set_section.at("name"):
-        chosen = set_class(set_name, base)
-    workers = make_workers(parts["model"], load_data(parts["data"], base), base)
-    uncertainty_set = _set(set_section, chosen, workers, base)
-    _check_faults(parts["engine"], len(workers.problems))
-    with parts["algorithm"].locating_errors():
-        algorithm.check(len(workers.problems), uncertainty_set)
+    output = source.attempt(_output, parts["output"], base)
+    algorithm = source.attempt(_algorithm, parts["algorithm"], base)
+    engine = source.attempt(_engine, parts["engine"], base)
+    stops = source.attempt(_stops, parts["stop"])
+    chosen = source.attempt(_set_class, parts["set"], base)
+    samples = source.attempt(load_data, parts["data"], base)
+    workers = source.attempt(make_workers, parts["model"], samples, base)
+    made = None
+    if workers is not None and chosen is not None:
+        made = source.attempt(_set, parts["set"], chosen, workers, base)
+    if workers is not None:
+        _check_faults(parts["engine"], len(workers.problems))
+    if algorithm and workers is not None:
+        source.attempt(_check_algorithm, parts["algorithm"], algorithm[1], len(workers.problems), made)
+    source.raise_mistakes()
     return RunSetup(
         source=source,
         folder=base,
         workers=workers,
-        set_name=set_name,
-        uncertainty_set=uncertainty_set,
-        algorithm_name=algorithm_name,
-        algorithm=algorithm,
-        engine_name=engine_name,
-        engine=engine,
+        set_name=parts["set"].values["name"],
+        uncertainty_set=made,
+        algorithm_name=algorithm[0],
+        algorithm=algorithm[1],
+        engine_name=engine[0],
+        engine=engine[1],
         stops=stops,
-        output=wanted,
-        checkpoint_every=every,
+        output=output[0],
+        checkpoint_every=output[1],
     )
 
 
+def _output(section: Section, folder: Path) -> tuple[Path, int]:
+    wanted = folder / section.read("folder", str, FOLDER)
+    every = section.read("checkpoint_every", int, 100)
+    if every < 1:
+        section.source.note(section.error(f"must be at least 1, got {every}", "checkpoint_every"))
+    section.finish()
+    return wanted, every
+
+
+def _set_class(section: Section, folder: Path) -> type[UncertaintySet]:
+    name = section.read("name", str)
+    with section.at("name"):
+        return set_class(name, folder)
+
+
 def _set(section: Section, cls: type[UncertaintySet], workers: Workers, folder: Path) -> Any:
-    given = section.rest()
-    for field, value in given.items():
-        if isinstance(value, str):
-            with section.at(field):
-                given[field] = read_value(value, folder)
     count, samples = len(workers.problems), workers.samples
-    with section.locating_errors():
-        made = written_set(cls, given, count, samples if np.isfinite(samples).all() else None)
+    known = samples if np.isfinite(samples).all() else None
+
+    def make(given: dict[str, Any]) -> UncertaintySet:
+        read = dict(given)
+        for field, value in given.items():
+            if isinstance(value, str):
+                with section.at(field):
+                    read[field] = read_value(value, folder)
+        return written_set(cls, read, count, known)
+
+    made = section.make_of(make, section.rest())
     if made.size not in {None, count}:
         raise section.error(f"the set has {made.size} entries, and there are {count} workers", "center")
     return made
+
+
+def _check_algorithm(section: Section, algorithm: Any, workers: int, uncertainty_set: Any) -> None:
+    """Check the settings and, if there is one, the set; every setting at fault is noted."""
+    defaults = {item.name: item.default for item in fields(algorithm)} if is_dataclass(algorithm) else {}
+
+    def check(given: dict[str, Any]) -> None:
+        spoilt = {name: defaults[name] for name in section.values if name in defaults and name not in given}
+        sound = replace(algorithm, **spoilt) if spoilt else algorithm
+        if uncertainty_set is not None:
+            sound.check(workers, uncertainty_set)
+        elif defaults:
+            check_settings(sound, workers)
+
+    section.make_of(check, section.values)
 
 
 def _algorithm(section: Section, folder: Path) -> tuple[str, Any]:
@@ -141,7 +177,7 @@ def _algorithm(section: Section, folder: Path) -> tuple[str, Any]:
 
 
 def _check_method(section: Section, name: str, cls: type[Any]) -> None:
-    """Raise if a field is another algorithm's: the nearest name would mislead, since the field is right."""
+    """Note fields of other algorithms: the nearest name would mislead, since the field is right."""
     for field in set(section.rest()) - set(inspect.signature(cls).parameters):
         owners = [
             each
@@ -149,11 +185,11 @@ def _check_method(section: Section, name: str, cls: type[Any]) -> None:
             if field in inspect.signature(other).parameters
         ]
         if owners:
-            raise section.error(
+            message = (
                 f'name = "{name}" has no `{field}`, which is a field of {join_names(owners)}: take the line '
-                "out, or change the name",
-                field,
+                "out, or change the name"
             )
+            section.source.note(section.error(message, field))
 
 
 def _engine(section: Section, folder: Path) -> tuple[str, Any]:
@@ -174,12 +210,14 @@ def _engine(section: Section, folder: Path) -> tuple[str, Any]:
 
 
 def _check_faults(section: Section, workers: int) -> None:
-    """Check that stragglers and crashes name workers that exist."""
+    """Note stragglers and crashes of workers that do not exist."""
     for field in ("stragglers", "crashes"):
-        for number, each in enumerate(section.values.get(field, [])):
-            if not 0 <= each["worker"] < workers:
-                message = f"there are workers 0 to {workers - 1}, got {each['worker']}"
-                raise section.error(message, field, number, "worker")
+        given = section.values.get(field)
+        for number, each in enumerate(given if isinstance(given, list) else []):
+            place = each.get("worker") if isinstance(each, dict) else None
+            if isinstance(place, int) and not 0 <= place < workers:
+                message = f"there are workers 0 to {workers - 1}, got {place}"
+                section.source.note(section.error(message, field, number, "worker"))
 
 
 def _delay(section: Section) -> Any:
@@ -192,10 +230,14 @@ def _stops(section: Section) -> list[Any]:
     for field, rule in STOPS.items():
         value = section.read(field, float, None)
         if value is not None:
-            with section.at(field):
-                found.append(rule(value))
+            found.append(section.source.attempt(_stop, section, field, rule, value))
     section.finish()
     return found
+
+
+def _stop(section: Section, field: str, rule: Any, value: float) -> Any:
+    with section.at(field):
+        return rule(value)
 
 
 def delay_laws() -> dict[str, type[Any]]:

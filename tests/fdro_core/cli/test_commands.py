@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.fdro_core.command import asked, command, fdro
+from tests.fdro_core.command import ROOT, asked, command, fdro
 from uncertainty_sets import KL
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -42,37 +42,100 @@ def test_sets_unknown():
     assert "did you mean 'box'?" in fdro("sets", "bx", code=2).stderr
 
 
-def test_choose():
-    assert asked("choose", "--scenario", "latency")["choice"] == "cd-norm"
-    assert asked("choose", "-s", "4")["choice"] == "ellipsoid"
-    answer = asked("choose", "-s", "flexibility", "-s", "prior")
-    assert answer["ranking"][0] == {"set": "kl", "scenarios": 2}
-    assert asked("choose")["choice"] is None  # nothing said, nothing chosen: the list
-    text = fdro("choose", "-s", "conservatism").stdout
-    assert 'name = "ellipsoid"' in text
-    assert "No set suits all scenarios" in fdro("choose", "-s", "conservatism", "-s", "latency").stdout
-    assert "did you mean 'latency'?" in fdro("choose", "-s", "latencie", code=2).stderr
+CHOICES = {
+    (): "kl",
+    ("--counts", "120,70,10"): "kl",
+    ("--counts", "12,7,0"): "burg",
+    ("--counts", "12,7,1", "--positions", "1,2,10"): "wasserstein-1",
+    ("--between", "0.05,0.4"): "box",
+    ("--between", "0.1,0.2,0.1;0.4,0.5,0.6"): "box",
+    ("--spread", "0.1"): "cd-norm",
+    ("--spread", "0.1,0.1,0.2"): "cd-norm",
+    ("--spread", "0.1", "--budget", "2"): "cd-norm",
+    ("--moved", "0.1"): "total-variation",
+    ("--tail", "0.1"): "cvar",
+}
 
 
-def test_choose_starts_are_valid():
+@pytest.mark.parametrize("options", CHOICES, ids=" ".join)
+def test_choose(options):
+    """The lines it gives work as they are written, in Python and in a run file, and are the same set."""
     import tomllib
 
-    from fdro_core.cli.commands.choose import SCENARIOS, STARTS
     from fdro_core.cli.written import set_class, written_set
 
-    assert set(STARTS) == {name for scenario in SCENARIOS for name in scenario.sets}
-    for name, text in STARTS.items():
-        written_set(set_class(name), tomllib.loads(text), 10).worst_case(np.arange(10.0))
+    answer = asked("choose", *options)
+    assert answer["choice"] == CHOICES[options]
+    size = 3 if "," in "".join(options) and "0.05,0.4" not in options else 8
+    names = {"np": np, "N": size, "q": np.full(size, 1.0 / size)}
+    exec(answer["python"], names)
+    table = tomllib.loads(answer["run_file"])["set"]
+    made = written_set(set_class(table.pop("name")), table, size, np.ones(size))
+    losses = np.linspace(0.0, 1.0, size) ** 2
+    value = made.worst_case(losses).value
+    assert names["uncertainty_set"].worst_case(losses).value == pytest.approx(value, abs=1e-5)
+    assert answer["python"] in fdro("choose", *options).stdout
 
 
-def test_choose_asks_on_a_terminal(monkeypatch):
+def test_choose_takes_the_radius_from_calibration():
+    from uncertainty_sets.calibration import burg_radius, kl_radius, wasserstein1_radius
+
+    def radius(*options):
+        return asked("choose", *options, "--confidence", "0.9")["parameters"]["radius"]
+
+    assert radius("--counts", "120,70,10") == kl_radius(200, 3, 0.9)
+    assert radius("--counts", "12,7,1") == burg_radius(20, 3, 0.9)
+    with_places = radius("--counts", "12,7,1", "--positions", "1,2,10")
+    assert with_places == wasserstein1_radius(20, 3, 0.9, positions=[1, 2, 10])
+
+
+def test_one_default_radius():
+    """That of the estimators, which has a reason."""
+    import tomllib
+
+    from fdro_core.cli.commands import demo, train
+    from fdro_core.estimators.group_set import KL_RADIUS
+
+    assert asked("choose")["parameters"] == {"radius": KL_RADIUS}
+    assert tomllib.loads(train.EXAMPLE)["set"]["radius"] == demo.RADIUS == KL_RADIUS
+    template = ROOT / "fdro_core" / "cli" / "templates" / "flower" / "pyproject.toml.txt"
+    assert f"\nradius = {KL_RADIUS} " in template.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--counts", "1.5,2"), "--counts must be whole numbers"),
+        (("--counts", "0,0"), "--counts are all 0"),
+        (("--counts", "3,x"), "--counts: entry 2 of 2 is 'x', not a number"),
+        (("--positions", "1,2"), "--positions needs --counts"),
+        (("--counts", "3,4", "--tail", "0.1"), "--counts and --tail lead to a set each"),
+        (("--between", "0.3"), "--between needs two numbers"),
+        (("--between", "0.6,0.7;0.7,0.8"), "the set is empty"),
+        (("--moved", "3"), "--moved must be a share, above 0 and at most 1, got 3.0"),
+        (("--scenario", "prior"), "No such option"),
+    ],
+)
+def test_choose_says_what_is_wrong(options, words):
+    assert words in fdro("choose", *options, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("12,7,1\n1,2,10\n", "wasserstein-1"),
+        ("\n\n0.1\n2\n", "cd-norm"),
+        ("\n\n\n\n\n", "kl"),
+        ("\n\n\n0.2\n", "total-variation"),
+    ],
+)
+def test_choose_asks_on_a_terminal(monkeypatch, given, name):
     from fdro_core.cli.commands import choose
 
     monkeypatch.setattr(
         choose, "sys", type("Terminal", (), {"stdin": type("In", (), {"isatty": lambda: True})})
     )
-    assert "Use kl." in fdro("choose", given="n\nn\nn\nn\ny\n").stdout
-    assert "kl is a good start" in fdro("choose", given="\n\n\n\n\n").stdout
+    assert f"\n{name}: " in fdro("choose", given=given).stdout
 
 
 def test_the_command_itself():

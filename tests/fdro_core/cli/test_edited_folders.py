@@ -238,7 +238,7 @@ def lines_of(what, folder):
         "report": ["report", run],
         "compare": ["compare", run, str(folder / "other")],
         "resume": ["resume", run, "--iterations", "30"],
-        "check": ["train", f"{folder}/run/run.toml", "--check"],
+        "check": ["check", f"{folder}/run/run.toml"],
     }[what]
 
 

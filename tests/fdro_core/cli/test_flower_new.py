@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
+import zipfile
 
 import pytest
 from typer.testing import CliRunner
@@ -62,3 +65,14 @@ def test_a_folder_is_never_overwritten(tmp_path):
     done = call(tmp_path / "wards")
     assert done.exit_code == 2
     assert "exists already" in done.stderr
+
+
+def test_the_app_passes_flwr_build(tmp_path):
+    pytest.importorskip("flwr")
+    call(tmp_path / "lungs", "--publisher", "us")
+    line = [sys.executable, "-c", "from flwr.cli.app import app; app()", "build"]
+    done = subprocess.run(line, cwd=tmp_path / "lungs", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [built] = (tmp_path / "lungs").glob("us.lungs.1-0-0.*.fab")
+    with zipfile.ZipFile(built) as packed:
+        assert {"lungs/task.py", "lungs/server_app.py", "lungs/client_app.py"} <= set(packed.namelist())

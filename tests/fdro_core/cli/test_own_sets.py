@@ -53,7 +53,24 @@ def test_oracle(own):
         "oracle", "--set", f"{own}:Halved", "--losses", "1,2", "--param", "mos=1", code=2
     ).stderr  # fmt: skip
     assert asked("sets", f"{own}:Halved")["parameters"][0]["name"] == "most"
-    assert f"fdro oracle --set {own}:Halved" in fdro("sets", f"{own}:Halved").stdout
+    told = fdro("sets", f"{own}:Halved").stdout
+    assert f"fdro oracle --set {own}:Halved" in told
+    assert f"{own}:Halved: No entry has more than `most`" in told
+    assert "0.5 by default" in told
+    assert "clarabel" in told
+
+
+def test_a_set_without_an_example_says_why():
+    Path("broken_set.py").write_text(
+        "from uncertainty_sets import UncertaintySet\n"
+        "class Broken(UncertaintySet):\n"
+        "    def __init__(self, cap):\n"
+        "        super().__init__(cap)\n"
+    )
+    answer = fdro("sets", "broken_set:Broken")
+    assert "no example could be made" in answer.stderr
+    assert "its constructor needs cap" in answer.stderr
+    assert "not explained: `Args:`" in answer.stdout
 
 
 def test_mdp(own):

@@ -1,4 +1,4 @@
-"""docs/cli.md, run as it is printed: files are written, commands run in order, outputs compared."""
+"""docs/cli.md and docs/run-file.md, run as they are printed: files are written, commands run in order, outputs compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from fdro_core.cli.app import app
 from fdro_core.cli.runs.workers import kinds
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = [DOCS / "cli.md", DOCS / "run-file.md"]
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROUGHLY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -53,11 +54,11 @@ def run(command: str) -> str:
 
 
 @pytest.mark.thorough
-def test_the_page_runs_as_printed(tmp_path, monkeypatch):
+def test_the_pages_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     seen = []
-    for block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    for block in BLOCK.findall("\n".join(page.read_text(encoding="utf-8") for page in PAGES)):
         for command, expected in steps(block):
             if command.startswith("cat "):
                 Path(command.removeprefix("cat ")).write_text(expected, encoding="utf-8")
@@ -75,13 +76,13 @@ def test_the_page_runs_as_printed(tmp_path, monkeypatch):
 
 def test_the_table_of_fields_is_complete():
     """Each field that the code takes by name stands in the table, and the other way round."""
-    folder = PAGE.parents[1] / "fdro_core" / "cli" / "runs"
+    folder = DOCS.parent / "fdro_core" / "cli" / "runs"
     taken = set()
-    for file in ("workers.py", "run_file.py"):
+    for file in ("data.py", "workers.py", "run_file.py"):
         text = (folder / file).read_text(encoding="utf-8")
         taken |= set(re.findall(r'(?:read|choice|section|sections)\(\s*"(\w+)"', text))
     taken |= {"stragglers", "crashes", "stationary", "loss", "seconds"}  # taken in loops over these names
     for problem in kinds().values():  # whose arguments are fields of [model]
         taken |= set(inspect.signature(problem).parameters) - {"X", "y", "classes"}
-    written = set(re.findall(r"^\| `\w+\.(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    written = set(re.findall(r"^\| `\w+\.(\w+)`", PAGES[1].read_text(encoding="utf-8"), re.MULTILINE))
     assert written == taken - {"law"}  # a delay's own field, told with `engine.delays`

@@ -62,10 +62,13 @@ def on_phone(page: Path, *, width: int = 420) -> tuple[list[str], int]:
         f'<body><iframe src="{page.name}" style="width:{width}px;height:900px;border:0"></iframe><script>'
         'document.querySelector("iframe").onload = (event) => {'
         " const inside = event.target.contentDocument, root = inside.documentElement;"
+        ' inside.querySelectorAll("details").forEach((part) => { part.open = true; });'
+        " setTimeout(() => {"  # their charts are drawn when they are open
         f"{CUT_OFF}"
         ' if (root.scrollWidth > root.clientWidth) cut.push("page");'
         ' document.body.dataset.cut = cut.join("|");'
-        ' document.body.dataset.paths = inside.querySelectorAll("path.line").length; };</script></body>'
+        ' document.body.dataset.paths = inside.querySelectorAll("path.line").length; }, 300); };'
+        "</script></body>"
     )
     dom, errors = browse(frame)
     assert errors == []
@@ -241,6 +244,49 @@ def test_a_logarithmic_scale_in_the_browser(run):
     assert [text for _, text in ticks] == ["10⁻⁴", "0.001", "0.01", "0.1", "1"]
     heights = [float(y) for y, _ in ticks]
     assert heights[0] - heights[1] == pytest.approx(heights[3] - heights[4])
+
+
+def spans(file, ends):
+    """A page with a line to each of these times."""
+    lines = []
+    for k, end in enumerate(ends):
+        at = [{"clock": end * t / 4, "iteration": t} for t in range(5)]
+        lines.append(line(f"run{k}", at, [1.0, 0.9, 0.8, 0.7, 0.6 - 0.1 * k], color=k))
+    drawn = chart("loss", "Losses", "x", lines)
+    file.write_text(whole_page("spans", [drawn], switch() + places([drawn])))
+
+
+@in_browser
+def test_a_short_run_is_visible_beside_a_long_one(run):
+    """Spans that differ tenfold have a logarithmic axis, and who ends early has its name at its end."""
+    file = run[2].with_name("spans.html")
+    spans(file, [188.0, 34_000.0])
+    dom, errors = browse(file)
+    assert errors == []
+    assert "engine's clock, logarithmic" in dom
+    [(end, name)] = re.findall(r'<text class="name c0" x="([\d.]+)"[^>]*>([^<]+)<', dom)
+    [(right, other)] = re.findall(r'<text class="name c1" x="([\d.]+)"[^>]*>([^<]+)<', dom)
+    assert (name, other) == ("run0, until 188 s", "run1")
+    [dot] = re.findall(r'<circle class="dot c0" cx="([\d.]+)" cy="[\d.]+" r="3"', dom)
+    assert float(end) == pytest.approx(float(dot) + 4)
+    assert float(dot) > 56 + 0.2 * (float(right) - 56)  # by time it would be at one part in 180
+    spans(file, [20_000.0, 34_000.0])
+    dom, _ = browse(file)
+    assert "logarithmic" not in re.sub(r"<script.*?</script>", "", dom, flags=re.DOTALL)
+    assert "run0, until 20,000 s" in dom
+
+
+@in_browser
+@pytest.mark.parametrize("ends", [[34_000.0], [210.0, 34_000.0], [33_998.0, 34_000.0]])
+def test_a_narrow_chart_has_more_than_one_tick(run, ends):
+    file = run[2].with_name("narrow.html")
+    spans(file, ends)
+    script = (
+        'document.body.style.width = "388px"; window.innerWidth; document.querySelector("input").onchange();'
+    )
+    dom, errors = browse(file, script=script)
+    assert errors == []
+    assert len(re.findall(r'<text x="[\d.]+" y="[\d.]+" text-anchor="middle">[\d,]+<', dom)) >= 2
 
 
 @in_browser

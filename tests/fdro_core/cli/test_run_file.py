@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("place")
         ("samples.csv", "nowhere:load", 2, "there is no module 'nowhere'"),
         ('"samples.csv"', '"samples.csv"\nworker = "hospital"', 3, "data.worker: "),
         ('"samples.csv"', '"samples.csv"\nlabel = "labels"', 3, "did you mean 'label'?"),
-        ('"samples.csv"', '"samples.csv"\nfeatures = ["a", "label"]', 3, "column 'label': "),
+        ('"samples.csv"', '"samples.csv"\nfeatures = ["a", "label"]', 3, "column 'label' is the label"),
         ('"samples.csv"', '"samples.csv"\ntest_fraction = 1.5', 3, "data.test_fraction: must be in [0, 1)"),
         ('"samples.csv"', '"samples.csv"\nseed = 1.5', 3, "data.seed: must be a whole number, got 1.5"),
         ("l2 = 0.01", "l2 = -1", 5, "model.l2: must be a number >= 0, got -1.0"),
@@ -96,7 +96,10 @@ def test_nan_in_the_samples():
     lines = Path("samples.csv").read_text().splitlines()
     lines[4] = "nan,1.0,ill,w0"
     Path("samples.csv").write_text("\n".join(lines))
-    assert "line 5, column 'a': NaN or infinity" in fdro("train", "run.toml", code=2).stderr
+    assert (
+        "line 5, column 'a': 'nan' is no number. In [data], missing = "
+        in fdro("train", "run.toml", code=2).stderr
+    )
 
 
 def test_the_names_of_what_fdro_has():

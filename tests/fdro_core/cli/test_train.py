@@ -139,7 +139,7 @@ def test_a_run_can_be_repeated_from_its_folder():
 
 
 def test_check_trains_nothing():
-    assert "is fine: 3 workers" in fdro("train", "run.toml", "--check").stdout
+    assert "is fine: 3 workers" in fdro("check", "run.toml").stdout
     assert not Path("run").exists()
 
 

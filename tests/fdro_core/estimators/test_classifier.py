@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import re
 import sys
 
 import cvxpy as cp
@@ -21,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fdro_core.errors import InvalidSetting
-from fdro_core.sklearn import RobustClassifier, worst_group_accuracy
+from fdro_core.sklearn import RobustClassifier, RobustRegressor, worst_group_accuracy
 from tests.uncertainty_sets.plugins import TotalVariation
 from uncertainty_sets import KL, available_sets, get_set, robust
 from uncertainty_sets.errors import BackendMissing, InvalidInput, InvalidParameter, UnknownName
@@ -77,8 +78,8 @@ def conic_optimum(X, y, group, uncertainty_set, l2):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_optimum_is_the_conic_one_and_the_gap_is_true(name):
     X, y, group = data()
-    parameters = HALF if name == "polyhedron" else None
-    model = RobustClassifier(name, set_parameters=parameters, l2=1e-2, tolerance=1e-6).fit(X, y, groups=group)
+    parameters = HALF if name == "polyhedron" else {}
+    model = RobustClassifier(name, **parameters, l2=1e-2, tolerance=1e-6).fit(X, y, groups=group)
     best = conic_optimum(X, y, group, model.uncertainty_set_, 1e-2)
     assert model.gap_ <= 1e-6
     assert model.objective_ - best <= model.gap_ + 1e-7
@@ -122,7 +123,7 @@ def test_the_worst_group_does_better_than_by_the_mean():
     X, y = X[kept], y[kept]
     group = np.where(np.isin(y, (3, 8, 9)), "rare", "common")
     mean = RobustClassifier(budget=0.0).fit(X, y, groups=group)
-    worst = RobustClassifier("box", set_parameters={"lower": [0, 0], "upper": [1, 1]}).fit(X, y, groups=group)
+    worst = RobustClassifier("box", lower=[0, 0], upper=[1, 1]).fit(X, y, groups=group)
     assert worst.group_losses_.max() < 0.5 * mean.group_losses_.max()
     assert worst_group_accuracy(y, worst.predict(X), groups=group) >= worst_group_accuracy(
         y, mean.predict(X), groups=group
@@ -186,7 +187,7 @@ def test_sets_as_objects_classes_and_names():
     q = np.bincount(group) / group.size
     by_name = RobustClassifier("kl", radius=0.2).fit(X, y, groups=group)
     by_object = RobustClassifier(KL(q, 0.2)).fit(X, y, groups=group)
-    by_dict = RobustClassifier("kl", set_parameters={"radius": 0.2}).fit(X, y, groups=group)
+    by_dict = RobustClassifier("kl", **{"radius": 0.2}).fit(X, y, groups=group)
     for other in (by_object, by_dict):
         np.testing.assert_array_equal(by_name.coef_, other.coef_)
     plug_in = RobustClassifier(TotalVariation, radius=0.2).fit(X, y, groups=group)
@@ -253,7 +254,7 @@ def test_pickle_keeps_everything():
             "2 entries and there are 150 groups",
         ),
         ({"uncertainty_set": KL([0.5, 0.5], 0.1), "radius": 1.0}, None, InvalidParameter, "finished set"),
-        ({"uncertainty_set": "kl", "set_parameters": {"center": [1.0]}}, None, InvalidSetting, "1 entries"),
+        ({"uncertainty_set": "kl", "center": [1.0]}, None, InvalidSetting, "1 entries"),
         ({"solver": "adam"}, None, InvalidSetting, "solver must be one of"),
         ({"l2": -1.0}, None, InvalidSetting, "l2 must be"),
         ({"l2": "0.1"}, None, InvalidSetting, "got '0.1'"),
@@ -298,6 +299,7 @@ MODULES = [
     "fdro_core.estimators.classifier",
     "fdro_core.estimators.regressor",
     "fdro_core.estimators.estimator",
+    "fdro_core.estimators.settings",
 ]
 
 
@@ -308,3 +310,21 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(BackendMissing, match=r"fdro_core\.sklearn needs .*fdro\[sklearn\]"):
         importlib.import_module(name)
+
+
+def test_verbose_prints_every_pass_and_its_gap(capsys):
+    rng = np.random.default_rng(0)
+    X, site = rng.normal(size=(300, 2)), rng.integers(0, 2, size=300)
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+    for estimator, labels in ((RobustClassifier, y), (RobustRegressor, y + X[:, 0])):
+        model = estimator(verbose=2).fit(X, labels, groups=site)
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == model.n_iter_
+        assert re.fullmatch(
+            rf"pass {model.n_iter_}, .* s: objective .*, at most .* above the minimum", lines[-1]
+        )
+        estimator(verbose=1).fit(X, labels, groups=site)  # shorter than a second
+        estimator().fit(X, labels, groups=site)
+        assert capsys.readouterr().out == ""
+        with pytest.raises(InvalidSetting, match="verbose must be 0, 1 or 2, got 3"):
+            estimator(verbose=3).fit(X, labels, groups=site)

@@ -146,7 +146,7 @@ def test_the_worst_group_does_better_than_by_the_mean(loss, slope, lost, even):
     assert mean.coef_ == pytest.approx([slope], abs=1e-2)
     assert mean.group_losses_[1] == pytest.approx(lost, abs=2e-2)
     free = {"lower": [0.0, 0.0], "upper": [1.0, 1.0]}
-    worst = RobustRegressor("box", set_parameters=free, **settings).fit(X, y, groups=group)
+    worst = RobustRegressor("box", **free, **settings).fit(X, y, groups=group)
     assert worst.coef_ == pytest.approx([0.0], abs=1e-4)
     assert worst.group_losses_ == pytest.approx([even, even], abs=1e-4)
     assert worst.weights_ == pytest.approx([0.5, 0.5], abs=1e-2)

@@ -200,7 +200,6 @@ def train(rng: np.random.Generator) -> None:
         baselines,
         solve,
     )
-    from fdro_core.estimators.groups import GroupedSoftmax
     from fdro_core.problems import DenseNetwork
     from uncertainty_sets import Box, Ellipsoid
 
@@ -231,9 +230,22 @@ def train(rng: np.random.Generator) -> None:
     for dtype in (np.float32, np.float64):
         network = DenseNetwork(X[0], y[0], 3, hidden=(5, 4), dropout=(0.1, 0.2, 0.3), dtype=dtype)
         network.loss_and_gradient(network.initial_point(rng), rng, 8)
-    GroupedSoftmax(np.vstack(X), np.concatenate(y), np.repeat(np.arange(4), 12), 3).evaluate(
-        rng.normal(size=12)
-    )
+    fit_groups(rng, np.vstack(X), np.concatenate(y))
+
+
+def fit_groups(rng: np.random.Generator, X: Any, y: Any) -> None:
+    """Losses and gradients of linear models over all groups, of every kind, dense and sparse."""
+    from scipy.sparse import csr_array
+
+    from fdro_core.estimators.groups import KINDS, GroupedRegression, GroupedSoftmax
+
+    group = np.arange(y.size) % 4
+    for samples in (X, csr_array(X)):
+        GroupedSoftmax(samples, y, group, 3).evaluate(rng.normal(size=12))
+        GroupedSoftmax(samples, y > 0, group, 2).evaluate(rng.normal(size=4))
+        for loss in KINDS:
+            model = GroupedRegression(samples, y - 0.5, group, loss, width=0.5, center=0.1 * y)
+            model.evaluate(rng.normal(size=4))
 
 
 def main() -> None:

@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 /* ---- numba's runtime: arrays that a kernel makes, counted and freed as numba's own code expects ---- */
 
@@ -18,15 +21,30 @@ typedef struct {
     void *allocator;
 } MemInfo; /* the layout of numba's NRT_MemInfo */
 
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+#define LARGE ((size_t)1 << 22) /* from here on in pages of 2 MB: the first writes to small ones take longer */
+#define HUGE ((size_t)1 << 21)
+#endif
+
 __attribute__((visibility("hidden"))) void *NRT_MemInfo_alloc_aligned(size_t size, uint32_t align) {
-    char *base = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(MemInfo) + size + align);
+    size_t room = size, step = align;
+#ifdef LARGE
+    if (size >= LARGE && size < SIZE_MAX / 4) {
+        step = HUGE;
+        room = (size + HUGE - 1) & ~(HUGE - 1);
+    }
+#endif
+    char *base = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(MemInfo) + room + step);
     if (!base) return NULL; /* the kernel then returns an error code */
     MemInfo *made = (MemInfo *)base;
     memset(made, 0, sizeof *made);
     uintptr_t data = (uintptr_t)(base + sizeof(MemInfo));
     made->count = 1;
     made->size = size;
-    made->data = (void *)((data + align - 1) & ~(uintptr_t)(align - 1));
+    made->data = (void *)((data + step - 1) & ~(uintptr_t)(step - 1));
+#ifdef LARGE
+    if (step == HUGE) madvise(made->data, room, MADV_HUGEPAGE);
+#endif
     return made;
 }
 

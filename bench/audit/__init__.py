@@ -1,0 +1,1 @@
+"""What the audit and conformal sets promise, measured."""

@@ -1,0 +1,96 @@
+"""What the audit promises, measured: s-values, bounds, conformal sets, groups, other libraries, time."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bench.audit import coverage, peers, population
+from bench.display.tables import Table, console
+from uncertainty_sets import KL, ChiSquare, CVaR
+from uncertainty_sets.audit import Audit, compare
+from uncertainty_sets.audit.conformal import ball_threshold
+from uncertainty_sets.audit.families import family_of
+
+PARTS = ("s-values", "bounds", "conformal", "groups", "clusters", "peers", "times")
+
+
+def times(n: int, rounds: int) -> Table:
+    """Processor seconds of each question, the median; every audit is new, so nothing is kept from before."""
+    rng = np.random.default_rng(0)
+    losses, other, group = rng.beta(1, 4, n), rng.beta(2, 8, n), rng.integers(0, 50, n)
+
+    def proved() -> object:
+        audit = Audit(losses)
+        assert audit._evidence is not None
+        return audit._evidence.worst_at_most(family_of(KL), 0.1, 0.05)
+
+    def sample_only(kind: object, size: float) -> Callable[[], object]:
+        audit = Audit(losses, bounds=None)
+        return lambda: audit.worst(kind, size)
+
+    questions: dict[str, Callable[[], object]] = {
+        "worst, KL, in the sample": sample_only(KL, 0.1),
+        "worst, CVaR, in the sample": sample_only(CVaR, 0.1),
+        "betting bound at all radii, KL": proved,
+        "worst with all bounds, KL": lambda: Audit(losses).worst(KL, 0.1),
+        "worst with all bounds, χ²": lambda: Audit(losses).worst(ChiSquare, 0.1),
+        "worst with all bounds, CVaR": lambda: Audit(losses).worst(CVaR, 0.1),
+        "radius to failure, in the sample": lambda: Audit(losses, bounds=None).radius_to_failure(KL, 0.3),
+        "radius to failure with all bounds": lambda: Audit(losses).radius_to_failure(KL, 0.3),
+        "50 groups, KL, with all bounds": lambda: Audit(losses, groups=group).worst_groups(KL, 0.1),
+        "compare two models, 60 radii": lambda: compare({"a": losses, "b": other}),
+        "compare over 50 groups, 60 radii": lambda: compare({"a": losses, "b": other}, groups=group),
+        "conformal threshold, KL": lambda: ball_threshold(losses, 0.1, family_of(KL), 0.1),
+    }
+    rows: list[list[str]] = []
+    for name, ask in questions.items():
+        took = []
+        for _ in range(rounds):
+            begun = time.process_time()
+            ask()
+            took.append(time.process_time() - begun)
+        rows.append([name, f"{np.median(took):.3f} s"])
+    return Table(f"processor time at N = {n:,}", ["question", "time"], rows)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; return 0."""
+    parser = argparse.ArgumentParser(prog="python -m bench audit", description=__doc__)
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS)
+    )
+    parser.add_argument("--quick", action="store_true", help="few repetitions, to see that it runs")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="also write the tables to this Markdown file")
+    given = parser.parse_args(arguments)
+    quick, seed = given.quick, given.seed
+    jobs: dict[str, Callable[[], list[Table]]] = {
+        "s-values": lambda: [
+            population.s_values(20 if quick else 2000, (100, 1000) if quick else (150, 1000, 5000), seed),
+            population.group_values(50 if quick else 2000, (1000,) if quick else (1000, 5000), seed),
+        ],
+        "bounds": lambda: [
+            population.bounds({1000: 20} if quick else {1000: 2000, 10_000: 500, 100_000: 100}, seed)
+        ],
+        "conformal": lambda: [
+            coverage.exact((50,) if quick else (50, 100, 200, 500, 1000, 2000, 5000)),
+            coverage.control((50,) if quick else (50, 200, 1000)),
+        ],
+        "groups": lambda: [coverage.groups(100 if quick else 20_000, seed)],
+        "clusters": lambda: [population.clustered(50 if quick else 2000, seed)],
+        "peers": lambda: [peers.table(1 if quick else 10, ("hospitals",) if quick else peers.DATA)],
+        "times": lambda: [times(10_000 if quick else 1_000_000, 1 if quick else 3)],
+    }
+    tables = []
+    for part in given.parts:
+        for each in jobs[part]():
+            tables.append(each)
+            console().print(each.rich())
+            if given.out is not None:
+                given.out.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
+    return 0
