@@ -238,7 +238,7 @@ def overview(found: Mapping[str, list[Record]], title: str, key: str, marked: bo
             if test is not None and test.t < CLEAR:
                 cell += " ↑" if test.difference > 0 else " ↓"
             if 0 < len(own) < len(_of(records, REFERENCE)):
-                cell += f" ({len(own)} of the splits)"
+                cell += f" ({len(own)})"
             cells.append(cell)
         rows.append([f"{name}, {len(records[0]['groups'])} groups", *cells])
     return Table(title, ["data", *METHODS], rows)
@@ -255,7 +255,8 @@ def remedies(found: Mapping[str, list[Record]]) -> Table:
         for method in (OURS, CHOSEN):
             own = [r["warned"] for r in _of(records, method) if "warned" in r]
             cells.append(f"{sum(own)} of {len(own)}" if own else MISSING)
-        rows.append([name, *cells])
+        if cells[0] != "0":
+            rows.append([name, *cells])
     headings = ["data", "splits", REFERENCE, INTERACTIONS, TREES, f"{OURS} warned", f"{CHOSEN} warned"]
     return Table(f"Worst group of {POOLED}, points above (p)", headings, rows)
 
@@ -264,6 +265,7 @@ def times(found: Mapping[str, list[Record]]) -> Table:
     """Processor seconds of training."""
     shown = [method for method in METHODS if method != "constant"]
     rows = [[name, *(_seconds(_of(records, m)) for m in shown)] for name, records in found.items()]
+    rows = [row for row in rows if set(row[1:]) != {MISSING}]
     return Table("Processor seconds of fit", ["data", *shown], rows)
 
 
@@ -311,7 +313,8 @@ def main(arguments: list[str]) -> int:
     ]
     remarks = (
         f"Mean ± deviation over the splits, and the paired difference from {REFERENCE} with "
-        f"two-sided p-values; ↑ and ↓ mark p < {CLEAR}. Seconds are processor seconds of training, medians. "
+        f"two-sided p-values; ↑ and ↓ mark p < {CLEAR}; (n): only n splits. Seconds are processor seconds of "
+        "training, medians. "
         f"Data of a fixed split (Person Activity, SC-MA): {KEPT:.0%} of the training samples, drawn anew for "
         f"each repeat. {machine.line(machine.describe())}."
     )
