@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import process_time
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -145,13 +146,23 @@ def training(federation: Federation, seed: int, fixed: bool) -> tuple[Array, NDA
     return X, y, group
 
 
-def measure(name: str, seed: int) -> list[dict[str, Any]]:
-    """Train every method on one split: accuracies on test data by group, worst and over all samples."""
+def measure(
+    name: str, seed: int, known: Mapping[tuple[str, int, str], dict[str, Any]] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """Train every method on one split: accuracies on test data by group, worst and over all samples.
+
+    Records in `known` are taken as they are.
+    """
+    if all((name, seed, method) in known for method in METHODS):
+        return [known[name, seed, method] for method in METHODS]
     fixed = has_fixed_split(name)
     federation = load(name) if fixed else load(name, seed=seed)
     X, y, group = training(federation, seed, fixed)
     records = []
     for method, fit in METHODS.items():
+        if (name, seed, method) in known:
+            records.append(known[name, seed, method])
+            continue
         start = process_time()
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -257,7 +268,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeats", type=int, default=REPEATS, help="splits, seeds 0, 1, … (10)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for tables.md and runs.jsonl")
     parser.add_argument("--quick", action="store_true", help="made data and two splits: seconds")
-    parser.add_argument("--resume", action="store_true", help="keep the splits that are in --out already")
+    parser.add_argument("--resume", action="store_true", help="keep what is in --out already")
     given = parser.parse_args(arguments)
     names = given.data or (QUICK if given.quick else tuple(DATA))
     repeats = 2 if given.quick else given.repeats
@@ -270,8 +281,8 @@ def main(arguments: list[str]) -> int:
         with screen.status(f"{name}: {repeats} splits"):
             try:
                 for seed in range(repeats):
-                    records = known.get((name, seed)) or measure(name, seed)
-                    known[name, seed] = records
+                    records = measure(name, seed, known)
+                    known |= {(name, seed, record["method"]): record for record in records}
                     found.setdefault(name, []).extend(records)
                     _write(runs, known)
             except DataMissing as error:
@@ -295,15 +306,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _read(runs: Path) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """The splits in a file of runs, those that have every method."""
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for line in runs.read_text(encoding="utf-8").splitlines() if runs.exists() else []:
-        record = json.loads(line)
-        found.setdefault((record["data"], record["seed"]), []).append(record)
-    return {key: each for key, each in found.items() if [r["method"] for r in each] == list(METHODS)}
+def _read(runs: Path) -> dict[tuple[str, int, str], dict[str, Any]]:
+    """The records of a file of runs, by data, seed and method."""
+    lines = runs.read_text(encoding="utf-8").splitlines() if runs.exists() else []
+    records = [json.loads(line) for line in lines]
+    return {(each["data"], each["seed"], each["method"]): each for each in records}
 
 
-def _write(runs: Path, known: Mapping[tuple[str, int], list[dict[str, Any]]]) -> None:
-    lines = [json.dumps(record) for records in known.values() for record in records]
-    runs.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def _write(runs: Path, known: Mapping[tuple[str, int, str], dict[str, Any]]) -> None:
+    runs.write_text("\n".join(map(json.dumps, known.values())) + "\n", encoding="utf-8")

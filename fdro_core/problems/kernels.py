@@ -224,6 +224,29 @@ def linear_losses(
                     sums[features] += part
 
 
+@entry("jacobian")
+@summing
+def sparse_gradients(
+    values: Vector, columns: Indices, starts: Indices, group: Indices, share: Vector, slopes: Vector,
+    jacobian: Cube,
+) -> None:  # fmt: skip
+    """Add every group's gradient to `jacobian`, (groups, outputs, features + 1), for rows as in a CSR matrix.
+
+    Args:
+        values, columns, starts: the matrix.
+        group, share, slopes: as in `linear_losses`, with the slopes made.
+        jacobian: 0 at first.
+    """
+    outputs, features = jacobian.shape[1], jacobian.shape[2] - 1
+    for i in range(group.size):
+        for c in range(outputs):
+            part = share[i] * slopes[i * outputs + c]
+            sums = jacobian[group[i], c]
+            for k in range(starts[i], starts[i + 1]):
+                sums[columns[k]] += part * values[k]
+            sums[features] += part
+
+
 # -- networks ------------------------------------------------------------------------------------------
 # A mask is not stored. Whether a unit is dropped follows from its place and a key, by a hash whose bits are
 # as good as random (the finaliser of MurmurHash3); and a unit that was dropped shows in its output, which is
