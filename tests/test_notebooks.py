@@ -110,6 +110,23 @@ def check_portfolio(names):
     assert names["limit_kept"] == pytest.approx(5.0, rel=1e-4)
 
 
+def check_learned_radius(names):
+    radius, value, slope = names["path"][-1]
+    best = int(np.argmin(names["values"]))
+    assert names["grid"][best - 1] < radius < names["grid"][best + 1]
+    assert value <= names["values"][best] + 1e-3
+    assert abs(slope) < 0.01
+    off = [((names["X_test"] @ names[w] - names["y_test"]) ** 2) for w in ("plain", "w")]
+    assert off[1].mean() < 0.85 * off[0].mean()
+    predicted, again = 0.01 * names["influence"][:, names["k"]], names["again"] - names["w"]
+    assert float((predicted - again).norm()) < 0.02 * float(again.norm())
+    squares, decision = (
+        float(names["earned"](names[each], names["S_test"], names["R_test"]))
+        for each in ("squares", "parameters")
+    )
+    assert decision > squares + 0.03 > float(names["equal"]) + 0.2
+
+
 def checks(name):
     return globals()["check_" + name.replace("-", "_")]
 
