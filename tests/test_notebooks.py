@@ -121,7 +121,7 @@ def check_learned_radius(names):
     predicted, again = 0.01 * names["influence"][:, names["k"]], names["again"] - names["w"]
     assert float((predicted - again).norm()) < 0.02 * float(again.norm())
     squares, decision = (
-        float(names["earned"](names[each], names["S_test"], names["R_test"]))
+        float(names["earned"](names[each].detach(), names["S_test"], names["R_test"]))
         for each in ("squares", "parameters")
     )
     assert decision > squares + 0.03 > float(names["equal"]) + 0.2
