@@ -269,12 +269,15 @@ def least_point(
 @summing
 def mix(planes: Matrix, multipliers: Vector, out: Vector) -> None:
     """out ← Σ_l λ_l·row_l; planes without weight cost nothing."""
-    out[:] = 0.0
-    for k in range(multipliers.size):
-        part, row = multipliers[k], planes[k]
-        if part != 0.0:
-            for i in range(out.size):
-                out[i] += part * row[i]
+    for begin in range(0, out.size, BLOCK):
+        end = min(begin + BLOCK, out.size)
+        to = out[begin:end]
+        to[:] = 0.0
+        for k in range(multipliers.size):
+            part, row = multipliers[k], planes[k][begin:end]
+            if part != 0.0:
+                for i in range(to.size):
+                    to[i] += part * row[i]
 
 
 @entry("slopes", "points", "old_g", "old_x")
@@ -284,15 +287,18 @@ def replace_sums(
     old_x: Vector, before: float,
 ) -> None:  # fmt: skip
     """Put (x, g) for (x_j, g_j) in the planes' sums Σp_ljg_j and Σp_lja_jx_j, then in the tables."""
-    for k in range(share.size):
-        part, slope, point = share[k], slopes[k], points[k]
-        if part != 0.0:
-            for i in range(x.size):
-                slope[i] += part * (g[i] - old_g[i])
-                point[i] += part * (now * x[i] - before * old_x[i])
-    for i in range(x.size):
-        old_g[i] = g[i]
-        old_x[i] = x[i]
+    for begin in range(0, x.size, BLOCK):
+        end = min(begin + BLOCK, x.size)
+        xs, gs, old_xs, old_gs = x[begin:end], g[begin:end], old_x[begin:end], old_g[begin:end]
+        for k in range(share.size):
+            part, slope, point = share[k], slopes[k][begin:end], points[k][begin:end]
+            if part != 0.0:
+                for i in range(xs.size):
+                    slope[i] += part * (gs[i] - old_gs[i])
+                    point[i] += part * (now * xs[i] - before * old_xs[i])
+        for i in range(xs.size):
+            old_gs[i] = gs[i]
+            old_xs[i] = xs[i]
 
 
 @entry("z", "average")
