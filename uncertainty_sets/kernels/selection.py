@@ -232,12 +232,25 @@ def weight_at(f: Array, w: Array, level: float) -> float:
 def threshold_of_very_few(f: Array, w: Array, target: float) -> tuple[float, float, float]:
     """`threshold` by going down from level to level: so few entries do not fill the vector units."""
     t, above, at = np.inf, 0.0, 0.0
+    if total_of(w) <= target:  # the lowest level, at once
+        for i in range(f.size):
+            t = min(t, f[i] if w[i] > 0.0 else np.inf)
+        above, at = ranked(f, w, t)
     while above + at <= target:
         level = next_below(f, w, t)
         if level == -np.inf:  # none is left
             break
         t, above, at = level, above + at, weight_at(f, w, level)
     return (t if t < np.inf else largest(f)), above, at
+
+
+@summing
+def total_of(w: Array) -> float:
+    """Σw."""
+    total = 0.0
+    for i in range(w.size):
+        total += w[i]
+    return total
 
 
 @summing
@@ -371,18 +384,9 @@ def threshold(
 
     keys, weights and sample are work space, at least as long as that for f's length.
     """
-    # A function of its own: what the long way does to its arrays takes a short row longer than the selection.
+    # 1. Few entries: go down from level to level, or rank one after the other.
     if f.size <= IN_TURN:
         return threshold_of_very_few(f, w, target)
-    return threshold_of_more(f, w, target, keys, weights, sample)
-
-
-@kernel
-def threshold_of_more(
-    f: Array, w: Array, target: float, keys: Array, weights: Array, sample: Array
-) -> tuple[float, float, float]:
-    """`threshold` of any number of entries."""
-    # 1. Few entries: rank one after the other.
     if f.size <= ALONE:
         t, over, at, ended = threshold_of_few(f, w, target)
         if ended:

@@ -22,28 +22,26 @@ typedef struct {
 } MemInfo; /* the layout of numba's NRT_MemInfo */
 
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-#define LARGE ((size_t)1 << 22) /* from here on in pages of 2 MB: the first writes to small ones take longer */
-#define HUGE ((size_t)1 << 21)
+/* From here on in pages of 2 MB, as NumPy's arrays: the first writes to small ones take longer. No room is added for
+   their alignment, since malloc keeps what is freed for the next call only up to a size. */
+#define LARGE ((size_t)1 << 22)
+#define PAGE ((uintptr_t)4096)
 #endif
 
 __attribute__((visibility("hidden"))) void *NRT_MemInfo_alloc_aligned(size_t size, uint32_t align) {
-    size_t room = size, step = align;
-#ifdef LARGE
-    if (size >= LARGE && size < SIZE_MAX / 4) {
-        step = HUGE;
-        room = (size + HUGE - 1) & ~(HUGE - 1);
-    }
-#endif
-    char *base = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(MemInfo) + room + step);
+    char *base = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(MemInfo) + size + align);
     if (!base) return NULL; /* the kernel then returns an error code */
     MemInfo *made = (MemInfo *)base;
     memset(made, 0, sizeof *made);
     uintptr_t data = (uintptr_t)(base + sizeof(MemInfo));
     made->count = 1;
     made->size = size;
-    made->data = (void *)((data + step - 1) & ~(uintptr_t)(step - 1));
+    made->data = (void *)((data + align - 1) & ~(uintptr_t)(align - 1));
 #ifdef LARGE
-    if (step == HUGE) madvise(made->data, room, MADV_HUGEPAGE);
+    if (size >= LARGE) {
+        uintptr_t first = (data + PAGE - 1) & ~(PAGE - 1);
+        madvise((void *)first, (data + size - first) & ~(PAGE - 1), MADV_HUGEPAGE);
+    }
 #endif
     return made;
 }
