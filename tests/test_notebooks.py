@@ -110,6 +110,57 @@ def check_portfolio(names):
     assert names["limit_kept"] == pytest.approx(5.0, rel=1e-4)
 
 
+def check_audit_groups(names):
+    ordinary, robust = (names["failures"][name] for name in ("ordinary", "robust"))
+    assert abs(names["audits"]["ordinary"].mean - names["audits"]["robust"].mean) < 0.03
+    assert ordinary.radius < robust.radius
+    assert max(ordinary.shares, key=lambda share: share.then / share.now).group == "H"
+    assert all(len(each.statements()) == 3 for each in names["failures"].values())
+
+
+def check_audit_models(names):
+    one, other = (each.mean() for each in names["losses"].values())
+    assert abs(one - other) < 0.05
+    pair = names["pair"]
+    assert pair.first_is_better[0]
+    assert pair.second_is_better[-1]
+    assert len(pair.crossings) == 1
+
+
+def check_audit_regression(names):
+    assert "temperature" in names["world"].cells[0].rule
+    plain, _, wide = names["rows"].values()
+    assert plain[0] == pytest.approx(0.9, abs=0.015)
+    assert plain[1] < 0.88
+    assert wide[1] >= 0.9
+    assert plain[2] < wide[2]
+
+
+def check_audit_evals(names):
+    failure = names["report"].failure
+    careless = names["careless"].group_radius_to_failure("kl", 0.25)
+    assert failure.at_least < careless.at_least < failure.radius
+    assert np.ptp(failure.interval) > np.ptp(careless.interval)
+    assert max(failure.shares, key=lambda share: share.then - share.now).group == "math"
+
+
+def check_learned_radius(names):
+    radius, value, slope = names["path"][-1]
+    best = int(np.argmin(names["values"]))
+    assert names["grid"][best - 1] < radius < names["grid"][best + 1]
+    assert value <= names["values"][best] + 1e-3
+    assert abs(slope) < 0.01
+    off = [((names["X_test"] @ names[w] - names["y_test"]) ** 2) for w in ("plain", "w")]
+    assert off[1].mean() < 0.85 * off[0].mean()
+    predicted, again = 0.01 * names["influence"][:, names["k"]], names["again"] - names["w"]
+    assert float((predicted - again).norm()) < 0.02 * float(again.norm())
+    squares, decision = (
+        float(names["earned"](names[each].detach(), names["S_test"], names["R_test"]))
+        for each in ("squares", "parameters")
+    )
+    assert decision > squares + 0.03 > float(names["equal"]) + 0.2
+
+
 def checks(name):
     return globals()["check_" + name.replace("-", "_")]
 

@@ -7,9 +7,9 @@ differentiable if its class has a `_face`, by the parameters that this names. Se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -158,21 +158,45 @@ class Bent(OnFace):
         return bent_map(self._losses, bent, x, self._eta[..., 0], self._p, value, self._value)[0]
 
 
+class Vertex(OnFace):
+    """The same for a set whose p does not move with the losses: its face is made only for parameters."""
+
+    def __init__(self, make: Callable[[], Face], shapes: Mapping[str, tuple[int, ...]], p: Array) -> None:
+        self._make, self.parameters, self._p = make, shapes, p
+
+    @cached_property
+    def face(self) -> Face:  # type: ignore[override]  # made when it is needed
+        """The face."""
+        return self._make()
+
+    def jvp(self, losses: Array | None, parameters: Mapping[str, Array]) -> tuple[Array, Array]:
+        """The moves of p and the value."""
+        if losses is None or parameters:
+            return super().jvp(losses, parameters)
+        return np.zeros(self._p.shape), _products(self._p, losses)
+
+    def vjp(self, p: Array | None, value: Array | None, names: Collection[str]) -> dict[str, Array]:
+        """The pulls on the losses and on these parameters."""
+        if names:
+            return super().vjp(p, value, names)
+        v = np.zeros(self._p.shape[:-1]) if value is None else value
+        return {"losses": v[..., None] * self._p}
+
+
 def bent_map(
     losses: Array, bent: Array, x: Array, eta: Array, p: Array, value: Array | None, near: Any = None
 ) -> tuple[Array, Array]:
     """J x + value·p by the kernel, for one loss vector or a batch; and the kernel's numbers for each row.
 
-    `near` is pᵀf, if it is known.
+    `bent` is overwritten unless it is p itself; `near` is pᵀf, if it is known.
     """
     near = np.asarray(_products(p, losses) if near is None else near, np.float64)
     from uncertainty_sets.kernels.curvature import rows
-    from uncertainty_sets.kernels.dispatch import run_pieces
 
     if losses.ndim == 1:  # the fast way: at N = 10 the arrays take longer than the kernel
-        one, numbers = np.empty((1, losses.size)), np.empty((1, 3))
-        P = p[None]
-        B = P if bent is p else bent[None]
+        P, numbers = p[None], np.empty((1, 3))
+        one = np.empty(P.shape) if bent is p else bent[None]  # memory that is new costs more than the kernel
+        B = P if bent is p else one
         pull = np.zeros(1) if value is None else np.array(value, np.float64).reshape(1)
         rows(
             losses[None],
@@ -193,14 +217,7 @@ def bent_map(
     pull = np.zeros(count) if value is None else np.array(np.broadcast_to(value, count))
     out, numbers = np.empty(shape), np.empty((count, 3))
 
-    def run(first: int, after: int) -> None:
-        piece = slice(first, after)
-        rows(
-            F[piece], B[piece], X[piece], near[piece], each[piece], P[piece], pull[piece], out[piece],
-            numbers[piece],
-        )  # fmt: skip
-
-    run_pieces(run, count, F.size)
+    rows(F, B, X, near, each, P, pull, out, numbers)
     return out.reshape(losses.shape), numbers
 
 
@@ -210,7 +227,11 @@ def on_face(owner: Oracle, losses: Array, answer: WorstCase) -> OnFace | None:
     eta = np.asarray(owner._eta(NUMPY, losses, given, answer.dual))
     if owner._is_curved:
         return Bent(owner, losses, answer, eta, given)
-    face = owner._face(NUMPY, losses, answer.p, eta, given)
+    make = partial(owner._face, NUMPY, losses, answer.p, eta, given)
+    if owner._is_vertex:
+        shapes = {name: each.shape for name, each in given.items()}
+        return Vertex(cast("Callable[[], Face]", make), shapes, answer.p)
+    face = make()
     return None if face is None else OnFace(face, {name: np.shape(given[name]) for name in face.effects})
 
 
@@ -270,6 +291,7 @@ def jvp(answer: WorstCase, losses: ArrayLike | None, parameters: Mapping[str, Ar
         if name not in found.parameters:
             raise _no_derivative(answer, name, found.parameters)
         given[name] = _of_shape(name, each, found.parameters[name])
+    _check_radius(answer, given)
     dp, value = found.jvp(move, given)
     whole = dp if dp.shape == f.shape else np.array(np.broadcast_to(dp, f.shape))
     return Tangent(whole, _number(value, answer))
@@ -313,6 +335,17 @@ def _of_shape(name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
             value=given,
         )
     return np.array(np.broadcast_to(array, shape))
+
+
+def _check_radius(answer: WorstCase, given: Mapping[str, Array]) -> None:
+    """Refuse a move of the radius from 0, along which p and the value of a smooth ball grow like its root."""
+    for name in given.keys() & {"radius", "tail"}:
+        if np.any((np.asarray(answer.dual.get("eta", 0.0)) == np.inf) & (given[name] != 0.0)):
+            raise InvalidInput(
+                f"at a radius of 0 the derivative by {name} is infinite: the value is mean + "
+                "√(2·radius·variance) + …; differentiate by the root of the radius, or from a radius above 0",
+                parameter=name,
+            )
 
 
 def _products(p: Array, f: Array) -> Any:

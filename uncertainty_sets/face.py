@@ -188,6 +188,11 @@ class Face:
         """J x: the move of p, or the pull on the losses."""
         return self.jvp(x, {})[0]
 
+    def _worth(self, number: Any) -> Any:
+        """η times a number; 0 times an infinite η, which is that of a radius of 0, is 0."""
+        none = number + 0.0 * self.V == 0.0
+        return self.rows.where(none, 0.0 * self.V, number * self.rows.where(none, 0.0 * self.V, self.eta))
+
     def _total(self, coefficients: Any, move: Any) -> Any:
         """Σ coefficients·move per row."""
         if isinstance(coefficients, tuple):
@@ -219,7 +224,8 @@ class Face:
             room = room - self._total(effect.slope, move)
             value = value + self._total(effect.value, move)
             if effect.per_row:
-                room, value = room + effect.room * move, value + effect.room * self.eta * move
+                room = room + effect.room * move
+                value = value + effect.room * self._worth(move)
         slide = self.rows.where(self._live, (sum_(self.g * e) - room) / self.V, 0.0 * room)
         y = e - slide * self.Sg
         dp = y - self.w * sum_(y)
@@ -252,7 +258,7 @@ class Face:
             if self.stiff and not isinstance(effect.raw, tuple):
                 each = each + turned * effect.bend
             if effect.per_row:
-                each = sum_(each + zero) + effect.room * (beta + v * self.eta)
+                each = sum_(each + zero) + effect.room * (beta + self._worth(v))
                 found[name] = self.rows.numbers(each)
             elif effect.center is not None:
                 found[name] = each - sum_(effect.center * each)

@@ -31,7 +31,7 @@ class Oracle(ABC):
     """B if the parameters differ by row of a batch, else None."""
 
     _is_vertex: bool = False
-    """Whether p stays where it is when the losses move a little; not needed of a set with a `_face`."""
+    """Whether p stays where it is when the losses move a little."""
 
     _is_curved: bool = False
     """Whether the set is of a tilt family, with a `_bent`."""

@@ -3,8 +3,8 @@
     python -m bench derivatives              everything that the installed packages allow
     python -m bench derivatives --only digits
 
-Digits need mpmath, the rows of torch PyTorch, the last table cvxpylayers. Times are medians of interleaved calls
-on one thread.
+Digits need mpmath, the rows of torch PyTorch, the last table cvxpylayers. Times are medians of interleaved
+calls on one thread.
 """
 
 from __future__ import annotations

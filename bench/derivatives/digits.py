@@ -3,7 +3,7 @@
     p = q·ψ((f - ν)/η), or q + Q(f - ν)/2η, cut at its bounds;   Σ p = 1,   D(p, q) = unit·radius
 
 is solved for ν and η by Newton's method in 80 digits at f + h·df and f - h·df with h = 1e-25: the central
-difference is exact to 50 digits. Which entries are at a bound is taken from the double's answer, nothing else.
+difference is exact to 50 digits. Which entries are at a bound is taken from the double's answer.
 """
 
 from __future__ import annotations

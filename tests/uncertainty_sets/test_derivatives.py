@@ -294,6 +294,18 @@ class TestConventions:
             assert off < 1e-4, made
 
 
+def test_a_radius_of_zero():
+    q, f = np.array([0.2, 0.3, 0.5]), [1.0, 3.0, 2.0]
+    for made in (KL(q, 0.0), ChiSquare(q, 0.0), Burg(q, 0.0), Ellipsoid(q, q, 0.0), EVaR(q, 1.0)):
+        answer = made.worst_case(f)
+        name = "tail" if isinstance(made, EVaR) else "radius"
+        assert abs(answer.vjp(value=1.0)[name]) == np.inf, made
+        assert answer.vjp(value=0.0)[name] == 0.0, made
+        np.testing.assert_allclose(answer.jvp(center=[0.1, -0.1, 0.0]).p, [0.1, -0.1, 0.0], atol=1e-15)
+    with pytest.raises(InvalidInput, match="derivative by radius is infinite"):
+        KL(q, 0.0).worst_case(f).jvp(radius=1.0)
+
+
 class TestRefusals:
     """Errors that say why."""
 

@@ -136,3 +136,28 @@ def center_rows(
         mean = center_pull(F[r], P[r], q, X[r], k, numbers[r], lift[r], out[r])
         for i in range(q.size):
             out[r, i] -= mean
+
+
+@kernel
+def bend(p: Array, q: Array, k: float, b: Array) -> None:
+    """b = η·S of a power divergence: q·t^(2-k) where p and q are positive, and 0 elsewhere."""
+    if k == 2.0:
+        for i in range(p.size):
+            b[i] = q[i] * (p[i] > 0.0)
+    elif k == 0.0:
+        for i in range(p.size):
+            b[i] = p[i] * (p[i] / q[i]) if q[i] > 0.0 else 0.0
+    elif k == 0.5:
+        for i in range(p.size):
+            b[i] = p[i] * np.sqrt(p[i] / q[i]) if q[i] > 0.0 else 0.0
+    else:
+        for i in range(p.size):
+            b[i] = q[i] * (p[i] / q[i]) ** (2.0 - k) if q[i] > 0.0 and p[i] > 0.0 else 0.0
+
+
+@entry("B")
+@kernel
+def bends(P: Matrix, center: Matrix, k: float, B: Matrix) -> None:
+    """The same for every row; a centre with one row serves all."""
+    for r in range(P.shape[0]):
+        bend(P[r], center[r if center.shape[0] > 1 else 0], k, B[r])

@@ -40,7 +40,14 @@ class Bounds(NamedTuple):
 def regular(rows: Rows, eta: Any) -> tuple[Any, Any]:
     """Where the ball's multiplier is a positive number, and that multiplier (1 elsewhere)."""
     inner = (eta > 0.0) & (eta < FAR)
-    return inner, rows.where(inner, eta, 1.0 + 0.0 * eta)
+    return inner, rows.where(inner, eta, rows.xp.ones_like(eta))
+
+
+def of_radius(rows: Rows, eta: Any) -> Any:
+    """What a unit of the radius is worth: η, 0 of a saturated ball, infinite at a radius of 0."""
+    inner, h = regular(rows, eta)
+    zero = 0.0 * h
+    return rows.where(inner, h, rows.where(eta >= FAR, zero + np.inf, zero))
 
 
 def share(rows: Rows, weights: Any) -> Any:
@@ -76,7 +83,7 @@ def power_face(
     """
     where, zero = rows.where, 0.0 * p
     one = 1.0 + zero
-    inner, h = regular(rows, eta)
+    inner, _ = regular(rows, eta)
     inside = (q > 0.0) & (p > 0.0)
     t = where(inside, p, one) / where(inside, q, one)
     curve = rows.log(t) if k == 1.0 else (t ** (k - 1.0) - 1.0) / (k - 1.0)
@@ -85,15 +92,16 @@ def power_face(
     if bounds is None:
         return _unbounded(rows, f, p, eta, q, k, (bent, curve, slope), limits, priced)
     own = {"center": Effect(where(inside, t, zero), slope, center=q)}
-    return bounded(rows, f, p, h, inner, bent, curve, own, limits, bounds)
+    return bounded(rows, f, p, eta, bent, curve, own, limits, bounds)
 
 
 def power_bend(p: Array, q: Array, k: float) -> Array:
-    """q·t^(2-k), t = p/q, where both are positive, and 0 elsewhere."""
-    inside = (p > 0.0) & (q > 0.0)
-    t = np.divide(p, q, out=np.ones(inside.shape), where=inside)
-    bend = np.sqrt(t) * t if k == 0.5 else t * t if k == 0.0 else t ** (2.0 - k)
-    return np.where(inside, q * bend, 0.0)
+    """q·t^(2-k), t = p/q, where both are positive, and 0 elsewhere; by a kernel."""
+    from uncertainty_sets.kernels.curvature import bends
+
+    found = np.empty(p.shape)
+    bends(np.atleast_2d(np.ascontiguousarray(p)), np.atleast_2d(q), k, np.atleast_2d(found))
+    return found
 
 
 def priced_power_face(rows: Rows, f: Any, p: Any, q: Any, weight: Any, k: float, unit: float) -> Face:
@@ -150,7 +158,7 @@ def _unbounded(
     value = where(inner, -h * slope, raw * above)
     effects = {"center": Effect(raw, slope, value, center=q), **limits}
     active = inner & (eta < 0.0) if priced else inner
-    return Face(rows, p, where(inner, h, 0.0 * h), S, w, above / h, active, effects)
+    return Face(rows, p, of_radius(rows, eta), S, w, above / h, active, effects)
 
 
 def quadratic_face(
@@ -173,7 +181,7 @@ def quadratic_face(
     one = where(free, 1.0 + zero, zero)
     if bounds is not None:
         own = {"center": Effect(one, -g, center=q), "shape": Effect(0.5 * g, -0.25 * g * g)}
-        return bounded(rows, f, p, h, inner, bent, g, own, limits, bounds)
+        return bounded(rows, f, p, eta, bent, g, own, limits, bounds)
     w = share(rows, where(inner, bent, p))
     still = where(eta >= FAR, 1.0 + zero, one)  # at a radius of 0 the centre moves p
     own = {
@@ -186,7 +194,7 @@ def quadratic_face(
     }
     # x instead of g where p is free: it has f's digits.
     exact = where(free, (f - rows.sum(p * f)) / h, zero)
-    return Face(rows, p, where(inner, h, 0.0 * h), bent / h, w, exact, inner, {**own, **limits})
+    return Face(rows, p, of_radius(rows, eta), bent / h, w, exact, inner, {**own, **limits})
 
 
 def matrix_face(rows: Rows, f: Any, p: Any, eta: Any, q: Any, Q: Any, limits: dict[str, Effect]) -> Face:
@@ -238,7 +246,7 @@ def matrix_face(rows: Rows, f: Any, p: Any, eta: Any, q: Any, Q: Any, limits: di
         return where(inner, _product(bent, x) / (2.0 * h), zero)
 
     w = share(rows, where(inner, product(1.0 + zero), p))
-    return Face(rows, p, where(inner, h, 0.0 * h), product, w, g, inner, {**effects, **limits})
+    return Face(rows, p, of_radius(rows, eta), product, w, g, inner, {**effects, **limits})
 
 
 def _product(matrix: Any, x: Any) -> Any:
@@ -247,10 +255,11 @@ def _product(matrix: Any, x: Any) -> Any:
 
 
 def bounded(
-    rows: Rows, f: Any, p: Any, h: Any, inner: Any, bent: Any, g: Any, own: dict[str, Effect],
+    rows: Rows, f: Any, p: Any, eta: Any, bent: Any, g: Any, own: dict[str, Effect],
     limits: dict[str, Effect], bounds: Bounds,
 ) -> Face:  # fmt: skip
     """The face of a ball in a box: entries at a bound move with the bound."""
+    inner, h = regular(rows, eta)
     where, zero = rows.where, 0.0 * p
     one = 1.0 + zero
     low = where(bounds.lower > 0.0, bounds.lower, zero)
@@ -273,7 +282,7 @@ def bounded(
     ):
         raw = where(at & counts, one, zero)
         effects[name] = Effect(raw, zero, force * raw)
-    return Face(rows, p, where(inner, h, 0.0 * h), S, w, g, inner, {**effects, **limits})
+    return Face(rows, p, of_radius(rows, eta), S, w, g, inner, {**effects, **limits})
 
 
 def _psi(rows: Rows, x: Any, k: float) -> Any:

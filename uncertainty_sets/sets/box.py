@@ -140,6 +140,8 @@ class Box(UncertaintySet, certified=True):
 
         return answer(rows, losses, (self._lower, self._width, self._rest), ("nu",), warm_start, out)
 
+    _is_vertex = True
+
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         lower, upper, zero = given["lower"], given["upper"], 0.0 * p
         low, high = rows.where(lower > 0.0, lower, zero), rows.where(upper < 1.0, upper, 1.0 + zero)

@@ -149,6 +149,8 @@ class CDNorm(CenteredSet, certified=True):
         parameters = (self._center, self._spread, self._rise, self._cap, self._budget, self._equal)
         return answer(rows, losses, parameters, ("nu", "pi"), warm_start, out)
 
+    _is_vertex = True
+
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         s, limits = given["spread"], {"budget": Effect(room=1.0, per_row=True)}
         positive = s > 0.0

@@ -15,7 +15,7 @@ from uncertainty_sets.kernels.dispatch import answer
 from uncertainty_sets.penalised import Penalty
 from uncertainty_sets.rows import CENTER, EACH_ROW, Layout
 from uncertainty_sets.sets._balls import KEYS, SupportedBall, pulled_in
-from uncertainty_sets.sets._tilt_face import power_face, priced_power_face
+from uncertainty_sets.sets._tilt_face import power_bend, power_face, priced_power_face
 
 if TYPE_CHECKING:
     import cvxpy
@@ -97,7 +97,7 @@ class ChiSquare(SupportedBall, certified=True):
         return {"radius": Effect(room=0.5, per_row=True)}  # D is half of χ²
 
     def _bent(self, p: Array, given: Mapping[str, Any]) -> Array:
-        return np.where(p > 0.0, given["center"], 0.0)
+        return power_bend(p, given["center"], 2.0)
 
     def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
         return 2.0 * super()._eta(rows, losses, given, dual)

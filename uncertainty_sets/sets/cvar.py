@@ -107,6 +107,8 @@ class CVaR(TailMeasure, certified=True):
         centers = np.broadcast_to(self._center, losses.shape)
         return gather([_least(q, f, float(t)) for q, f, t in zip(centers, losses, targets, strict=True)])
 
+    _is_vertex = True
+
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         zero, q, tail = 0.0 * p, given["center"], rows.each(given["tail"])
         at_most, _, w, force = selection_face(rows, losses, p, zero, q / tail)

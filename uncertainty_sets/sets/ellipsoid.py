@@ -197,7 +197,8 @@ class Ellipsoid(Ball, certified=True):
         return not self._dense
 
     def _bent(self, p: Array, given: Mapping[str, Any]) -> Array | None:
-        return np.where(p > 0.0, 0.5 * given["shape"], 0.0)
+        found: Array = 0.5 * given["shape"] * (p > 0.0)
+        return found
 
     def _eta(self, rows: Rows, losses: Any, given: Mapping[str, Any], dual: Mapping[str, Any]) -> Any:
         if self._dense:

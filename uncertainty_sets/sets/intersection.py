@@ -14,7 +14,7 @@ from uncertainty_sets.errors import EmptySet, InvalidParameter
 from uncertainty_sets.face import Effect, Face, Rows
 from uncertainty_sets.sets._clipped_ball import ClippedBall
 from uncertainty_sets.sets._composed import as_sets, common_rows
-from uncertainty_sets.sets._tilt_face import Bounds, power_face, quadratic_face
+from uncertainty_sets.sets._tilt_face import ALIKE, Bounds, power_face, quadratic_face
 from uncertainty_sets.sets._tilted_ball import TiltedBall, TiltedRows, row_of
 from uncertainty_sets.sets.box import Box
 from uncertainty_sets.sets.chi_square import ChiSquare
@@ -170,6 +170,17 @@ class Intersection(UncertaintySet, certified=True):
         ]
         bounds = self._given_by_name() | dict(given)
         return Intersection(*balls, Box(bounds["lower"], bounds["upper"]))
+
+    @property
+    def _is_curved(self) -> bool:  # type: ignore[override]  # by the members
+        return isinstance(self._method, ClippedBall)
+
+    def _bent(self, p: Array, given: Mapping[str, Any]) -> Array:
+        low, high = np.maximum(given["lower"], 0.0), np.minimum(given["upper"], 1.0)
+        ball = next(each for each in self.members if type(each) is not Box)
+        bent = p if type(ball) is KL else 0.5 * (given["shape"] if "shape" in given else given["center"])
+        found: Array = bent * ((p > low + ALIKE * low) & (p < high - ALIKE * high))
+        return found
 
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face | None:
         bounds = Bounds(given["lower"], given["upper"]) if given else None

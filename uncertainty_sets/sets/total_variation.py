@@ -91,6 +91,8 @@ class TotalVariation(Ball, certified=True):
             found.dual = {"t": float(t) if losses.ndim == 1 else t}
         return found
 
+    _is_vertex = True
+
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         limits = {"radius": Effect(room=1.0, per_row=True)}
         return distance_face(rows, losses, p, eta, given["center"], 0.5, limits)

@@ -140,6 +140,8 @@ class WeightedL1(Ball, certified=True):
         parameters = (self._center, self._weights, self._radius)
         return answer(rows, losses, parameters, ("lam",), warm_start, out)
 
+    _is_vertex = True
+
     def _face(self, rows: Rows, losses: Any, p: Any, eta: Any, given: Mapping[str, Any]) -> Face:
         q = given["center"]
         far = abs(p - q)

@@ -1,4 +1,4 @@
-"""docs/cli.md and docs/run-file.md, run as they are printed: files are written, commands run in order, outputs compared."""
+"""docs/cli.md and docs/run-file.md, run as printed: files written, commands in order, outputs compared."""
 
 from __future__ import annotations
 
