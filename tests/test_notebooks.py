@@ -144,6 +144,23 @@ def check_audit_evals(names):
     assert max(failure.shares, key=lambda share: share.then - share.now).group == "math"
 
 
+def check_learned_radius(names):
+    radius, value, slope = names["path"][-1]
+    best = int(np.argmin(names["values"]))
+    assert names["grid"][best - 1] < radius < names["grid"][best + 1]
+    assert value <= names["values"][best] + 1e-3
+    assert abs(slope) < 0.01
+    off = [((names["X_test"] @ names[w] - names["y_test"]) ** 2) for w in ("plain", "w")]
+    assert off[1].mean() < 0.85 * off[0].mean()
+    predicted, again = 0.01 * names["influence"][:, names["k"]], names["again"] - names["w"]
+    assert float((predicted - again).norm()) < 0.02 * float(again.norm())
+    squares, decision = (
+        float(names["earned"](names[each].detach(), names["S_test"], names["R_test"]))
+        for each in ("squares", "parameters")
+    )
+    assert decision > squares + 0.03 > float(names["equal"]) + 0.2
+
+
 def checks(name):
     return globals()["check_" + name.replace("-", "_")]
 

@@ -192,7 +192,6 @@ def bent_map(
     """
     near = np.asarray(_products(p, losses) if near is None else near, np.float64)
     from uncertainty_sets.kernels.curvature import rows
-    from uncertainty_sets.kernels.dispatch import run_pieces
 
     if losses.ndim == 1:  # the fast way: at N = 10 the arrays take longer than the kernel
         P, numbers = p[None], np.empty((1, 3))
@@ -218,14 +217,7 @@ def bent_map(
     pull = np.zeros(count) if value is None else np.array(np.broadcast_to(value, count))
     out, numbers = np.empty(shape), np.empty((count, 3))
 
-    def run(first: int, after: int) -> None:
-        piece = slice(first, after)
-        rows(
-            F[piece], B[piece], X[piece], near[piece], each[piece], P[piece], pull[piece], out[piece],
-            numbers[piece],
-        )  # fmt: skip
-
-    run_pieces(run, count, F.size)
+    rows(F, B, X, near, each, P, pull, out, numbers)
     return out.reshape(losses.shape), numbers
 
 

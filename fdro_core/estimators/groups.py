@@ -77,19 +77,22 @@ class Grouped:
         losses, bends = np.empty(samples), np.empty(samples if self.outputs == 1 else 0)
         groups = self.sizes.size
         fused = not self.alone and groups * self.dimension <= FUSED
-        gradients = np.zeros((groups if fused else 0, *matrix.shape))
+        gradients, means = np.zeros((groups if fused else 0, *matrix.shape)), np.zeros(groups)
         if self.sparse:
             np.add(self.X @ matrix[:, :-1].T, matrix[:, -1], out=slopes.reshape(samples, -1))
             kernels.sample_losses(self.kind, self.y, self.width, self.center, slopes, losses, bends)
             if fused:
                 kernels.sparse_gradients(*self._rows, self.group, self.share, slopes, gradients)
+                means = self.means(losses)
         else:
             kernels.linear_losses(
                 self.X, matrix, self.kind, self.y, self.width, self.center, self.group, self.share,
-                slopes, losses, bends, gradients,
+                slopes, losses, bends, gradients, means,
             )  # fmt: skip
         point = Point(self, slopes.reshape(samples, -1), bends, gradients if fused else None)
-        return (losses if self.alone else self.means(losses)), point
+        if not fused:
+            means = losses if self.alone else self.means(losses)
+        return means, point
 
     @cached_property
     def _rows(self) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:

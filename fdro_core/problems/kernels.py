@@ -186,13 +186,13 @@ def sample_losses(
         _block(first, min(first + BLOCK, losses.size), kind, y, width, center, slopes, losses, bends)
 
 
-@entry("slopes", "losses", "bends", "jacobian")
+@entry("slopes", "losses", "bends", "jacobian", "means")
 @summing
 def linear_losses(
     X: Matrix, W: Matrix, kind: int, y: Vector, width: float, center: Vector, group: Indices, share: Vector,
-    slopes: Vector, losses: Vector, bends: Vector, jacobian: Cube,
+    slopes: Vector, losses: Vector, bends: Vector, jacobian: Cube, means: Vector,
 ) -> None:  # fmt: skip
-    """`sample_losses` at the scores X W' + b, and every group's gradient in the same pass over X.
+    """`sample_losses` at the scores X W' + b, and every group's loss and gradient in the same pass over X.
 
     Args:
         X: (samples, features).
@@ -200,7 +200,8 @@ def linear_losses(
         kind, y, width, center, slopes, losses, bends: see `sample_losses`; `slopes` need not hold scores.
         group: each sample's.
         share: of each sample in its group.
-        jacobian: (groups, outputs, features + 1); without groups no gradient is made.
+        jacobian: (groups, outputs, features + 1), 0 at first; without groups neither it nor `means` is made.
+        means: every group's loss, 0 at first.
     """
     outputs, features = W.shape[0], X.shape[1]
     for first in range(0, losses.size, BLOCK):
@@ -216,6 +217,7 @@ def linear_losses(
         if jacobian.shape[0]:
             for i in range(first, after):
                 row = X[i]
+                means[group[i]] += share[i] * losses[i]
                 for c in range(outputs):
                     part = share[i] * slopes[i * outputs + c]
                     sums = jacobian[group[i], c]
