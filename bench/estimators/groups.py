@@ -311,12 +311,18 @@ def main(arguments: list[str]) -> int:
         times(found),
         *(table(name, records) for name, records in found.items()),
     ]
+    measured = [record for records in found.values() for record in records]
+    earlier = (
+        ""
+        if all("seconds" in each for each in measured)
+        else "Runs without seconds are of an earlier version. "
+    )
     remarks = (
         f"Mean ± deviation over the splits, and the paired difference from {REFERENCE} with "
         f"two-sided p-values; ↑ and ↓ mark p < {CLEAR}; (n): only n splits. Seconds are processor seconds of "
         "training, medians. "
         f"Data of a fixed split (Person Activity, SC-MA): {KEPT:.0%} of the training samples, drawn anew for "
-        f"each repeat. {machine.line(machine.describe())}."
+        f"each repeat. {earlier}{machine.line(machine.describe())}."
     )
     reporting.publish(screen, given.out, made, remarks, quick=given.quick)
     return 0
