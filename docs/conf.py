@@ -32,10 +32,15 @@ release = version = _meta["version"]
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
+sys.path.insert(0, str(Path(__file__).parent))
+intersphinx_mapping = importlib.import_module("elsewhere").main(
+    Path(__file__).parent / "generated" / "elsewhere"
+)
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "generated/*.md", "generated/notebooks"]
 

@@ -110,6 +110,40 @@ def check_portfolio(names):
     assert names["limit_kept"] == pytest.approx(5.0, rel=1e-4)
 
 
+def check_audit_groups(names):
+    ordinary, robust = (names["failures"][name] for name in ("ordinary", "robust"))
+    assert abs(names["audits"]["ordinary"].mean - names["audits"]["robust"].mean) < 0.03
+    assert ordinary.radius < robust.radius
+    assert max(ordinary.shares, key=lambda share: share.then / share.now).group == "H"
+    assert all(len(each.statements()) == 3 for each in names["failures"].values())
+
+
+def check_audit_models(names):
+    one, other = (each.mean() for each in names["losses"].values())
+    assert abs(one - other) < 0.05
+    pair = names["pair"]
+    assert pair.first_is_better[0]
+    assert pair.second_is_better[-1]
+    assert len(pair.crossings) == 1
+
+
+def check_audit_regression(names):
+    assert "temperature" in names["world"].cells[0].rule
+    plain, _, wide = names["rows"].values()
+    assert plain[0] == pytest.approx(0.9, abs=0.015)
+    assert plain[1] < 0.88
+    assert wide[1] >= 0.9
+    assert plain[2] < wide[2]
+
+
+def check_audit_evals(names):
+    failure = names["report"].failure
+    careless = names["careless"].group_radius_to_failure("kl", 0.25)
+    assert failure.at_least < careless.at_least < failure.radius
+    assert np.ptp(failure.interval) > np.ptp(careless.interval)
+    assert max(failure.shares, key=lambda share: share.then - share.now).group == "math"
+
+
 def check_learned_radius(names):
     radius, value, slope = names["path"][-1]
     best = int(np.argmin(names["values"]))

@@ -16,6 +16,7 @@ PAGE = ROOT / "docs" / "api.md"
 
 PUBLIC = (
     "uncertainty_sets",
+    "uncertainty_sets.audit",
     "uncertainty_sets.calibration",
     "uncertainty_sets.errors",
     "uncertainty_sets.mdp",

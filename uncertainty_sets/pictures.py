@@ -395,8 +395,8 @@ def draw_models(comparison: Comparison, ax: Any = None) -> Any:
             if where.any():
                 level = np.where(where, 0.02 * ax.get_ylim()[1], np.nan)
                 ax.plot(root, level, color=INK, linestyle="-", linewidth=4.0, alpha=0.6)
-                ax.annotate(f"{name} is better", (float(np.median(root[where])), level[where][0]), (0, 5),
-                            textcoords="offset points", ha="center", fontsize=8)  # fmt: skip
+                start = (float(root[where][0]), float(np.nanmin(level)))
+                ax.annotate(f"{name} is better", start, (2, 5), textcoords="offset points", fontsize=8)
     _root_axis(ax, comparison.radii, f"{comparison.kind} over the {comparison.over}")
     ax.set_ylabel("worst mean loss")
     label_ends(ax, float(root[-1]), [(float(values[-1]), name) for name, values in comparison.curves.items()])

@@ -71,11 +71,11 @@ def main(arguments: list[str]) -> int:
     quick, seed = given.quick, given.seed
     jobs: dict[str, Callable[[], list[Table]]] = {
         "s-values": lambda: [
-            population.s_values(20 if quick else 2000, (100, 1000) if quick else (150, 1000, 5000), seed),
+            population.s_values(20 if quick else 2000, (100, 1000) if quick else (150, 1000), seed),
             population.group_values(50 if quick else 2000, (1000,) if quick else (1000, 5000), seed),
         ],
         "bounds": lambda: [
-            population.bounds({1000: 20} if quick else {1000: 2000, 10_000: 500, 100_000: 100}, seed)
+            population.bounds({1000: 20} if quick else {1000: 500, 10_000: 100, 100_000: 20}, seed)
         ],
         "conformal": lambda: [
             coverage.exact((50,) if quick else (50, 100, 200, 500, 1000, 2000, 5000)),

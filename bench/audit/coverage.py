@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,8 +67,8 @@ def groups(rounds: int, seed: int) -> Table:
     at = 1.0 - ALPHA + shift
     truth = 1.0 - np.clip(np.quantile(at, [0.5])[0] - shift, 0, 1)
     mixes = {
-        "worst of KL 0.2": (partial(KL), 0.2, KL(share, 0.2).worst_case(truth).p),
-        "equal, in KL 0.2": (partial(KL), 0.2, share),
+        "worst of KL 0.2": (KL, 0.2, KL(share, 0.2).worst_case(truth).p),
+        "equal, in KL 0.2": (KL, 0.2, share),
         "the worst group": (None, None, np.eye(4)[3]),
     }
     rows: list[list[str]] = []

@@ -96,11 +96,12 @@ def model(case):
         C = (2.0 if case["classes"] == 2 else 1.0) / (case["samples"] * 1e-3)
         return LogisticRegression(C=C, tol=1e-5, max_iter=1000, solver=case["solver"])
     from fdro_core.sklearn import RobustClassifier, RobustRegressor
+    from uncertainty_sets import Box
 
     count = case["groups"] or case["samples"]
     name, given = case["set"], {}
     if name == "simplex":
-        name, given = "box", {"set_parameters": {"lower": np.zeros(count), "upper": np.ones(count)}}
+        name = Box(np.zeros(count), np.ones(count))
     elif name == "kl" and not case["groups"]:
         given = {"radius": 0.1}
     common = {"tolerance": 1e-6, "l2": 1e-3, **given}

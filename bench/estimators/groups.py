@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import process_time
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from bench.datasets import DataMissing, Federation, load
 from bench.datasets.registry import get
 from bench.display.tables import Table, console
 from bench.experiments.presentation import reporting
-from bench.experiments.presentation.tables import paired, pm, summary
+from bench.experiments.presentation.tables import MISSING, Paired, paired, pm, summary
 from bench.measuring import machine
 from fdro_core.errors import EstimatorWarning
 from fdro_core.estimators.pooling import expand
@@ -54,6 +55,7 @@ KEPT = 0.8  # of the training samples of data whose split is fixed, drawn anew f
 CLEAR = 0.05  # p-value of a paired t-test below which a difference is marked
 
 Labels = NDArray[Any]
+Record = dict[str, Any]
 Predict = Callable[[Array, Labels], Labels]
 Fit = Callable[[Array, Labels, Labels, int], Predict]
 """From X, y, the groups 0, 1, … and a seed to a function of X and the groups."""
@@ -113,7 +115,7 @@ def _robust(**settings: Any) -> Fit:
 
 REFERENCE = "LogisticRegression"
 OURS, CHOSEN, POOLED = "RobustClassifier()", 'radius="cv"', 'interactions="groups"'
-INTERACTIONS = "LogisticRegression × groups"
+INTERACTIONS, TREES = "LogisticRegression × groups", "boosted trees, group known"
 METHODS: Mapping[str, Fit] = {
     "constant": _constant,
     REFERENCE: _logistic,
@@ -122,7 +124,7 @@ METHODS: Mapping[str, Fit] = {
     OURS: _robust(),
     CHOSEN: _robust(radius="cv"),
     INTERACTIONS: _interactions,
-    "boosted trees, group known": _trees_with_group,
+    TREES: _trees_with_group,
     POOLED: _robust(interactions="groups"),
 }
 
@@ -145,13 +147,23 @@ def training(federation: Federation, seed: int, fixed: bool) -> tuple[Array, NDA
     return X, y, group
 
 
-def measure(name: str, seed: int) -> list[dict[str, Any]]:
-    """Train every method on one split: accuracies on test data by group, worst and over all samples."""
+def measure(
+    name: str, seed: int, known: Mapping[tuple[str, int, str], Record] = MappingProxyType({})
+) -> list[Record]:
+    """Train every method on one split: accuracies on test data by group, worst and over all samples.
+
+    Records in `known` are taken as they are.
+    """
+    if all((name, seed, method) in known for method in METHODS):
+        return [known[name, seed, method] for method in METHODS]
     fixed = has_fixed_split(name)
     federation = load(name) if fixed else load(name, seed=seed)
     X, y, group = training(federation, seed, fixed)
     records = []
     for method, fit in METHODS.items():
+        if (name, seed, method) in known:
+            records.append(known[name, seed, method])
+            continue
         start = process_time()
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -177,75 +189,84 @@ def measure(name: str, seed: int) -> list[dict[str, Any]]:
     return records
 
 
-def table(name: str, records: list[dict[str, Any]]) -> Table:
+def table(name: str, records: list[Record]) -> Table:
     """Means over the splits, and the paired difference of the worst group from the reference."""
     shown = f"{name} ({DATA[name]})" if DATA.get(name) else name
     rows = []
     for method in METHODS:
         own = _of(records, method)
         test = None if method == REFERENCE else _against(records, method, REFERENCE)
-        gain = "–" if test is None else f"{test.difference:+.1f} ({test.t:.2g}, {test.wilcoxon:.2g})"
+        gain = MISSING if test is None else f"{test.difference:+.1f} ({test.t:.2g}, {test.wilcoxon:.2g})"
         worst, mean = (pm(summary([100 * r[key] for r in own]), 1) for key in ("worst", "mean"))
-        seconds = f"{np.median([r['seconds'] for r in own]):.2f}"
-        rows.append([method, worst, gain, mean, seconds])
-    headings = ["method", "worst group, %", "difference (p: t-test, Wilcoxon)", "all samples, %", "s"]
+        rows.append([method, str(len(own)), worst, gain, mean, _seconds(own)])
+    headings = [
+        "method",
+        "splits",
+        "worst group, %",
+        "difference (p: t-test, Wilcoxon)",
+        "all samples, %",
+        "s",
+    ]
     return Table(shown, headings, rows)
 
 
-def _of(records: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
+def _of(records: list[Record], method: str) -> list[Record]:
     return [r for r in records if r["method"] == method]
 
 
-def _against(records: list[dict[str, Any]], method: str, other: str) -> Any:
-    return paired(*([100 * r["worst"] for r in _of(records, each)] for each in (method, other)))
+def _against(records: list[Record], method: str, other: str) -> Paired | None:
+    """The paired tests of the worst group, on the splits that both methods have."""
+    first, second = ({r["seed"]: 100 * r["worst"] for r in _of(records, each)} for each in (method, other))
+    common = sorted(first.keys() & second.keys())
+    return paired([first[seed] for seed in common], [second[seed] for seed in common])
 
 
-def overview(found: Mapping[str, list[dict[str, Any]]], title: str, key: str, marked: bool) -> Table:
+def _seconds(own: list[Record]) -> str:
+    taken = [r["seconds"] for r in own if "seconds" in r]
+    return f"{np.median(taken):.2f}" if taken else MISSING
+
+
+def overview(found: Mapping[str, list[Record]], title: str, key: str, marked: bool) -> Table:
     """A row for each data set and a column for each method; marked where the worst group clearly differs."""
     rows = []
     for name, records in found.items():
         cells = []
         for method in METHODS:
-            cell = f"{100 * np.mean([r[key] for r in _of(records, method)]):.1f}"
+            own = _of(records, method)
+            cell = f"{100 * np.mean([r[key] for r in own]):.1f}" if own else MISSING
             test = _against(records, method, REFERENCE) if marked and method != REFERENCE else None
             if test is not None and test.t < CLEAR:
                 cell += " ↑" if test.difference > 0 else " ↓"
+            if 0 < len(own) < len(_of(records, REFERENCE)):
+                cell += f" ({len(own)})"
             cells.append(cell)
         rows.append([f"{name}, {len(records[0]['groups'])} groups", *cells])
     return Table(title, ["data", *METHODS], rows)
 
 
-def remedies(found: Mapping[str, list[dict[str, Any]]]) -> Table:
+def remedies(found: Mapping[str, list[Record]]) -> Table:
     """Coefficients by group against the other remedies for known groups, and when the fits warned."""
     rows = []
     for name, records in found.items():
-        cells = []
-        for other in (REFERENCE, INTERACTIONS, "boosted trees, group known"):
+        cells = [str(len(_of(records, POOLED)))]
+        for other in (REFERENCE, INTERACTIONS, TREES):
             test = _against(records, POOLED, other)
-            cells.append("–" if test is None else f"{test.difference:+.1f} ({test.t:.2g})")
-        own = [_of(records, method) for method in (OURS, CHOSEN)]
-        warned = [f"{sum(r['warned'] for r in each)} of {len(each)}" for each in own]
-        rows.append([name, *cells, *warned])
-    headings = [
-        "data",
-        REFERENCE,
-        INTERACTIONS,
-        "boosted trees, group known",
-        f"{OURS} warned",
-        f"{CHOSEN} warned",
-    ]
+            cells.append(MISSING if test is None else f"{test.difference:+.1f} ({test.t:.2g})")
+        for method in (OURS, CHOSEN):
+            own = [r["warned"] for r in _of(records, method) if "warned" in r]
+            cells.append(f"{sum(own)} of {len(own)}" if own else MISSING)
+        if cells[0] != "0":
+            rows.append([name, *cells])
+    headings = ["data", "splits", REFERENCE, INTERACTIONS, TREES, f"{OURS} warned", f"{CHOSEN} warned"]
     return Table(f"Worst group of {POOLED}, points above (p)", headings, rows)
 
 
-def times(found: Mapping[str, list[dict[str, Any]]]) -> Table:
+def times(found: Mapping[str, list[Record]]) -> Table:
     """Processor seconds of training."""
-    rows = []
-    for name, records in found.items():
-        own = {method: [r["seconds"] for r in _of(records, method)] for method in METHODS}
-        rows.append(
-            [name, *(f"{np.median(each):.2f}" for method, each in own.items() if method != "constant")]
-        )
-    return Table("Processor seconds of fit", ["data", *(m for m in METHODS if m != "constant")], rows)
+    shown = [method for method in METHODS if method != "constant"]
+    rows = [[name, *(_seconds(_of(records, m)) for m in shown)] for name, records in found.items()]
+    rows = [row for row in rows if set(row[1:]) != {MISSING}]
+    return Table("Processor seconds of fit", ["data", *shown], rows)
 
 
 def main(arguments: list[str]) -> int:
@@ -257,21 +278,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeats", type=int, default=REPEATS, help="splits, seeds 0, 1, … (10)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for tables.md and runs.jsonl")
     parser.add_argument("--quick", action="store_true", help="made data and two splits: seconds")
-    parser.add_argument("--resume", action="store_true", help="keep the splits that are in --out already")
+    parser.add_argument("--resume", action="store_true", help="keep what is in --out already")
+    parser.add_argument("--tables", action="store_true", help="measure nothing: the tables of what is there")
     given = parser.parse_args(arguments)
     names = given.data or (QUICK if given.quick else tuple(DATA))
     repeats = 2 if given.quick else given.repeats
     screen = console()
     given.out.mkdir(parents=True, exist_ok=True)
     runs = given.out / "runs.jsonl"
-    known = _read(runs) if given.resume else {}
-    found: dict[str, list[dict[str, Any]]] = {}
+    known = _read(runs) if given.resume or given.tables else {}
+    found: dict[str, list[Record]] = {}
     for name in names:
         with screen.status(f"{name}: {repeats} splits"):
             try:
+                if given.tables:
+                    there = [record for (data, _, _), record in known.items() if data == name]
+                    found |= {name: there} if there else {}
+                    continue
                 for seed in range(repeats):
-                    records = known.get((name, seed)) or measure(name, seed)
-                    known[name, seed] = records
+                    records = measure(name, seed, known)
+                    known |= {(name, seed, record["method"]): record for record in records}
                     found.setdefault(name, []).extend(records)
                     _write(runs, known)
             except DataMissing as error:
@@ -286,8 +312,9 @@ def main(arguments: list[str]) -> int:
         *(table(name, records) for name, records in found.items()),
     ]
     remarks = (
-        f"{repeats} splits; mean ± deviation over them, and the paired difference from {REFERENCE} with "
-        f"two-sided p-values; ↑ and ↓ mark p < {CLEAR}. Seconds are processor seconds of training, medians. "
+        f"Mean ± deviation over the splits, and the paired difference from {REFERENCE} with "
+        f"two-sided p-values; ↑ and ↓ mark p < {CLEAR}; (n): only n splits. Seconds are processor seconds of "
+        "training, medians. "
         f"Data of a fixed split (Person Activity, SC-MA): {KEPT:.0%} of the training samples, drawn anew for "
         f"each repeat. {machine.line(machine.describe())}."
     )
@@ -295,15 +322,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _read(runs: Path) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """The splits in a file of runs, those that have every method."""
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for line in runs.read_text(encoding="utf-8").splitlines() if runs.exists() else []:
-        record = json.loads(line)
-        found.setdefault((record["data"], record["seed"]), []).append(record)
-    return {key: each for key, each in found.items() if [r["method"] for r in each] == list(METHODS)}
+def _read(runs: Path) -> dict[tuple[str, int, str], Record]:
+    """The records of a file of runs, by data, seed and method."""
+    lines = runs.read_text(encoding="utf-8").splitlines() if runs.exists() else []
+    records = [json.loads(line) for line in lines]
+    return {(each["data"], each["seed"], each["method"]): each for each in records}
 
 
-def _write(runs: Path, known: Mapping[tuple[str, int], list[dict[str, Any]]]) -> None:
-    lines = [json.dumps(record) for records in known.values() for record in records]
-    runs.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def _write(runs: Path, known: Mapping[tuple[str, int, str], Record]) -> None:
+    runs.write_text("\n".join(map(json.dumps, known.values())) + "\n", encoding="utf-8")

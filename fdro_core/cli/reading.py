@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from uncertainty_sets.registry import instead, nearest
 
 SEPARATORS = ",;\t "
 LOSS_COLUMNS = ("loss", "losses")
+_COMMA = re.compile(r"^([-+]?\d+),(\d+)$")
 
 
 class Table:
@@ -47,6 +49,8 @@ class Table:
                 cells = [cell.strip() for cell in row]
                 if separator == " ":
                     cells = [cell for cell in cells if cell]
+                if separator == ";":  # as spreadsheets write where the comma is the decimal point
+                    cells = [_COMMA.sub(r"\1.\2", cell) for cell in cells]
                 if any(cells):
                     self.rows.append(cells)
                     self.lines.append(reader.line_num)
@@ -152,7 +156,8 @@ def explained(path: Path) -> Iterator[None]:
         raise InvalidData(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidData(
-            f"{path} is not a text file (UTF-8): {error.reason} at byte {error.start}"
+            f"{path} is not a text file (UTF-8): {error.reason} at byte {error.start}. Save it as UTF-8, in "
+            "a spreadsheet as CSV UTF-8"
         ) from None
 
 

@@ -80,7 +80,7 @@ def set_class(name: str, folder: Path | None = None) -> type[UncertaintySet]:
     """Find the class of a set: by its name, or as "module:Class" in `folder` or an installed package.
 
     Args:
-        name: as `fdro sets` lists it, or "module:Class".
+        name: as `fdro sets` lists it, capitals and hyphens apart, or "module:Class".
         folder: where the module may be; the current folder by default.
 
     >>> set_class("kl")
@@ -89,12 +89,11 @@ def set_class(name: str, folder: Path | None = None) -> type[UncertaintySet]:
     <class 'uncertainty_sets.sets.kl.KL'>
     """
     from fdro_core.errors import InvalidSetting
-    from uncertainty_sets.base import UncertaintySet
-    from uncertainty_sets.by_name import get_set
+    from uncertainty_sets.base import SETS, UncertaintySet
     from uncertainty_sets.registry import is_reference
 
     if not is_reference(name):
-        return get_set(name)
+        return SETS.get(name, exact=False)
     found = load_reference(name, Path.cwd() if folder is None else folder, "class")
     if not (isinstance(found, type) and issubclass(found, UncertaintySet)):
         kind = "a class of another kind" if isinstance(found, type) else f"a {type(found).__name__}"

@@ -2,16 +2,17 @@
 
     minimise over w    max over p in P of Σ_g p_g f_g(w)  +  l2/2·‖w‖²
 
-There are two stages. First L-BFGS on the objective itself, whose gradient is Σ p*_g ∇f_g (Danskin): that is
-enough if P is smooth. If P has corners, the objective has kinks on which L-BFGS stalls. Then the method of
-multipliers takes over: L-BFGS on
+Newton's method (newton.py) solves it in a few steps where its matrices are not too large. Otherwise there are
+two stages. First L-BFGS on the objective itself, whose gradient is Σ p*_g ∇f_g (Danskin): that is enough if P
+is smooth. If P has corners, the objective has kinks on which L-BFGS stalls. Then the method of multipliers
+takes over: L-BFGS on
 
     max over p in P of   pᵀf(w) - μ/2·‖p - p̂‖²  +  l2/2·‖w‖²
 
 which has no kinks, then p̂ ← p. The maximiser is the projection of p̂ + f/μ onto P
 (uncertainty_sets/projection.py).
 
-Both stop on a proof. For any p̄ in P the function h(w) = p̄ᵀf(w) + l2/2·‖w‖² is below the objective and
+All stop on a proof. For any p̄ in P the function h(w) = p̄ᵀf(w) + l2/2·‖w‖² is below the objective and
 l2-strongly convex, so the optimum is at least h(w) - ‖∇h(w)‖²/(2·l2), for any w.
 """
 

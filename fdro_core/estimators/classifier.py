@@ -13,7 +13,7 @@ from fdro_core.errors import EstimatorWarning, InvalidSetting
 from fdro_core.estimators import diagnosis
 from fdro_core.estimators.estimator import RobustEstimator
 from fdro_core.estimators.groups import GroupedSoftmax
-from fdro_core.estimators.held_out import Measured
+from fdro_core.estimators.held_out import ERRORS, Measured
 from fdro_core.estimators.labels import index_groups, take_columns
 from fdro_core.estimators.pooling import Task
 from fdro_core.estimators.settings import (
@@ -65,8 +65,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
             or spread is given.
         radius: the set's size, or "cv".
         interactions: "groups" for coefficients by group; None for shared ones.
-        pooling: s >= 0, or "cv" for the one with the lowest robust loss on held-out folds, 0 among them; 0 is
-            one shared model, and as s grows the groups have less in common.
+        pooling: s >= 0; 0 is one shared model, and as s grows the groups have less in common. "cv": the one
+            with the lowest robust loss on held-out folds, and 0 unless that gains more than chance.
         prior: the centre q. "samples": a group's share of the samples; "uniform"; one number per group in
             sorted order; or a mapping from group to number. Numbers are divided by their sum.
         class_weight: "balanced", or a mapping from label to weight: multiplies the samples' weights.
@@ -119,6 +119,10 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
     >>> RobustClassifier().fit(X, y, groups=site).group_accuracies_.round(2)
     array([0.78, 0.79])
     """
+
+    __metadata_request__predict_proba = {"groups": True}  # noqa: RUF012  # as RobustEstimator has them
+    __metadata_request__predict_log_proba = {"groups": True}  # noqa: RUF012
+    __metadata_request__decision_function = {"groups": True}  # noqa: RUF012
 
     def __init__(  # noqa: PLR0913  # the settings, each by its name
         self,
@@ -266,7 +270,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         else:
             weight = np.ones(y.size) if problem.weight is None else problem.weight
             gain = usual.astype(np.float64) - right
-            pays = gain.mean() > PAID and diagnosis.above_chance(gain, weight, diagnosis.ERRORS)
+            pays = gain.mean() > PAID and diagnosis.above_chance(gain, weight, ERRORS)
             chance = NormalDist().inv_cdf(1.0 - CHANCE / len(names))
             worse = diagnosis.above_chance(
                 constant.astype(np.float64) - right, weight * (group == worst), chance

@@ -14,15 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fdro_core.estimators.held_out import ROUGHLY, STEPS, HeldOut, Measured, Trainable, folds
+from fdro_core.estimators.held_out import ERRORS, ROUGHLY, STEPS, HeldOut, Measured, Trainable, folds
 from uncertainty_sets import KL, Box
 from uncertainty_sets.arrays import Array
 
 ALTERNATIVE = 1.0
 """The pooling of the model by group that a shared one is compared with."""
-
-ERRORS = 2.0
-"""Standard errors by which a difference must be above 0 for a warning: 2.3 % of chance, one-sided."""
 
 MARGIN = 0.1
 """What a model must be able to have above a constant: accuracy, or a share of the constant's error."""

@@ -11,16 +11,10 @@ from fdro_core.errors import InvalidSetting
 from uncertainty_sets import KL, UncertaintySet
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.by_name import get_set, make_set
+from uncertainty_sets.calibration import KL_RADIUS
 from uncertainty_sets.errors import InvalidParameter
 from uncertainty_sets.parameters import parameters_of
 from uncertainty_sets.registry import nearest
-
-KL_RADIUS = 0.3
-"""The estimators' radius of a KL ball.
-
-Over the data of `python -m bench groups`, on other splits than those reported, the worst group gained the
-most between 0.3 and 0.5 and never lost; beyond 0.5 it lost on Adult, whose small groups can then take over.
-"""
 
 SHARES = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """The sizes that radius="cv" tries: shares of the radius that holds every distribution, so that one list fits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class Grouped:
     The bias is last.
 
     One evaluation reads X once, for losses and all groups' gradients; with more than 130,000 numbers in the
-    gradients, or X sparse, or a group for each sample, once more for a gradient.
+    gradients, or a group for each sample, once more for a gradient.
 
     Args:
         X: (samples, features), dense in C order or scipy sparse.
@@ -75,18 +76,29 @@ class Grouped:
         slopes = np.empty(samples * self.outputs)
         losses, bends = np.empty(samples), np.empty(samples if self.outputs == 1 else 0)
         groups = self.sizes.size
-        fused = not (self.sparse or self.alone) and groups * self.dimension <= FUSED
-        gradients = np.zeros((groups if fused else 0, *matrix.shape))
+        fused = not self.alone and groups * self.dimension <= FUSED
+        gradients, means = np.zeros((groups if fused else 0, *matrix.shape)), np.zeros(groups)
         if self.sparse:
             np.add(self.X @ matrix[:, :-1].T, matrix[:, -1], out=slopes.reshape(samples, -1))
             kernels.sample_losses(self.kind, self.y, self.width, self.center, slopes, losses, bends)
+            if fused:
+                kernels.sparse_gradients(*self._rows, self.group, self.share, slopes, gradients)
+                means = self.means(losses)
         else:
             kernels.linear_losses(
                 self.X, matrix, self.kind, self.y, self.width, self.center, self.group, self.share,
-                slopes, losses, bends, gradients,
+                slopes, losses, bends, gradients, means,
             )  # fmt: skip
         point = Point(self, slopes.reshape(samples, -1), bends, gradients if fused else None)
-        return (losses if self.alone else self.means(losses)), point
+        if not fused:
+            means = losses if self.alone else self.means(losses)
+        return means, point
+
+    @cached_property
+    def _rows(self) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+        """The sparse X as the kernel takes it."""
+        X = self.X.tocsr()
+        return X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)
 
     def columns(self, w: Array) -> Array:
         """The model's parameters, (features + 1, scores)."""

@@ -13,12 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fdro_core.errors import InvalidSetting
 from fdro_core.estimators.pooling import Coefficients, Task
 from uncertainty_sets.arrays import Array
 
 FOLDS = 5
 SCALES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The pooling that pooling="cv" tries."""
+
+ERRORS = 2.0
+"""Standard errors by which a difference must be above 0 to count: 2.3 % of chance, one-sided."""
 
 ROUGHLY = 1e-3
 """Tolerance of the models in cross-validation, whose scores are no more exact."""
@@ -97,6 +101,8 @@ class HeldOut:
         self.tolerance = max(tolerance, ROUGHLY)
         self.fold = folds(y, group, seed)
         self.tested = self.fold >= 0
+        if not self.tested.any():
+            raise InvalidSetting("cross-validation needs groups of at least 2 samples, and each has one")
         self.groups = int(group.max()) + 1
         counts = np.where(self.tested, 1.0 if weight is None else weight, 0.0)
         total = np.bincount(group, weights=counts)
@@ -179,7 +185,7 @@ class PoolingChoice:
     """What cross-validation found about pooling.
 
     Attributes:
-        pooling: the smallest whose robust loss is within one standard error, paired, of the lowest.
+        pooling: the one with the lowest robust loss; 0 unless that gains more than chance, by two errors.
         poolings: those tried.
         losses: the groups' losses on held-out data, (poolings, groups); NaN for a group of one sample.
         robust: the worst expected loss for each.
@@ -197,15 +203,8 @@ def choose_pooling(held: HeldOut, oracle: Any) -> tuple[PoolingChoice, Measured]
     means = np.array([held.by_group(each.loss) for each in found])
     known = np.isfinite(means[0])  # a group of one sample is taken to be as the others are
     filled = np.where(known, means, (means[:, known] @ held.prior[known] / held.prior[known].sum())[:, None])
-    answers = [oracle.worst_case(row) for row in filled]
-    robust = np.array([float(answer.value) for answer in answers])
+    robust = np.array([float(oracle.worst_case(row).value) for row in filled])
     best = int(np.argmin(robust))
-    p = np.asarray(answers[best].p)
-    everywhere = np.broadcast_to(p, (FOLDS, p.size))
-    chosen = best
-    for row in range(best):
-        loss, error = held.shift(found[row].loss - found[best].loss, everywhere)
-        if loss <= error:
-            chosen = row
-            break
+    gain, error = held.shift(found[0].loss - found[best].loss, found[0].mix)
+    chosen = best if gain > ERRORS * error else 0
     return PoolingChoice(SCALES[chosen], np.array(SCALES), means, robust), found[chosen]

@@ -13,6 +13,7 @@ the distance.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -67,9 +68,10 @@ def patience(search: Search, start: Array | None) -> int:
     numbers = groups.X.nnz if groups.sparse else groups.X.size
     rows = min(samples, hessian_rows(groups))
     per_sample = 20.0 * samples if groups.alone else 4.0 * samples
-    one_pass = (4.0 if groups.sparse else 0.55) * numbers * outputs + per_sample + 1.2e5
-    product = rows * size * (size / outputs if outputs > 1 else size) / 32.0
-    step = product + size**3 / 48.0 + 2.0 * one_pass + per_sample + 1e6
+    one_pass = (2.0 if groups.sparse else 0.55) * numbers * outputs + per_sample + 1.2e5
+    product = rows * size**2 / 32.0
+    filled = 2.0 * rows * size if groups.sparse else 0.0
+    step = product + filled + size**3 / 48.0 + 2.0 * one_pass + per_sample + 1e6
     steps = STEPS_BY_SAMPLES if corners and groups.alone else STEPS
     passes = int(steps * step / one_pass)
     return 0 if passes <= (CORNER_PASSES if corners else SMOOTH_PASSES) else passes
@@ -81,7 +83,8 @@ def minimise(search: Search, start: Array | None) -> None:
     groups = search.groups
     look = first_look(search, start)
     many = groups.alone or (look.losses.size > MOST_GROUPS and not has_corners(look.answer))
-    (by_samples if many else by_groups)(search, look, start is None)
+    with suppress(np.linalg.LinAlgError):  # features of 1e200: L-BFGS says more, if it fails too
+        (by_samples if many else by_groups)(search, look, start is None)
 
 
 def first_look(search: Search, start: Array | None) -> Look:

@@ -58,10 +58,9 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
             prior, or its standard deviation for the absolute loss; see `gap_`.
         steps: the most passes over the data ("central"; None: 2,000), or master iterations ("aspire-models";
             None: the driver's own rule).
-        solver: "central" sees all data at once: L-BFGS and the method of multipliers, to a proven gap. The
-            kinks of the absolute loss are smoothed from below, more finely until the gap to the absolute loss
-            itself is proved. "aspire-models" runs the federated driver, one worker per group, on a virtual
-            clock; it does not take the absolute loss.
+        solver: "central" sees all data at once, to a proven gap; the kinks of the absolute loss are smoothed
+            from below, more finely until the gap to the absolute loss itself is proved. "aspire-models" runs
+            the federated driver, one worker per group, on a virtual clock; it takes no absolute loss.
         warm_start: whether fit begins at the last coefficients ("central"; not with the absolute loss).
         verbose: 1 prints a line of progress for each second of training ("central"), 2 for each pass.
         seed: of the folds, and of the driver's delays and starting point.

@@ -186,13 +186,13 @@ def sample_losses(
         _block(first, min(first + BLOCK, losses.size), kind, y, width, center, slopes, losses, bends)
 
 
-@entry("slopes", "losses", "bends", "jacobian")
+@entry("slopes", "losses", "bends", "jacobian", "means")
 @summing
 def linear_losses(
     X: Matrix, W: Matrix, kind: int, y: Vector, width: float, center: Vector, group: Indices, share: Vector,
-    slopes: Vector, losses: Vector, bends: Vector, jacobian: Cube,
+    slopes: Vector, losses: Vector, bends: Vector, jacobian: Cube, means: Vector,
 ) -> None:  # fmt: skip
-    """`sample_losses` at the scores X W' + b, and every group's gradient in the same pass over X.
+    """`sample_losses` at the scores X W' + b, and every group's loss and gradient in the same pass over X.
 
     Args:
         X: (samples, features).
@@ -200,7 +200,8 @@ def linear_losses(
         kind, y, width, center, slopes, losses, bends: see `sample_losses`; `slopes` need not hold scores.
         group: each sample's.
         share: of each sample in its group.
-        jacobian: (groups, outputs, features + 1); without groups no gradient is made.
+        jacobian: (groups, outputs, features + 1), 0 at first; without groups neither it nor `means` is made.
+        means: every group's loss, 0 at first.
     """
     outputs, features = W.shape[0], X.shape[1]
     for first in range(0, losses.size, BLOCK):
@@ -216,12 +217,36 @@ def linear_losses(
         if jacobian.shape[0]:
             for i in range(first, after):
                 row = X[i]
+                means[group[i]] += share[i] * losses[i]
                 for c in range(outputs):
                     part = share[i] * slopes[i * outputs + c]
                     sums = jacobian[group[i], c]
                     for j in range(features):
                         sums[j] += part * row[j]
                     sums[features] += part
+
+
+@entry("jacobian")
+@summing
+def sparse_gradients(
+    values: Vector, columns: Indices, starts: Indices, group: Indices, share: Vector, slopes: Vector,
+    jacobian: Cube,
+) -> None:  # fmt: skip
+    """Add every group's gradient to `jacobian`, (groups, outputs, features + 1), for rows as in a CSR matrix.
+
+    Args:
+        values, columns, starts: the matrix.
+        group, share, slopes: as in `linear_losses`, with the slopes made.
+        jacobian: 0 at first.
+    """
+    outputs, features = jacobian.shape[1], jacobian.shape[2] - 1
+    for i in range(group.size):
+        for c in range(outputs):
+            part = share[i] * slopes[i * outputs + c]
+            sums = jacobian[group[i], c]
+            for k in range(starts[i], starts[i + 1]):
+                sums[columns[k]] += part * values[k]
+            sums[features] += part
 
 
 # -- networks ------------------------------------------------------------------------------------------

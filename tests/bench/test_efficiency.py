@@ -17,7 +17,7 @@ from bench.experiments.presentation import reporting
 from bench.experiments.runs import curves, search
 from bench.experiments.runs.looks import MOST, columns
 from bench.experiments.runs.perform import perform
-from bench.experiments.runs.task import Records, Task
+from bench.experiments.runs.task import Records, Task, read
 
 DIGITS = Task(
     "test",
@@ -224,3 +224,15 @@ def test_variants_are_tried_with_the_same_settings() -> None:
     assert "budget" not in tried[0][0]
     own = [settings["step"] for settings in search.candidates(known["AFL + P"], 6)]
     assert own[1:] != [settings["model_step"] for settings in tried[0]][1:]
+
+
+def test_defaults_are_judged_blind_on_seeds_of_their_own(tmp_path: Path) -> None:
+    arguments = ["defaults", "--quick", "--rows", "digits,softmax", "--gradients", "60"]
+    arguments += ["--only", "defaults", "tau of 3 rounds", "AFL + P", "--out", str(tmp_path)]
+    assert run(arguments) == 0
+    records = read(tmp_path / "runs.jsonl")
+    assert {record["seed"] for record in records} == {100, 101}
+    assert {record["stage"] for record in records} == {"tune"}
+    assert all("acc_w" not in record["metrics"] for record in records)  # that of the test data
+    assert run([*arguments, "--slow", "--seconds", "5"]) == 0
+    assert {record["virtual_seconds"] for record in read(tmp_path / "runs.jsonl")} == {0.0, 5.0}

@@ -143,6 +143,9 @@ def test_a_resumed_benchmark_keeps_its_splits(monkeypatch: pytest.MonkeyPatch, t
     again = (tmp_path / "runs.jsonl").read_text()
     assert again.startswith(first), "seconds would differ if they had been measured again"
     assert again.count("\n") == 9
+    assert groups.main([*options, "10", "--tables"]) == 0
+    assert (tmp_path / "runs.jsonl").read_text() == again
+    assert "| LogisticRegression | 3 |" in (tmp_path / "tables.md").read_text()
 
 
 def test_the_island_is_reversed() -> None:

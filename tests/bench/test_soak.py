@@ -85,6 +85,7 @@ def test_every_kind_of_centre_for_budgets_shared_by_a_state(kind):
         ("kl with rows", 9103, 616, 0),  # opposite rows in other units
         ("kl with rows", 9103, 278, 5),  # multipliers brought from too far
         ("kl with rows", 9103, 338, 8),
+        ("kl with rows", 9305, 107, 5),  # parallel rows, one of which says nothing
     ],
 )
 def test_rows_that_were_wrong_once(name, seed, turn, row):

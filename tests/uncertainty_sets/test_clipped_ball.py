@@ -292,3 +292,21 @@ def test_entries_that_cost_nothing_move_one_after_another():
     known = np.append(np.sqrt(radius) * np.sqrt(q[0]), upper[1:])  # the ball alone, and what is left
     known[-1] -= known.sum() - 1.0
     np.testing.assert_allclose(answer.p, known, atol=1e-10)
+
+
+def test_rows_that_another_makes_superfluous_change_nothing():
+    """An equation, the same row again with a little room, and rows of zeros: once a gap of 4e-7."""
+    at = 0.3384836569321912
+    D = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, -1.0]])
+    c = np.array([at, 2.0 * (at + 1e-9), 0.0, 1e-9, -at])
+    subject = Intersection(
+        KL([0.6580973166730436, 0.3419026833269564], 3.489684837819341e-05), Polyhedron(D, c)
+    )
+    answer = subject.worst_case([0.0, 1.0])
+    np.testing.assert_allclose(answer.p, [1.0 - at, at], atol=1e-12)
+    assert abs(answer.gap) <= 1e-9
+    assert answer.dual["y"].shape == (5,)
+    with pytest.raises(EmptySet):
+        Intersection(KL([0.6, 0.4], 0.1), Polyhedron(D, np.append(c[:3], [-1e-3, c[4]]))).worst_case(
+            [0.0, 1.0]
+        )

@@ -7,11 +7,12 @@ import itertools
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from tests import tolerances
 from tests.uncertainty_sets.cases import center
 from uncertainty_sets import KL, Box, CVaR, CVaRMixture, EVaR, Spectral, check_set, get_set
-from uncertainty_sets.errors import InvalidInput, InvalidParameter
+from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidParameter
 from uncertainty_sets.robust import support
 
 Q, F = np.array([0.4, 0.3, 0.1, 0.2]), np.array([1.0, 2.0, 4.0, 3.0])
@@ -247,3 +248,39 @@ def test_levels_that_do_not_fit_are_refused():
         CVaRMixture(Q, [1.0, 0.0], [0.5, 0.5])
     with pytest.raises(InvalidParameter, match=r"weights must not be negative, got -0.5"):
         CVaRMixture(Q, [1.0, 0.1], [1.5, -0.5])
+
+
+def test_the_largest_tail_that_reaches_a_target():
+    """By a linear program: the least s with p <= (1 + s)·q and pᵀf >= target."""
+    rng = np.random.default_rng(0)
+    for round_ in range(200):
+        n = int(rng.integers(2, 9))
+        f = rng.integers(0, 5, n).astype(float) if round_ % 2 else rng.normal(size=n)
+        q = rng.dirichlet(np.ones(n))
+        if round_ % 5 == 0 and n > 2:
+            q[0] = 0.0
+            q /= q.sum()
+        target = float(rng.choice(f)) if round_ % 7 == 0 else rng.uniform(f.min() - 0.2, f.max() + 0.2)
+        found = CVaR(q, 1.0).radius_for(f, target)
+        if not found.reached:
+            assert target > f[q > 0].max()
+            continue
+        program = linprog(
+            np.r_[np.zeros(n), 1.0], A_ub=np.vstack([np.c_[np.eye(n), -q], np.r_[-f, 0.0]]),
+            b_ub=np.r_[q, -target], A_eq=[np.r_[np.ones(n), 0.0]], b_eq=[1.0],
+        )  # fmt: skip
+        assert found.radius == pytest.approx(program.fun, rel=1e-6, abs=1e-9)
+        assert -1e-12 <= found.gap <= 1e-9 * (1 + found.radius)
+        assert found.p @ f >= target - 1e-9
+        assert (found.p <= q * (1 + found.radius) * (1 + 1e-9)).all()
+        if found.radius > 0:
+            assert CVaR(q, 1 / (1 + found.radius)).worst_case(f).value == pytest.approx(target)
+    evar = EVaR(Q, 0.5).radius_for(F, 2.5)
+    assert EVaR(Q, np.exp(-evar.radius)).worst_case(F).value == pytest.approx(2.5)
+    several = CVaR(np.tile(Q, (2, 1)), [1.0, 0.5]).radius_for(F, [2.5, 9.0])
+    assert several.reached.tolist() == [True, False]
+
+
+def test_a_set_without_a_size_says_so():
+    with pytest.raises(BackendUnsuitable, match="no radius or budget"):
+        Box([0.0, 0.0], [1.0, 1.0]).radius_for([1.0, 2.0], 1.5)

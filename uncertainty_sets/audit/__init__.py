@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from uncertainty_sets.audit.audit import Audit
     from uncertainty_sets.audit.comparing import Comparison, compare
     from uncertainty_sets.audit.inputs import losses_of
+    from uncertainty_sets.audit.report import Report
 
 __all__ = [
     "Audit",
     "Comparison",
     "Failure",
     "Holds",
+    "Report",
     "Statement",
     "Subpopulation",
     "World",
@@ -51,6 +53,7 @@ _find = lazily(
         "audit": "Audit",
         "comparing": "Comparison compare",
         "inputs": "losses_of",
+        "report": "Report",
     },
 )
 

@@ -265,7 +265,9 @@ class Subpopulation:
 
 def wrapped(text: str, indent: str = "") -> str:
     """A sentence in lines that fit anywhere."""
-    return fill(text, 84, initial_indent=indent, subsequent_indent=f"{indent}  ")
+    kept = text.replace(" %", "\u00a0%")  # a number keeps its sign
+    found = fill(kept, 84, initial_indent=indent, subsequent_indent=f"{indent}  ")
+    return found.replace("\u00a0%", " %")
 
 
 def percent(share: float | None) -> str:

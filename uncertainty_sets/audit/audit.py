@@ -213,7 +213,7 @@ class Audit:
         answer = subject.worst_case(groups.means)
         at_most = None if bounds is None else float(subject.worst_case(bounds).upper_bound)
         interval = None
-        if "eta" in answer.dual and math.isfinite(answer.dual["eta"]) and self._enough():
+        if "eta" in answer.dual and math.isfinite(answer.dual["eta"]) and self._carried(answer.p):
             effect = groups.worst_effects(family, answer.p, float(answer.dual["eta"]))
             if effect is not None:
                 half = self._quantile() * self._deviation(effect)
@@ -232,7 +232,7 @@ class Audit:
         if bounds is not None:
             at_least = float(subject.radius_for(bounds, threshold).lower_bound)
         interval = None
-        if 0.0 < least.radius < np.inf and self._enough():
+        if 0.0 < least.radius < np.inf and self._carried(least.p):
             effect = groups.effects(family, least)
             if effect is not None:
                 interval = self._root(least.radius, self._deviation(effect))
@@ -367,6 +367,10 @@ class Audit:
     def _asymptotic(self, p: Array) -> bool:
         """The same for a worst case over the rows, which some must carry."""
         return self._enough() and 1.0 / float(p @ p) >= CARRYING
+
+    def _carried(self, p: Array) -> bool:
+        """The same for a mix of groups."""
+        return self._enough() and self._groups().rows_behind(p) >= CARRYING
 
     def _deviation(self, parts: Array, *, centre: bool = False) -> float:
         """The standard deviation of Σ parts, the rows or clusters being independent."""

@@ -76,6 +76,12 @@ class Groups:
             for name, now, then in zip(self.names, self.share, p, strict=True)
         )
 
+    def rows_behind(self, p: Array) -> float:
+        """How many rows carry the mean of a mix: 1/Σ w² of its weights w."""
+        return 1.0 / sum(
+            float(share) ** 2 * float(own @ own) for share, own in zip(p, self.inner, strict=True)
+        )
+
     def effects(self, family: Family, least: LeastRadius) -> Array | None:
         """What a row adds to the least radius, up to its sign: by the shares, and by the means."""
         return self._effects(family, least.p, 1.0, float(least.multiplier))

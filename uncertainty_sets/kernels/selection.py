@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.kernels.jit import kernel, summing
+from uncertainty_sets.kernels.jit import comparing, kernel, summing
 from uncertainty_sets.kernels.scan import larger, largest, smaller
 
 IN_TURN = 16  # up to this many entries, from the first to the last: any order is as fast
@@ -210,6 +210,36 @@ def threshold_of_few(f: Array, w: Array, target: float) -> tuple[float, float, f
     return (t if t < np.inf else largest(f)), above, at, True
 
 
+@comparing
+def next_below(f: Array, w: Array, t: float) -> float:
+    """The largest level below t that has a weight; -∞ if there is none."""
+    level = -np.inf
+    for i in range(f.size):
+        level = larger(level, f[i] if (f[i] < t) & (w[i] > 0.0) else -np.inf)
+    return level
+
+
+@summing
+def weight_at(f: Array, w: Array, level: float) -> float:
+    """The weight at a level."""
+    at = 0.0
+    for i in range(f.size):
+        at += w[i] if f[i] == level else 0.0
+    return at
+
+
+@kernel
+def threshold_of_very_few(f: Array, w: Array, target: float) -> tuple[float, float, float]:
+    """`threshold` by going down from level to level: so few entries do not fill the vector units."""
+    t, above, at = np.inf, 0.0, 0.0
+    while above + at <= target:
+        level = next_below(f, w, t)
+        if level == -np.inf:  # none is left
+            break
+        t, above, at = level, above + at, weight_at(f, w, level)
+    return (t if t < np.inf else largest(f)), above, at
+
+
 @summing
 def extent(f: Array, w: Array) -> tuple[float, float, float]:
     """min f, max f and Σw."""
@@ -341,6 +371,17 @@ def threshold(
 
     keys, weights and sample are work space, at least as long as that for f's length.
     """
+    # A function of its own: what the long way does to its arrays takes a short row longer than the selection.
+    if f.size <= IN_TURN:
+        return threshold_of_very_few(f, w, target)
+    return threshold_of_more(f, w, target, keys, weights, sample)
+
+
+@kernel
+def threshold_of_more(
+    f: Array, w: Array, target: float, keys: Array, weights: Array, sample: Array
+) -> tuple[float, float, float]:
+    """`threshold` of any number of entries."""
     # 1. Few entries: rank one after the other.
     if f.size <= ALONE:
         t, over, at, ended = threshold_of_few(f, w, target)

@@ -65,6 +65,7 @@ class TiltedBall:
         self.inside = center > 0.0
         self._q, self._radius, self._count = center[self.inside], radius, c.size
         bounded = np.flatnonzero(np.isfinite(c))
+        bounded = bounded[_needed(D[bounded][:, self.inside], c[bounded])]
         D, c = D[bounded], c[bounded]
         size = np.maximum(np.abs(D[:, self.inside]).max(axis=1, initial=0.0), np.abs(c))
         units = np.where(size > 0.0, size, 1.0)
@@ -306,6 +307,21 @@ def row_of(answer: WorstCase | None, row: int) -> WorstCase | None:
         return None
     dual = {key: np.asarray(each)[row] for key, each in answer.dual.items()}
     return WorstCase(answer.p[row], 0.0, 0.0, 0.0, 0.0, dual, answer.backend, 0)
+
+
+def _needed(D: Array, c: Array) -> NDArray[np.bool_]:
+    """The rows without those of zeros that always hold, and without those that another makes superfluous.
+
+    Of parallel rows the covariance is singular, and Newton's method has no direction that serves both.
+    """
+    size = np.abs(D).max(axis=1, initial=0.0)
+    kept: NDArray[np.bool_] = (size > 0.0) | (c < 0.0)
+    unit = np.where(size > 0.0, size, 1.0)
+    rows, right, places = D / unit[:, None], c / unit, np.arange(len(c))
+    for k in np.flatnonzero(kept & (size > 0.0)):
+        same = np.abs(rows - rows[k]).max(axis=1) <= EQUAL
+        kept &= ~(same & ((right > right[k]) | ((right == right[k]) & (places > k))))
+    return kept
 
 
 def _paired(D: Array, c: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

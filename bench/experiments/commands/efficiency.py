@@ -20,6 +20,7 @@ from bench.experiments.runs.task import Task
 COMMAND = "efficiency"
 DATA = ["fashion-mnist", "person-activity", "sc-ma"]
 VARIANTS = ("AspireModels(-)", "AspireModels-CP", "AspireModels")
+ALIKE = {*VARIANTS, "AspireModels-ADP"}  # tried with the same settings
 REFERENCE = "AspireModels"
 WITHOUT = {"max{Ind}", "Mix_Even"}  # references without a federation's question: whom to wait for
 SLOWER = 10.0
@@ -66,7 +67,7 @@ def one_problem(base: Task, workers: int) -> dict[str, methods.Method]:
             method,
             search={key: space for key, space in method.search.items() if key != "budget"},
             default={key: value for key, value in method.default.items() if key != "budget"},
-            family="ASPIRE" if name in VARIANTS else method.family,
+            family="ASPIRE" if name in ALIKE else method.family,
         )
         for name, method in compare.methods_of(base, workers).items()
     }

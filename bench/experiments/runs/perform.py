@@ -43,7 +43,8 @@ def perform(
     method = methods.registry(len(parts))[task.method]
     honest = parts[: len(data.clients)]  # the malicious workers' accuracy is not judged
     blind = task.stage == "tune" and len(rules) == 1
-    seen = looks.of(task, Evaluator(honest, model), delays=method.watches_delays, blind=blind)
+    watched = method.watches_delays and len(parts) <= methods.MANY  # a curve has everyone's at every look
+    seen = looks.of(task, Evaluator(honest, model), delays=watched, blind=blind)
     prior = np.full(len(parts), 1 / len(parts)) if attack is None else attack.prior
     setup = methods.Setup(
         prior=prior,

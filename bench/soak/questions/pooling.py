@@ -105,7 +105,10 @@ def draw(rng: Rng, generator: str) -> Views:
             rows[1] = rows[0] + rows[-2]
     if generator == "nearly twice":
         # Multipliers grow as 1/difference: from 1e-6 on their last digit is worth more than the promise.
-        rows[-1] = rng.choice([1.0, -1.0, 2.0]) * rows[0] + 10.0 ** rng.uniform(-5.0, -1.0) * rows[-1]
+        apart = (
+            10.0 ** rng.uniform(-5.0, -1.0) * np.abs(rows[0]).max() / np.abs(rows[-1]).max()
+        )  # of its size
+        rows[-1] = rng.choice([1.0, -1.0, 2.0]) * rows[0] + apart * rows[-1]
     values = (rows.astype(LONG) @ p0.astype(LONG)).astype(float)
     room = np.abs(rows).max(axis=1) * rng.choice([0.0, 0.0, 0.1], count)
     empty = False

@@ -117,7 +117,9 @@ def audit(  # noqa: PLR0913, PLR0917 - typer makes an option of each
         if weights is not None:
             raise InvalidSetting("several columns are compared without --weights")
         comparison = compare(losses, kind, groups=groups, **options)
-    asked = [] if clusters is not None else _dependent(table, {*names, *(by or []), *chosen, weights})
+    used = {*names, *(by or []), *chosen, weights, clusters}
+    asked = [] if clusters is not None else _dependent(table, used)
+    asked += [] if by else _groupable(table, used)
     report.notes.extend(asked)
     output.data(_as_data(made, report, comparison))
     output.only_quiet(f"{report.failure.radius!r}")
@@ -224,6 +226,16 @@ def _dependent(table: Table, used: set[str | None]) -> list[str]:
                 f"other, add --clusters {name}."
             )
     return found
+
+
+def _groupable(table: Table, used: set[str | None]) -> list[str]:
+    """A hint if no groups are named and some column could be them."""
+    found = []
+    for name in table.names():
+        kinds = set(table.text(name)) if name not in used else set()
+        if 2 <= len(kinds) <= min(30, len(table.rows) / 50) and not any("." in cell for cell in kinds):
+            found.append(name)
+    return [f"Columns that could be groups: {', '.join(found)}; for one of them add --by."] if found else []
 
 
 def _as_data(made: Audit, report: Report, comparison: Comparison | None) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def decide(known: Mapping[str, Any], confidence: float = 0.95) -> Choice:
 
 def by_default() -> Choice:
     """The set where nothing is known."""
-    from fdro_core.estimators.group_set import KL_RADIUS
+    from uncertainty_sets.calibration import KL_RADIUS
 
     return Choice(
         "kl",

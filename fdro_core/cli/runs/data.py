@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Labels = NDArray[Any]
 
 TABLES = (".csv", ".tsv", ".txt")
+OTHER_TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".json", ".sav", ".dta")
 DIGITS, HOSPITALS = "digits", "hospitals"
 
 
@@ -131,12 +132,14 @@ def worker_name(given: Any) -> str:
 
 
 def _from_file(section: Section, where: str, folder: Path) -> Samples:
-    path = folder / where
+    path = Path(_shown(folder / where))
     if path.suffix not in {*TABLES, ".npz"}:
         hint = nearest(where, [DIGITS, HOSPITALS]) or "."
+        if path.suffix in OTHER_TABLES:
+            hint = ": save that as CSV UTF-8, or read it in a function"
         raise section.error(
             f'must be "{DIGITS}", "{HOSPITALS}", a file (.csv, .tsv, .txt, .npz) or "module:function", got '
-            f"{where!r}{hint}",
+            f"{path.name!r}{hint}",
             "source",
         )
     worker = section.read("worker", str, "worker")
@@ -145,7 +148,7 @@ def _from_file(section: Section, where: str, folder: Path) -> Samples:
         return _from_npz(section, path, worker, label, section.read("features", str, "X"))
     with section.at("source"):
         text = read_text(path)
-    return _from_table(section, Table(text, _shown(path)), worker, label)
+    return _from_table(section, Table(text, str(path)), worker, label)
 
 
 def _from_table(section: Section, table: Table, worker: str, label: str) -> Samples:
@@ -159,6 +162,8 @@ def _from_table(section: Section, table: Table, worker: str, label: str) -> Samp
     chosen = [n for n in table.names() if n not in {worker, label}] if features is None else features
     _check_columns(section, table, {worker: "the worker", label: "the label"}, chosen, categorical)
     read, mistakes = read_features(table, chosen, categorical, missing)
+    if not all(map(section.sound, ("features", "categorical", "missing"))):
+        mistakes, sound = [], False  # cells may be right once those are
     owners, labels = table.text(worker), table.text(label)
     kept = np.ones(len(owners), dtype=np.bool_)
     if missing == DROP:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fdro_core.cli.reading import read_text
-from fdro_core.errors import InvalidConfig, SeveralMistakes
+from fdro_core.errors import InvalidConfig, InvalidSetting, SeveralMistakes
 from uncertainty_sets.errors import InvalidInput
 from uncertainty_sets.registry import instead, join_names
 
@@ -131,6 +131,11 @@ class Source:
 
 def read_source(path: Path) -> Source:
     """Read the run file at a path."""
+    if path.suffix in {".csv", ".tsv", ".npz"}:
+        raise InvalidSetting(
+            f"{path} holds samples, and a run file (TOML) is needed, which names it: "
+            f'`fdro train --example > run.toml`, then source = "{path.name}" in it'
+        )
     return Source(read_text(path), str(path))
 
 
@@ -209,7 +214,12 @@ class Section:
             if default is REQUIRED:
                 close = get_close_matches(name, list(self.rest()), n=1)
                 hint = f"; `{close[0]}` is no field" if close else ""
-                raise self.error(f"[{self.title}] needs `{name}`, {WORDS[kind]}{hint}", *close)
+                misspelt = self.error(f"[{self.title}] needs `{name}`, {WORDS[kind]}{hint}", *close)
+                if not close or not _is_a(self.values[close[0]], kind):
+                    raise misspelt
+                self.source.note(misspelt)  # and read as if it were spelt so, to find more
+                self._read.append(close[0])
+                return typing.cast("Made", self.values[close[0]])
             return typing.cast("Made", default)
         value = self.values[name]
         if not _is_a(value, kind):

@@ -201,11 +201,13 @@ def _engine(section: Section, folder: Path) -> tuple[str, Any]:
     if "delays" in known and "delays" in section.values:
         value = section.values["delays"]
         laws = section.sections("delays") if isinstance(value, list) else [section.section("delays")]
-        made = [_delay(law) for law in laws]
-        given["delays"] = made if isinstance(value, list) else made[0]
+        made = [section.source.attempt(_delay, law) for law in laws]
+        if None not in made:
+            given["delays"] = made if isinstance(value, list) else made[0]
     for field, fault in (("stragglers", Straggler), ("crashes", Crash)):
         if field in known and field in section.values:
-            given[field] = [each.make(fault) for each in section.sections(field)]
+            faults = [section.source.attempt(each.make, fault) for each in section.sections(field)]
+            given |= {field: faults} if None not in faults else {}
     return name, section.make(cls, **given)
 
 

@@ -102,7 +102,8 @@ def make_workers(section: Section, data: Data | list[Any] | None, folder: Path) 
             return _torch(data, make, arguments, l2)
     known = kinds()
     if kind not in known:
-        section.choice("kind", [*sorted(known, key=lambda name: name != USUAL), "module:function"])
+        section.choice("kind", [*sorted(known, key=lambda name: name != USUAL), "module:function"], USUAL)
+        return _without_problems(data)
     settings = section.arguments(known[kind], "X", "y", "classes", "l2")
     if data is None or not data.sound:
         return _without_problems(data)

@@ -208,3 +208,21 @@ def test_the_result_has_what_a_new_sample_needs():
     new = np.array([61.0, 0, 1, 0, 0, 152.0])  # the first row, in the order of `inputs`
     scores = np.append((new - run["mean"]) / run["scale"], 1.0) @ run["w"].reshape(7, 2)
     assert run["classes"][scores.argmax()] == "yes"
+
+
+def test_a_table_as_spreadsheets_write_it_elsewhere():
+    """Semicolons, decimal commas, a byte-order mark, empty lines at the end."""
+    csv = "\ufeffsite;size;ill\r\nnorth;1,5;0\r\nnorth;-2,25;1\r\nsouth;3;0\r\nsouth;4,0;1\r\n;;\r\n"
+    workers, (north, _) = inputs("standardise = false\ntest_fraction = 0.0", csv)
+    assert workers.names == ["north", "south"]
+    np.testing.assert_array_equal(north[:, 0], [1.5, -2.25])
+
+
+def test_files_of_the_wrong_kind():
+    prepare()
+    Path("ward.csv").write_bytes(CSV.encode("utf-8") + "Süd,1,a,1,no\n".encode("cp1252"))
+    assert "ward.csv is not a text file (UTF-8)" in fdro("check", "ward.toml", code=2).stderr
+    assert "ward.csv holds samples, and a run file" in fdro("check", "ward.csv", code=2).stderr
+    Path("ward.xlsx").write_bytes(b"PK")
+    message = fdro("check", "ward.toml", "ward.xlsx", code=2).stderr
+    assert "got 'ward.xlsx': save that as CSV UTF-8" in message

@@ -94,7 +94,7 @@ def test_one_default_radius():
     import tomllib
 
     from fdro_core.cli.commands import demo, train
-    from fdro_core.estimators.group_set import KL_RADIUS
+    from uncertainty_sets.calibration import KL_RADIUS
 
     assert asked("choose")["parameters"] == {"radius": KL_RADIUS}
     assert tomllib.loads(train.EXAMPLE)["set"]["radius"] == demo.RADIUS == KL_RADIUS

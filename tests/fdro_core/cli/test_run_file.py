@@ -121,3 +121,66 @@ def test_spelling_does_not_matter():
         assert run_file.find_class(ALGORITHMS, text) == ("fed-avg", FedAvg)
     with pytest.raises(InvalidSetting, match="no algorithm is called 'fedavgg'; did you mean 'fed-avg'"):
         run_file.find_class(ALGORITHMS, "fedavgg")
+
+
+MANY = """set = { name = "KL", radius = -0.1, center = "sample" }
+
+[data]
+sorce = "samples.csv"
+missing = "median"
+
+[model]
+kind = "logistic"
+l2 = "small"
+
+[algorithm]
+name = "AspireModels"
+iterations = 1e4
+active_workers = 0
+active_workrs = 2
+
+[engine]
+stragglers = [{ worker = "w0", factor = 20 }, { worker = 9, factor = 20 }]
+delays = { law = "lognormal" }
+
+[stop]
+seconds = -1
+loss = "low"
+"""
+
+
+def test_all_mistakes_are_told_at_once():
+    Path("run.toml").write_text(MANY)
+    told = fdro("check", "run.toml", code=2).stderr
+    fields = [line.split(": ")[:2] for line in told.splitlines()[1:]]
+    assert [(int(place.rpartition(":")[2]), field) for place, field in fields] == [
+        (1, "set.center"), (1, "set.radius"), (4, "data.sorce"), (5, "data.missing"), (8, "model.kind"),
+        (9, "model.l2"), (13, "algorithm.iterations"), (14, "algorithm.active_workers"),
+        (15, "algorithm.active_workrs"), (18, "engine.stragglers[0].worker"),
+        (18, "engine.stragglers[1].worker"), (19, "engine.delays.law"), (22, "stop.seconds"),
+        (23, "stop.loss"),
+    ]  # fmt: skip
+    assert told.startswith("error: run.toml: 14 mistakes")
+    assert "[data] needs `source`, a string in quotes; `sorce` is no field" in told
+
+
+def test_a_mistake_is_told_once_and_without_its_consequences():
+    """A field of the wrong type is not missing, and a part that could not be made is not checked further."""
+    Path("run.toml").write_text(
+        RUN_FILE.replace("radius = 0.1", 'radius = "wide"').replace("l2 = 0.01", "l2 = -1")
+    )
+    told = fdro("check", "run.toml", code=2).stderr
+    assert told.splitlines()[0] == "error: run.toml: 2 mistakes"
+    assert len(told.splitlines()) == 3
+
+
+def test_several_mistakes_are_one_error():
+    from fdro_core.errors import InvalidConfig, SeveralMistakes
+
+    Path("run.toml").write_text(MANY)
+    with pytest.raises(SeveralMistakes) as caught:
+        run_file.load(Path("run.toml"))
+    assert all(isinstance(each, InvalidConfig) for each in caught.value.mistakes)
+    assert [each.line for each in caught.value.mistakes] == sorted(
+        each.line for each in caught.value.mistakes
+    )

@@ -271,6 +271,7 @@ def test_pickle_keeps_everything():
         ({}, [1, "a"] * 75, ValueError, "sorted"),
         ({"radius": "best"}, None, InvalidSetting, "'cv' or None, got 'best'"),
         ({"radius": "cv"}, None, InvalidSetting, "fit got no groups"),
+        ({"radius": "cv"}, list(range(150)), InvalidSetting, "groups of at least 2 samples"),
         ({"uncertainty_set": "cd-norm", "radius": "cv"}, [0, 1] * 75, InvalidSetting, "a set with a radius"),
     ],
 )

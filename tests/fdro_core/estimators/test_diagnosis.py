@@ -36,7 +36,7 @@ def alarms(model, X, y, group):
 @pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(10))
 def test_an_island_is_found_and_the_message_names_the_remedy(seed):
-    X, y, group = training(island(seed=seed, samples=6000), seed, fixed=False)
+    X, y, group = training(island(seed=seed), seed, fixed=False)
     model = RobustClassifier(radius="cv")
     with pytest.warns(EstimatorWarning, match=REMEDY) as seen:
         model.fit(X, y, groups=group)

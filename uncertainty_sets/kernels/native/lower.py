@@ -24,8 +24,10 @@ def prepare() -> None:
         FDRO_JIT="1", NUMBA_DISABLE_INTEL_SVML="1", NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES=""
     )
     import llvmlite.binding as llvm
+    from llvmlite import ir as llvm_ir
     from numba import _dynfunc
     from numba.core import cgutils, codegen, cpu, ir
+    from numba.core.runtime import nrtdynmod
 
     from uncertainty_sets.kernels.native import by_numba
 
@@ -51,6 +53,22 @@ def prepare() -> None:
         flags = customize(self, flags)
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         return flags
+
+    def count(module: Any, op: str, ordering: str) -> Any:
+        """What counts the references to an array, here without atomic instructions.
+
+        Those cost a short row more than its arithmetic, and arrays that a kernel makes are of one thread; its
+        arguments are not counted.
+        """
+        word = llvm_ir.IntType(64)
+        made = llvm_ir.Function(module, llvm_ir.FunctionType(word, [word.as_pointer()]), f"nrt_atomic_{op}")
+        builder = llvm_ir.IRBuilder(made.append_basic_block())
+        found = getattr(builder, op)(builder.load(made.args[0]), llvm_ir.Constant(word, 1))
+        builder.store(found, made.args[0])
+        builder.ret(found)
+        return made
+
+    nrtdynmod._define_atomic_inc_dec = count
 
     variable = ir.Var
     plain = {str, int, float, bool, type(None), ir.Loc}
