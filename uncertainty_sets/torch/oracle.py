@@ -41,13 +41,12 @@ def robust_loss(
         **parameters: tensors in place of the set's own parameters, of their shapes, such as ``radius=t``. A
             centre is divided by its sum.
 
-    >>> import torch
-    >>> from uncertainty_sets import KL
-    >>> radius = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
-    >>> losses = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
-    >>> robust_loss(losses, KL([0.5, 0.3, 0.2], 0.1), radius=radius).backward()
-    >>> round(radius.grad.item(), 4)
-    2.8122
+    The derivative by a radius::
+
+        radius = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+        losses = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+        robust_loss(losses, KL([0.5, 0.3, 0.2], 0.1), radius=radius).backward()
+        radius.grad  # 2.8122
     """
     library = load_torch()
     _check(library, losses, uncertainty_set)

@@ -25,6 +25,7 @@ START = "import sys; from fdro_core.cli.__main__ import main; sys.argv[0] = 'fdr
 LIMITED = f"""
 import resource, sys
 size = int(sys.argv.pop(1))
+sys.dont_write_bytecode = True  # Python 3.11 would keep the part of a file that the limit lets through
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 {START}
 """
