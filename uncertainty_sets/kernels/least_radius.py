@@ -93,7 +93,9 @@ def conclude(
 ) -> None:  # fmt: skip
     """Write an answer and judge it; value, short (what pᵀf lacks) and multiplier are those of g.
 
-    The multiplier times the rounding of the losses is all that a radius can be known to.
+    The multiplier times the rounding of the losses is all that a radius can be known to. A bound above the
+    radius, which p refutes, is off by rounding: it is given less by twice what is seen of that, and if those are
+    not just its last digits, by the rounding of the losses.
     """
     scale = 1.0 / spread
     rounding = ULPS * (1.0 + abs(top) * scale)
@@ -101,6 +103,9 @@ def conclude(
     proved = gap <= max(PROMISE * radius, known) and gap >= -max(FEASIBLE * radius, known)
     proved = proved and abs(total - 1.0) <= FEASIBLE and short <= max(PROMISE, rounding)
     proved = proved and multiplier * short <= max(PROMISE * radius, known)
+    if gap < 0.0:
+        less = max(-2.0 * gap, multiplier * rounding if gap < -FEASIBLE * radius else 0.0)
+        lower, gap = max(lower - less, 0.0), min(gap + less, max(radius, 0.0))
     out[RADIUS], out[LOWER], out[RADIUS_GAP] = max(radius, 0.0), lower, gap
     out[RADIUS_VALUE], out[MULTIPLIER], out[PASSES] = top + spread * value, multiplier * scale, passes
     out[RADIUS_STATUS] = OK if proved else NOT_SOLVED
