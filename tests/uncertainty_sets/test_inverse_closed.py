@@ -166,7 +166,7 @@ def test_a_million_losses(ball):
 
 @pytest.mark.parametrize("ball", [KL, TotalVariation, ChiSquare, Burg, Hellinger])
 def test_a_bound_is_never_above_the_radius(ball):
-    """Where rounding decides: a loss that dwarfs the others, targets next to the mean or to the largest loss."""
+    """Where rounding decides: a loss dwarfs the others, targets next to the mean or to the largest loss."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         f = np.r_[rng.lognormal(3.0, 2.0, 8), rng.choice([1e3, 1.3e13])]

@@ -71,15 +71,18 @@ def exact(out: Array, radius: float, value: float, multiplier: float) -> None:
 
 @kernel
 def answered_at_once(
-    q: Array, target: float, top: float, spread: float, aim: float, mean: float, p: Array, out: Array
+    q: Array, target: float, top: float, spread: float, rise: float, mean: float, p: Array, out: Array
 ) -> bool:
-    """Whether the centre reaches the target, or nothing does; then the answer is written."""
+    """Whether the centre reaches the target, or nothing does; then the answer is written.
+
+    rise: how far the target is above the mean.
+    """
     if target > top:
         for i in range(q.size):
             p[i] = np.nan
         exact(out, np.inf, np.nan, np.inf)
         return True
-    if spread == 0.0 or aim <= mean:
+    if spread == 0.0 or rise <= 0.0:
         copy(q, p)
         exact(out, 0.0, top + spread * mean, 0.0)
         return True
@@ -94,8 +97,8 @@ def conclude(
     """Write an answer and judge it; value, short (what pᵀf lacks) and multiplier are those of g.
 
     The multiplier times the rounding of the losses is all that a radius can be known to. A bound above the
-    radius, which p refutes, is off by rounding: it is given less by twice what is seen of that, and if those are
-    not just its last digits, by the rounding of the losses.
+    radius, which p refutes, is off by rounding: it is given less by twice what is seen of that, and by the
+    rounding of the losses if those are not just its last digits.
     """
     scale = 1.0 / spread
     rounding = ULPS * (1.0 + abs(top) * scale)
@@ -137,7 +140,7 @@ def rows_of(most: Callable[..., float], answer: Callable[..., None], name: str) 
             scale = 1.0 / spread if spread > 0.0 else 0.0
             aim = (target[b] - top) * scale
             mean, square, mass, rest = moments(f, q, top, scale)
-            if answered_at_once(q, target[b], top, spread, aim, mean, P[b], out[b]):
+            if answered_at_once(q, target[b], top, spread, aim - mean, mean, P[b], out[b]):
                 continue
             limit = most(mass, rest)
             if aim >= 0.0:
@@ -426,7 +429,7 @@ def solve_total_variation(
     scale = 1.0 / spread if spread > 0.0 else 0.0
     aim = (target - top) * scale
     most = gains(f, q, top, scale, gain)
-    if answered_at_once(q, target, top, spread, aim, -most, p, out):
+    if answered_at_once(q, target, top, spread, aim + most, -most, p, out):
         return
     # 2. The threshold below which all mass moves, and the share that moves at it.
     need = aim + most
