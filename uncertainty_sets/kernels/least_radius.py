@@ -108,8 +108,9 @@ def conclude(
     proved = proved and multiplier * short <= max(PROMISE * radius, known)
     if gap < 0.0:
         less = max(-2.0 * gap, multiplier * rounding if gap < -FEASIBLE * radius else 0.0)
-        lower, gap = max(lower - less, 0.0), min(gap + less, max(radius, 0.0))
-    out[RADIUS], out[LOWER], out[RADIUS_GAP] = max(radius, 0.0), lower, gap
+        lower, gap = lower - less, gap + less
+    radius = max(radius, 0.0)
+    out[RADIUS], out[LOWER], out[RADIUS_GAP] = radius, max(lower, 0.0), min(gap, radius)
     out[RADIUS_VALUE], out[MULTIPLIER], out[PASSES] = top + spread * value, multiplier * scale, passes
     out[RADIUS_STATUS] = OK if proved else NOT_SOLVED
 
