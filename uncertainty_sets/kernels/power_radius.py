@@ -52,7 +52,7 @@ from uncertainty_sets.kernels.tilt import moments, totals
 
 PASSES = 100
 AIM = 1e-15  # how near to the target, over the distance that is measured: from the mean or from the top
-NEAR = 16.0 * ULPS / PROMISE  # of the spread: a target nearer to the mean takes its digits from d
+NEAR = ULPS / PROMISE  # of the spread: a target nearer to the mean takes its digits from d
 TINY = 1e-290  # of q: p may have become 0 by underflow there, where D of k <= 0 is infinite
 
 
