@@ -82,8 +82,9 @@ class LeastRadius:
 
     Attributes:
         radius: the least radius; infinite if no radius reaches the target (`reached` says so).
-        lower_bound: no radius below this one reaches the target, by the multiplier alone.
-        gap: radius - lower_bound, computed before both are rounded. Never clipped.
+        lower_bound: no radius below this one reaches the target, by the multiplier alone; if rounding takes
+            that above the radius, which p refutes, less by such rounding.
+        gap: radius - lower_bound, computed before both are rounded. Never negative.
         p: a distribution within `radius` that reaches the target, up to rounding or what 1e-9 of the radius
             is worth; NaN if there is none.
         value: pᵀf.
