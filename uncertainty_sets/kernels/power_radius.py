@@ -23,7 +23,7 @@ import numpy as np
 
 from uncertainty_sets.arrays import Array, Matrix, Vector
 from uncertainty_sets.kernels.cressie_read import HIGHEST, LITTLE, most_of
-from uncertainty_sets.kernels.jit import entry, kernel
+from uncertainty_sets.kernels.jit import entry, kernel, summing
 from uncertainty_sets.kernels.layout import (
     LOWER,
     MULTIPLIER,
@@ -48,7 +48,7 @@ from uncertainty_sets.kernels.power_sums import (
     write_top,
 )
 from uncertainty_sets.kernels.scan import scan
-from uncertainty_sets.kernels.tilt import moments, totals
+from uncertainty_sets.kernels.tilt import EPS, moments, totals
 
 PASSES = 100
 AIM = 1e-15  # how near to the target, over the distance that is measured: from the mean or from the top
@@ -167,6 +167,17 @@ def pole(
     return (weight**power * r - 1.0) / (power * slope), value
 
 
+@summing
+def rise_of(f: Array, q: Array, target: float, scale: float) -> float:
+    """How far the target is above the mean; 0 if that is rounding."""
+    rise, size = 0.0, 0.0
+    for i in range(f.size):
+        d = q[i] * ((target - f[i]) * scale)
+        rise += d
+        size += abs(d)
+    return rise if rise > 4.0 * EPS * size else 0.0
+
+
 @kernel
 def logarithm(d: float, h: float, u: float, base: float, v: float, there: float) -> float:
     """Log of b over b at the target; b = base + v·h, or 1 + u·d in units of that at the target."""
@@ -278,9 +289,8 @@ def solve_near(
     else:
         radius = measured(q, p, power)
     price = u / slope * (1.0 + power * slope * lower)
-    conclude(
-        out, target, spread, radius, lower, radius - lower, value, -value, total, price, passes
-    )  # fmt: skip
+    gap = abs(radius - lower)  # a bound above the radius is less by twice that, which is rounding of d alone
+    conclude(out, target, spread, radius, radius - gap, gap, value, -value, total, price, passes)
 
 
 @kernel
@@ -297,7 +307,7 @@ def solve(f: Array, q: Array, target: float, power: float, p: Array, out: Array)
     mean, square, mass, rest = moments(f, q, top, scale)
     rise = aim - mean
     if rise < NEAR:
-        rise = -totals(f, q, target, scale, 0.0)[0]
+        rise = rise_of(f, q, target, scale)
     if answered_at_once(q, target, top, spread, rise, mean, p, out):
         return
     if aim >= 0.0:
