@@ -103,12 +103,12 @@ def test_a_run_folder_keeps_its_old_result_when_the_disk_is_full(monkeypatch, tm
 
 def test_a_killed_run_is_continued_not_started_again(tmp_path):
     folder = RunFolder(tmp_path)
-    with pytest.raises(InvalidSetting, match="start again with .*--force"):
+    with pytest.raises(InvalidSetting, match=r"start again with .*--force"):
         folder.check(RESULT)
     (folder / CHECKPOINT).touch()
-    with pytest.raises(InvalidSetting, match="continue with: fdro resume") as caught:
+    with pytest.raises(InvalidSetting, match=r"continue with: fdro resume") as caught:
         folder.check(RESULT)
     assert "--force" not in str(caught.value)
     (folder / CHECKPOINT).unlink()
-    with pytest.raises(InvalidSetting, match="start again with .*--force"):
+    with pytest.raises(InvalidSetting, match=r"start again with .*--force"):
         folder.check(CHECKPOINT)
