@@ -24,6 +24,8 @@ from uncertainty_sets.registry import instead, nearest
 SEPARATORS = ",;\t "
 LOSS_COLUMNS = ("loss", "losses")
 _COMMA = re.compile(r"^([-+]?\d+),(\d+)$")
+_POINT = re.compile(r"[-+]?\d*\.\d+$")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?$")
 
 
 class Table:
@@ -44,15 +46,18 @@ class Table:
         reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         self.rows: list[list[str]] = []
         self.lines: list[int] = []
+        self._written: list[list[str]] = []  # the rows before decimal commas became points
         try:
             for row in reader:
                 cells = [cell.strip() for cell in row]
                 if separator == " ":
                     cells = [cell for cell in cells if cell]
+                written = cells
                 if separator == ";":  # as spreadsheets write where the comma is the decimal point
                     cells = [_COMMA.sub(r"\1.\2", cell) for cell in cells]
                 if any(cells):
                     self.rows.append(cells)
+                    self._written.append(written)
                     self.lines.append(reader.line_num)
         except csv.Error as error:
             raise InvalidData(f"{origin}, line {reader.line_num}: {error}") from error
@@ -61,6 +66,7 @@ class Table:
         self.header: list[str] | None = None
         if _is_header(self.rows):
             self.header, self.rows, self.lines = self.rows[0], self.rows[1:], self.lines[1:]
+            del self._written[0]
             if not self.rows:
                 raise InvalidData(f"{origin} has a header and no rows below it")
             twice = next((name for name in self.header if self.header.count(name) > 1), None)
@@ -72,6 +78,10 @@ class Table:
                 raise InvalidData(
                     f"{origin}, line {line} has {len(row)} cells, and the first line has {self.width}"
                 )
+
+        self._has_commas = separator == ";" and any(
+            _COMMA.match(cell) for row in self._written for cell in row
+        )
 
     def names(self) -> list[str]:
         """The columns' names; their numbers from 0 if there is no header."""
@@ -96,12 +106,46 @@ class Table:
     def numbers(self, column: str, hint: str = "") -> Array:
         """A column of numbers; the error names the first cell that is not one, and ends with the hint."""
         cells = self.text(column)
+        if unclear := self.unclear(column):
+            raise InvalidData(unclear)
         try:
             return np.array(cells, dtype=np.float64)
         except ValueError:
             bad = next(place for place, cell in enumerate(cells) if not is_number(cell))
             shown = f"{cells[bad]!r} is not a number" if cells[bad] else "the cell is empty"
             raise InvalidData(f"{self.cell(bad, column)}: {shown}{hint}") from None
+
+    def unclear(self, column: str) -> str:
+        """What is wrong with the first number whose point may stand between thousands; "" if none may.
+
+        Only where commas are decimal: `1.200` is 1200 to who wrote `1,5` in another cell.
+
+        >>> Table("worker;loss\\nA;0,5\\nB;1.200\\n", "losses.csv").unclear("loss")
+        "losses.csv, line 3, column 'loss': '1.200' could be 1200 or 1.2: remove points between thousands \
+(1200), or write 1,2"
+        """
+        if not self._has_commas:
+            return ""
+        place = self.place(column)
+        cells = [row[place] for row in self._written]
+        mixed = any(map(_COMMA.match, cells))
+        for row, cell in enumerate(cells):
+            whole = cell.replace(".", "")
+            if _THOUSANDS.match(cell):
+                what = f"has points between thousands: write {whole}"
+                if "," not in cell and cell.count(".") == 1:
+                    comma = f"{float(cell):g}".replace(".", ",")
+                    what = (
+                        f"could be {whole} or {float(cell):g}: remove points between thousands ({whole}), or "
+                        f"write {comma}"
+                    )
+            elif mixed and _POINT.match(cell):
+                comma = cell.replace(".", ",")
+                what = f"has a decimal point, and other cells of the column a comma: write {comma}"
+            else:
+                continue
+            return f"{self.cell(row, column)}: {cell!r} {what}"
+        return ""
 
     def first_gap(self, column: str, is_gap: Callable[[str], bool]) -> InvalidData | None:
         """The error for the first cell of a column that stands for a missing value; None if there is none."""

@@ -10,7 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from fdro_core.errors import InvalidSetting
-from fdro_core.protocol.settings import REQUIRED, Checked, Number, check_setting, documented, setting
+from fdro_core.protocol.settings import (
+    REQUIRED,
+    Checked,
+    Number,
+    WorkerNumber,
+    check_setting,
+    documented,
+    setting,
+)
 from uncertainty_sets.arrays import Array
 
 BLOCK = 4096  # delays are drawn in blocks: one at a time costs as much as a small gradient
@@ -90,7 +98,9 @@ class Trace:
 class Straggler(Checked):
     """Worker `worker` is `factor` times slower for steps sent in [start, end)."""
 
-    worker: int
+    worker: int = setting(
+        REQUIRED, WorkerNumber(), "the worker's number, from 0 in the order of the problems"
+    )
     factor: float = setting(REQUIRED, Number(), "how many times slower")
     start: float = setting(0.0, Number(-inf), "seconds at which it begins")
     end: float = setting(inf, Number(-inf, finite=False), "seconds at which it ends")
@@ -101,7 +111,9 @@ class Straggler(Checked):
 class Crash(Checked):
     """Worker `worker` is lost in [at, until), with the step under way. By default it never returns."""
 
-    worker: int
+    worker: int = setting(
+        REQUIRED, WorkerNumber(), "the worker's number, from 0 in the order of the problems"
+    )
     at: float = setting(REQUIRED, Number(inclusive=True), "seconds at which it is lost")
     until: float = setting(inf, Number(finite=False), "seconds at which it is back")
 

@@ -80,6 +80,23 @@ class Whole(Rule):
 
 
 @dataclass(frozen=True)
+class WorkerNumber(Rule):
+    """The number of a worker; that there are so many is checked where they are known."""
+
+    def allows(self, value: Any, workers: int) -> bool:
+        """Whether it is an int."""
+        return is_whole(value)
+
+    def needs(self, workers: int) -> str:
+        """Where the numbers come from."""
+        return "a worker's number, counted from 0 in the order of the problems (in a run file: of the names)"
+
+    def plain(self, value: Any) -> int:
+        """An int."""
+        return int(value)
+
+
+@dataclass(frozen=True)
 class WorkerCount(Rule):
     """A number of workers, 1..N; with `all_but` fewer by so many, and at least 1."""
 

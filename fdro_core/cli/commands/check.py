@@ -73,6 +73,6 @@ def _say_columns(output: Output, learnt: Preparation) -> None:
         lost = ", ".join(f"{name or 'no worker'} {rows}" for name, rows in learnt.dropped.items())
         output.say(f"left out for a gap: {sum(learnt.dropped.values())} rows ({lost})\n")
     output.say(
-        "`fdro train` has all data at hand. Between sites, each would have to tell of its training samples: "
-        f"{learnt.leaves()}.\n"
+        "This run reads all sites' data in one place; if they stayed at the sites, each would send these "
+        f"sums of its training samples: {learnt.leaves()}.\n"
     )

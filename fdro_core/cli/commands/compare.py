@@ -81,9 +81,11 @@ def show(
     output: Output, names: list[str], differ: dict[str, list[Any]], results: list[dict[str, Any]]
 ) -> None:
     """Print settings that differ, figures, and test accuracies by worker if the workers are the same."""
+    from fdro_core.cli.runs import comparing
+
     listing = table("", *names)
     for key, values in differ.items():
-        listing.add_row(key, *("–" if value is None else str(value) for value in values))
+        listing.add_row(key, *(comparing.field_text(key, value) for value in values))
     if differ:
         listing.add_section()
     for key in COMPARED:

@@ -49,6 +49,13 @@ stragglers = [{ worker = 3, factor = 20.0 }]
 folder = "run"
 """
 
+RULES = {
+    "time": ("seconds", "raise"),
+    "target loss": ("loss", "lower"),
+    "stationary": ("stationary", "lower"),
+}
+"""The field of [stop] by the reason why a run ended, and what to do with it for the run to go on."""
+
 
 @command("Training", "fdro train --example > run.toml", "fdro train run.toml --against fed-avg", place=30)
 def train(
@@ -188,6 +195,10 @@ def convergence(folder: str, numbers: dict[str, Any]) -> str:
 
     if numbers["stop_reason"] in {CONVERGED, STOPPED}:
         return ending(numbers["stop_reason"], numbers["iterations"], numbers["planned"])
+    if numbers["stop_reason"] == "interrupted":  # the next line says how to continue
+        return "not converged"
+    if rule := _rule(folder, numbers["stop_reason"]):
+        return rule
     if not numbers["algorithm"].get("tolerance"):
         return "not checked for convergence: " + (
             "tolerance is 0"
@@ -196,6 +207,19 @@ def convergence(folder: str, numbers: dict[str, Any]) -> str:
         )
     line = outside.command("fdro", "resume", folder, "--iterations", 2 * numbers["planned"])
     return f"not converged; continue with: {line}"
+
+
+def _rule(folder: str, stop_reason: str) -> str:
+    """Which rule of the run file ended a run, and how to go on; "" if none did."""
+    from fdro_core.cli.runs.comparing import fields_of
+    from fdro_core.cli.runs.folder import RunFolder
+
+    if stop_reason not in RULES:
+        return ""
+    (field, change), run = RULES[stop_reason], RunFolder(Path(folder))
+    value = fields_of(run)[f"stop.{field}"]
+    line = outside.command("fdro", "resume", folder)
+    return f"stopped at stop.{field} = {value}; to go on {change} it in {run.run_file}, then: {line}"
 
 
 def headline(numbers: dict[str, Any]) -> str:

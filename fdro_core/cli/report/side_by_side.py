@@ -42,9 +42,10 @@ from fdro_core.cli.report.page import (
     sentence,
 )
 from fdro_core.cli.report.run import Run
-from fdro_core.cli.runs.comparing import TIE, differences, fields_of, in_words, judge
+from fdro_core.cli.runs.comparing import TIE, differences, field_text, fields_of, in_words, judge
 from fdro_core.cli.runs.folder import RunFolder
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
+from fdro_core.errors import InvalidSetting
 from uncertainty_sets.registry import join_names
 
 COMPARED = ("test_accuracy", "loss", "weight")
@@ -53,7 +54,11 @@ COMPARED = ("test_accuracy", "loss", "weight")
 
 def build_side_by_side(folders: Sequence[RunFolder]) -> str:
     """The page of several runs as text."""
-    short = [folder.path.resolve().name for folder in folders]
+    whole_paths = [folder.path.resolve() for folder in folders]
+    twice = next((folder for folder in folders if whole_paths.count(folder.path.resolve()) > 1), None)
+    if twice is not None:
+        raise InvalidSetting(f"{twice} is given twice: name each run once")
+    short = [path.name for path in whole_paths]
     names = short if len(set(short)) == len(short) else [str(folder) for folder in folders]
     runs = [Run.read(folder, name) for folder, name in zip(folders, names, strict=True)]
     whole, by_worker = overlaid(runs), worker_panels(runs)
@@ -113,8 +118,7 @@ def _settings(folders: Sequence[RunFolder], names: list[str]) -> str:
     if not differ:
         return "<p>None.</p>"
     rows = [
-        [escape(key), *("–" if value is None else escape(str(value)) for value in values)]
-        for key, values in differ.items()
+        [escape(key), *(escape(field_text(key, value)) for value in values)] for key, values in differ.items()
     ]
     return plain_table(["", *map(escape, names)], rows)
 
@@ -197,8 +201,8 @@ def _workers(runs: list[Run]) -> str:
     rows = [_row(runs, keys, j) for j in range(len(names))[:ROWS]]
     left = f"<p>The first {ROWS} of {len(names)} workers.</p>" if len(names) > ROWS else ""
     return (
-        f'{left}<table class="cards"><thead><tr><th>worker</th>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table>"
+        f'{left}<div class="scroll"><table class="cards"><thead><tr><th>worker</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
         f'<p class="soft">{INTERVALS if "test_accuracy" in keys else ""}Bold: the worst worker of each run. '
         "–: unknown, or the worker did not answer.</p>"
     )

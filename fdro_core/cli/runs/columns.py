@@ -208,6 +208,8 @@ def _is_words(table: Table, name: str) -> bool:
 
 def _numbers(table: Table, name: str, missing: str, words: list[str]) -> tuple[Array, Column, str]:
     cells = table.text(name)
+    if unclear := table.unclear(name):
+        return np.zeros(len(cells)), Column(name), unclear
     try:
         values = np.array(cells, dtype=np.float64)
     except ValueError:

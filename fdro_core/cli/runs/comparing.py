@@ -15,6 +15,7 @@ from typing import Any
 
 from fdro_core.cli.runs.fields import read_source
 from fdro_core.cli.runs.folder import RunFolder
+from fdro_core.cli.runs.run_file import USUAL_ALGORITHM
 from fdro_core.cli.runs.summary import FIGURES
 
 CONFIDENCE = 0.95
@@ -47,6 +48,17 @@ def differences(settings: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
         for key in dict.fromkeys(key for each in settings for key in each)
         if len({repr(each.get(key)) for each in settings}) > 1 and not key.startswith("output.")
     }
+
+
+def field_text(key: str, value: Any) -> str:
+    """A field as text; a dash if a run file is without it, but the algorithm's name has a default.
+
+    >>> field_text("set.radius", 0.1), field_text("set.radius", None), field_text("algorithm.name", None)
+    ('0.1', '–', 'aspire-models (default)')
+    """
+    if value is None:
+        return f"{USUAL_ALGORITHM} (default)" if key == "algorithm.name" else "–"
+    return str(value)
 
 
 def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
@@ -212,10 +224,10 @@ def in_words(each: Difference) -> str:
     interval = ""
     if each.low is not None and each.high is not None:
         interval = f"{CONFIDENCE:.0%} interval {shown(each.low)} to {shown(each.high)}, ".replace("%", " %")
-    amount = f"{shown(abs(each.difference))}{unit}"
-    return (
-        f"{FIGURES[each.measure][0]}: {each.first} is {amount} {side} {each.second} ({interval}{each.source})"
-    )
+    amount = f"{shown(abs(each.difference))}{unit} {side}"
+    if shown(abs(each.difference)) == shown(0.0):
+        amount = "equal to"
+    return f"{FIGURES[each.measure][0]}: {each.first} is {amount} {each.second} ({interval}{each.source})"
 
 
 def paired_interval(differences: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:

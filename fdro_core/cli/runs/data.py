@@ -164,6 +164,8 @@ def _from_table(section: Section, table: Table, worker: str, label: str) -> Samp
     read, mistakes = read_features(table, chosen, categorical, missing)
     if not all(map(section.sound, ("features", "categorical", "missing"))):
         mistakes, sound = [], False  # cells may be right once those are
+    if unclear := table.unclear(label):
+        mistakes.append(InvalidData(unclear))
     owners, labels = table.text(worker), table.text(label)
     kept = np.ones(len(owners), dtype=np.bool_)
     if missing == DROP:

@@ -119,6 +119,11 @@ class RunFolder:
                 continue
             if name in {RUN_FILE, ORIGIN}:
                 raise InvalidSetting(f"{self} has no {name}: it is not the folder of a run")
+            if name != CHECKPOINT and os.path.isfile(self / CHECKPOINT):
+                raise InvalidSetting(
+                    f"{self} has no {name}: the run was stopped before it ended; continue with: "
+                    f"{command('fdro', 'resume', self)}"
+                )
             raise InvalidSetting(
                 f"{self} has no {name}: the run ended before one was written; start again with "
                 f"`{command('fdro', 'train', f'{self}/{self.run_file.name}', '--output', self, '--force')}`"

@@ -25,7 +25,7 @@ from fdro_core.protocol.engine import ENGINES
 from fdro_core.protocol.settings import check_settings
 from uncertainty_sets.base import UncertaintySet
 from uncertainty_sets.errors import UnknownName
-from uncertainty_sets.registry import Registry, is_reference, join_names
+from uncertainty_sets.registry import Registry, instead, is_reference, join_names
 
 USUAL_ALGORITHM, FOLDER = "aspire-models", "run"
 """The algorithm and the output folder if a run file names none."""
@@ -85,11 +85,11 @@ def load(
     top.finish()
     output = source.attempt(_output, parts["output"], base)
     algorithm = source.attempt(_algorithm, parts["algorithm"], base)
-    engine = source.attempt(_engine, parts["engine"], base)
     stops = source.attempt(_stops, parts["stop"])
     chosen = source.attempt(_set_class, parts["set"], base)
     samples = source.attempt(load_data, parts["data"], base)
     workers = source.attempt(make_workers, parts["model"], samples, base)
+    engine = source.attempt(_engine, parts["engine"], base, [] if workers is None else workers.names)
     made = None
     if workers is not None and chosen is not None:
         made = source.attempt(_set, parts["set"], chosen, workers, base)
@@ -192,7 +192,8 @@ def _check_method(section: Section, name: str, cls: type[Any]) -> None:
             section.source.note(section.error(message, field))
 
 
-def _engine(section: Section, folder: Path) -> tuple[str, Any]:
+def _engine(section: Section, folder: Path, names: list[str]) -> tuple[str, Any]:
+    """The engine; `names` are those of the workers, empty if the samples have mistakes."""
     name = section.read("name", str, "virtual")
     with section.at("name"):
         name, cls = find_class(ENGINES, name, folder)
@@ -206,9 +207,22 @@ def _engine(section: Section, folder: Path) -> tuple[str, Any]:
             given["delays"] = made if isinstance(value, list) else made[0]
     for field, fault in (("stragglers", Straggler), ("crashes", Crash)):
         if field in known and field in section.values:
-            faults = [section.source.attempt(each.make, fault) for each in section.sections(field)]
+            faults = [section.source.attempt(_fault, each, fault, names) for each in section.sections(field)]
             given |= {field: faults} if None not in faults else {}
     return name, section.make(cls, **given)
+
+
+def _fault(section: Section, fault: type[Any], names: list[str]) -> Any:
+    """A straggler or crash, of a worker by its number or its name."""
+    given = section.values.get("worker")
+    if not isinstance(given, str):
+        return section.make(fault)
+    name = section.read("worker", str)
+    if names and name not in names:
+        raise section.error(f"no worker is called {name!r}{instead(name, names, 'There are')}", "worker")
+    if names.count(name) > 1:
+        raise section.error(f"several workers are called {name!r}: write a number, from 0", "worker")
+    return section.make(fault, worker=names.index(name) if names else 0)
 
 
 def _check_faults(section: Section, workers: int) -> None:

@@ -218,6 +218,32 @@ def test_a_table_as_spreadsheets_write_it_elsewhere():
     np.testing.assert_array_equal(north[:, 0], [1.5, -2.25])
 
 
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ("1.200", "'1.200' could be 1200 or 1.2: remove points between thousands (1200), or write 1,2"),
+        ("-2.701", "'-2.701' could be -2701 or -2.701: remove points between thousands (-2701)"),
+        ("1.234,5", "'1.234,5' has points between thousands: write 1234,5"),
+        ("1.234.567", "'1.234.567' has points between thousands: write 1234567"),
+        ("0.25", "'0.25' has a decimal point, and other cells of the column a comma: write 0,25"),
+    ],
+)
+def test_points_between_thousands_are_never_read_as_decimal(cell, told):
+    rows = "site;size;ill\nnorth;1,5;0\nnorth;{};1\nsouth;3;0\nsouth;4,125;1\n"
+    words = " ".join(complaint(csv=rows.format(cell)).split())
+    assert told in words
+    assert "line 3, column 'size'" in words
+    by_label = rows.replace("ill", "SIZE").replace("size", "ill").replace("SIZE", "size")
+    if cell != "0.25":
+        assert told in " ".join(complaint(csv=by_label.format(cell)).split())
+
+
+def test_points_are_decimal_where_no_comma_is():
+    csv = "site;size;ill\nnorth;1.200;0\nnorth;2.5;1\nsouth;3;0\nsouth;4;1\n"
+    _, (north, _) = inputs("standardise = false\ntest_fraction = 0.0", csv)
+    np.testing.assert_array_equal(north[:, 0], [1.2, 2.5])
+
+
 def test_files_of_the_wrong_kind():
     prepare()
     Path("ward.csv").write_bytes(CSV.encode("utf-8") + "Süd,1,a,1,no\n".encode("cp1252"))

@@ -100,7 +100,7 @@ def test_the_command_names_no_winner_in_a_tie():
     fdro("train", "run.toml", "-o", "again", "-q")
     told = fdro("compare", "run", "again").stdout
     assert "no difference beyond noise for the worst worker: run, again" in told
-    assert "test accuracy, worst worker: run is 0.0 points above again (95 % interval -" in told
+    assert "test accuracy, worst worker: run is equal to again (95 % interval -" in told
     assert "best for" not in told
     assert fdro("compare", "run", "again", "-q").stdout.startswith("no difference beyond noise")
     answer = asked("compare", "run", "again")

@@ -331,6 +331,18 @@ def test_a_run_without_reports_or_tests_has_a_page(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("place")
+def test_runs_side_by_side_are_different_and_defaults_are_named():
+    Path("run.toml").write_text(RUN_FILE.replace("iterations = 120", "iterations = 5"))
+    fdro("train", "run.toml", "-q", "--against", "fed-avg")
+    assert "run is given twice" in fdro("report", "run", "run-fed-avg", "./run", code=2).stderr
+    fdro("report", "run", "run-fed-avg")
+    page = Path("side-by-side.html").read_text()
+    assert "aspire-models (default)" in page
+    assert '<div class="scroll"><table class="cards">' in page
+    assert "aspire-models (default)" in fdro("compare", "run", "run-fed-avg").stdout
+
+
+@pytest.mark.usefixtures("place")
 def test_open_says_when_there_is_no_browser(monkeypatch):
     import webbrowser
 

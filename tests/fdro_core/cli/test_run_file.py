@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fdro_core import AspireEase, AspireModels, baselines
+from fdro_core import AspireEase, AspireModels, Straggler, baselines
 from fdro_core.baselines import FedAvg
 from fdro_core.cli.runs import run_file
 from fdro_core.errors import InvalidSetting
@@ -52,6 +52,8 @@ pytestmark = pytest.mark.usefixtures("place")
         ("seed = 3", 'delays = { law = "constant", seconds = -1 }', 15, "must be a finite number > 0"),
         ("seed = 3", "lost = 2.0", 15, "engine.lost: VirtualEngine.lost must be a chance in [0, 1)"),
         ("worker = 0", "worker = 7", 16, "engine.stragglers[0].worker: there are workers 0 to 2, got 7"),
+        ("worker = 0", 'worker = "w9"', 16, "no worker is called 'w9'"),
+        ("worker = 0", "worker = 0.5", 16, "worker: must be a whole number, got 0.5"),
         ("factor", "facter", 16, "engine.stragglers[0].facter: "),
         ("[engine]", "[engin]", 14, "a run file has no table [engin]; did you mean 'engine'?"),
         ("[engine]", "[stop]\nstationary = -1\n[engine]", 15, "stop.stationary: StopWhenStationary.epsilon"),
@@ -140,7 +142,7 @@ active_workers = 0
 active_workrs = 2
 
 [engine]
-stragglers = [{ worker = "w0", factor = 20 }, { worker = 9, factor = 20 }]
+stragglers = [{ worker = "w9", factor = 20 }, { worker = 9, factor = 20 }]
 delays = { law = "lognormal" }
 
 [stop]
@@ -184,3 +186,10 @@ def test_several_mistakes_are_one_error():
     assert [each.line for each in caught.value.mistakes] == sorted(
         each.line for each in caught.value.mistakes
     )
+
+
+def test_a_straggler_by_its_name():
+    Path("run.toml").write_text(RUN_FILE.replace("worker = 0", 'worker = "w1"'))
+    assert run_file.load(Path("run.toml")).engine.stragglers[0].worker == 1
+    with pytest.raises(InvalidSetting, match=r"Straggler\.worker must be a worker's number, counted from 0"):
+        Straggler("Dresden", factor=10.0)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fdro_core import AspireModels, resume
-from fdro_core.cli.runs.folder import RunFolder
-from fdro_core.errors import FileNotWritten, ObserverFailed
+from fdro_core.cli.runs.folder import CHECKPOINT, RESULT, RunFolder
+from fdro_core.errors import FileNotWritten, InvalidSetting, ObserverFailed
 from fdro_core.observers import HistoryFile, read_history
 from tests.fdro_core.helpers import middle_box, softmax_problems
 from tests.fdro_core.test_checkpoint_files import N, arrays_of, full, half, save
@@ -99,3 +99,16 @@ def test_a_run_folder_keeps_its_old_result_when_the_disk_is_full(monkeypatch, tm
         assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == content
         assert np.array_equal(arrays_of(tmp_path / "result.npz")["w"], np.ones(2))
         assert sorted(os.listdir(tmp_path)) == ["result.json", "result.npz"]
+
+
+def test_a_killed_run_is_continued_not_started_again(tmp_path):
+    folder = RunFolder(tmp_path)
+    with pytest.raises(InvalidSetting, match=r"start again with .*--force"):
+        folder.check(RESULT)
+    (folder / CHECKPOINT).touch()
+    with pytest.raises(InvalidSetting, match=r"continue with: fdro resume") as caught:
+        folder.check(RESULT)
+    assert "--force" not in str(caught.value)
+    (folder / CHECKPOINT).unlink()
+    with pytest.raises(InvalidSetting, match=r"start again with .*--force"):
+        folder.check(CHECKPOINT)

@@ -90,6 +90,18 @@ def test_a_run_that_has_not_converged_says_so():
         assert f"not checked for convergence: {words}" in fdro("train", "run.toml", "--force").stdout
 
 
+def test_a_run_that_a_rule_ended_names_the_rule():
+    text = TO_THE_END.replace("tolerance = 0.0", "tolerance = 1e-9") + "\n[stop]\nseconds = 5\n"
+    Path("run.toml").write_text(text)
+    printed = fdro("train", "run.toml").stdout
+    told = "stopped at stop.seconds = 5; to go on raise it in run/run.toml, then: fdro resume run\n"
+    assert told in printed
+    assert "--iterations" not in printed
+    before = json.loads(Path("run/result.json").read_text())["iterations"]
+    Path("run/run.toml").write_text(text.replace("seconds = 5", "seconds = 10"))
+    assert asked(*told.split()[-2:])["iterations"] > before
+
+
 def model_accuracy(arrays):
     """The saved model on the file it came from, by the recipe of docs/cli.md."""
     rows = [line.split(",") for line in Path("samples.csv").read_text().splitlines()[1:]]
@@ -312,7 +324,7 @@ from fdro_core.cli.app import app
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_leaves_a_checkpoint():
     Path("run.toml").write_text(TO_THE_END.replace("iterations = 120", "iterations = 100_000_000"))
-    line, environment = command("train", "run.toml", "--quiet")
+    line, environment = command("train", "run.toml")
     # A shell in the background may have SIGINT ignored, and children inherit that.
     line = [line[0], "-c", f"{HEED}sys.argv[0] = 'fdro'; app()", *line[3:]]
     process = subprocess.Popen(
@@ -323,11 +335,12 @@ def test_ctrl_c_leaves_a_checkpoint():
         while process.poll() is None and not (history.exists() and history.stat().st_size > 5_000):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=120)
+        shown, told = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 130, told
     assert "continue with: fdro resume run" in told
+    assert "--iterations" not in shown
     stopped = json.loads(Path("run/result.json").read_text())
     assert stopped["stop_reason"] == "interrupted"
     reached = snapshot.read("run/checkpoint.npz")["master"]["iteration"]
