@@ -114,16 +114,17 @@ class WorstCase:
     def vjp(
         self,
         p: ArrayLike | None = None,
-        value: ArrayLike | None = None,
         *,
-        wrt: Collection[str] | None = None,
+        value: ArrayLike | None = None,
+        wrt: str | Collection[str] | None = None,
     ) -> dict[str, Any]:
         """Return the gradient of uᵀp + v·value by the losses and by every parameter: the transpose of `jvp`.
 
         Args:
             p: u, of p's shape; None for 0.
             value: v, a number, or one per row; None for 0.
-            wrt: the parameters that are wanted beside the losses; None for all. ``wrt=()`` is faster.
+            wrt: the parameters that are wanted beside the losses, or one name; None for all. ``wrt=()`` is
+                faster, and with `value` alone it works for every set: the pull on the losses is then v·p.
 
         >>> from uncertainty_sets import KL
         >>> gradient = KL([0.5, 0.3, 0.2], 0.1).worst_case([1.0, 2.0, 4.0]).vjp(value=1.0)
