@@ -87,9 +87,9 @@ def face_of(oracle: Oracle, names: Names, losses: Any, parameters: Sequence[Any]
 def refuse(oracle: Oracle, what: str) -> BackendUnsuitable:
     """The error for derivatives that are not known."""
     return BackendUnsuitable(
-        f"robust_loss over {type(oracle).__name__} has first derivatives only, and {what} needs the "
-        "derivatives of its worst case, which are not known. Treat worst_case_weights(losses, set).detach() "
-        "as constant weights if that is what you mean"
+        f"over {type(oracle).__name__} robust_loss has first derivatives only and worst_case_weights none: "
+        f"{what} needs those of its worst case, which are not known. Treat "
+        "worst_case_weights(losses, set).detach() as constant weights if that is what you mean"
     )
 
 
