@@ -302,6 +302,20 @@ def test_the_best_case_is_the_worst_of_the_opposite():
         KL(Q, 0.1).best_case([1.0, np.nan, 0.0])
 
 
+def test_the_best_case_speaks_of_the_losses_that_were_given():
+    with pytest.raises(InvalidInput, match=r"losses\[1\] = inf"):
+        KL(np.full(4, 0.25), 0.1).best_case([0.0, np.inf, 1.0, 2.0])
+    f, ball = np.arange(1000.0), KL(np.full(1000, 1e-3), 0.1)
+    best, rows = ball.best_case(f), ball.best_case([f, -f])
+    assert repr(best).startswith("BestCase(value=")
+    assert repr(rows).startswith("BestCase(2 rows of 1000, ")
+    assert max(len(repr(best)), len(repr(rows))) < 200
+    with pytest.raises(AttributeError, match=r"'vjp': take worst_case\(-losses\)"):
+        best.vjp
+    with pytest.raises(InvalidInput, match=r"got BestCase; in place of best_case\(losses\) take worst_case"):
+        ball.worst_case(f, warm_start=best)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_set_made_again_has_the_same_centre(seed):
     """A second division by the sum moves it by an ulp, which a spread of 1e-200 magnifies."""
