@@ -21,6 +21,7 @@ from fdro_core.estimators.settings import (
     accuracy_score,
     check_classification_targets,
     compute_sample_weight,
+    threadpool_limits,
     validate_data,
 )
 from fdro_core.problems.softmax import SoftmaxRegression
@@ -188,11 +189,12 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
             weight = by_class if weight is None else weight * by_class
         X, y, group, weight = self._arrange(X, y, groups, weight)
         labels = np.searchsorted(self.classes_, y)
-        task, model = self._train(X, labels, group, weight, self._worker)
-        right = _label(model.scores(X, group)) == labels
-        self.group_accuracies_ = task.problem.means(right.astype(np.float64))
-        if self.pooling_ == 0.0:
-            self._warn_if_lost(task, model.scores(X, group), right, labels, group)
+        with threadpool_limits(1, "blas"):  # in small products more threads only wait
+            task, model = self._train(X, labels, group, weight, self._worker)
+            right = _label(model.scores(X, group)) == labels
+            self.group_accuracies_ = task.problem.means(right.astype(np.float64))
+            if self.pooling_ == 0.0:
+                self._warn_if_lost(task, model.scores(X, group), right, labels, group)
         self.coef_, self.intercept_ = _as_scikit_learn(model.shared)
         self.group_coef_: Any = None
         self.group_intercept_: Any = None

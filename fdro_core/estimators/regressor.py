@@ -17,7 +17,7 @@ from fdro_core.estimators.groups import GroupedRegression
 from fdro_core.estimators.held_out import Measured
 from fdro_core.estimators.labels import take_columns
 from fdro_core.estimators.pooling import Task
-from fdro_core.estimators.settings import RegressorMixin, r2_score, validate_data
+from fdro_core.estimators.settings import RegressorMixin, r2_score, threadpool_limits, validate_data
 from fdro_core.problems.linear import HuberRegression, LeastSquares, absolute, huber, squared
 from uncertainty_sets.arrays import Array
 
@@ -149,7 +149,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", order="C", y_numeric=True)
         y = y.astype(np.float64)
         X, y, group, weight = self._arrange(X, y, groups, self._weights(sample_weight, X))
-        task, model = self._train(X, y, group, weight, self._worker)
+        with threadpool_limits(1, "blas"):  # in small products more threads only wait
+            task, model = self._train(X, y, group, weight, self._worker)
         self.offset_ = task.offset
         missed = model.scores(X, group)[:, 0] - y
         self.group_errors_ = np.sqrt(task.problem.means(missed**2))

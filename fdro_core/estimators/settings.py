@@ -21,6 +21,7 @@ try:
     from sklearn.utils.class_weight import compute_sample_weight
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from threadpoolctl import threadpool_limits  # scikit-learn needs it
 except ImportError as error:
     raise BackendMissing(
         'fdro_core.sklearn needs scikit-learn 1.6 or newer: pip install "fdro[sklearn]"'
@@ -39,6 +40,7 @@ __all__ = [
     "compute_sample_weight",
     "progress",
     "r2_score",
+    "threadpool_limits",
     "validate_data",
 ]
 
