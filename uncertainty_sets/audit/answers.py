@@ -97,6 +97,9 @@ class Worst:
         return _lines(self.statements(), self.unproved)
 
 
+UNBOUNDED = "how small a shift may be enough is not bounded: there are too few data in the groups"
+
+
 @dataclass(frozen=True)
 class Failure:
     """How far the world must move before the mean loss reaches a threshold (the s-value).
@@ -150,7 +153,8 @@ class Failure:
         if self.at_least is not None:
             given = ", given the labels" if self.shares else ""
             less = "no radius" if self.at_least == np.inf else f"not below {self.at_least:.3g}"
-            less = less if self.at_least > 0.0 else "that it is there already is not excluded"
+            if self.at_least == 0.0:
+                less = UNBOUNDED if self.shares else "that it is there already is not excluded"
             found.append(Statement(f"{less} (confidence {percent(self.confidence)}{given})", Holds.PROVED))
         if self.interval is not None:
             low, high = self.interval

@@ -117,6 +117,10 @@ class Audit:
             scaled = (self.losses - self._low) / self._width
             self._evidence = Evidence(scaled, self.two_valued, self.cluster)
 
+    def __repr__(self) -> str:
+        groups = "" if self.groups is None else f", {len(self.groups)} groups"
+        return f"Audit({self.n:,} rows, mean loss {self.mean:.4g}{groups}; call .report(threshold))"
+
     # -- over the rows --------------------------------------------------------------------------------------
 
     def mean_at_most(self) -> float | None:

@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.audit.answers import Failure, GroupRow, Holds, Statement, World, grown, percent, wrapped
+from uncertainty_sets.audit.answers import (
+    UNBOUNDED,
+    Failure,
+    GroupRow,
+    Holds,
+    Statement,
+    World,
+    grown,
+    percent,
+    wrapped,
+)
 from uncertainty_sets.audit.families import Family, family_of
 from uncertainty_sets.audit.inputs import SMALL
+from uncertainty_sets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from uncertainty_sets.audit.audit import Audit
@@ -63,6 +74,13 @@ class Report:
     @classmethod
     def of(cls, audit: Audit, threshold: float, kind: Any, radius: float | None) -> Report:
         """Answer `Audit.report`."""
+        if audit.bounds is not None and threshold > audit.bounds[1]:
+            meant = f"; did you mean {threshold / 100.0:g}?"
+            raise InvalidInput(
+                f"threshold {threshold:g} is above the largest possible loss, {audit.bounds[1]:g}"
+                f"{meant if audit.bounds == (0.0, 1.0) and threshold <= 100.0 else ''}",
+                parameter="threshold",
+            )
         family = family_of(kind)
         over_groups = audit.groups is not None
         failure = (audit.group_radius_to_failure if over_groups else audit.radius_to_failure)(kind, threshold)
@@ -189,7 +207,7 @@ def _sure(audit: Audit, family: Family, failure: Failure, target: str, threshold
         mean = audit.mean_at_most()
         text = f"The data are too few to be sure that it is below {target} today."
         if mean is not None and mean < threshold:  # by a bound of its own
-            text = "How small a shift may be enough is not bounded: there are too few data in the groups."
+            text = f"{UNBOUNDED[0].upper()}{UNBOUNDED[1:]}."
         return Statement(text, Holds.PROVED)
     text = f"{confidence} it stays below {target} in every shift below {family.name} {failure.at_least:.3g}"
     most = grown(failure.shares, 1) if failure.reached else []

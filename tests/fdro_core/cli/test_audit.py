@@ -125,6 +125,7 @@ def test_several_group_columns_overlap(losses):
         (("--by", "region"), "--threshold is needed"),
         (("--column", "eror", "--threshold", 0.1), "no column 'eror'"),
         (("--column", "age", "--threshold", 30), "outside bounds=(0, 1)"),
+        (("--threshold", 30), "largest possible loss, 1; did you mean 0.3?"),
         (("--column", "region", "--threshold", 0.1), "'"),
         (("--threshold", 0.1, "--bounds", "1"), "two numbers"),
         (("--threshold", 0.1, "--set", "box"), "sets of one size around a centre"),

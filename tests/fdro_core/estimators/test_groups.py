@@ -97,6 +97,7 @@ def test_weights_change_the_prior_and_the_groups_mean():
     np.testing.assert_allclose(within.coef_, without.coef_, atol=1e-6)  # one weight per group cancels
 
 
+@pytest.mark.filterwarnings("ignore:one group")
 def test_a_group_of_weight_zero_is_not_there():
     X, y, site = conflict()
     model = RobustClassifier().fit(X, y, groups=site, sample_weight=(site == "large").astype(float))

@@ -117,6 +117,7 @@ def test_groups_get_their_coefficients_and_others_the_shared_ones():
         np.testing.assert_allclose(model.decision_function(X[:9]), shared)
     with pytest.warns(EstimatorWarning, match="'new'"):
         mixed = model.predict_proba(X[:9], groups=["a", "new", *names[2:9]])
+    with pytest.warns(EstimatorWarning, match="'new'"):
         np.testing.assert_allclose(mixed[1], model.predict_proba(X[1:2], groups=["new"])[0])
 
 

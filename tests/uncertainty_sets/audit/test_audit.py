@@ -234,3 +234,17 @@ def test_a_report_says_it_in_words_and_never_without_what_holds_it():
     tail = Audit(np.random.default_rng(0).random(500)).report(0.7, kind="cvar")
     assert "worst 10 % of the cases can" in " ".join(str(tail).split())
     assert "Nothing is proved" in str(Audit(np.arange(5.0), bounds=None).report(3.0))
+
+
+def test_a_report_does_not_contradict_itself_where_groups_are_small():
+    region = np.repeat(["a", "b", "c"], [400, 60, 60])
+    errors = np.r_[np.arange(400) % 20 == 0, np.arange(120) % 3 == 0]
+    audit = Audit(errors, groups=region)
+    assert repr(audit) == f"Audit(520 rows, mean loss {errors.mean():.4g}, 3 groups; call .report(threshold))"
+    limit = audit.mean_at_most() + 0.001
+    assert audit.group_radius_to_failure(KL, limit).at_least == 0.0
+    text = " ".join(str(audit.report(limit)).split()).lower()
+    assert text.count("how small a shift may be enough is not bounded") == 2
+    assert "not excluded" not in text
+    with pytest.raises(InvalidInput, match=r"threshold 30 .* did you mean 0\.3\?"):
+        audit.report(30.0)
