@@ -163,7 +163,7 @@ TOGETHER = {"positions": "counts", "budget": "spread"}
 
 def ask(output: Output, confidence: float) -> dict[str, Any]:
     """Ask what is known, until something is; an answer that is wrong is asked again."""
-    from fdro_core.errors import InvalidInput
+    from uncertainty_sets.errors import InvalidInput
 
     output.say("What do you know of the shares? Enter means: not that.\n")
     known: dict[str, Any] = {}
