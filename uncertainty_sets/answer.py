@@ -114,16 +114,17 @@ class WorstCase:
     def vjp(
         self,
         p: ArrayLike | None = None,
-        value: ArrayLike | None = None,
         *,
-        wrt: Collection[str] | None = None,
+        value: ArrayLike | None = None,
+        wrt: str | Collection[str] | None = None,
     ) -> dict[str, Any]:
         """Return the gradient of uᵀp + v·value by the losses and by every parameter: the transpose of `jvp`.
 
         Args:
             p: u, of p's shape; None for 0.
             value: v, a number, or one per row; None for 0.
-            wrt: the parameters that are wanted beside the losses; None for all. ``wrt=()`` is faster.
+            wrt: the parameters that are wanted beside the losses, or one name; None for all. ``wrt=()`` is
+                faster, and with `value` alone it works for every set: the pull on the losses is then v·p.
 
         >>> from uncertainty_sets import KL
         >>> gradient = KL([0.5, 0.3, 0.2], 0.1).worst_case([1.0, 2.0, 4.0]).vjp(value=1.0)
@@ -136,15 +137,8 @@ class WorstCase:
 
     def __repr__(self) -> str:
         if self.p.ndim == 2:
-            rows, size = self.p.shape
-            failed = f", failed: {name_rows(tuple(self.failed))}" if self.failed else ""
-            answered = [row for row in range(rows) if row not in self.failed] if self.failed else slice(None)
-            gap, violation = (np.max(each[answered], initial=-np.inf) for each in (self.gap, self.violation))
-            return (
-                f"WorstCase({rows} rows of {size}, largest gap={gap:.2g}, "
-                f"largest violation={violation:.2g}, backend={self.backend!r}{failed})"
-            )
-        p = np.array2string(self.p, precision=4, threshold=8, edgeitems=3, separator=", ")
+            return _repr_of_rows(self)
+        p = _short(self.p)
         return (
             f"WorstCase(value={self.value:.10g}, p={p}, gap={self.gap:.2g}, "
             f"violation={self.violation:.2g}, backend={self.backend!r})"
@@ -178,6 +172,37 @@ class BestCase:
     backend: str
     iterations: Any
     failed: Mapping[int, str]
+
+    def __repr__(self) -> str:
+        if self.p.ndim == 2:
+            return _repr_of_rows(self)
+        return (
+            f"BestCase(value={self.value:.10g}, p={_short(self.p)}, gap={self.gap:.2g}, "
+            f"violation={self.violation:.2g}, backend={self.backend!r})"
+        )
+
+    if not TYPE_CHECKING:  # which would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            instead = ": take worst_case(-losses)" if name in {"jvp", "vjp", "upper_bound", "asked"} else ""
+            raise AttributeError(f"BestCase has no attribute {name!r}{instead}")
+
+
+def _short(p: Array) -> str:
+    """A distribution in one line."""
+    return np.array2string(p, precision=4, threshold=8, edgeitems=3, separator=", ")
+
+
+def _repr_of_rows(answer: WorstCase | BestCase) -> str:
+    """A batch of answers in one line."""
+    rows, size = answer.p.shape
+    failed = f", failed: {name_rows(tuple(answer.failed))}" if answer.failed else ""
+    answered = [row for row in range(rows) if row not in answer.failed] if answer.failed else slice(None)
+    gap, violation = (np.max(each[answered], initial=-np.inf) for each in (answer.gap, answer.violation))
+    return (
+        f"{type(answer).__name__}({rows} rows of {size}, largest gap={gap:.2g}, "
+        f"largest violation={violation:.2g}, backend={answer.backend!r}{failed})"
+    )
 
 
 class RaggedWorstCase(WorstCase):

@@ -24,6 +24,7 @@ from uncertainty_sets.arrays import Array
 from uncertainty_sets.conic import oracle as conic
 from uncertainty_sets.conic.compile import with_size
 from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput
+from uncertainty_sets.kernels.dispatch import reject_not_finite
 from uncertainty_sets.oracle import Oracle
 from uncertainty_sets.parameters import as_floats, as_number, build, example_center, parameters_of
 from uncertainty_sets.registry import Registry
@@ -166,7 +167,8 @@ class UncertaintySet(Oracle):
     ) -> BestCase:
         """Return the distribution in the set with the smallest expected loss, with its certificate.
 
-        It is the worst case of -losses, and keeps the promises of `worst_case`.
+        It is the worst case of -losses, and keeps the promises of `worst_case`. For warm starts and
+        derivatives take ``worst_case(-losses)``.
 
         >>> from uncertainty_sets import KL
         >>> ball = KL([0.5, 0.3, 0.2], 0.1)
@@ -174,7 +176,9 @@ class UncertaintySet(Oracle):
         >>> round(best.value, 4), round(worst.value, 4), bool(best.lower_bound <= best.value)
         (1.4388, 2.4389, True)
         """
-        found = self.worst_case(-self._check_losses(losses), backend=backend, on_failure=on_failure)
+        f = self._check_losses(losses)
+        reject_not_finite(f)  # before the sign is turned, which the message would show
+        found = self.worst_case(-f, backend=backend, on_failure=on_failure)
         return BestCase(
             found.p, -found.value, -found.upper_bound, found.gap, found.violation, found.dual, found.backend,
             found.iterations, found.failed,

@@ -7,6 +7,7 @@ differentiable if its class has a `_face`, by the parameters that this names. Se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
@@ -17,15 +18,18 @@ from numpy.typing import ArrayLike
 from uncertainty_sets.errors import BackendUnsuitable, InvalidInput
 from uncertainty_sets.face import FAR, Effect, Face, Rows
 from uncertainty_sets.parameters import as_floats
+from uncertainty_sets.registry import nearest
 
 if TYPE_CHECKING:
-    from uncertainty_sets.answer import WorstCase
+    from uncertainty_sets.answer import RaggedWorstCase, WorstCase
     from uncertainty_sets.arrays import Array
     from uncertainty_sets.oracle import Oracle
 
 EQUAL, SAME = 1e-12, 1e-6
 """How far pᵀf may be from the value, relative to itself and to the losses, before losses or p count as
 overwritten."""
+
+FIRST = "The first derivative of the value by the losses is answer.p, also by vjp(value=…, wrt=())"
 
 NUMPY = Rows(np)
 
@@ -40,6 +44,10 @@ class Tangent(NamedTuple):
 
     p: Array
     value: Any
+
+    def __repr__(self) -> str:
+        with np.printoptions(precision=4, threshold=8, edgeitems=3):
+            return f"Tangent(p={self.p!r}, value={self.value!r})"
 
 
 class Sensitivity(Protocol):
@@ -263,12 +271,12 @@ def sensitivity_of(answer: WorstCase) -> tuple[Sensitivity, Array]:
     if answer.backend != "closed-form":
         raise BackendUnsuitable(
             f"derivatives need the closed form's multipliers, and {answer.backend} answered for {name}; "
-            "use robust.support in a problem of cvxpy, or differences of two answers"
+            f"use robust.support in a problem of cvxpy, or differences of two answers. {FIRST}"
         )
     found = owner._sensitivity(losses, answer)
     if found is None:
         raise BackendUnsuitable(
-            f"the derivatives of {name} are not known beyond that of the value by the losses, which is p"
+            f"the derivatives of {name} are not known beyond the first of the value. {FIRST}"
         )
     return found, answer.p if isinstance(losses, tuple) else losses
 
@@ -283,6 +291,8 @@ def face_of(answer: WorstCase) -> Face:
 
 def jvp(answer: WorstCase, losses: ArrayLike | None, parameters: Mapping[str, ArrayLike]) -> Tangent:
     """As `WorstCase.jvp`."""
+    if losses is None and not parameters:
+        raise InvalidInput("jvp needs a direction: give losses=, a parameter such as radius=, or both")
     found, f = sensitivity_of(answer)
     _check_unchanged(answer, f)
     move = None if losses is None else _of_shape("losses", losses, f.shape)
@@ -290,7 +300,7 @@ def jvp(answer: WorstCase, losses: ArrayLike | None, parameters: Mapping[str, Ar
     for name, each in parameters.items():
         if name not in found.parameters:
             raise _no_derivative(answer, name, found.parameters)
-        given[name] = _of_shape(name, each, found.parameters[name])
+        given[name] = _of_shape(name, each, found.parameters[name], repeats=True)
     _check_radius(answer, given)
     dp, value = found.jvp(move, given)
     whole = dp if dp.shape == f.shape else np.array(np.broadcast_to(dp, f.shape))
@@ -298,19 +308,39 @@ def jvp(answer: WorstCase, losses: ArrayLike | None, parameters: Mapping[str, Ar
 
 
 def vjp(
-    answer: WorstCase, p: ArrayLike | None, value: ArrayLike | None, wrt: Collection[str] | None
+    answer: WorstCase, p: ArrayLike | None, value: ArrayLike | None, wrt: str | Collection[str] | None
 ) -> dict[str, Any]:
     """As `WorstCase.vjp`."""
-    found, f = sensitivity_of(answer)
+    if p is None and value is None:
+        raise InvalidInput("vjp needs a pull: give p=, value= or both")
+    listed = [wrt] if isinstance(wrt, str) else wrt
+    names = None if listed is None else [name for name in listed if name != "losses"]
+    v = None if value is None else _of_shape("value", value, _per_row(answer), repeats=True)
+    try:
+        found, f = sensitivity_of(answer)
+    except BackendUnsuitable:
+        if v is None or p is not None or names is None or names:
+            raise
+        return {"losses": _first(answer, v)}
     _check_unchanged(answer, f)
     u = None if p is None else _of_shape("p", p, f.shape)
-    v = None if value is None else _of_shape("value", value, _per_row(answer))
-    names = [*found.parameters] if wrt is None else [name for name in wrt if name != "losses"]
+    names = [*found.parameters] if names is None else names
     for name in names:
         if name not in found.parameters:
             raise _no_derivative(answer, name, found.parameters)
     pulls = found.vjp(u, v, names)
     return {name: each if each.ndim else each[()] for name, each in pulls.items()}
+
+
+def _first(answer: WorstCase, value: Array) -> Array:
+    """value·p: the first derivative of the value by the losses, which every set has."""
+    losses = answer.asked[1]
+    _check_unchanged(answer, answer.p if isinstance(losses, tuple) else losses)
+    if isinstance(losses, tuple):
+        value = np.repeat(value, np.diff(cast("RaggedWorstCase", answer).indptr))
+    elif answer.p.ndim == 2:
+        value = value[:, None]
+    return np.asarray(value * answer.p)
 
 
 def _per_row(answer: WorstCase) -> tuple[int, ...]:
@@ -323,18 +353,19 @@ def _number(value: Any, answer: WorstCase) -> Any:
     return np.array(np.broadcast_to(value, shape)) if shape else float(value)
 
 
-def _of_shape(name: str, given: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """A direction or pull as floats; one number may stand for an array."""
+def _of_shape(name: str, given: ArrayLike, shape: tuple[int, ...], repeats: bool = False) -> Array:
+    """A direction or pull as floats; if it `repeats`, one number may stand for an array."""
     if isinstance(given, np.ndarray) and given.dtype == np.float64 and given.shape == shape:
-        return given
-    array = as_floats(name, given, InvalidInput)
-    if array.shape != shape and array.ndim:
-        raise InvalidInput(
-            f"{name} must have the shape {shape} of what it is a direction of, got {array.shape}",
-            parameter=name,
-            value=given,
-        )
-    return np.array(np.broadcast_to(array, shape))
+        array = given
+    else:
+        array = as_floats(name, given, InvalidInput)
+        if array.shape != shape and (array.ndim or not repeats):
+            got = array.shape if array.ndim else f"the number {array}"
+            raise InvalidInput(f"{name} must have shape {shape}, got {got}", parameter=name, value=given)
+        array = np.array(np.broadcast_to(array, shape))
+    if array.size and math.isnan(array.max()):
+        raise InvalidInput(f"{name} must not have NaN", parameter=name, value=given)
+    return array
 
 
 def _check_radius(answer: WorstCase, given: Mapping[str, Array]) -> None:
@@ -378,6 +409,7 @@ def _no_derivative(answer: WorstCase, name: str, known: Mapping[str, Any]) -> In
     owner = answer.asked[0]
     kind = getattr(owner, "_kind", type(owner))
     return InvalidInput(
-        f"answers of {kind.__name__} have derivatives by losses, {', '.join(known)}, and none by {name!r}",
+        f"answers of {kind.__name__} have derivatives by losses, {', '.join(known)}, and none by {name!r}"
+        f"{nearest(name, known)}",
         parameter=name,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uncertainty_sets import verdict
-from uncertainty_sets.answer import WorstCase
+from uncertainty_sets.answer import BestCase, WorstCase
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.derivatives import Sensitivity, on_face
 from uncertainty_sets.errors import InvalidInput, InvalidLosses, SolverFailed
@@ -97,11 +97,7 @@ class Oracle(ABC):
         if out is not None:
             _check_out(out, f, losses)
         if warm_start is not None and not isinstance(warm_start, WorstCase):
-            raise InvalidInput(
-                f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}",
-                parameter="warm_start",
-                value=warm_start,
-            )
+            raise _not_an_answer(warm_start)
         if on_failure != "raise":
             verdict.check_on_failure(on_failure)
             try:
@@ -219,6 +215,16 @@ class Oracle(ABC):
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__getstate__())
         return twin
+
+
+def _not_an_answer(warm_start: object) -> InvalidInput:
+    best = isinstance(warm_start, BestCase)
+    hint = "; in place of best_case(losses) take worst_case(-losses)" if best else ""
+    return InvalidInput(
+        f"warm_start must be an earlier answer (WorstCase), got {type(warm_start).__name__}{hint}",
+        parameter="warm_start",
+        value=warm_start,
+    )
 
 
 def _check_out(out: Any, losses: Array, given: ArrayLike) -> None:

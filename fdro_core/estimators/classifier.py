@@ -14,14 +14,14 @@ from fdro_core.estimators import diagnosis
 from fdro_core.estimators.estimator import RobustEstimator
 from fdro_core.estimators.groups import GroupedSoftmax
 from fdro_core.estimators.held_out import ERRORS, Measured
-from fdro_core.estimators.labels import index_groups, take_columns
+from fdro_core.estimators.labels import index_groups, take_columns, warn_of_order
 from fdro_core.estimators.pooling import Task
 from fdro_core.estimators.settings import (
     ClassifierMixin,
     accuracy_score,
     check_classification_targets,
     compute_sample_weight,
-    validate_data,
+    threadpool_limits,
 )
 from fdro_core.problems.softmax import SoftmaxRegression
 from fdro_core.result import wilson
@@ -168,13 +168,15 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
         within their group, and in the prior "samples".
         """
         self._check_settings()
+        warn_of_order(X, 2, y=y, groups=groups)
         X, groups, self.group_columns_ = take_columns(X, groups)
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", order="C")
+        X, y = self._validated(X, y, order="C")
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"RobustClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}"
+                "RobustClassifier needs samples of at least 2 classes, got one class: "
+                f"{self.classes_.tolist()[0]!r}"
             )
         weight = self._weights(sample_weight, X)
         if self.class_weight is not None:
@@ -188,11 +190,12 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
             weight = by_class if weight is None else weight * by_class
         X, y, group, weight = self._arrange(X, y, groups, weight)
         labels = np.searchsorted(self.classes_, y)
-        task, model = self._train(X, labels, group, weight, self._worker)
-        right = _label(model.scores(X, group)) == labels
-        self.group_accuracies_ = task.problem.means(right.astype(np.float64))
-        if self.pooling_ == 0.0:
-            self._warn_if_lost(task, model.scores(X, group), right, labels, group)
+        with threadpool_limits(1, "blas"):  # in small products more threads only wait
+            task, model = self._train(X, labels, group, weight, self._worker)
+            right = _label(model.scores(X, group)) == labels
+            self.group_accuracies_ = task.problem.means(right.astype(np.float64))
+            if self.pooling_ == 0.0:
+                self._warn_if_lost(task, model.scores(X, group), right, labels, group)
         self.coef_, self.intercept_ = _as_scikit_learn(model.shared)
         self.group_coef_: Any = None
         self.group_intercept_: Any = None
@@ -338,6 +341,10 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):  # type: ignore[misc] 
     def _test_columns(
         self, y: NDArray[Any], predicted: NDArray[Any], rows: list[NDArray[np.intp]]
     ) -> tuple[Array, dict[str, list[Any]]]:
+        unseen = sorted(map(repr, {*y.tolist()} - {*self.classes_.tolist()}))
+        if unseen:
+            known = ", ".join(map(repr, self.classes_.tolist()[:10]))
+            raise ValueError(f"new samples have labels that training did not: {unseen[0]}; it had {known}")
         right = y == predicted
         means = np.array([right[of].mean() if of.size else np.nan for of in rows])
         low, high = wilson(means, [of.size for of in rows])
@@ -359,7 +366,7 @@ def _as_scikit_learn(model: Array) -> tuple[Array, Array]:
     return matrix[:, :-1].copy(), matrix[:, -1].copy()
 
 
-def worst_group_accuracy(y_true: ArrayLike, y_pred: ArrayLike, *, groups: ArrayLike) -> float:
+def worst_group_accuracy(y_true: ArrayLike, y_pred: ArrayLike, groups: ArrayLike) -> float:
     """The lowest accuracy among the groups: a metric for `make_scorer(…).set_score_request(groups=True)`.
 
     >>> worst_group_accuracy([0, 1, 0, 1], [0, 1, 1, 1], groups=["a", "a", "b", "b"])

@@ -28,8 +28,10 @@ from fdro_core.estimators.labels import (
     has_columns,
     index_groups,
     place_groups,
+    refuse_text,
     take_columns,
     warn_if_forgotten,
+    warn_of_order,
 )
 from fdro_core.estimators.pooling import Coefficients, Task
 from fdro_core.estimators.settings import (
@@ -62,6 +64,14 @@ class RobustEstimator(GroupSettings, ABC):
     """Whether a lower value of `_row` is the better one."""
 
     # -- samples and groups -----------------------------------------------------------------------------
+
+    def _validated(self, X: Any, *y: Any, **options: Any) -> Any:
+        """X as an array, and y if given, as scikit-learn checks them."""
+        try:
+            return validate_data(self, X, *y, dtype=np.float64, accept_sparse="csr", **options)
+        except ValueError:
+            refuse_text(X)
+            raise
 
     def _weights(self, sample_weight: Any, X: Any) -> Array | None:
         """The samples' weights; None if all are the same."""
@@ -97,6 +107,8 @@ class RobustEstimator(GroupSettings, ABC):
                 )
             chosen = (self.uncertainty_set, self.radius, *self._set_parameters().values())
             warn_if_forgotten(all(each is None for each in chosen), level=3)
+        elif self.groups_.size == 1:
+            warnings.warn("one group: this is ordinary training", EstimatorWarning, stacklevel=3)
         return X, y, group, weight
 
     def _read(self, X: Any, groups: Any) -> tuple[Any, NDArray[np.intp]]:
@@ -105,7 +117,7 @@ class RobustEstimator(GroupSettings, ABC):
         groups = self._groups_of(X, groups)
         if has_columns(X, self.group_columns_):
             X, _, _ = take_columns(X, list(self.group_columns_))
-        X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+        X = self._validated(X, reset=False)
         if self.group_coef_ is None:
             return X, np.full(X.shape[0], -1)
         if groups is None:
@@ -116,12 +128,23 @@ class RobustEstimator(GroupSettings, ABC):
                 stacklevel=3,
             )
             return X, np.full(X.shape[0], -1)
-        return X, place_groups(self.groups_, groups, X.shape[0])
+        place = place_groups(self.groups_, groups, X.shape[0])
+        if (place < 0).any():
+            names, index = index_groups(groups, X.shape[0])
+            unseen = names[np.unique(index[place < 0])].tolist()
+            warnings.warn(
+                f"not in training: {', '.join(map(repr, unseen[:10]))}{', …' if len(unseen) > 10 else ''}; "
+                "samples of these groups get the shared coefficients",
+                EstimatorWarning,
+                stacklevel=3,
+            )
+        return X, place
 
     def _groups_of(self, X: Any, groups: Any) -> Any:
         """The groups that are given, or in the columns that `fit` took them from; None if there are none."""
         if groups is None and has_columns(X, self.group_columns_):
             groups = list(self.group_columns_)
+        warn_of_order(X, 3, groups=groups)
         return take_columns(X, groups)[1]
 
     # -- training ---------------------------------------------------------------------------------------
@@ -306,7 +329,9 @@ class RobustEstimator(GroupSettings, ABC):
             if (place < 0).any():
                 unknown = index_groups(given, len(y))
                 name = unknown[0].tolist()[unknown[1][int(np.argmin(place))]]
-                raise ValueError(f"group {name!r} was not in training")
+                raise ValueError(
+                    f"group {name!r} was not in training; leave its samples out, or train with it"
+                )
             rows = [np.flatnonzero(place == g) for g in range(self.groups_.size)]
             worst, found_new = self._test_columns(np.asarray(y), self.predict(X, groups=given), rows)
             columns |= {"new samples": [each.size for each in rows]} | found_new

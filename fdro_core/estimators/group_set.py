@@ -48,6 +48,13 @@ def build_set(
         made = make_set(wanted, parameters, prior.size, center=prior, fill=True)
     except InvalidParameter as error:
         name = error.parameter or ""
+        if name == "radius" and "has no parameter" in str(error):
+            cls = get_set(wanted) if isinstance(wanted, str) else wanted
+            size = next((each for each in ("budget", "tail") if each in parameters_of(cls)), None)
+            if size is not None:
+                raise InvalidParameter(
+                    f"{cls.name} has no radius; its size is {size}", parameter=name, value=parameters[name]
+                ) from error
         meant = nearest(name, settings) if "has no parameter" in str(error) else ""
         if not meant:
             raise

@@ -77,6 +77,40 @@ def take_columns(X: Any, groups: Any) -> tuple[Any, Any, tuple[str, ...]]:
     return table.drop(*names).to_native(), given, names
 
 
+def warn_of_order(X: Any, level: int, **others: Any) -> None:
+    """Warn of a pandas column whose index has the same labels as that of X in another order."""
+    for name, other in others.items():
+        if not (hasattr(X, "iloc") and hasattr(other, "iloc") and len(X) == len(other)):
+            continue
+        mine, its = X.index, other.index
+        if not mine.equals(its) and mine.is_unique and its.is_unique and mine.isin(its).all():
+            warnings.warn(
+                f"X and {name} have the same index in another order, and rows are matched by position; give "
+                f"{name}.loc[X.index], or {name}.to_numpy() if the positions are right",
+                EstimatorWarning,
+                stacklevel=level + 1,
+            )
+
+
+def refuse_text(X: Any) -> None:
+    """Name the first column of a table that holds text which is no number."""
+    for name in X.columns if is_table(X) else ():
+        for cell in np.asarray(X[name], dtype=object):
+            if isinstance(cell, str) and not _is_number(cell):
+                raise ValueError(
+                    f"column {name!r} of X holds text, such as {cell!r}; make numbers of it, "
+                    f"pd.get_dummies(X, dtype=float), or give groups={name!r} if it is the group"
+                )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_table(X: Any) -> bool:
     """Whether X has named columns."""
     return hasattr(X, "columns") and not hasattr(X, "tocsr")
@@ -91,7 +125,9 @@ def _names_columns(X: Any, groups: Any) -> bool:
     """Whether `groups` is a list of different columns of X, and not of the samples' groups."""
     if not (isinstance(groups, list | tuple) and groups and all(isinstance(each, str) for each in groups)):
         return False
-    return len(set(groups)) == len(groups) and has_columns(X, groups)
+    if len(set(groups)) < len(groups) or not is_table(X):
+        return False
+    return has_columns(X, groups) or len(groups) != len(X)  # the latter are misspelt, and told so
 
 
 def _table(X: Any) -> Any:

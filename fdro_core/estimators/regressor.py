@@ -15,9 +15,9 @@ from fdro_core.estimators import central
 from fdro_core.estimators.estimator import RobustEstimator
 from fdro_core.estimators.groups import GroupedRegression
 from fdro_core.estimators.held_out import Measured
-from fdro_core.estimators.labels import take_columns
+from fdro_core.estimators.labels import take_columns, warn_of_order
 from fdro_core.estimators.pooling import Task
-from fdro_core.estimators.settings import RegressorMixin, r2_score, validate_data
+from fdro_core.estimators.settings import RegressorMixin, r2_score, threadpool_limits
 from fdro_core.problems.linear import HuberRegression, LeastSquares, absolute, huber, squared
 from uncertainty_sets.arrays import Array
 
@@ -145,11 +145,13 @@ class RobustRegressor(RegressorMixin, RobustEstimator):  # type: ignore[misc]  #
         "samples".
         """
         self._check_settings()
+        warn_of_order(X, 2, y=y, groups=groups)
         X, groups, self.group_columns_ = take_columns(X, groups)
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", order="C", y_numeric=True)
+        X, y = self._validated(X, y, order="C", y_numeric=True)
         y = y.astype(np.float64)
         X, y, group, weight = self._arrange(X, y, groups, self._weights(sample_weight, X))
-        task, model = self._train(X, y, group, weight, self._worker)
+        with threadpool_limits(1, "blas"):  # in small products more threads only wait
+            task, model = self._train(X, y, group, weight, self._worker)
         self.offset_ = task.offset
         missed = model.scores(X, group)[:, 0] - y
         self.group_errors_ = np.sqrt(task.problem.means(missed**2))

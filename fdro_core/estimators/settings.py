@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fdro_core.errors import InvalidSetting
 from uncertainty_sets.arrays import Array
 from uncertainty_sets.errors import BackendMissing
+from uncertainty_sets.registry import nearest
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -21,6 +22,7 @@ try:
     from sklearn.utils.class_weight import compute_sample_weight
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from threadpoolctl import threadpool_limits  # scikit-learn needs it
 except ImportError as error:
     raise BackendMissing(
         'fdro_core.sklearn needs scikit-learn 1.6 or newer: pip install "fdro[sklearn]"'
@@ -39,6 +41,7 @@ __all__ = [
     "compute_sample_weight",
     "progress",
     "r2_score",
+    "threadpool_limits",
     "validate_data",
 ]
 
@@ -124,7 +127,8 @@ class GroupSettings(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if not (isinstance(seed, Integral) and int(seed) >= 0):
             raise InvalidSetting(f"seed must be a whole number >= 0, got {self.seed!r}")
         if isinstance(self.radius, str) and self.radius != BY_CROSS_VALIDATION:
-            raise InvalidSetting(f"radius must be a number >= 0, 'cv' or None, got {self.radius!r}")
+            meant = nearest(self.radius, [BY_CROSS_VALIDATION])
+            raise InvalidSetting(f"radius must be a number >= 0, 'cv' or None, got {self.radius!r}{meant}")
         if self.interactions not in {None, BY_GROUP}:
             raise InvalidSetting(f"interactions must be 'groups' or None, got {self.interactions!r}")
         is_number = isinstance(pooling, Real) and not isinstance(pooling, bool | np.bool_)

@@ -96,7 +96,7 @@ def check_moves(oracle, f, rng, where):
     answer = oracle.worst_case(f)
     found, _ = sensitivity_of(answer)
     u, v = rng.normal(size=f.shape), rng.normal(size=f.shape[:-1])
-    pulls = answer.vjp(u, v)
+    pulls = answer.vjp(u, value=v)
     assert set(pulls) == {"losses", *found.parameters}, where
     given_now = {"losses": f, **{name: oracle._given_by_name().get(name) for name in found.parameters}}
     for name, like in given_now.items():
@@ -183,11 +183,11 @@ def test_sets_of_sets_in_batches():
     ):
         check_moves(made, F[0], rng, repr(made))
         answer = made.worst_case(F)
-        moves, pulls = answer.jvp(D), answer.vjp(U, np.ones(4))
+        moves, pulls = answer.jvp(D), answer.vjp(U, value=np.ones(4))
         for b in range(4):
             row = made.worst_case(F[b])
             np.testing.assert_allclose(moves.p[b], row.jvp(D[b]).p, atol=1e-12)
-            np.testing.assert_allclose(pulls["losses"][b], row.vjp(U[b], 1.0)["losses"], atol=1e-12)
+            np.testing.assert_allclose(pulls["losses"][b], row.vjp(U[b], value=1.0)["losses"], atol=1e-12)
 
 
 def test_fifty_digits():
@@ -218,13 +218,13 @@ def test_a_batch_is_a_loop():
     U, D = rng.normal(size=(2, 4, 6))
     for name, made in smooth_sets(6, rng).items():
         answer = made.worst_case(F)
-        pulls, moves = answer.vjp(U, np.ones(4)), answer.jvp(D)
+        pulls, moves = answer.vjp(U, value=np.ones(4)), answer.jvp(D)
         rows = [made.worst_case(f) for f in F]
         for b, row in enumerate(rows):
             np.testing.assert_allclose(moves.p[b], row.jvp(D[b]).p, atol=1e-12, err_msg=name)
-            np.testing.assert_allclose(pulls["losses"][b], row.vjp(U[b], 1.0)["losses"], atol=1e-12)
+            np.testing.assert_allclose(pulls["losses"][b], row.vjp(U[b], value=1.0)["losses"], atol=1e-12)
         for parameter in pulls.keys() - {"losses"}:  # one set for all rows: the sum of their pulls
-            each = [row.vjp(u, 1.0)[parameter] for row, u in zip(rows, U, strict=True)]
+            each = [row.vjp(u, value=1.0)[parameter] for row, u in zip(rows, U, strict=True)]
             np.testing.assert_allclose(pulls[parameter], sum(each), rtol=1e-9, atol=1e-11, err_msg=name)
 
 
@@ -331,10 +331,64 @@ class TestRefusals:
 
     def test_shapes_and_names(self):
         answer = KL([0.5, 0.5], 0.1).worst_case([1.0, 2.0])
-        with pytest.raises(InvalidInput, match="losses must have the shape"):
+        with pytest.raises(InvalidInput, match=r"losses must have shape \(2,\), got \(3,\)"):
             answer.jvp([1.0, 0.0, 0.0])
         with pytest.raises(InvalidInput, match="by losses, center, radius, and none by 'tail'"):
             answer.jvp(tail=1.0)
+
+    def test_what_is_not_a_direction(self):
+        answer = KL(np.full(4, 0.25), 0.1).worst_case([1.0, 2.0, 4.0, 3.0])
+        with pytest.raises(InvalidInput, match=r"p must have shape \(4,\), got the number 1.0"):
+            answer.vjp(1.0)
+        with pytest.raises(InvalidInput, match=r"losses must have shape \(4,\), got the number 0.01"):
+            answer.jvp(0.01)
+        with pytest.raises(InvalidInput, match="give p=, value= or both"):
+            answer.vjp()
+        with pytest.raises(InvalidInput, match="jvp needs a direction"):
+            answer.jvp()
+        bad = np.array([0.0, np.nan, 0.0, 0.0])
+        for ask in (
+            lambda: answer.vjp(bad),
+            lambda: answer.vjp(value=np.nan),
+            lambda: answer.jvp(bad),
+            lambda: answer.jvp(radius=np.nan),
+        ):
+            with pytest.raises(InvalidInput, match="must not have NaN"):
+                ask()
+
+    def test_one_name(self):
+        answer = KL([0.5, 0.5], 0.1).worst_case([1.0, 2.0])
+        pulls = answer.vjp(value=1.0, wrt="radius")
+        assert pulls.keys() == {"losses", "radius"}
+        assert pulls["radius"] == answer.vjp(value=1.0)["radius"]
+        with pytest.raises(InvalidInput, match="none by 'radus'; did you mean 'radius'"):
+            answer.vjp(value=1.0, wrt="radus")
+        with pytest.raises(InvalidInput, match="did you mean 'radius'"):
+            answer.jvp(radus=1.0)
+
+
+def test_the_first_derivative_is_p_for_every_set():
+    F, weights = np.array([[1.0, 2.0], [3.0, 1.0]]), np.array([2.0, -1.0])
+    plane = Polyhedron([[1.0, 0.0]], [0.7])
+    for made in (KL([0.5, 0.5], 0.1), plane, Intersection(plane, KL([0.5, 0.5], 0.1))):
+        answer = made.worst_case(F, backend="clarabel")
+        np.testing.assert_array_equal(
+            answer.vjp(value=weights, wrt=())["losses"], weights[:, None] * answer.p
+        )
+        one = made.worst_case(F[0], backend="clarabel")
+        np.testing.assert_array_equal(one.vjp(value=3.0, wrt=())["losses"], 3.0 * one.p)
+        for asked in ({"p": [1.0, 0.0]}, {"value": 1.0}, {"value": 1.0, "wrt": "radius"}):
+            with pytest.raises(BackendUnsuitable, match=r"answer\.p"):
+                one.vjp(**asked)
+    indptr = [0, 2, 5]
+    rows = Spectral.ragged([0.5, 0.5, 0.2, 0.3, 0.5], np.sqrt, indptr=indptr).worst_case(np.arange(5.0))
+    pulled = rows.vjp(value=weights, wrt=())["losses"]
+    np.testing.assert_array_equal(pulled, np.repeat(weights, [2, 3]) * rows.p)
+
+
+def test_a_tangent_prints_short():
+    moved = KL(np.full(1000, 1e-3), 0.1).worst_case(np.arange(1000.0)).jvp(radius=1.0)
+    assert len(repr(moved)) < 200
 
 
 def test_ragged_rows_are_their_sets():
@@ -357,13 +411,13 @@ def test_ragged_rows_are_their_sets():
         Box.ragged(0.5 * q, 1.7 * q, indptr=indptr, indices=indices),
     ):
         answer = rows.worst_case(values, scale=-0.9)
-        moves, pulls = answer.jvp(D), answer.vjp(U, [1.0, 2.0, 3.0])
+        moves, pulls = answer.jvp(D), answer.vjp(U, value=[1.0, 2.0, 3.0])
         for b in range(3):
             part = slice(indptr[b], indptr[b + 1])
             one = rows.row(b).worst_case(-0.9 * values[indices[part]])
             np.testing.assert_allclose(moves.p[part], one.jvp(D[part]).p, atol=1e-11, err_msg=repr(rows))
             np.testing.assert_allclose(moves.value[b], one.jvp(D[part]).value, atol=1e-11)
-            pulled = one.vjp(U[part], b + 1.0)
+            pulled = one.vjp(U[part], value=b + 1.0)
             for name, each in pulled.items():
                 whole = pulls[name]
                 if each.ndim:

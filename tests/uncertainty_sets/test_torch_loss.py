@@ -9,7 +9,7 @@ import pytest
 
 from tests.uncertainty_sets.plugins import TotalVariation
 from uncertainty_sets import KL, Box, Polyhedron, available_sets, get_set
-from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidLosses
+from uncertainty_sets.errors import BackendMissing, BackendUnsuitable, InvalidInput, InvalidLosses
 from uncertainty_sets.torch import robust_loss, worst_case_weights
 
 NEAR = KL([0.5, 0.3, 0.2], radius=0.1)
@@ -106,6 +106,15 @@ def test_a_second_backward_pass_is_refused_without_a_closed_form():
     (gradient,) = torch.autograd.grad(robust_loss(losses, rows), losses, create_graph=True)
     with pytest.raises(BackendUnsuitable, match="first derivatives only"):
         (gradient**2).sum().backward()
+
+    with pytest.raises(BackendUnsuitable, match="worst_case_weights none"):
+        (worst_case_weights(losses, rows) ** 2).sum().backward()
+
+
+def test_a_centre_without_a_sum_is_named():
+    losses, center = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, -1.0, 0.0])
+    with pytest.raises(InvalidInput, match="center is divided by its sum, which is 0"):
+        robust_loss(losses, NEAR, center=center)
 
 
 def test_functional_gradients():

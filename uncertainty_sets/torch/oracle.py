@@ -118,8 +118,21 @@ def _as_numbers(torch: Any, oracle: Oracle, parameters: dict[str, Any]) -> dict[
                 parameter=name,
             )
         each = torch.as_tensor(given).to("cpu", torch.float64)
-        found[name] = each / each.sum(-1, keepdim=True) if known[name] else each
+        found[name] = _divided(torch, name, each) if known[name] else each
     return found
+
+
+def _divided(torch: Any, name: str, given: Any) -> Any:
+    """A distribution divided by its sum; a trace or torch.func cannot look at its numbers."""
+    total = given.sum(-1, keepdim=True)
+    hidden = torch.compiler.is_compiling() or _is_transformed(torch)
+    if not hidden and bool((total.detach() == 0.0).any()):
+        raise InvalidInput(
+            f"{name} is divided by its sum, which is 0: give a tensor with a positive sum, such as a softmax",
+            parameter=name,
+            value=given,
+        )
+    return given / total
 
 
 def _names_of(oracle: Oracle) -> tuple[tuple[str, bool], ...]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from uncertainty_sets.answer import WorstCase
-from uncertainty_sets.derivatives import NUMPY, bent_map, numbers_of
+from uncertainty_sets.derivatives import NUMPY, bent_map, numbers_of, sensitivity_of
 from uncertainty_sets.errors import BackendUnsuitable, InvalidLosses
 from uncertainty_sets.face import Face, Rows
 from uncertainty_sets.oracle import Oracle
@@ -87,9 +87,9 @@ def face_of(oracle: Oracle, names: Names, losses: Any, parameters: Sequence[Any]
 def refuse(oracle: Oracle, what: str) -> BackendUnsuitable:
     """The error for derivatives that are not known."""
     return BackendUnsuitable(
-        f"robust_loss over {type(oracle).__name__} has first derivatives only, and {what} needs the "
-        "derivatives of its worst case, which are not known. Treat worst_case_weights(losses, set).detach() "
-        "as constant weights if that is what you mean"
+        f"over {type(oracle).__name__} robust_loss has first derivatives only and worst_case_weights none: "
+        f"{what} needs those of its worst case, which are not known. Treat "
+        "worst_case_weights(losses, set).detach() as constant weights if that is what you mean"
     )
 
 
@@ -153,7 +153,7 @@ class Once(torch.autograd.Function):  # type: ignore[misc]
         answer = ask(with_numbers(oracle, names, parameters), losses, "auto")
         p = None if u is None else u.detach().numpy().reshape(answer.p.shape)
         value = None if v is None else v.detach().numpy().reshape(np.shape(answer.value))
-        found = answer.vjp(p, value)
+        found = sensitivity_of(answer)[0].vjp(p, value, names)  # a pull of NaN passes, as in torch
         return tuple(
             torch.from_numpy(np.array(found[name])).reshape(like.shape)
             for name, like in zip(("losses", *names), (losses, *parameters), strict=True)

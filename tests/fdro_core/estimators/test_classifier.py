@@ -20,6 +20,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold, c
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fdro_core.errors import InvalidSetting
 from fdro_core.sklearn import RobustClassifier, RobustRegressor, worst_group_accuracy
@@ -269,6 +270,9 @@ def test_pickle_keeps_everything():
         ({}, [None, "a"] * 75, ValueError, "75 of them, the first for sample 0"),
         ({}, ["a", np.nan] * 75, ValueError, "the first for sample 1"),
         ({}, [1, "a"] * 75, ValueError, "sorted"),
+        ({"radius": "CV"}, None, InvalidSetting, "did you mean 'cv'"),
+        ({"uncertainty_set": "cd-norm", "radius": 1}, [0, 1] * 75, InvalidParameter, "its size is budget"),
+        ({"uncertainty_set": "cvar", "radius": 1}, [0, 1] * 75, InvalidParameter, "its size is tail"),
         ({"radius": "best"}, None, InvalidSetting, "'cv' or None, got 'best'"),
         ({"radius": "cv"}, None, InvalidSetting, "fit got no groups"),
         ({"radius": "cv"}, list(range(150)), InvalidSetting, "groups of at least 2 samples"),
@@ -329,3 +333,21 @@ def test_verbose_prints_every_pass_and_its_gap(capsys):
         assert capsys.readouterr().out == ""
         with pytest.raises(InvalidSetting, match="verbose must be 0, 1 or 2, got 3"):
             estimator(verbose=3).fit(X, labels, groups=site)
+
+
+def test_a_fit_has_one_thread_of_blas_and_gives_the_others_back(monkeypatch):
+    def blas():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    X, y, group = data()
+    RobustClassifier().fit(X, y, groups=group)  # which loads all libraries
+    seen, solve = [], RobustClassifier._solve
+    monkeypatch.setattr(
+        RobustClassifier, "_solve", lambda self, *given: (seen.append(blas()), solve(self, *given))[1]
+    )
+    with threadpool_limits(2, "blas"):
+        before = blas()
+        RobustClassifier().fit(X, y, groups=group)
+        assert blas() == before
+    assert 2 in before
+    assert seen == [[1] * len(before)]

@@ -333,7 +333,7 @@ def test_the_summary_of_a_regressor_and_of_many_groups():
     seen = next(row for row in table if row["group"] == 0)
     assert seen["mean loss"] == pytest.approx(np.mean(0.5 * (model.predict(X[:4]) - y[:4]) ** 2))
     assert np.isnan(next(row for row in table if row["group"] == 29)["mean loss"])
-    with pytest.raises(ValueError, match="group 77 was not in training"):
+    with pytest.raises(ValueError, match="group 77 was not in training; leave its samples out"):
         model.summary(X[:1], y[:1], [77])
 
 

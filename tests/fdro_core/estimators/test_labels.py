@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
+from fdro_core.errors import EstimatorWarning
 from fdro_core.estimators.labels import index_groups, place_groups
 from fdro_core.sklearn import RobustClassifier, RobustRegressor, worst_group_accuracy
 from tests.fdro_core.estimators.test_groups import conflict
@@ -88,10 +89,40 @@ def test_errors_of_columns():
         RobustClassifier().fit(pd.DataFrame(named), y, groups="sit")
     with pytest.raises(ValueError, match=r"names a column, and X is a ndarray.*pandas or polars"):
         RobustClassifier().fit(X, y, groups="site")
+    with pytest.raises(ValueError, match="X has no column 'Site' for groups; it has a, b, c"):
+        RobustClassifier().fit(pd.DataFrame(named), y, groups=["Site"])
+    with pytest.raises(ValueError, match=r"column 'sex' of X holds text.*get_dummies.*groups='sex'"):
+        RobustClassifier().fit(pd.DataFrame(named), y, groups="site")
+    with pytest.raises(ValueError, match=r"one class: 1$"):
+        RobustClassifier().fit(X, np.ones(60, dtype=int), groups=named["site"])
     holed = pd.DataFrame(named)
     holed.loc[3, "sex"] = None
     with pytest.raises(ValueError, match="1 of them, the first for sample 3"):
         RobustClassifier().fit(holed, y, groups=["site", "sex"])
+
+
+def test_an_index_in_another_order_is_warned_about_and_a_reset_one_is_not():
+    _, X, y, site, _ = columns(60)
+    frame = pd.DataFrame(X, index=np.arange(100, 160))
+    group, label = (pd.Series(each, index=frame.index) for each in (site, y))
+    for given in ((label, group[::-1]), (label[::-1], group)):
+        with pytest.warns(EstimatorWarning, match=r"matched by position; give (groups|y)\.loc\[X\.index\]"):
+            RobustClassifier().fit(frame, given[0], groups=given[1])
+    aligned = RobustClassifier().fit(frame, label, groups=group)
+    reset = RobustClassifier().fit(frame, label.reset_index(drop=True), groups=group.reset_index(drop=True))
+    np.testing.assert_array_equal(aligned.coef_, reset.coef_)
+    with pytest.warns(EstimatorWarning, match="groups\\.loc"):
+        aligned.summary(frame, label, group[::-1])
+
+
+def test_one_group_and_labels_that_training_did_not_see_are_told():
+    _, X, y, site, _ = columns(60)
+    with pytest.warns(EstimatorWarning, match="one group: this is ordinary training"):
+        RobustClassifier().fit(X, y, groups=["a"] * 60)
+    model = RobustClassifier().fit(X, np.where(y == y[0], "no", "yes"), groups=site)
+    with pytest.raises(ValueError, match=r"labels that training did not: .*; it had 'no', 'yes'"):
+        model.summary(X, (y == y[0]).astype(int), site)
+    assert worst_group_accuracy(y, y, site) == 1.0
 
 
 def test_without_narwhals_the_extra_is_named(monkeypatch):

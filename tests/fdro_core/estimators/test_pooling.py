@@ -111,11 +111,13 @@ def test_groups_get_their_coefficients_and_others_the_shared_ones():
         mine = model.decision_function(X[:9], groups=[name] * 9)
         np.testing.assert_allclose(mine, X[:9] @ model.group_coef_[g].T + model.group_intercept_[g])
     shared = X[:9] @ model.coef_.T + model.intercept_
-    np.testing.assert_allclose(model.decision_function(X[:9], groups=["new"] * 9), shared)
+    with pytest.warns(EstimatorWarning, match=r"^not in training: 'new'; samples of these groups get the sh"):
+        np.testing.assert_allclose(model.decision_function(X[:9], groups=["new"] * 9), shared)
     with pytest.warns(EstimatorWarning, match="got no groups, so all samples get the shared ones"):
         np.testing.assert_allclose(model.decision_function(X[:9]), shared)
-    mixed = model.predict_proba(X[:9], groups=["a", "new", *names[2:9]])
-    np.testing.assert_allclose(mixed[1], model.predict_proba(X[1:2], groups=["new"])[0])
+    with pytest.warns(EstimatorWarning, match="'new'"):
+        mixed = model.predict_proba(X[:9], groups=["a", "new", *names[2:9]])
+        np.testing.assert_allclose(mixed[1], model.predict_proba(X[1:2], groups=["new"])[0])
 
 
 def test_where_groups_conflict_own_coefficients_are_chosen_and_the_worst_group_gains():
