@@ -84,12 +84,18 @@ def choose(
     spread: Annotated[
         str | None, typer.Option(help="How wrong a share can be: for all cases, or a list.")
     ] = None,
-    budget: Annotated[float | None, typer.Option(help="How many shares can be wrong at once.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="How many shares can be wrong at once.")
+    ] = None,
     moved: Annotated[
-        float | None, typer.Option(help="How much of the whole can be in the wrong place, such as 0.1.")
+        str | None,
+        typer.Option(metavar="NUMBER", help="How much of the whole can be in the wrong place, such as 0.1."),
     ] = None,
     tail: Annotated[
-        float | None, typer.Option(help="The worst part of the cases, if only that matters, such as 0.1.")
+        str | None,
+        typer.Option(
+            metavar="NUMBER", help="The worst part of the cases, if only that matters, such as 0.1."
+        ),
     ] = None,
     confidence: Annotated[
         float, typer.Option(help="How sure the set is to hold the truth, for sizes from counts.")
@@ -101,15 +107,12 @@ def choose(
 
     On a terminal without options it asks. Where nothing is known, it says the default and why.
     """
-    from fdro_core.cli.reading import read_value
-
     output = Output(quiet=quiet, as_json=as_json)
     words = {"counts": counts, "positions": positions, "between": between, "spread": spread}
-    numbers = {"budget": budget, "moved": moved, "tail": tail}
-    known = {name: read_value(text, origin=f"--{name}") for name, text in words.items() if text is not None}
-    known |= {name: value for name, value in numbers.items() if value is not None}
+    words |= {"budget": budget, "moved": moved, "tail": tail}
+    known = {name: _read(name, text) for name, text in words.items() if text is not None}
     if not known and output.words and sys.stdin.isatty():
-        known = ask(output)
+        known = ask(output, confidence)
     found = decide(known, confidence)
     output.data(
         {
@@ -127,6 +130,24 @@ def choose(
     output.say(f"{found.in_a_run_file()}\n\n`fdro sets {found.name}` explains the numbers.")
 
 
+def _read(name: str, text: str) -> Any:
+    """What an option or an answer says."""
+    from fdro_core.cli.reading import is_number, read_value
+    from fdro_core.errors import InvalidSetting
+
+    percent = text.strip().removesuffix("%").strip()
+    if percent != text.strip() and is_number(percent):
+        raise InvalidSetting(
+            f"--{name} is a number, not per cent: for {text.strip()} write {float(percent) / 100:g}"
+        )
+    value = read_value(text, origin=f"--{name}")
+    if name in ("budget", "moved", "tail") and not isinstance(value, float):
+        raise InvalidSetting(f"--{name} must be a number, got {text!r}")
+    if isinstance(value, str):
+        raise InvalidSetting(f"--{name} must be numbers, got {text!r}")
+    return value
+
+
 QUESTIONS = (
     ("counts", "How often was each case seen? Such as 12,7,1"),
     ("positions", "Where does each case lie on a line, if it does? Such as 1,2,10"),
@@ -140,17 +161,24 @@ TOGETHER = {"positions": "counts", "budget": "spread"}
 """Questions that are asked only after another was answered."""
 
 
-def ask(output: Output) -> dict[str, Any]:
-    """Ask what is known, until something is."""
-    from fdro_core.cli.reading import read_value
+def ask(output: Output, confidence: float) -> dict[str, Any]:
+    """Ask what is known, until something is; an answer that is wrong is asked again."""
+    from uncertainty_sets.errors import InvalidInput
 
     output.say("What do you know of the shares? Enter means: not that.\n")
     known: dict[str, Any] = {}
     for name, question in QUESTIONS:
-        if TOGETHER.get(name) in known or (not known and name not in TOGETHER):
+        asking = TOGETHER.get(name) in known or (not known and name not in TOGETHER)
+        while asking:
             answer = typer.prompt(f"  {question}", default="", show_default=False).strip()
-            if answer:
-                known[name] = read_value(answer, origin=name)
+            try:
+                if answer:
+                    given = known | {name: _read(name, answer)}
+                    decide(given, confidence)
+                    known = given
+                asking = False
+            except InvalidInput as error:
+                output.warn(str(error))
     output.say()
     return known
 

@@ -12,6 +12,8 @@ from fdro_core.cli.output import AsJson, Output, Quiet, noting, table
 from fdro_core.cli.written import set_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.table import Table
 
     from uncertainty_sets.base import UncertaintySet
@@ -58,10 +60,18 @@ def sets(
         listing.add_row(
             facts["name"], _signature(facts), facts["formula"], facts["cost"], ", ".join(facts["backends"])
         )
+    _keep_whole(listing, 0, found)
+    _keep_whole(listing, 1, (each["name"] + "[]," for f in found.values() for each in f["parameters"]))
     output.say(listing)
     output.say("All sets also require p >= 0 and Σp = 1. [x] is optional; the default centre is uniform.\n")
     output.say(_backends(able))
     output.say("`fdro sets NAME` explains one set; `fdro choose` recommends one.")
+
+
+def _keep_whole(listing: Table, column: int, words: Iterable[str]) -> None:
+    """However narrow the terminal, these words are never cut: they are what one types."""
+    listing.columns[column].min_width = max(map(len, words))
+    listing.columns[column].overflow = "fold"
 
 
 def facts_of(name: str, cls: type[UncertaintySet]) -> dict[str, Any]:

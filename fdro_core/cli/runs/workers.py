@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdro_core import problems
-from fdro_core.cli.runs.data import Data, WorkerData
+from fdro_core.cli.runs.data import Data, WorkerData, worker_name
 from fdro_core.cli.written import load_reference
 from fdro_core.errors import InvalidData
 from fdro_core.problems import LeastSquares, SoftmaxRegression
@@ -44,6 +44,7 @@ class Workers:
         tests: one per worker, on its held-out samples.
         model: the arrays beside w that are needed to use the model: classes, mean, scale.
         preparation: what was learnt from the training samples; None if a function made the problems.
+        class_counts: the number of samples of each class by its name, held out or not; empty without classes.
     """
 
     names: list[str]
@@ -53,6 +54,7 @@ class Workers:
     tests: list[Test]
     model: dict[str, NDArray[Any]] = field(default_factory=dict)
     preparation: Preparation | None = None
+    class_counts: dict[str, int] = field(default_factory=dict)
 
     def test(self, w: Array) -> tuple[Array, Array]:
         """Every worker's test loss and test accuracy at w."""
@@ -179,7 +181,15 @@ def _workers(data: Data, made: list[Any], tests: list[Test], **model: NDArray[An
         tests,
         {**data.preparation.model(), **model},
         data.preparation,
+        _count(data) if "classes" in model else {},
     )
+
+
+def _count(data: Data) -> dict[str, int]:
+    """The number of samples of each class."""
+    together = np.concatenate([part for worker in data.workers for part in (worker.y, worker.y_test)])
+    classes, counts = np.unique(together, return_counts=True)
+    return {worker_name(each.item()): int(count) for each, count in zip(classes, counts, strict=True)}
 
 
 def _classes(data: Data) -> tuple[list[WorkerData], NDArray[Any]]:

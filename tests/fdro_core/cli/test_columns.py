@@ -244,6 +244,21 @@ def test_points_are_decimal_where_no_comma_is():
     np.testing.assert_array_equal(north[:, 0], [1.2, 2.5])
 
 
+def test_classes_are_counted_and_doubtful_names_are_told():
+    prepare('missing = "mean"\ncategorical = ["ward"]')
+    answer = fdro("check", "ward.toml")
+    assert "2 classes: no 4, yes 4" in answer.stdout
+    assert answer.stderr == ""
+    more = "South,50,ENT,130,Yes\nwest,50,ENT,130,yes\nwest,51,ENT,131,no\n"
+    prepare('missing = "mean"\ncategorical = ["ward"]\ntest_fraction = 0.2', CSV + more)
+    assert asked("check", "ward.toml")["classes"] == {"Yes": 1, "no": 5, "yes": 5}
+    told = fdro("check", "ward.toml").stderr
+    assert "sites that differ in capitals only: 'South' and 'south'. Are they the same?" in told
+    assert "classes that differ in capitals only: 'Yes' and 'yes'" in told
+    assert "sites with one sample: South\n" in told
+    assert "sites with no sample held out, so without a test: west\n" in told
+
+
 def test_files_of_the_wrong_kind():
     prepare()
     Path("ward.csv").write_bytes(CSV.encode("utf-8") + "Süd,1,a,1,no\n".encode("cp1252"))

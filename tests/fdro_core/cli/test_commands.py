@@ -15,7 +15,7 @@ from uncertainty_sets import KL
 pytestmark = pytest.mark.usefixtures("place")
 
 
-def test_sets_are_those_of_the_registry():
+def test_sets_are_those_of_the_registry(monkeypatch):
     from uncertainty_sets import available_sets
 
     found = {each["name"]: each for each in asked("sets")}
@@ -26,7 +26,10 @@ def test_sets_are_those_of_the_registry():
     assert "highs" not in found["kl"]["backends"]
     assert "highs" in found["polyhedron"]["backends"]
     assert found["kl"]["backends"][0] == "closed-form"
+    monkeypatch.setenv("COLUMNS", "80")
     text = fdro("sets").stdout
+    assert "…" not in text.replace(", …", "")
+    assert max(map(len, text.splitlines()[:40])) <= 80
     assert all(name in text for name in found)
     assert all(each["meaning"] for facts in found.values() for each in facts["parameters"])
 
@@ -113,6 +116,10 @@ def test_one_default_radius():
         (("--between", "0.3"), "--between needs two numbers"),
         (("--between", "0.6,0.7;0.7,0.8"), "the set is empty"),
         (("--moved", "3"), "--moved must be a share, above 0 and at most 1, got 3.0"),
+        (("--tail", "10%"), "--tail is a number, not per cent: for 10% write 0.1"),
+        (("--spread", "2.5 %"), "for 2.5 % write 0.025"),
+        (("--moved", "some"), "--moved must be a number, got 'some'"),
+        (("--counts", "some"), "--counts must be numbers, got 'some'"),
         (("--scenario", "prior"), "No such option"),
     ],
 )
@@ -127,6 +134,9 @@ def test_choose_says_what_is_wrong(options, words):
         ("\n\n0.1\n2\n", "cd-norm"),
         ("\n\n\n\n\n", "kl"),
         ("\n\n\n0.2\n", "total-variation"),
+        ("1.5,2\nmany\n12,7,1\n1,2\n1,2,10\n", "wasserstein-1"),
+        ("\n\n\n20%\n3\n0.2\n", "total-variation"),
+        ("\n0.3\n0.6,0.7;0.7,0.8\n0.1,0.4\n", "box"),
     ],
 )
 def test_choose_asks_on_a_terminal(monkeypatch, given, name):
