@@ -96,7 +96,7 @@ def oracle(rounds: int) -> None:
                     "call": partial(made.worst_case, f),
                     "jvp": partial(answer.jvp, u),
                     "vjp": partial(answer.vjp, u, value=1.0, wrt=()),
-                    "all": partial(answer.vjp, u, 1.0),
+                    "all": partial(answer.vjp, u, value=1.0),
                 },
                 rounds,
             )
