@@ -36,12 +36,13 @@ def compare_runs(output: Output, folders: list[Path]) -> None:
     """Print the runs in these folders side by side."""
     from fdro_core.cli.runs import comparing
     from fdro_core.cli.runs.comparing import differences, fields_of
-    from fdro_core.cli.runs.folder import RESULT, RUN_FILE, RunFolder
+    from fdro_core.cli.runs.folder import RESULT, RUN_FILE, RunFolder, check_different
     from fdro_core.errors import InvalidSetting
 
     if len(folders) < 2:
         raise InvalidSetting("give two or more runs, as in `fdro compare run-a run-b`")
     runs = [RunFolder(folder) for folder in folders]
+    check_different(runs)
     for run in runs:
         run.check(RUN_FILE, RESULT)
     results = [run.result() for run in runs]

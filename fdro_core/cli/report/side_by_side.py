@@ -43,9 +43,8 @@ from fdro_core.cli.report.page import (
 )
 from fdro_core.cli.report.run import Run
 from fdro_core.cli.runs.comparing import TIE, differences, field_text, fields_of, in_words, judge
-from fdro_core.cli.runs.folder import RunFolder
+from fdro_core.cli.runs.folder import RunFolder, check_different
 from fdro_core.cli.runs.summary import FIGURES, WORKER_COLUMNS
-from fdro_core.errors import InvalidSetting
 from uncertainty_sets.registry import join_names
 
 COMPARED = ("test_accuracy", "loss", "weight")
@@ -54,11 +53,8 @@ COMPARED = ("test_accuracy", "loss", "weight")
 
 def build_side_by_side(folders: Sequence[RunFolder]) -> str:
     """The page of several runs as text."""
-    whole_paths = [folder.path.resolve() for folder in folders]
-    twice = next((folder for folder in folders if whole_paths.count(folder.path.resolve()) > 1), None)
-    if twice is not None:
-        raise InvalidSetting(f"{twice} is given twice: name each run once")
-    short = [path.name for path in whole_paths]
+    check_different(folders)
+    short = [folder.path.resolve().name for folder in folders]
     names = short if len(set(short)) == len(short) else [str(folder) for folder in folders]
     runs = [Run.read(folder, name) for folder, name in zip(folders, names, strict=True)]
     whole, by_worker = overlaid(runs), worker_panels(runs)

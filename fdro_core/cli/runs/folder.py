@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite, isnan
@@ -154,6 +154,14 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
             result.write(text.encode())
+
+
+def check_different(folders: Sequence[RunFolder]) -> None:
+    """Raise if one folder is given twice, whatever its spelling."""
+    paths = [folder.path.resolve() for folder in folders]
+    twice = next((folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1), None)
+    if twice is not None:
+        raise InvalidSetting(f"{twice} is given twice: name each run once")
 
 
 Fault = str

@@ -334,7 +334,8 @@ def test_a_run_without_reports_or_tests_has_a_page(tmp_path, monkeypatch):
 def test_runs_side_by_side_are_different_and_defaults_are_named():
     Path("run.toml").write_text(RUN_FILE.replace("iterations = 120", "iterations = 5"))
     fdro("train", "run.toml", "-q", "--against", "fed-avg")
-    assert "run is given twice" in fdro("report", "run", "run-fed-avg", "./run", code=2).stderr
+    for each in ("report", "compare"):
+        assert "run is given twice" in fdro(each, "run", "run-fed-avg", "./run", code=2).stderr
     fdro("report", "run", "run-fed-avg")
     page = Path("side-by-side.html").read_text()
     assert "aspire-models (default)" in page
