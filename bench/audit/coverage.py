@@ -85,7 +85,8 @@ def groups(rounds: int, seed: int) -> Table:
                 missed.append(float(mix @ (1.0 - np.clip(t - shift, 0.0, 1.0))))
             error = np.std(missed) / np.sqrt(rounds)
             rows.append([name, "yes" if plus else "no", f"{100 * np.mean(missed):.2f} ± {100 * error:.2f} %"])
-    return Table("groups: missed, 10 % allowed, 4 × 30 scores", ["mix", "+1", "missed"], rows)
+    title = f"groups: missed, 10 % allowed, 4 × 30 scores, {rounds:,} rounds"
+    return Table(title, ["mix", "+1", "missed"], rows)
 
 
 def _without(scores: Array, share: Array, kind: Any, size: float | None) -> float:

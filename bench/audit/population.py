@@ -110,7 +110,7 @@ def zero_one(sizes: tuple[int, ...]) -> Table:
 def group_values(rounds: int, sizes: tuple[int, ...], seed: int) -> Table:
     """The same over the mix of groups, for a threshold at KL 0.2 of the true shares."""
     rows: list[list[str]] = []
-    table = Table("s-value over groups", ["n", "interval holds", "bound holds"], rows)
+    table = Table(f"s-value over groups, {rounds:,} rounds", ["n", "interval holds", "bound holds"], rows)
     rng = np.random.default_rng(seed)
     share, rate = (np.array(each) for each in zip(*GROUPS.values(), strict=True))
     threshold = float(KL(share, 0.2).worst_case(rate).value)
@@ -173,7 +173,7 @@ def clustered(rounds: int, seed: int) -> Table:
     """Rows that come in clusters: interval and bound of a worst case with and without `clusters`."""
     rows: list[list[str]] = []
     table = Table(
-        "200 clusters of 10 rows, error rates beta(1, 9)",
+        f"200 clusters of 10 rows, error rates beta(1, 9), {rounds:,} rounds",
         ["clusters=", "interval holds", "bound holds"],
         rows,
     )
