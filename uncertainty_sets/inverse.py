@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from uncertainty_sets.answer import stack
 from uncertainty_sets.arrays import Array
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, SolverFailed
+from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, InvalidInput, SolverFailed
 from uncertainty_sets.kernels.dispatch import reject_not_finite, run_pieces, unit
 from uncertainty_sets.kernels.layout import FEASIBLE, MULTIPLIER, NOT_FINITE, OK, PROMISE, ULPS
 from uncertainty_sets.kernels.layout import RADIUS_COLUMNS as COLUMNS
@@ -82,8 +82,9 @@ class LeastRadius:
 
     Attributes:
         radius: the least radius; infinite if no radius reaches the target (`reached` says so).
-        lower_bound: no radius below this one reaches the target, by the multiplier alone.
-        gap: radius - lower_bound, computed before both are rounded. Never clipped.
+        lower_bound: no radius below this one reaches the target, by the multiplier alone; if rounding takes
+            that above the radius, which p refutes, less by such rounding.
+        gap: radius - lower_bound, computed before both are rounded. Never negative.
         p: a distribution within `radius` that reaches the target, up to rounding or what 1e-9 of the radius
             is worth; NaN if there is none.
         value: pᵀf.
@@ -153,7 +154,7 @@ def required(subject: Sized) -> str:
     if not subject.sized_by:
         raise BackendUnsuitable(
             f"{type(subject).__name__} has no radius or budget to change; a set that has one names it in "
-            "`sized_by`"
+            "`sized_by` (docs/add-a-set.md, Answer questions about the radius)"
         )
     return str(subject.sized_by)
 
@@ -389,7 +390,7 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
 
     The target is subtracted from the losses first: near it they keep their digits, and the answers too.
     """
-    center, g = subject.reference(), f - target
+    center, g = _center(subject), f - target
     mean, top = _exactly(center, g), float(g.max())
     if mean >= -4.0 * EPS * float(center @ np.abs(g)):
         return LeastRadius(0.0, 0.0, 0.0, center, float(center @ f), 0.0, "oracle", 0)
@@ -429,6 +430,20 @@ def _search(subject: Sized, f: Array, target: float) -> LeastRadius:
         "is near 1, or give a target further from the largest loss",
         answer=warm if best is None else best.answer,
     )
+
+
+def _center(subject: Sized) -> Array:
+    """The only member of the set of radius 0; that of its own radius may be another point."""
+    if subject.reference.__qualname__ != "UncertaintySet.reference":
+        return subject.reference()
+    point = resized(subject, 0.0)
+    center: Array = point.reference()
+    if not (off := point._residual(center)) <= PROMISE:
+        raise BrokenSet(
+            f"{type(subject).__name__} of {subject.sized_by} 0 has no member that a solver finds, the "
+            f"nearest is outside by {off:.2g}: define reference(), which returns it"
+        )
+    return center
 
 
 def _nowhere(size: int, calls: int) -> LeastRadius:

@@ -2,7 +2,7 @@
 
 A mistake is one operator, comparison or function turned into its opposite. `make test` is stopped at its
 first failure; what it does not find is given to the rest of `make test-all`, since some mistakes change
-nothing. A process that spends fifteen minutes of processor time is in a search that does not end.
+nothing. A copy without a mistake goes through the same tests.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +29,6 @@ OPPOSITE = {
     ast.And: ("and", "or"), ast.Or: ("or", "and"),
 }  # fmt: skip
 SWAPPED = {"min": "max", "max": "min"}
-FIRST = (("tests/uncertainty_sets/test_properties.py",), ("tests/uncertainty_sets", "uncertainty_sets/sets"))
-"""Where most mistakes in kernels are found, the nearest first."""
-ENDLESS = 900
-"""Processor seconds of one process, several times what it needs: a busy machine finds nothing by waiting."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,31 @@ class Mutation:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}, {self.text.decode()} instead"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tests of `make test` in some places, or of what only `make test-all` runs.
+
+    A process that needs more than `seconds` of processor time is in a search that does not end.
+    """
+
+    seconds: int
+    places: tuple[str, ...] = ()
+    everything: bool = False
+
+    def __str__(self) -> str:
+        where = " ".join(self.places) or "all places"
+        return f"{'the rest of make test-all' if self.everything else 'make test'} in {where}"
+
+
+NEAR = ("tests/uncertainty_sets", "uncertainty_sets/sets")
+STAGES = (
+    Stage(300, ("tests/uncertainty_sets/test_properties.py",)), Stage(1200, NEAR), Stage(1800),
+    Stage(3600, NEAR, True), Stage(7200, (), True),
+)  # fmt: skip
+"""In the order of what finds most mistakes soonest; several times the seconds of a copy without a mistake."""
+NONE = Mutation("README.md", 1, 0, 0, b"")
 
 
 def planted(seed: int, count: int) -> list[Mutation]:
@@ -92,54 +114,41 @@ def _sites(file: Path) -> Iterator[Mutation]:
             yield Mutation(name, node.lineno, at, at + len(old), new.encode())
 
 
-def found(mutation: Mutation, everything: bool) -> bool:
-    """Whether a test fails, in a copy of the checkout that has this mistake."""
+def fails(mutation: Mutation, stage: Stage) -> bool:
+    """Whether a test of the stage fails, in a copy of the checkout that has this mistake."""
     with tempfile.TemporaryDirectory(prefix="fdro-mutation-") as folder:
         here = Path(folder)
         subprocess.run(["git", "checkout-index", "--all", f"--prefix={here}/"], cwd=ROOT, check=True)
         file = here / mutation.file
         source = file.read_bytes()
         file.write_bytes(source[: mutation.start] + mutation.text + source[mutation.end :])
-        environment = os.environ | {"PYTHONPATH": str(here)}
-        line = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider"]
-        if everything:
-            environment["HYPOTHESIS_PROFILE"] = "thorough"
-            line += ["-m", "thorough or property"]
-        for places in (*FIRST, ()):
-            done = subprocess.run(
-                [*line, *places], cwd=here, env=environment, capture_output=True, check=False,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (ENDLESS, ENDLESS)),
-            )  # fmt: skip
-            if done.returncode:
-                return True
-    return False
+        profile = "thorough" if stage.everything else "default"
+        chosen = ["-m", "thorough or property"] if stage.everything else []
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *chosen, *stage.places],
+            cwd=here, env=os.environ | {"PYTHONPATH": str(here), "HYPOTHESIS_PROFILE": profile},
+            capture_output=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (stage.seconds, stage.seconds)),
+        )  # fmt: skip
+        return bool(done.returncode)
 
 
 def measure(seed: int, count: int, say: Say) -> Iterable[Row]:
-    """How many mistakes each target finds."""
-    quick, more = 0, 0
-    missed: list[str] = []
-    _without_a_mistake(everything=False, say=say)
-    for number, each in enumerate(planted(seed, count), 1):
-        say(f"mistake {number} of {count}: {each}")
-        if found(each, everything=False):
-            quick += 1
-            continue
-        if not missed:
-            _without_a_mistake(everything=True, say=say)
-        say(f"make test did not find it; the rest of make test-all: {each}")
-        if found(each, everything=True):
-            more += 1
-            missed.append(f"{each} (test-all finds it)")
-        else:
-            missed.append(str(each))
-    group = f"mistakes planted in kernels, {count}"
+    """How many mistakes each target finds; two copies at a time."""
+    mistakes = planted(seed, count)
+    left, group = mistakes, f"mistakes planted in kernels, {count}"
+    found: dict[bool, list[Mutation]] = {False: [], True: []}
+    with ThreadPoolExecutor(2) as pool:
+        for stage in STAGES:
+            if not left:
+                break
+            say(f"{len(left)} mistakes: {stage}")
+            failed = list(pool.map(lambda each, stage=stage: fails(each, stage), [NONE, *left]))
+            if failed[0]:
+                raise RuntimeError(f"without a mistake these fail in a copy of the checkout: {stage}")
+            found[stage.everything] += [each for each, no in zip(left, failed[1:], strict=True) if no]
+            left = [each for each, no in zip(left, failed[1:], strict=True) if not no]
+    quick, more = len(found[False]), len(found[True])
+    missed = [*(f"{each} (test-all finds it)" for each in found[True]), *map(str, left)]
     yield Row(group, "found by make test", quick, "", quick + more, at_least=True, note="; ".join(missed))
     yield Row(group, "found by make test-all only", more, "", 0)
-
-
-def _without_a_mistake(everything: bool, say: Say) -> None:
-    """Stop if the tests fail in a copy as it is: they would find every mistake."""
-    say("a copy without a mistake")
-    if found(Mutation("README.md", 1, 0, 0, b""), everything):
-        raise RuntimeError("the tests fail in a copy of the checkout without a mistake; run make test-all")

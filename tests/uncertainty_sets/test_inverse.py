@@ -9,8 +9,18 @@ from scipy.optimize import linprog
 
 from tests import tolerances
 from tests.uncertainty_sets.plugins import TotalVariation
-from uncertainty_sets import KL, Box, CDNorm, CressieRead, Ellipsoid, Wasserstein1, WeightedL1, get_set
-from uncertainty_sets.errors import BackendUnsuitable, InvalidInput, InvalidLosses
+from uncertainty_sets import (
+    KL,
+    Box,
+    CDNorm,
+    CressieRead,
+    Ellipsoid,
+    UncertaintySet,
+    Wasserstein1,
+    WeightedL1,
+    get_set,
+)
+from uncertainty_sets.errors import BackendUnsuitable, BrokenSet, EmptySet, InvalidInput, InvalidLosses
 from uncertainty_sets.inverse import _by_oracle, resized
 
 F, Q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
@@ -412,3 +422,29 @@ def test_a_loss_that_dwarfs_the_others_does_not_take_their_digits():
     digits = 64.0 * 2.0**-52 * 2.0 * found.multiplier
     assert digits <= 0.2 * found.radius
     assert found.radius == pytest.approx(2.0 * 0.25 / 5.5, abs=digits)  # half of q₃ goes to q₁
+
+
+class Ball(UncertaintySet):
+    """A set of a user's own, that names its radius and says nothing of its centre."""
+
+    name = ""
+    sized_by = "radius"
+
+    def __init__(self, center, radius, apart=0.0):
+        self.center, self.radius, self.apart, self.size = np.asarray(center), radius, apart, len(center)
+
+    def constraints(self, p):
+        beside = p[0] <= self.center[0] + self.radius - self.apart
+        return [cp.norm(p - self.center) <= self.radius, *([beside] if self.apart else [])]
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.1, 0.3])
+def test_without_a_reference_the_centre_is_the_member_of_size_0(radius):
+    own, known = Ball(Q, radius), Ellipsoid(Q, np.ones(3), 0.1)
+    for target in (1.5, Q @ F + 0.01, 2.1, 3.9):
+        found, right = own.radius_for(F, target), known.radius_for(F, target)
+        assert found.radius == pytest.approx(np.sqrt(right.radius), abs=1e-5)
+        assert found.radius == 0.0 or Ball(Q, found.radius).contains(found.p)
+    assert not own.radius_for(F, 4.1).reached
+    with pytest.raises((BrokenSet, EmptySet), match=r"has no member .* define reference\(\)|empty"):
+        Ball(Q, 0.1, apart=1e-3).radius_for(F, 2.1)

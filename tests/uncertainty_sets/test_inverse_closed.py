@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import tolerances
-from uncertainty_sets import ChiSquare, TotalVariation
+from uncertainty_sets import KL, Burg, ChiSquare, Hellinger, TotalVariation
 from uncertainty_sets.inverse import _by_oracle
 
 F, Q = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
@@ -162,3 +162,18 @@ def test_a_million_losses(ball):
     assert found.p @ f == pytest.approx(1.5, abs=1e-9)
     assert abs(found.gap) <= 1e-9 * found.radius
     assert ball(q, found.radius).worst_case(f).value == pytest.approx(1.5, abs=1e-9)
+
+
+@pytest.mark.parametrize("ball", [KL, TotalVariation, ChiSquare, Burg, Hellinger])
+def test_a_bound_is_never_above_the_radius(ball):
+    """Where rounding decides: a loss dwarfs the others, targets next to the mean or to the largest loss."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        f = np.r_[rng.lognormal(3.0, 2.0, 8), rng.choice([1e3, 1.3e13])]
+        q = np.r_[rng.dirichlet(np.ones(8)), rng.choice([1e-39, 1e-3])]
+        q /= q.sum()
+        mean, top = q @ f, f.max()
+        for target in (mean + 0.1, mean * (1.0 + 1e-12), top - 1e-10 * top, top * (1.0 - 1e-15)):
+            found = ball(q, 0.1).radius_for(f, target)
+            assert found.gap >= 0.0
+            assert found.lower_bound <= found.radius

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cvxpy as cp
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -212,3 +213,54 @@ def test_a_huge_radius_and_losses_that_differ_by_little():
     answer = CressieRead(q, 7.01391476708052e259, 2.0).worst_case(f, backend="closed-form")
     assert -1e-250 <= answer.value <= 0.0
     assert answer.gap <= tolerances.gap(f)
+
+
+def least_radius(f, q, target, k):
+    """The least radius in 60 digits, by bisection for θ; or with mass at the largest loss where q is 0."""
+    with mp.workdps(60):
+        g, q, k = [mp.mpf(x) - mp.mpf(target) for x in f], [mp.mpf(x) for x in q], mp.mpf(k)
+        total, top, power = sum(q), max(g), 1 / (k - 1)
+        q = [x / total for x in q]
+
+        def weights(theta):
+            return [x * (1 + (k - 1) * theta * (y - top)) ** power for x, y in zip(q, g, strict=True)]
+
+        def mean(theta):
+            return sum(w * y for w, y in zip(weights(theta), g, strict=True))
+
+        if q[-1] == 0.0 and mean(mp.mpf(10) ** 40) < 0.0:
+            # p ∝ q·(top - g)^{1/(k-1)} where q is, as much as leaves the mean at the target.
+            w = [x * (top - y) ** power for x, y in zip(q[:-1], g[:-1], strict=True)]
+            scale = top / sum(x * (top - y) for x, y in zip(w, g[:-1], strict=True))
+            p = [scale * x for x in w]
+            p.append(1 - sum(p))
+        else:
+            low, high = mp.mpf(-200), mp.mpf(400)
+            for _ in range(220):
+                middle = (low + high) / 2
+                low, high = (middle, high) if mean(mp.exp(middle)) < 0 else (low, middle)
+            w = weights(mp.exp(low))
+            p = [x / sum(w) for x in w]
+        spent = mp.mpf(0)
+        for x, y in zip(p, q, strict=True):
+            t = x / y if y else mp.inf
+            if not y:
+                spent += x / (1 - k)
+            else:
+                spent += y * (t - 1 - mp.log(t) if k == 0 else (t**k - k * t + k - 1) / (k * (k - 1)))
+        return float(spent)
+
+
+@pytest.mark.parametrize("mass", [0.0, 1e-39, 1e-20, 1e-14, 1e-9])
+@pytest.mark.parametrize("k", [-1.0, -0.3, 0.0, 0.25, 0.5, 0.9])
+def test_a_loss_that_dwarfs_the_others_leaves_the_least_radius_its_digits(k, mass):
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        f, q = np.r_[rng.lognormal(3.0, 1.0, 8), 1.3e13], np.r_[rng.dirichlet(np.ones(8)), mass]
+        q /= q.sum()
+        target = q @ f + 10.0 ** rng.uniform(-2.0, 2.0)
+        found = CressieRead(q, 0.1, k).radius_for(f, target)
+        digits = 64.0 * 2.0**-52 * (q @ np.abs(f - target)) * found.multiplier
+        assert 0.0 <= found.gap <= 1e-9 * found.radius + digits
+        assert found.radius == pytest.approx(least_radius(f, q, target, k), rel=1e-9, abs=digits)
+        assert found.p @ f == pytest.approx(target, rel=1e-9)

@@ -71,15 +71,18 @@ def exact(out: Array, radius: float, value: float, multiplier: float) -> None:
 
 @kernel
 def answered_at_once(
-    q: Array, target: float, top: float, spread: float, aim: float, mean: float, p: Array, out: Array
+    q: Array, target: float, top: float, spread: float, rise: float, mean: float, p: Array, out: Array
 ) -> bool:
-    """Whether the centre reaches the target, or nothing does; then the answer is written."""
+    """Whether the centre reaches the target, or nothing does; then the answer is written.
+
+    rise: how far the target is above the mean.
+    """
     if target > top:
         for i in range(q.size):
             p[i] = np.nan
         exact(out, np.inf, np.nan, np.inf)
         return True
-    if spread == 0.0 or aim <= mean:
+    if spread == 0.0 or rise <= 0.0:
         copy(q, p)
         exact(out, 0.0, top + spread * mean, 0.0)
         return True
@@ -93,7 +96,9 @@ def conclude(
 ) -> None:  # fmt: skip
     """Write an answer and judge it; value, short (what pᵀf lacks) and multiplier are those of g.
 
-    The multiplier times the rounding of the losses is all that a radius can be known to.
+    The multiplier times the rounding of the losses is all that a radius can be known to. A bound above the
+    radius, which p refutes, is off by rounding: it is given less by twice what is seen of that, and by the
+    rounding of the losses if those are not just its last digits.
     """
     scale = 1.0 / spread
     rounding = ULPS * (1.0 + abs(top) * scale)
@@ -101,7 +106,11 @@ def conclude(
     proved = gap <= max(PROMISE * radius, known) and gap >= -max(FEASIBLE * radius, known)
     proved = proved and abs(total - 1.0) <= FEASIBLE and short <= max(PROMISE, rounding)
     proved = proved and multiplier * short <= max(PROMISE * radius, known)
-    out[RADIUS], out[LOWER], out[RADIUS_GAP] = max(radius, 0.0), lower, gap
+    if gap < 0.0:
+        less = max(-2.0 * gap, multiplier * rounding if gap < -FEASIBLE * radius else 0.0)
+        lower, gap = lower - less, gap + less
+    radius = max(radius, 0.0)
+    out[RADIUS], out[LOWER], out[RADIUS_GAP] = radius, max(lower, 0.0), min(gap, radius)
     out[RADIUS_VALUE], out[MULTIPLIER], out[PASSES] = top + spread * value, multiplier * scale, passes
     out[RADIUS_STATUS] = OK if proved else NOT_SOLVED
 
@@ -132,7 +141,7 @@ def rows_of(most: Callable[..., float], answer: Callable[..., None], name: str) 
             scale = 1.0 / spread if spread > 0.0 else 0.0
             aim = (target[b] - top) * scale
             mean, square, mass, rest = moments(f, q, top, scale)
-            if answered_at_once(q, target[b], top, spread, aim, mean, P[b], out[b]):
+            if answered_at_once(q, target[b], top, spread, aim - mean, mean, P[b], out[b]):
                 continue
             limit = most(mass, rest)
             if aim >= 0.0:
@@ -421,7 +430,7 @@ def solve_total_variation(
     scale = 1.0 / spread if spread > 0.0 else 0.0
     aim = (target - top) * scale
     most = gains(f, q, top, scale, gain)
-    if answered_at_once(q, target, top, spread, aim, -most, p, out):
+    if answered_at_once(q, target, top, spread, aim + most, -most, p, out):
         return
     # 2. The threshold below which all mass moves, and the share that moves at it.
     need = aim + most

@@ -6,6 +6,13 @@ bound by Hölder's inequality, solved for the radius, is a lower bound on it; wi
 
     D >= (exp(k·log(1 + (k-1)z) - (k-1)·log r) - 1)/(k(k-1)),   Burg: D >= Σ q·log b - log(1 - z)
 
+If the target is so near to the mean, beside the spread, that g has too few digits for it, and k < 1, the same
+is done with d = (f - target)/spread. Its b is b/(b at the target) = 1 + u·d, and with e of that
+
+    Σ q·e·d = 0,   D >= (exp(-(k-1)·log Σ q·e·b) - 1)/(k(k-1)),   Burg: D >= Σ q·log b
+
+where every term has the digits of d; for the largest losses b comes from g, and keeps its own.
+
 If k < 1 and q is 0 at all of the largest losses, mass goes there at θ = ∞ (power_sums.py), where the weight
 of the others follows from the aim at once.
 """
@@ -22,9 +29,11 @@ from uncertainty_sets.kernels.layout import (
     MULTIPLIER,
     NOT_SOLVED,
     OK,
+    PROMISE,
     RADIUS,
     RADIUS_GAP,
     RADIUS_STATUS,
+    ULPS,
 )
 from uncertainty_sets.kernels.least_radius import answered_at_once, conclude, exact
 from uncertainty_sets.kernels.power_sums import (
@@ -43,6 +52,7 @@ from uncertainty_sets.kernels.tilt import moments, totals
 
 PASSES = 100
 AIM = 1e-15  # how near to the target, over the distance that is measured: from the mean or from the top
+NEAR = ULPS / PROMISE  # of the spread: a target nearer to the mean takes its digits from d
 TINY = 1e-290  # of q: p may have become 0 by underflow there, where D of k <= 0 is infinite
 
 
@@ -158,6 +168,122 @@ def pole(
 
 
 @kernel
+def logarithm(d: float, h: float, u: float, base: float, v: float, there: float) -> float:
+    """Log of b over b at the target; b = base + v·h, or 1 + u·d in units of that at the target."""
+    if abs(u * d) <= 0.5:
+        return float(np.log1p(u * d))
+    return float(np.log((base + v * h) / there))
+
+
+@kernel
+def sums_near(
+    f: Array, q: Array, target: float, top: float, scale: float, rise: float, base: float, v: float,
+    power: float,
+) -> tuple[float, float, float, float, float, float, float]:  # fmt: skip
+    """s - 1, r - 1 (Burg: Σ q·log b), Σ q·e·(d, h), Σ q·(e-1)·(d + rise), Σ q·e·(1/b - 1)·(1, d).
+
+    b = base + v·h with h = (max f - f)/spread: (1, (1-k)·θ), or (0, 1) for θ = ∞, without the largest losses.
+    """
+    s, r, first, left, away, over, over_first = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    slope = power - 1.0
+    there = base + v * ((top - target) * scale)
+    u = -v / there
+    for i in range(f.size):
+        if q[i] > 0.0 and (base > 0.0 or f[i] < top):
+            d, h = (f[i] - target) * scale, (top - f[i]) * scale
+            x = logarithm(d, h, u, base, v, there)
+            more = np.expm1(x / slope)
+            e = q[i] * (1.0 + more)
+            s += q[i] * more
+            r += q[i] * (x if power == 0.0 else np.expm1(power * x / slope))
+            first += e * d
+            left += e * h
+            away += q[i] * more * (d + rise)
+            w = e * np.expm1(-x)
+            over += w
+            over_first += w * d
+    return s, r, first, left, away, over, over_first
+
+
+@kernel
+def search_near(
+    f: Array, q: Array, target: float, top: float, scale: float, rise: float, power: float, start: float
+) -> tuple[float, float, float, int]:
+    """θ with Σ q·e·d = 0 by Newton's method as in `search`: (θ, s - 1, r - 1 or Σ q·log b, passes)."""
+    low, high, stride, slope, ahead = 0.0, np.inf, 8.0, power - 1.0, (top - target) * scale
+    goal, theta, passes = np.log(rise / ahead), start, 0
+    while True:
+        # 1. Evaluate, and narrow the bracket; NaN is so large a θ that no number is left.
+        passes += 1
+        v = -slope * theta
+        s, r, first, left, away, over, over_first = sums_near(
+            f, q, target, top, scale, rise, 1.0, v, power
+        )  # fmt: skip
+        mean = first / (1.0 + s)
+        if mean < 0.0:
+            low = theta
+        else:
+            high = theta
+        # 2. Newton's step; outwards in strides without an end, or a middle of the bracket.
+        growth, move = (over_first - mean * over) / (-slope * (1.0 + v * ahead)), np.nan
+        if away > 0.0 and left > 0.0 and growth > 0.0:
+            move = (goal - np.log(away / left)) * (away / growth) * (left / (1.0 + s) / (ahead + rise))
+        if abs(move) <= 1e-15 or passes >= PASSES:
+            return theta, s, r, passes
+        step = theta * np.exp(move) if abs(move) < 30.0 else np.nan
+        if not (step > low and step < high):
+            if high == np.inf:
+                step, stride = min(theta * stride, HIGHEST), min(stride * stride, 1e30)
+            elif low == 0.0:
+                step, stride = theta / stride, min(stride * stride, 1e30)
+            else:
+                step = np.sqrt(low) * np.sqrt(high)
+        if not (step > low and step < high):
+            return theta, s, r, passes
+        theta = step
+
+
+@kernel
+def solve_near(
+    f: Array, q: Array, target: float, top: float, least: float, rise: float, mass: float, power: float,
+    start: float, p: Array, out: Array,
+) -> None:  # fmt: skip
+    """Solve by d, from a start for θ, which may be ∞; NOT_SOLVED if that does not come out."""
+    spread, slope, floor = top - least, power - 1.0, FLOOR if power <= 0.0 else 0.0
+    scale = 1.0 / spread
+    ahead, out[RADIUS_STATUS] = (top - target) * scale, NOT_SOLVED
+    base, v, passes = 0.0, 1.0, 1
+    if start < np.inf:
+        theta, s, r, passes = search_near(f, q, target, top, scale, rise, power, start)
+        base, v = 1.0, -slope * theta
+        weight = 1.0 / (1.0 + s)
+    else:
+        s, r, first, _, _, _, _ = sums_near(f, q, target, top, scale, rise, base, v, power)
+        # The mass at the top makes up for Σ p·d of the others; r of Burg is 0.
+        weight = 1.0 if power == 0.0 else 1.0 / (1.0 + r)
+        rest = -first * weight / ahead
+        if not rest >= 0.0:
+            return
+        write_top(f, q, top, mass, max(mass, rest), p)
+    there = base + v * ahead
+    u = -v / there
+    for i in range(f.size):
+        if base > 0.0 or f[i] < top:
+            x = logarithm((f[i] - target) * scale, (top - f[i]) * scale, u, base, v, there)
+            p[i] = max(q[i] * (weight * np.exp(x / slope)), min(q[i], floor))
+    value, total = totals(f, p, target, scale, 0.0)
+    lower = r if power == 0.0 else np.expm1(-slope * np.log1p(r)) / (power * slope)
+    if base > 0.0 and v * ahead <= LITTLE:  # at a small θ D has more digits than p
+        radius = divergence_of(np.log1p(r), np.log1p(s), r, power)
+    else:
+        radius = measured(q, p, power)
+    price = u / slope * (1.0 + power * slope * lower)
+    conclude(
+        out, target, spread, radius, lower, radius - lower, value, -value, total, price, passes
+    )  # fmt: skip
+
+
+@kernel
 def solve(f: Array, q: Array, target: float, power: float, p: Array, out: Array) -> None:
     """Solve one row, with the radius in units of D; for k > 1 losses where q = 0 repeat one where q > 0."""
     # 1. Read the losses, and answer what needs no search.
@@ -169,7 +295,10 @@ def solve(f: Array, q: Array, target: float, power: float, p: Array, out: Array)
     scale = 1.0 / spread if spread > 0.0 else 0.0
     aim = (target - top) * scale
     mean, square, mass, rest = moments(f, q, top, scale)
-    if answered_at_once(q, target, top, spread, aim, mean, p, out):
+    rise = aim - mean
+    if rise < NEAR:
+        rise = -totals(f, q, target, scale, 0.0)[0]
+    if answered_at_once(q, target, top, spread, rise, mean, p, out):
         return
     if aim >= 0.0:
         most = most_of(power, mass, rest)
@@ -180,6 +309,10 @@ def solve(f: Array, q: Array, target: float, power: float, p: Array, out: Array)
         return
     # 2. θ = ∞: mass goes to losses where q = 0.
     if power < 1.0 and mass <= negligible(power):
+        if rise < NEAR:
+            solve_near(f, q, target, top, least, rise, mass, power, np.inf, p, out)
+            if out[RADIUS_STATUS] == OK:
+                return
         lower, value = pole(f, q, top, scale, mass, power, aim, p)
         if not np.isnan(lower):
             radius, total = measured(q, p, power), p.sum()
@@ -192,6 +325,11 @@ def solve(f: Array, q: Array, target: float, power: float, p: Array, out: Array)
     center, at, log_s, log_r, logs, passes = search(
         f, q, top, scale, mean, mode, power, aim, min(start_of_aim(mean, square, aim), HIGHEST)
     )
+    if power < 1.0 and rise < NEAR:
+        start = at / (1.0 - slope * at * center)
+        solve_near(f, q, target, top, least, rise, mass, power, start, p, out)
+        if out[RADIUS_STATUS] == OK:
+            return
     floor = FLOOR if power <= 0.0 else 0.0
     value, total = write(f, q, top, scale, center, at, np.exp(log_s), mode, slope, floor, p)
     z = at * (aim - center)

@@ -162,7 +162,7 @@ def judge(found: Batch, case: Case, key: str, T: Array, answer: Any) -> None:
                 "p is further than the radius": (distance[b] - r[b], 10.0 * allowed[b] + 1e-15),
                 "p does not reach the target": (short[b], 64.0 * EPS * size[b] + GAP * r[b] / worth[b]),
                 "gap": (gap, allowed[b]),
-                "negative gap": (-gap, FEASIBLE * r[b] + known[b]),
+                "negative gap": (-gap, 0.0),
                 "gap is not radius - bound": (abs(r[b] - answer.lower_bound[b] - gap), allowed[b]),
             }
         found.check(tests, case.size, call_of(case, b, T[b]))
