@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from uncertainty_sets.audit import Audit, compare
 from uncertainty_sets.audit.conformal import ball_threshold
 from uncertainty_sets.audit.families import family_of
 
-PARTS = ("s-values", "bounds", "conformal", "groups", "clusters", "peers", "times")
+PARTS = ("s-values", "bounds", "conformal", "control", "groups", "clusters", "peers", "times")
 
 
 def times(n: int, rounds: int) -> Table:
@@ -58,6 +59,21 @@ def times(n: int, rounds: int) -> Table:
     return Table(f"processor time at N = {n:,}", ["question", "time"], rows)
 
 
+def page(before: str, tables: list[Table], seed: int) -> str:
+    """A page with these tables in place of those of the same title; what else it had stays."""
+    blocks = {
+        block.split("**")[1]: block.strip() + "\n" for block in re.split(r"^(?=\*\*)", before, flags=re.M)[1:]
+    }
+    blocks |= {table.title: table.markdown() for table in tables}
+    return (
+        f"# The audit and conformal sets\n\nWritten by `python -m bench audit --seed {seed} --out` with this "
+        "page's name. Every part draws from the\nseed by itself, so `--parts` writes the same tables and "
+        "leaves the others. Every coverage under the worst\ndistribution is an integral that calls no "
+        "oracle; those said to be exact are sums over the count of errors.\n"
+        "What follows ± is a standard error.\n\n" + "\n".join(blocks.values())
+    )
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; return 0."""
     parser = argparse.ArgumentParser(prog="python -m bench audit", description=__doc__)
@@ -66,25 +82,32 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="few repetitions, to see that it runs")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="also write the tables to this Markdown file")
+    parser.add_argument(
+        "--out", type=Path, help="also write the tables to this Markdown file, and keep its others"
+    )
     given = parser.parse_args(arguments)
     quick, seed = given.quick, given.seed
     jobs: dict[str, Callable[[], list[Table]]] = {
         "s-values": lambda: [
-            population.s_values(20 if quick else 2000, (100, 1000) if quick else (150, 1000), seed),
+            population.s_values(
+                {150: (5, 5), 1000: (20, 5)}
+                if quick
+                else {150: (500, 500), 1000: (2000, 2000), 5000: (2000, 500)},
+                seed,
+            ),
+            population.zero_one((150,) if quick else (150, 1000, 5000)),
             population.group_values(50 if quick else 2000, (1000,) if quick else (1000, 5000), seed),
         ],
         "bounds": lambda: [
-            population.bounds({1000: 20} if quick else {1000: 500, 10_000: 100, 100_000: 20}, seed)
+            population.bounds({1000: 20} if quick else {1000: 500, 10_000: 300, 100_000: 100}, seed),
+            population.bounds({2000: 2} if quick else {1_000_000: 10}, seed, ("uniform",)),
         ],
-        "conformal": lambda: [
-            coverage.exact((50,) if quick else (50, 100, 200, 500, 1000, 2000, 5000)),
-            coverage.control((50,) if quick else (50, 200, 1000)),
-        ],
+        "conformal": lambda: [coverage.exact((50,) if quick else (50, 100, 200, 500, 1000, 2000, 5000))],
+        "control": lambda: [coverage.control((50,) if quick else (50, 100, 200, 1000))],
         "groups": lambda: [coverage.groups(100 if quick else 20_000, seed)],
         "clusters": lambda: [population.clustered(50 if quick else 2000, seed)],
         "peers": lambda: [peers.table(1 if quick else 10, ("hospitals",) if quick else peers.DATA)],
-        "times": lambda: [times(10_000 if quick else 1_000_000, 1 if quick else 3)],
+        "times": lambda: [times(10_000 if quick else 1_000_000, 1 if quick else 5)],
     }
     tables = []
     for part in given.parts:
@@ -92,5 +115,6 @@ def main(arguments: list[str]) -> int:
             tables.append(each)
             console().print(each.rich())
             if given.out is not None:
-                given.out.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
+                before = given.out.read_text(encoding="utf-8") if given.out.exists() else ""
+                given.out.write_text(page(before, tables, seed), encoding="utf-8")
     return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -120,4 +121,5 @@ def table(rounds: int, data: tuple[str, ...]) -> Table:
                  f"{100 * mean[worst]:.1f} % ({names[worst]})", f"{np.mean(sizes):.2f}"]
             )  # fmt: skip
     heads = ["data", "method", "covered", "worst group ×4", "worst group", "labels in a set"]
-    return Table("90 % wanted: coverage and size of the sets", heads, rows)
+    used = "".join(f", {each} {version(each)}" for each in ("mapie", "crepes") if find_spec(each))
+    return Table(f"90 % wanted: coverage and size of the sets{used}", heads, rows)

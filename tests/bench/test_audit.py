@@ -11,11 +11,25 @@ from uncertainty_sets import KL
 
 
 def test_the_command_prints_its_tables(capsys, tmp_path):
-    parts = ("bounds", "groups", "clusters", "times")
-    assert run(["audit", "--quick", "--out", str(tmp_path / "a.md"), "--parts", *parts]) == 0
-    text = (tmp_path / "a.md").read_text(encoding="utf-8")
-    assert text.count("\n|---") == len(parts)
+    page = tmp_path / "a.md"
+    assert run(["audit", "--quick", "--out", str(page), "--parts", "bounds", "groups", "clusters"]) == 0
+    before = page.read_text(encoding="utf-8")
+    assert before.count("\n|---") == 4  # two of bounds
+    page.write_text(before.replace("| given |", "| old |"), encoding="utf-8")
+    assert run(["audit", "--quick", "--out", str(page), "--parts", "times", "clusters"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(before)
+    assert text.count("\n|---") == 5
     assert "processor time" in capsys.readouterr().out
+
+
+def test_without_the_plus_one_the_control_fails_where_it_must():
+    rows = coverage.control((100,)).rows
+    must = {row[0]: (row[4], float(row[5].split()[0])) for row in rows}
+    assert must["TotalVariation 0.03"] == ("yes", pytest.approx(100 * (93 / 101 - 0.03), abs=1e-3))
+    assert must["CVaR 0.5"] == ("yes", pytest.approx(100 * (1 - 2 * 6 / 101), abs=1e-3))
+    assert must["ChiSquare 0.1"][0] == "no"
+    assert must["ChiSquare 0.1"][1] >= 90.0
 
 
 @pytest.mark.thorough

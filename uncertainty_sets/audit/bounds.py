@@ -27,7 +27,7 @@ ORDER = 20240917
 """The seed of the order in which samples are looked at; it must not come from the data."""
 
 PILOT_SHARE, PILOT_MOST, LEAST_FOR_PILOT = 10, 2000, 400
-"""Of the samples, those that choose the multipliers and are not counted."""
+"""Of the samples, those that choose the multipliers and are not counted; above 200,000 a hundredth."""
 
 
 def binomial_upper(count: Any, n: Any, miss: float) -> Any:
@@ -115,10 +115,11 @@ class Evidence:
             if self.units < LEAST_FOR_PILOT:
                 multipliers = family.usual_multipliers()
             else:
-                first = min(self.units // PILOT_SHARE, PILOT_MOST)
+                first = min(self.units // PILOT_SHARE, max(PILOT_MOST, self.units // 100))
                 pilot = self._order[:first]
                 rows = pilot if self.cluster is None else np.flatnonzero(np.isin(self.cluster, pilot))
-                points = int(8.0 * math.log10(self.units)) - 8
+                # The grid must become finer as the bounds of the means become sharper.
+                points = max(int(8.0 * math.log10(self.units)) - 8, int(2.3 * self.units**0.25))
                 multipliers = family.multipliers(self.losses[rows], points)
             share, means = miss / multipliers.size, []
             for a in multipliers.tolist():

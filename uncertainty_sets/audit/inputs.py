@@ -30,6 +30,8 @@ def plain(value: Any) -> NDArray[Any]:
     """An array of a column, a list or a tensor."""
     if hasattr(value, "detach"):  # a tensor, with or without gradients, wherever it is
         value = value.detach().cpu()
+        if value.is_floating_point():
+            value = value.double()  # NumPy has no bfloat16
     return np.asarray(value)
 
 

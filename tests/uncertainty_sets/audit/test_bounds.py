@@ -73,6 +73,21 @@ def test_the_population_is_within_the_bounds(kind, law):
     assert failed <= binom.ppf(0.9999, rounds, 0.2)
 
 
+@pytest.mark.parametrize("kind", SHIFTS)
+def test_the_s_value_of_errors_has_its_level_exactly(kind):
+    size, n, rate = SHIFTS[kind], 200, 0.1
+    threshold = worst(kind, size, (np.arange(20) < 2).astype(float))
+    radius = size if family_of(kind).size == "radius" else -np.log(size) if kind is EVaR else 1 / size - 1
+    chance = binom.pmf(np.arange(n + 1), n, rate)
+    held = 0.0
+    for count in np.flatnonzero(chance > 1e-12):
+        least = Audit(np.arange(n) < count).radius_to_failure(kind, threshold).at_least
+        held += chance[count] * (least <= radius * (1 + 1e-6))
+    too_few = binom.cdf(np.arange(n + 1), n, rate) < 0.05
+    assert held == pytest.approx(chance[~too_few].sum(), abs=1e-9)
+    assert held >= 0.95
+
+
 def test_bounds_are_above_the_sample_and_grow_with_confidence():
     losses = draw("70 % zeros", 500, np.random.default_rng(0))
     for kind, size in SHIFTS.items():

@@ -51,6 +51,11 @@ def test_torch_tensors():
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(LOSSES, requires_grad=True)
     assert Audit(tensor).worst(KL, 0.1).value == Audit(LOSSES).worst(KL, 0.1).value
+    eighths = np.arange(N) % 8 / 8.0
+    short = Audit(torch.tensor(eighths, dtype=torch.bfloat16), groups=torch.tensor(np.arange(N) % 2))
+    expected = Audit(eighths, groups=np.arange(N) % 2)
+    assert short.worst(KL, 0.1).value == expected.worst(KL, 0.1).value
+    assert short.worst_groups().value == expected.worst_groups().value
 
 
 def test_errors_may_be_true_and_false_and_groups_columns_of_them():
