@@ -16,6 +16,7 @@ import base64
 import contextlib
 import io
 import pickle
+import sys
 import re
 import warnings
 from collections.abc import Iterator
@@ -143,11 +144,15 @@ def run(notebook: Notebook, path: Path) -> None:
     if notebook.missing:
         return
     notebook.names["__name__"] = "__main__"
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for cell in notebook.cells:
-            if cell.code:
-                _run_cell(cell, path, notebook.names)
+    try:
+        with mpl.rc_context(STYLE), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for cell in notebook.cells:
+                if cell.code:
+                    _run_cell(cell, path, notebook.names)
+    finally:  # what a page sets for its whole process must not reach the next one
+        if torch := sys.modules.get("torch"):
+            torch.set_default_dtype(torch.float32)
 
 
 def run_once(notebook: Notebook, path: Path) -> None:

@@ -154,4 +154,4 @@ def test_robust_loss(make):
     value = robust_loss(losses, make(4))
     value.backward()
     assert float(value.detach()) == pytest.approx(make(4).worst_case(LOSSES).value)
-    np.testing.assert_allclose(losses.grad.numpy(), worst_case_weights(losses, make(4)).numpy())
+    np.testing.assert_allclose(losses.grad.numpy(), worst_case_weights(losses, make(4)).detach().numpy())
