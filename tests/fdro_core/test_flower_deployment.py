@@ -17,6 +17,7 @@ from fdro_core.cli.app import app as fdro
 from fdro_core.master import checkpoint as snapshots
 from tests.fdro_core.engine_kinds import needs_flower
 from uncertainty_sets import KL
+from uncertainty_sets.calibration import KL_RADIUS
 
 pytestmark = [needs_flower, pytest.mark.xdist_group("deployment")]  # one deployment for all of them
 PATIENCE = 600.0  # seconds for a run before the test gives up
@@ -91,7 +92,7 @@ def test_a_killed_master_resumes_to_the_objective_of_the_virtual_engine(deployme
     assert importlib.util.find_spec("wards.task") is not None
     problems = [NamedProblem("wards.task:make_problem", l2=0.01, node_config={"worker": j}) for j in range(2)]
     config = AspireModels(iterations=last, active_workers=2, local_steps=5)
-    here = solve(problems, KL(np.full(2, 0.5), 0.1), algorithm=config)
+    here = solve(problems, KL(np.full(2, 0.5), KL_RADIUS), algorithm=config)
     assert objective_in(log) == (pytest.approx(here.objective, rel=1e-9), last)
     assert "lost" not in log
 
