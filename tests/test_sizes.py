@@ -143,7 +143,7 @@ def test_everything_has_every_extra(tmp_path: Path) -> None:
     assert set(USES) == set(Requirement(EXTRAS["all"][0]).extras)
     assert set(EXTRAS) - set(USES) == {
         *("conic", "transport", "jit", "cli"),  # the default has these
-        *("flower", "docs", "test", "dev", "all"),
+        *("flower", "mlflow", "docs", "test", "dev", "all"),
     }
     there = []
     for extra in USES:

@@ -313,6 +313,10 @@ def holds_tasks(path):
 RESULTS = [path for path in sorted(quote.RESULTS.glob("*/runs.jsonl")) if holds_tasks(path)]
 
 
+EARLIER = {"ACE + P", "AFL + P", "AspireModels", "AspireModels_per", "DRFA-Prox + P", "FedAsync", "FedBuff"}
+"""Methods whose ranges have changed since the committed searches: tables made anew (--fresh) empty this set."""
+
+
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.name)
 @pytest.mark.few(1)
 def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
@@ -334,7 +338,9 @@ def test_committed_records_are_of_tasks_that_the_methods_still_have(path):
             known = race.rivals(task, workers)
         assert key(record) == task.key()
         method = known[record["method"]]
-        if record["stage"] == "tune" and record["settings"] not in search.candidates(method, 12, seed):
+        if record["stage"] != "tune" or record["method"] in EARLIER:
+            continue
+        if record["settings"] not in search.candidates(method, 12, seed):
             spaces = method.search.items()
             beyond = [search.side(space, record["settings"][name]) for name, space in spaces]
             assert any(beyond), "neither drawn nor beyond an end of a range"
