@@ -314,7 +314,7 @@ RESULTS = [path for path in sorted(quote.RESULTS.glob("*/runs.jsonl")) if holds_
 
 
 EARLIER = {"ACE + P", "AFL + P", "AspireModels", "AspireModels_per", "DRFA-Prox + P", "FedAsync", "FedBuff"}
-"""Methods whose ranges have changed since the committed searches: tables made anew (--fresh) empty this set."""
+"""Methods whose ranges changed after the committed searches: tables made anew (--fresh) empty this set."""
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.name)
