@@ -140,9 +140,11 @@ def parse(page: str) -> list[Cell]:
 def run(notebook: Notebook, path: Path) -> None:
     """Run the cells, unless something that they need is missing."""
     import matplotlib as mpl
+    from matplotlib import pyplot as plt
 
     if notebook.missing:
         return
+    plt.close("all")  # of whoever drew before
     notebook.names["__name__"] = "__main__"
     try:
         with mpl.rc_context(STYLE), warnings.catch_warnings():
